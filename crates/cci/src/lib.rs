@@ -1,0 +1,1 @@
+//! The Common Communication Interface: messages and memory between processes.

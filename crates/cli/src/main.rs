@@ -1,0 +1,2 @@
+//! The cci command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! CCI's datagram protocol: what to send and when, with no socket, clock or randomness in it.

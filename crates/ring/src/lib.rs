@@ -1,0 +1,1 @@
+//! Lock-free rings and buffer pools over memory they are given.

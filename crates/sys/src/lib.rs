@@ -1,0 +1,1 @@
+//! The system calls CCI needs, behind safe types.

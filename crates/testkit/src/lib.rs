@@ -1,0 +1,1 @@
+//! Seeded network, conformance suite and fault injection for CCI's tests.

@@ -1,1 +1,35 @@
 //! CCI's datagram protocol: what to send and when, with no socket, clock or randomness in it.
+//!
+//! An [`Endpoint`] holds any number of connections. It is driven: datagrams and the time go in
+//! ([`Endpoint::handle_datagram`], [`Endpoint::handle_timeout`]), datagrams come out
+//! ([`Endpoint::poll_transmit`] into a [`Transmit`]), messages and [`Event`]s go to a [`Sink`]. It never
+//! waits, never calls the system and never reads a clock, so a simulator can run whole networks of it by seed.
+//!
+//! The datagrams are described clause by clause in `docs/wire.md`; comments beginning with `//=` name the
+//! clause that the code below them carries out.
+#![forbid(unsafe_code)]
+#![allow(dead_code)] // while the engine behind the surface is being filled in
+
+mod address;
+mod config;
+mod counters;
+mod endpoint;
+mod event;
+mod info;
+pub mod limits;
+mod seam;
+mod seq;
+mod time;
+
+pub use address::Address;
+pub use config::{Config, ConfigError};
+pub use counters::{ConnectionCounters, Counters, PeerFault};
+pub use endpoint::Endpoint;
+pub use event::{
+    AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, Event, Request,
+    RequestTicket, SendError, Status, Unknown,
+};
+pub use info::{Blocked, ConnState, ConnectionInfo, Memory};
+pub use seam::{Sink, Transmit};
+pub use seq::Seq;
+pub use time::Time;

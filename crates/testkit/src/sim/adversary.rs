@@ -1,0 +1,84 @@
+//! Datagrams nobody sent, or sent long ago; and what must hold of an endpoint at any time.
+
+use std::rc::Rc;
+
+use super::node::Packet;
+use super::world::World;
+
+impl World {
+    /// Sends datagrams of the past again, chosen by chance, as they were.
+    pub(super) fn replay(&mut self, count: u32) {
+        for _ in 0..count {
+            let seen = self.seen.len() as u64;
+            let Some((_, packet)) = self.seen.get(self.rng.below(seen) as usize).cloned() else { return };
+            self.launch(packet, true, self.now_ns);
+        }
+    }
+
+    /// Sends all datagrams of a past time again, in order.
+    pub(super) fn replay_between(&mut self, from_ns: u64, until_ns: u64) {
+        let past: Vec<Packet> = self
+            .seen
+            .iter()
+            .filter(|(at_ns, _)| (from_ns..until_ns).contains(at_ns))
+            .map(|(_, packet)| packet.clone())
+            .collect();
+        for (i, packet) in past.into_iter().enumerate() {
+            self.launch(packet, true, self.now_ns + 500 * i as u64);
+        }
+    }
+
+    /// Sends what somebody off the path could make up: random bytes, and datagrams of the past whose proofs of identity
+    /// are changed. (Whoever can change a payload and keep the proofs sits on the path; the protocol does not claim
+    /// to resist that without encryption.)
+    pub(super) fn forge(&mut self, count: u32) {
+        let nodes = self.nodes.len() as u64;
+        for _ in 0..count {
+            let seen = self.seen.len() as u64;
+            let (mut bytes, source, target) = match self.seen.get(self.rng.below(seen) as usize) {
+                Some((_, packet)) if self.rng.pct(70.0) => {
+                    (packet.bytes.to_vec(), packet.source, packet.target)
+                }
+                _ => {
+                    let mut bytes = vec![0; self.rng.below(200) as usize];
+                    self.rng.fill(&mut bytes);
+                    if let Some(first) = bytes.first_mut().filter(|_| self.rng.pct(80.0)) {
+                        // The right version more often than chance would have it, so that more is looked at.
+                        *first = cci_proto::limits::VERSION;
+                    }
+                    (bytes, self.rng.below(nodes) as usize, self.rng.below(nodes) as usize)
+                }
+            };
+            super::dissect::spoil_identity(&mut bytes, &mut self.rng);
+            let source = if self.rng.pct(20.0) { self.rng.below(nodes) as usize } else { source };
+            self.launch(Packet { source, target, bytes: Rc::from(bytes) }, true, self.now_ns);
+        }
+    }
+
+    /// What holds of an endpoint at any time.
+    pub(super) fn check_memory(&mut self, node: usize) {
+        let Some(endpoint) = &self.nodes[node].endpoint else { return };
+        let memory = endpoint.memory();
+        let cap_bytes = self.nodes[node].plan.memory_bytes_max;
+        if memory.total_bytes() > cap_bytes
+            || memory.cap_bytes > cap_bytes
+            || memory.pool_used_bytes > memory.pool_bytes
+        {
+            self.ledger.fail(self.now_ns, format!("node {node}: more memory than {cap_bytes}: {memory:?}"));
+        }
+    }
+
+    /// What holds of every endpoint when nothing more will happen.
+    pub(super) fn check_quiet(&mut self) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(endpoint) = &node.endpoint else { continue };
+            let memory = endpoint.memory();
+            let deadline = endpoint.next_deadline();
+            if memory.pool_used_bytes != 0 || deadline.is_some() {
+                let what = format!("node {index} is not at rest: deadline {deadline:?}, {memory:?}");
+                self.ledger.fail(self.now_ns, what);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The seeded simulator: whole networks of protocol endpoints in one process and in virtual time.
+//!
+//! [`Net`] says what happens to datagrams, [`Plan`] what the nodes are, what they say to each other and what goes wrong,
+//! [`World`] runs it and judges every step against what the protocol promises ([`Ledger`] has the list). Everything
+//! follows from the seed: the same seed gives the same [`Report::trace`].
+
+mod adversary;
+mod contents;
+mod dissect;
+mod ledger;
+mod net;
+mod node;
+mod plan;
+mod reader;
+mod rng;
+mod scenario;
+mod talks;
+mod world;
+
+pub use ledger::{Flow, Ledger, Msg, Role, Side, SideState};
+pub use net::{Cut, Link, Net, NetCounts, OVERHEAD_BYTES, Path};
+pub use node::{address_of, node_at};
+pub use plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
+pub use reader::Reading;
+pub use rng::Rng;
+pub use scenario::{Kind, Scenario};
+pub use world::{Report, World};

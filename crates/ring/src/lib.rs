@@ -1,1 +1,16 @@
 //! Lock-free rings and buffer pools over memory they are given.
+//!
+//! Nothing here makes a system call, starts a thread or allocates after set-up. loom and miri run on all of it.
+//!
+//! - [`spsc`]: a one-way ring of records between two processes that do not trust each other. Its module documentation
+//!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
+//! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
+//! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
+//! - [`atomic`]: where every atomic of this crate comes from.
+
+#![warn(unreachable_pub)]
+
+pub mod atomic;
+pub mod pool;
+pub mod slab;
+pub mod spsc;

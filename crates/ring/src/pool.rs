@@ -1,0 +1,468 @@
+//! Receive buffers that one thread hands out and any thread gives back, in any order.
+//!
+//! A [`SlotPool`] belongs to one thread, which [`take`](SlotPool::take)s slots, fills them and freezes them. A frozen
+//! [`Slot`] reads as `&[u8]`, goes to any thread, and returns to the pool when it is dropped. The memory lives until
+//! both the pool and its last slot are gone.
+//!
+//! # How it works
+//!
+//! One word, `state`, holds the top of a stack of returned slots (32 bits), how many slots are at home (31 bits) and
+//! whether the pool is gone (1 bit). Returning a slot is one compare-and-swap loop on it. The owner never pops from
+//! that stack: it takes the whole of it by one swap, so that there is no ABA, and keeps a list of its own, the slot
+//! returned last first, as that is the one in its cache. No reference count is touched per message.
+//!
+//! Once the pool is gone nobody takes slots any more; returns only count, and the one that makes the count full frees
+//! the memory.
+
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use std::alloc::{self, Layout};
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The most slots of a pool.
+pub const SLOTS_MAX: u32 = (1 << 31) - 1;
+/// Slots start on lines of their own: no two threads that read neighbours share one.
+const SLOT_ALIGN_BYTES: usize = 64;
+/// The owner collects what was returned once there is this much of it (or when it has nothing left): few enough slots
+/// that they stay in the cache, enough that the swap is paid seldom.
+const COLLECT_SLOTS: u32 = 8;
+
+const NIL: u32 = u32::MAX;
+const ORPHAN: u64 = 1 << 63;
+const ONE_HOME: u64 = 1 << 32;
+
+const _: () = assert!(SLOTS_MAX < NIL && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
+
+/// Top of the stack of returned slots.
+const fn top(state: u64) -> u32 {
+    state as u32
+}
+
+/// Slots on the stack, or, once the pool is gone, slots at home.
+const fn home(state: u64) -> u32 {
+    ((state & !ORPHAN) >> 32) as u32
+}
+
+struct Shared {
+    state: AtomicU64,
+    /// Per slot, the one below it in the list that it is on.
+    below: Box<[AtomicU32]>,
+    data: NonNull<u8>,
+    layout: Layout,
+    count: u32,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: `data` was allocated with this layout by `SlotPool::new`, and a `Shared` is dropped once.
+        unsafe { alloc::dealloc(self.data.as_ptr(), self.layout) };
+    }
+}
+
+/// Why a pool was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolError {
+    /// No slots, slots of no bytes, or more of either than there can be: the caller's fault.
+    Size,
+    /// The system has not that much memory.
+    NoMemory,
+}
+
+impl core::fmt::Display for PoolError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            PoolError::Size => {
+                "a pool has at least one slot of one byte, and not more than memory has addresses"
+            }
+            PoolError::NoMemory => "no memory for the buffers",
+        })
+    }
+}
+
+impl core::error::Error for PoolError {}
+
+/// A fixed number of buffers of one size. Owned by one thread (it may move between threads).
+pub struct SlotPool {
+    shared: NonNull<Shared>,
+    /// The owner's list: its top, and how many are on it.
+    free_top: u32,
+    free: u32,
+    count: u32,
+    slot_bytes: u32,
+    stride_bytes: usize,
+}
+
+// SAFETY: the owner's fields move with it; what is shared is reached through atomics.
+unsafe impl Send for SlotPool {}
+
+impl SlotPool {
+    /// Makes `count` slots of `slot_bytes` bytes each, of zeros. The system gives the pages when they are first used.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`] if either number is 0 or too large, or if there is no memory.
+    pub fn new(count: u32, slot_bytes: u32) -> Result<Self, PoolError> {
+        if count == 0 || count > SLOTS_MAX || slot_bytes == 0 {
+            return Err(PoolError::Size);
+        }
+        let stride_bytes = (slot_bytes as usize).next_multiple_of(SLOT_ALIGN_BYTES);
+        let bytes = stride_bytes.checked_mul(count as usize).ok_or(PoolError::Size)?;
+        let layout = Layout::from_size_align(bytes, SLOT_ALIGN_BYTES).map_err(|_| PoolError::Size)?;
+        let mut below = Vec::new();
+        below.try_reserve_exact(count as usize).map_err(|_| PoolError::NoMemory)?;
+        below.extend((1..count).map(AtomicU32::new));
+        below.push(AtomicU32::new(NIL));
+        // SAFETY: the layout is not empty: both factors were checked.
+        let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
+        let state = AtomicU64::new(u64::from(NIL));
+        let shared = Box::new(Shared { state, below: below.into_boxed_slice(), data, layout, count });
+        let shared = NonNull::from(Box::leak(shared));
+        Ok(SlotPool { shared, free_top: 0, free: count, count, slot_bytes, stride_bytes })
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: freed only after `drop` of this pool has set ORPHAN, at the earliest.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Takes a free slot; `None` when all are out.
+    #[inline]
+    pub fn take(&mut self) -> Option<SlotMut> {
+        // Relaxed: only a hint when to look; `collect` synchronises.
+        if self.free == 0 || home(self.shared().state.load(Ordering::Relaxed)) >= COLLECT_SLOTS {
+            self.collect();
+        }
+        let index = self.free_top;
+        if index == NIL {
+            return None;
+        }
+        let shared = self.shared();
+        // Relaxed: written by us, or before a return that `collect` has acquired.
+        let below = shared.below.get(index as usize)?.load(Ordering::Relaxed);
+        // SAFETY: `index < count`, so the slot lies in the allocation.
+        let data = unsafe { shared.data.add(index as usize * self.stride_bytes) };
+        self.free_top = below;
+        self.free -= 1;
+        Some(SlotMut { slot: Slot { data, len_bytes: self.slot_bytes, index, shared: self.shared } })
+    }
+
+    /// Puts all that was returned on top of the owner's list.
+    fn collect(&mut self) {
+        let shared = self.shared();
+        if top(shared.state.load(Ordering::Relaxed)) == NIL {
+            return;
+        }
+        // Acquire pairs with the Release in `give_back`: the last user's reads are over, and the links are visible.
+        let state = shared.state.swap(u64::from(NIL), Ordering::Acquire);
+        let mut last = top(state);
+        for _ in 1..home(state) {
+            last = shared.below[last as usize].load(Ordering::Relaxed);
+        }
+        shared.below[last as usize].store(self.free_top, Ordering::Relaxed);
+        self.free_top = top(state);
+        self.free += home(state);
+    }
+
+    /// Slots that [`take`](Self::take) can give now.
+    pub fn free_count(&self) -> u32 {
+        self.free + home(self.shared().state.load(Ordering::Relaxed))
+    }
+
+    /// Slots of the pool, free or not.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes that a slot can hold.
+    pub fn slot_bytes(&self) -> u32 {
+        self.slot_bytes
+    }
+
+    /// Bytes of memory that the pool takes, all counted.
+    pub fn bytes(&self) -> usize {
+        self.shared().layout.size()
+            + self.count as usize * size_of::<u32>()
+            + size_of::<Shared>()
+            + size_of::<Self>()
+    }
+}
+
+impl Drop for SlotPool {
+    fn drop(&mut self) {
+        // From here on nobody uses the lists: what is on ours is at home, like what is on the stack.
+        // Release: our uses of slots come before the free, whoever does it; Acquire: theirs before ours.
+        let ours = ORPHAN | u64::from(self.free) << 32;
+        let before = self.shared().state.fetch_add(ours, Ordering::AcqRel);
+        if home(before) + self.free == self.count {
+            // SAFETY: all slots are at home and the pool is here: no one else has the pointer.
+            drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+        }
+    }
+}
+
+impl core::fmt::Debug for SlotPool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SlotPool")
+            .field("count", &self.count)
+            .field("free_count", &self.free_count())
+            .field("slot_bytes", &self.slot_bytes)
+            .finish()
+    }
+}
+
+/// Returns slot `index`; frees the memory if the pool is gone and this was the last.
+///
+/// # Safety
+///
+/// The caller owns the slot and gives it up. `shared` is not used by it after this.
+#[inline]
+unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
+    // A raw pointer, and no reference that outlives the exchange: another thread may free the memory right after it.
+    let shared = shared.as_ptr();
+    // SAFETY: the slot is out, so the memory lives until the exchange below succeeds.
+    let mut state = unsafe { (*shared).state.load(Ordering::Relaxed) };
+    loop {
+        let next = if state & ORPHAN == 0 {
+            // SAFETY: as above; `index` is that of a slot of this pool.
+            unsafe { (&(*shared).below)[index as usize].store(top(state), Ordering::Relaxed) };
+            (state & !u64::from(u32::MAX) | u64::from(index)) + ONE_HOME
+        } else {
+            state + ONE_HOME
+        };
+        // SAFETY: as above. Before the exchange no one else can free: one slot, ours, is not at home.
+        let (result, count) = unsafe {
+            let count = (*shared).count;
+            // Release: our reads of the slot come before its next use, or its end; the link is visible with it.
+            // Acquire: if we are the last, all the others' uses come before the free.
+            ((*shared).state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed), count)
+        };
+        match result {
+            Ok(_) => {
+                if next & ORPHAN != 0 && home(next) == count {
+                    // SAFETY: the pool is gone and all slots are home: we are the last.
+                    drop(unsafe { Box::from_raw(shared) });
+                }
+                return;
+            }
+            Err(now) => state = now,
+        }
+    }
+}
+
+/// A slot to be filled. Dropping it returns it to the pool.
+pub struct SlotMut {
+    slot: Slot,
+}
+
+impl SlotMut {
+    /// All bytes of the slot; what earlier messages left there, or zeros.
+    #[inline]
+    pub fn fill(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes were initialised (zeroed) at allocation, and a slot that is out has one owner: us.
+        unsafe { core::slice::from_raw_parts_mut(self.slot.data.as_ptr(), self.slot.len_bytes as usize) }
+    }
+
+    /// Ends filling: the first `len_bytes` bytes (at most those of the slot) are the message.
+    #[inline]
+    pub fn freeze(self, len_bytes: usize) -> Slot {
+        let mut slot = self.slot;
+        slot.len_bytes = len_bytes.min(slot.len_bytes as usize) as u32;
+        slot
+    }
+}
+
+/// A received message in its buffer, 8-byte aligned. Dropping it, on any thread, returns the buffer.
+pub struct Slot {
+    data: NonNull<u8>,
+    len_bytes: u32,
+    index: u32,
+    shared: NonNull<Shared>,
+}
+
+// SAFETY: a slot is the unique owner of its bytes and only lends them for reading; giving it back is atomic.
+unsafe impl Send for Slot {}
+// SAFETY: `&Slot` only gives `&[u8]` to bytes that nobody writes while the slot is out and frozen. `SlotMut` holds a
+// `Slot` but lends it to no one.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Which slot of its pool this is: less than the pool's count.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Takes the slot apart, for C: its bytes, how many, and what returns it.
+    ///
+    /// The buffer is out until [`from_raw`](Self::from_raw) has made a slot of the same parts again.
+    pub fn into_raw(self) -> (NonNull<u8>, u32, SlotToken) {
+        let slot = ManuallyDrop::new(self);
+        (slot.data, slot.len_bytes, SlotToken { shared: slot.shared, index: slot.index })
+    }
+
+    /// Puts a slot together again.
+    ///
+    /// # Safety
+    ///
+    /// The three come from one call of [`into_raw`](Self::into_raw) and are used for this once. (A smaller length is
+    /// fine.)
+    pub unsafe fn from_raw(data: NonNull<u8>, len_bytes: u32, token: SlotToken) -> Self {
+        Slot { data, len_bytes, index: token.index, shared: token.shared }
+    }
+}
+
+impl Deref for Slot {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len_bytes` is at most the slot's, all of it initialised, and nobody writes while it is out.
+        unsafe { core::slice::from_raw_parts(self.data.as_ptr(), self.len_bytes as usize) }
+    }
+}
+
+impl AsRef<[u8]> for Slot {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl core::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Slot").field("index", &self.index).field("len_bytes", &self.len_bytes).finish()
+    }
+}
+
+impl Drop for Slot {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: we own the slot, and this is the end of us.
+        unsafe { give_back(self.shared, self.index) };
+    }
+}
+
+/// What returns a slot that was taken apart. Plain bits: copying it gives no right to return the slot twice.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotToken {
+    shared: NonNull<Shared>,
+    index: u32,
+}
+
+// SAFETY: it is only an address and a number; using them is `unsafe` and has a contract.
+unsafe impl Send for SlotToken {}
+// SAFETY: as above.
+unsafe impl Sync for SlotToken {}
+
+const _: () = assert!(size_of::<Slot>() <= 24, "a slot is three words: it is moved for every message");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn hands_out_all_and_takes_them_back() {
+        let mut pool = SlotPool::new(20, 100).unwrap();
+        assert_eq!((pool.count(), pool.free_count(), pool.slot_bytes()), (20, 20, 100));
+        assert!(pool.bytes() >= 20 * 128);
+        let mut slots = Vec::new();
+        while let Some(mut slot) = pool.take() {
+            let mark = slots.len() as u8;
+            assert_eq!(slot.fill().len(), 100);
+            slot.fill().fill(mark);
+            slots.push(slot.freeze(usize::from(mark)));
+        }
+        assert_eq!((slots.len(), pool.free_count()), (20, 0));
+        for (mark, slot) in slots.iter().enumerate() {
+            assert_eq!(slot.as_ptr().addr() % 8, 0);
+            assert_eq!(**slot, vec![mark as u8; mark][..]);
+        }
+        // Any order.
+        drop(slots.remove(7));
+        drop(slots.split_off(10));
+        assert_eq!(pool.free_count(), 10);
+        assert!(pool.take().is_some(), "and dropped at once");
+        assert_eq!(pool.free_count(), 10);
+        drop(slots);
+        assert_eq!(pool.free_count(), 20);
+    }
+
+    #[test]
+    fn a_slot_in_use_alternates_among_few() {
+        let mut pool = SlotPool::new(1000, 64).unwrap();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            seen.insert(pool.take().unwrap().freeze(8).index());
+        }
+        assert!(seen.len() <= 2 * COLLECT_SLOTS as usize, "{}", seen.len());
+    }
+
+    #[test]
+    fn outlives_its_pool() {
+        let mut pool = SlotPool::new(3, 8).unwrap();
+        let mut slot = pool.take().unwrap();
+        slot.fill().copy_from_slice(b"farewell");
+        let slot = slot.freeze(8);
+        let other = pool.take().unwrap();
+        drop(pool);
+        drop(other);
+        assert_eq!(&*slot, b"farewell");
+    }
+
+    #[test]
+    fn raw_and_back() {
+        let mut pool = SlotPool::new(1, 8).unwrap();
+        let mut slot = pool.take().unwrap();
+        slot.fill().copy_from_slice(b"12345678");
+        let (data, len, token) = slot.freeze(5).into_raw();
+        assert!(pool.take().is_none());
+        // SAFETY: from `into_raw` just above, once.
+        let slot = unsafe { Slot::from_raw(data, len, token) };
+        assert_eq!(&*slot, b"12345");
+        drop(slot);
+        assert_eq!(pool.free_count(), 1);
+    }
+
+    #[test]
+    fn refuses_what_cannot_be() {
+        assert_eq!(SlotPool::new(0, 8).err(), Some(PoolError::Size));
+        assert_eq!(SlotPool::new(8, 0).err(), Some(PoolError::Size));
+        assert_eq!(SlotPool::new(u32::MAX, 8).err(), Some(PoolError::Size));
+    }
+
+    #[test]
+    fn returned_from_many_threads() {
+        let rounds: u64 = if cfg!(miri) { 60 } else { 100_000 };
+        let mut pool = SlotPool::new(16, 16).unwrap();
+        let (mut to, handles): (Vec<_>, Vec<_>) = (0..3)
+            .map(|_| {
+                let (send, receive) = std::sync::mpsc::channel::<Slot>();
+                let check = move || {
+                    receive.iter().fold(0u64, |sum, slot| {
+                        let (number, twice) = slot.split_at(8);
+                        assert_eq!(number, twice);
+                        sum + u64::from_ne_bytes(number.try_into().unwrap())
+                    })
+                };
+                (send, thread::spawn(check))
+            })
+            .unzip();
+        for number in 0..rounds {
+            let mut slot = loop {
+                match pool.take() {
+                    Some(slot) => break slot,
+                    None => thread::yield_now(),
+                }
+            };
+            slot.fill()[..8].copy_from_slice(&number.to_ne_bytes());
+            slot.fill()[8..].copy_from_slice(&number.to_ne_bytes());
+            to[number as usize % 3].send(slot.freeze(16)).unwrap();
+        }
+        // The last slots come home to a pool that may be gone.
+        drop(pool);
+        to.clear();
+        let sum: u64 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+        assert_eq!(sum, rounds * (rounds - 1) / 2);
+    }
+}

@@ -1,0 +1,254 @@
+//! A table whose keys know when what they named is gone. Safe code.
+
+/// Names an entry of a [`Slab`]: its place, and which of the place's tenants it is. A key is never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The place; less than the slab's maximum.
+    pub index: u32,
+    /// Which tenant of the place; never 0.
+    pub generation: u32,
+}
+
+impl Key {
+    /// The key as one number, never 0: for C, or for the data of an epoll event.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The key that [`to_bits`](Self::to_bits) made. Any number is some key; one that was never given names nothing.
+    pub const fn from_bits(bits: u64) -> Self {
+        Key { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+const NIL: u32 = u32::MAX;
+
+/// `T`, its generation, and 4 bytes more, provided that `T` has a niche (a reference, a box, a `bool`, an enum, a
+/// `NonZero` anywhere in it): `Option<T>` is then as large as `T`.
+struct Place<T> {
+    generation: u32,
+    /// The next free place, while this one is free.
+    next_free: u32,
+    value: Option<T>,
+}
+
+/// A table of at most a fixed number of entries, which grows by doubling up to it and never shrinks.
+///
+/// Insertion, removal and look-up take constant time (but for the doubling).
+pub struct Slab<T> {
+    places: Vec<Place<T>>,
+    free_top: u32,
+    len: u32,
+    max: u32,
+}
+
+impl<T> Slab<T> {
+    /// An empty table for at most `max` entries; takes no memory yet.
+    pub const fn new(max: u32) -> Self {
+        Slab { places: Vec::new(), free_top: NIL, len: 0, max }
+    }
+
+    /// Makes room for `entries` entries (at most the maximum), so that inserting them allocates nothing. `false`: the
+    /// system has not the memory.
+    #[must_use]
+    pub fn reserve(&mut self, entries: u32) -> bool {
+        let wanted = entries.min(self.max) as usize;
+        self.places.try_reserve_exact(wanted.saturating_sub(self.places.len())).is_ok()
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    ///
+    /// Gives the value back if the table is full or the system has no memory for more.
+    pub fn insert(&mut self, value: T) -> Result<Key, T> {
+        self.insert_with(value, |value, _| value)
+    }
+
+    /// Adds an entry that is told its key: `make` gets `seed` and the key.
+    ///
+    /// # Errors
+    ///
+    /// Gives `seed` back if the table is full or the system has no memory for more.
+    pub fn insert_with<S>(&mut self, seed: S, make: impl FnOnce(S, Key) -> T) -> Result<Key, S> {
+        if self.free_top == NIL && !self.grow() {
+            return Err(seed);
+        }
+        let index = self.free_top;
+        let Some(place) = self.places.get_mut(index as usize) else { return Err(seed) };
+        let key = Key { index, generation: place.generation };
+        self.free_top = place.next_free;
+        place.value = Some(make(seed, key));
+        self.len += 1;
+        Ok(key)
+    }
+
+    /// Adds one free place; the memory behind it doubles when it is used up.
+    fn grow(&mut self) -> bool {
+        let used = self.places.len();
+        if used >= self.max as usize {
+            return false;
+        }
+        if used == self.places.capacity() {
+            let more = used.max(4).min(self.max as usize - used);
+            if self.places.try_reserve_exact(more).is_err() {
+                return false;
+            }
+        }
+        self.places.push(Place { generation: 1, next_free: NIL, value: None });
+        self.free_top = used as u32;
+        true
+    }
+
+    /// Takes an entry out; `None` if the key is stale.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation != key.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        self.len -= 1;
+        // A place whose generations are used up is not used again: a key is never given twice.
+        if let Some(generation) = place.generation.checked_add(1) {
+            place.generation = generation;
+            place.next_free = self.free_top;
+            self.free_top = key.index;
+        }
+        Some(value)
+    }
+
+    /// The entry; `None` if the key is stale.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index as usize)?;
+        if place.generation == key.generation { place.value.as_ref() } else { None }
+    }
+
+    /// The entry; `None` if the key is stale.
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation == key.generation { place.value.as_mut() } else { None }
+    }
+
+    /// The key of the present tenant of a place, if it has one.
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        let place = self.places.get(index as usize)?;
+        place.value.as_ref().map(|_| Key { index, generation: place.generation })
+    }
+
+    /// All entries, by place.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            let key = Key { index: index as u32, generation: place.generation };
+            place.value.as_ref().map(|value| (key, value))
+        })
+    }
+
+    /// All entries, by place.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
+        self.places.iter_mut().enumerate().filter_map(|(index, place)| {
+            let key = Key { index: index as u32, generation: place.generation };
+            place.value.as_mut().map(|value| (key, value))
+        })
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many entries there can be.
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Bytes of memory that the table takes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place<T>>()
+    }
+}
+
+impl<T: core::fmt::Debug> core::fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_costs_eight_bytes() {
+        struct Entry {
+            _state: core::num::NonZeroU64,
+            _rest: [u64; 3],
+        }
+        assert_eq!(size_of::<Place<Entry>>(), size_of::<Entry>() + 8);
+        assert_eq!(size_of::<Place<Box<u8>>>(), 16);
+    }
+
+    #[test]
+    fn stale_keys_name_nothing() {
+        let mut slab = Slab::new(2);
+        let one = slab.insert("one").unwrap();
+        let two = slab.insert("two").unwrap();
+        assert_eq!(slab.insert("three"), Err("three"));
+        assert_eq!(slab.remove(one), Some("one"));
+        assert_eq!(slab.remove(one), None);
+        let three = slab.insert("three").unwrap();
+        assert_eq!(three.index, one.index);
+        assert_eq!((slab.get(one), slab.get(two), slab.get(three)), (None, Some(&"two"), Some(&"three")));
+        assert_eq!(slab.key_at(one.index), Some(three));
+        assert_eq!(slab.get(Key { index: 77, generation: 1 }), None);
+        assert_eq!(slab.get(Key::from_bits(0)), None);
+        assert_eq!(Key::from_bits(three.to_bits()), three);
+        assert_eq!(slab.iter().map(|(_, value)| *value).collect::<Vec<_>>(), ["three", "two"]);
+    }
+
+    #[test]
+    fn grows_by_doubling_up_to_its_maximum() {
+        let mut slab = Slab::new(100);
+        assert_eq!(slab.bytes(), 0);
+        let mut sizes = Vec::new();
+        for number in 0..100u64 {
+            slab.insert_with(number, |number, key| (number, key)).unwrap();
+            sizes.push(slab.bytes() / size_of::<Place<(u64, Key)>>());
+        }
+        sizes.dedup();
+        assert_eq!(sizes, [4, 8, 16, 32, 64, 100]);
+        assert!(slab.insert_with(0, |number, key| (number, key)).is_err());
+        assert!(slab.iter().all(|(key, (number, known))| key == *known && u64::from(key.index) == *number));
+        for (_, (number, _)) in slab.iter_mut() {
+            *number += 1;
+        }
+        assert_eq!(slab.iter().map(|(_, (number, _))| number).sum::<u64>(), 5050);
+    }
+
+    #[test]
+    fn a_worn_place_is_retired() {
+        let mut slab = Slab::new(1);
+        let key = slab.insert(()).unwrap();
+        slab.places[0].generation = u32::MAX;
+        assert!(slab.remove(Key { generation: u32::MAX, ..key }).is_some());
+        assert!(slab.insert(()).is_err());
+        assert_eq!(slab.get(Key { generation: u32::MAX, ..key }), None);
+    }
+
+    #[test]
+    fn reserved_room_is_there() {
+        let mut slab = Slab::new(10);
+        assert!(slab.reserve(20));
+        let bytes = slab.bytes();
+        for number in 0..10 {
+            slab.insert(number).unwrap();
+        }
+        assert_eq!((slab.bytes(), slab.len(), slab.max()), (bytes, 10, 10));
+    }
+}

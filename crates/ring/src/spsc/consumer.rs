@@ -1,0 +1,243 @@
+//! The end that reads records.
+
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use super::BadRegion;
+use super::region::Region;
+use super::word::{self, Corrupt, RecordHeader, Word};
+use crate::atomic::{Ordering, fence};
+
+pub(super) const STALL_RUNNING: u32 = 0;
+pub(super) const STALL_ON: u32 = 1;
+pub(super) const STALL_CANCELLING: u32 = 2;
+
+pub(super) const ATTENTION_NONE: u32 = 0;
+pub(super) const ATTENTION_RECORDS: u32 = 1;
+pub(super) const ATTENTION_PROGRESS: u32 = 2;
+
+/// PAD and VOID records skipped in one call at most, so that no peer can keep us in it.
+const SKIPS_PER_PEEK_MAX: u32 = 256;
+
+/// The end of a ring that reads records. `M` keeps the memory mapped.
+pub struct Consumer<M> {
+    region: Region<M>,
+    payload_bytes_max: u32,
+    head: u64,
+    /// Behind the record that `peek` found; `head` when it found none.
+    next: u64,
+    published: u64,
+    stalled: bool,
+}
+
+impl<M> Consumer<M> {
+    /// Takes the consuming end of the ring in `base..base + len_bytes`, whose payloads are at most
+    /// `payload_bytes_max` bytes long; `owner` keeps it mapped.
+    ///
+    /// # Safety
+    ///
+    /// - The memory is readable and writable, and stays so as long as `owner` lives, wherever `owner` is moved to.
+    /// - It was zero when the ring was made and nothing of this process writes to it but this consumer and at most
+    ///   one [`Producer`](super::Producer); no `&[u8]` or `&mut [u8]` to it exists in this process.
+    /// - This is the only consumer that is ever made for it.
+    ///
+    /// Nothing is asked of the peer: it may write whatever it likes.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRegion`] if size, alignment or the maximum can't be those of a ring.
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        len_bytes: usize,
+        payload_bytes_max: u32,
+        owner: M,
+    ) -> Result<Self, BadRegion> {
+        // SAFETY: the caller's promise.
+        let region = unsafe { Region::new(base, len_bytes, payload_bytes_max, owner)? };
+        Ok(Consumer::in_region(region, payload_bytes_max))
+    }
+
+    pub(super) fn in_region(region: Region<M>, payload_bytes_max: u32) -> Self {
+        Consumer { region, payload_bytes_max, head: 0, next: 0, published: 0, stalled: false }
+    }
+
+    /// The next record, which stays the next one until [`consume`](Self::consume); `None` when there is none, or while
+    /// [stalled](Self::stall).
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the peer wrote what can't be a record. The ring is of no use then; drop it.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Record<'_, M>>, Corrupt> {
+        if self.stalled {
+            return Ok(None);
+        }
+        for _ in 0..SKIPS_PER_PEEK_MAX {
+            // Read once. Pairs with the Release in `Producer::push`.
+            let word = self.region.word(self.head).load(Ordering::Acquire);
+            match word::decode(word, self.head, self.region.data_bytes(), self.payload_bytes_max)? {
+                Word::Empty => return Ok(None),
+                Word::Skip { record_bytes } => {
+                    self.head += record_bytes;
+                    self.next = self.head;
+                }
+                Word::Record { len_bytes, kind, flags, record_bytes } => {
+                    self.next = self.head + record_bytes;
+                    let tag = self.region.tag(self.head).load(Ordering::Relaxed);
+                    let header = RecordHeader { kind, flags, conn: tag as u32, ack: (tag >> 32) as u32 };
+                    return Ok(Some(Record { region: &self.region, position: self.head, header, len_bytes }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Steps over the record that [`peek`](Self::peek) gave; without one, does nothing. The producer learns of it from
+    /// [`publish_head`](Self::publish_head).
+    #[inline]
+    pub fn consume(&mut self) {
+        if !self.stalled {
+            self.head = self.next;
+        }
+    }
+
+    /// Tells the producer how far we are, which gives it the space and completes its records. Once after each batch;
+    /// cheap when nothing was consumed. Answers whether there was news.
+    pub fn publish_head(&mut self) -> bool {
+        if self.published == self.head {
+            return false;
+        }
+        self.published = self.head;
+        // Pairs with the Acquire in `Producer::consumed`: our reads come before its next writes.
+        self.region.head().store(self.head, Ordering::Release);
+        true
+    }
+
+    /// The position of the next record, in bytes.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Asks to be woken for the next record. `true`: something is there already, do not sleep. While stalled it is
+    /// `false`, as there is nothing to take.
+    ///
+    /// After waking, and also after `true`: [`disarm`](Self::disarm).
+    #[must_use = "sleeping on `true` may be for ever"]
+    pub fn arm(&mut self) -> bool {
+        self.arm_for(ATTENTION_RECORDS)
+    }
+
+    /// As [`arm`](Self::arm), and to be woken too when the peer has consumed records of the opposite ring: look at
+    /// its [`consumed`](super::Producer::consumed) once more before sleeping.
+    #[must_use = "sleeping on `true` may be for ever"]
+    pub fn arm_for_progress(&mut self) -> bool {
+        self.arm_for(ATTENTION_PROGRESS)
+    }
+
+    fn arm_for(&mut self, attention: u32) -> bool {
+        self.region.attention().store(attention, Ordering::Relaxed);
+        // Pairs with the fence in `Producer::needs_wake`: one of us sees the other's store.
+        fence(Ordering::SeqCst);
+        !self.stalled && self.region.word(self.head).load(Ordering::Relaxed) != 0
+    }
+
+    /// Ends what [`arm`](Self::arm) began: records are polled for again.
+    pub fn disarm(&mut self) {
+        self.region.attention().store(ATTENTION_NONE, Ordering::Relaxed);
+    }
+
+    /// Tells the producer that the record at our position can't be taken now (no receive buffer). Until
+    /// [`resume`](Self::resume), [`peek`](Self::peek) answers `None`.
+    pub fn stall(&mut self) {
+        if self.stalled {
+            return;
+        }
+        self.stalled = true;
+        self.next = self.head;
+        self.publish_head();
+        // Pairs with the Acquire in `Producer::try_cancel`: it sees the head just published.
+        self.region.stall().store(STALL_ON, Ordering::Release);
+    }
+
+    /// Whether [`stall`](Self::stall) is in force.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// Goes on after [`stall`](Self::stall). `false`: the producer is just taking records back; try again at the next
+    /// poll. After `true`, [`peek`](Self::peek) anew: the record may have been taken back.
+    pub fn resume(&mut self) -> bool {
+        if self.stalled {
+            // Acquire pairs with the Release in `CancelGuard::drop`: we see what was made void.
+            let stall = self.region.stall();
+            self.stalled = stall
+                .compare_exchange(STALL_ON, STALL_RUNNING, Ordering::Acquire, Ordering::Relaxed)
+                .is_err();
+        }
+        !self.stalled
+    }
+
+    /// Goes on after [`stall`](Self::stall) although the producer may have died while it took records back. Only for
+    /// when the kernel has said that it is dead; what it left can then be drained.
+    pub fn resume_orphaned(&mut self) {
+        self.stalled = false;
+        self.region.stall().store(STALL_RUNNING, Ordering::Relaxed);
+        // A dead producer's stores are all done; this keeps our reads behind the knowledge of its death.
+        fence(Ordering::Acquire);
+    }
+}
+
+/// A record in the ring. Its payload is not lent, as the peer may change it at any time; it is copied out.
+pub struct Record<'a, M> {
+    region: &'a Region<M>,
+    position: u64,
+    header: RecordHeader,
+    len_bytes: u32,
+}
+
+impl<M> Record<'_, M> {
+    /// What the record carries beside its payload, as the peer wrote it.
+    pub fn header(&self) -> RecordHeader {
+        self.header
+    }
+
+    /// The length of the payload in bytes; at most the ring's maximum.
+    pub fn len_bytes(&self) -> u32 {
+        self.len_bytes
+    }
+
+    /// The position of the record.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Copies the payload to `to`, as much as there is and fits; answers how many bytes.
+    #[inline]
+    pub fn copy_to(&self, to: &mut [u8]) -> usize {
+        self.copy_from(0, to)
+    }
+
+    /// As [`copy_to`](Self::copy_to), starting at byte `skip_bytes` of the payload.
+    #[inline]
+    pub fn copy_from(&self, skip_bytes: usize, to: &mut [u8]) -> usize {
+        let count = to.len().min((self.len_bytes as usize).saturating_sub(skip_bytes));
+        self.copy(skip_bytes, NonNull::from(to).cast(), count)
+    }
+
+    /// As [`copy_to`](Self::copy_to), into memory that need not be initialised: the bytes answered are, afterwards.
+    #[inline]
+    pub fn copy_to_uninit(&self, to: &mut [MaybeUninit<u8>]) -> usize {
+        let count = to.len().min(self.len_bytes as usize);
+        self.copy(0, NonNull::from(to).cast(), count)
+    }
+
+    #[inline]
+    fn copy(&self, skip_bytes: usize, to: NonNull<u8>, count: usize) -> usize {
+        if count > 0 {
+            // SAFETY: `to` comes from a unique reference to `count` bytes or more, which can't lie in the region, as
+            // no reference to that exists. `skip_bytes + count` is at most the checked length.
+            unsafe { self.region.read(self.position, skip_bytes, to, count) };
+        }
+        count
+    }
+}

@@ -1,0 +1,258 @@
+//! The end that writes records.
+
+use core::ptr::NonNull;
+
+use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON, STALL_RUNNING};
+use super::region::Region;
+use super::word::{self, Corrupt, RecordHeader};
+use super::{BadRegion, LINE_BYTES};
+use crate::atomic::{Ordering, fence};
+
+const LINE: u64 = LINE_BYTES as u64;
+/// How far beyond the tail words are zeroed once a record is out: the word of the next record and, if that is one line
+/// long, the one behind it, so that publishing it has nothing to wait for.
+const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
+
+/// Why a record was not pushed. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushError {
+    /// No room until the consumer has consumed more.
+    Full,
+    /// The payload is longer than the ring's maximum: the caller's fault.
+    TooLong,
+    /// The peer wrote nonsense where its read position should be.
+    Corrupt(Corrupt),
+}
+
+impl core::fmt::Display for PushError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            PushError::Full => f.write_str("the ring is full"),
+            PushError::TooLong => f.write_str("the payload is longer than the ring's maximum"),
+            PushError::Corrupt(corrupt) => corrupt.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for PushError {}
+
+impl From<Corrupt> for PushError {
+    fn from(corrupt: Corrupt) -> Self {
+        PushError::Corrupt(corrupt)
+    }
+}
+
+/// Where a record lies, as positions in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl Span {
+    /// The position of the record.
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The position behind the record: it has been consumed when [`Producer::consumed`] is this or more.
+    pub fn end(self) -> u64 {
+        self.end
+    }
+}
+
+/// The end of a ring that writes records. `M` keeps the memory mapped.
+pub struct Producer<M> {
+    region: Region<M>,
+    payload_bytes_max: u32,
+    tail: u64,
+    /// The first word of each line in `tail..zeroed` is zero; always beyond `tail`.
+    zeroed: u64,
+    /// Up to where we may write: the last read position seen plus the size of the data.
+    limit: u64,
+}
+
+impl<M> Producer<M> {
+    /// Takes the producing end of the ring in `base..base + len_bytes`, whose payloads are at most
+    /// `payload_bytes_max` bytes long; `owner` keeps it mapped.
+    ///
+    /// # Safety
+    ///
+    /// - The memory is readable and writable, and stays so as long as `owner` lives, wherever `owner` is moved to.
+    /// - It was zero when the ring was made and nothing of this process writes to it but this producer and at most
+    ///   one [`Consumer`](super::Consumer); no `&[u8]` or `&mut [u8]` to it exists in this process.
+    /// - This is the only producer that is ever made for it.
+    ///
+    /// Nothing is asked of the peer: it may write whatever it likes.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRegion`] if size, alignment or the maximum can't be those of a ring.
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        len_bytes: usize,
+        payload_bytes_max: u32,
+        owner: M,
+    ) -> Result<Self, BadRegion> {
+        // SAFETY: the caller's promise.
+        let region = unsafe { Region::new(base, len_bytes, payload_bytes_max, owner)? };
+        Ok(Producer::in_region(region, payload_bytes_max))
+    }
+
+    pub(super) fn in_region(region: Region<M>, payload_bytes_max: u32) -> Self {
+        // The memory is zero, hence so is the word at position 0.
+        let limit = region.data_bytes();
+        Producer { region, payload_bytes_max, tail: 0, zeroed: LINE, limit }
+    }
+
+    /// Writes a record whose payload is the segments, one after the other, and makes it visible.
+    ///
+    /// A consumer that sleeps is not woken: see [`needs_wake`](Self::needs_wake), once after a batch.
+    ///
+    /// # Errors
+    ///
+    /// See [`PushError`]; nothing was written then.
+    #[inline]
+    pub fn push(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
+        let mut len_bytes = 0usize;
+        for segment in segments {
+            len_bytes = len_bytes.saturating_add(segment.len());
+        }
+        if len_bytes > self.payload_bytes_max as usize {
+            return Err(PushError::TooLong);
+        }
+        let record_bytes = super::record_bytes(len_bytes) as u64;
+        let to_end = self.region.data_bytes() - (self.tail & (self.region.data_bytes() - 1));
+        let start = if record_bytes <= to_end { self.tail } else { self.tail + to_end };
+        let end = start + record_bytes;
+        // One line more than the record: the word behind it is ours to zero.
+        if end + LINE > self.limit {
+            self.consumed()?;
+            if end + LINE > self.limit {
+                return Err(PushError::Full);
+            }
+        }
+        if self.zeroed <= end {
+            // Relaxed: the Release below is what shows it to the consumer.
+            self.region.word(end).store(0, Ordering::Relaxed);
+            self.zeroed = end + LINE;
+        }
+        // SAFETY: the space between the tail and the limit is ours, and unpublished.
+        unsafe { self.region.write(start, segments, len_bytes) };
+        self.region.tag(start).store(header.tag(), Ordering::Relaxed);
+        // Pairs with the Acquire in `Consumer::peek`: payload, tag and the zero behind the record are visible with it.
+        self.region.word(start).store(word::encode(start, len_bytes as u32, header), Ordering::Release);
+        if start != self.tail {
+            // The record becomes visible with the PAD that leads to it.
+            self.region.word(self.tail).store(word::encode_pad(self.tail), Ordering::Release);
+        }
+        self.tail = end;
+        self.zero_ahead();
+        Ok(Span { start, end })
+    }
+
+    /// Zeroes the words that the next record will need, as far as known to be consumed.
+    #[inline]
+    fn zero_ahead(&mut self) {
+        while self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
+            self.region.word(self.zeroed).store(0, Ordering::Relaxed);
+            self.zeroed += LINE;
+        }
+    }
+
+    /// The position up to which the consumer says it has consumed, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Head`] if that can't be.
+    pub fn consumed(&mut self) -> Result<u64, Corrupt> {
+        // Pairs with the Release in `Consumer::publish_head`: what lies before it has been read.
+        let head = self.region.head().load(Ordering::Acquire);
+        let seen = self.limit - self.region.data_bytes();
+        if head < seen || head > self.tail || !head.is_multiple_of(LINE) {
+            return Err(Corrupt::Head);
+        }
+        self.limit = head + self.region.data_bytes();
+        Ok(head)
+    }
+
+    /// The position behind the last record pushed, in bytes.
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// The longest payload, in bytes.
+    pub fn payload_bytes_max(&self) -> u32 {
+        self.payload_bytes_max
+    }
+
+    /// Whether the consumer sleeps and must be woken for the records pushed; call it once after each batch.
+    ///
+    /// `true` is given once for each time that the consumer armed: whoever gets it must do the waking.
+    #[must_use = "nobody else will wake the consumer"]
+    pub fn needs_wake(&self) -> bool {
+        // Pairs with the fence in `Consumer::arm`: one of us sees the other's store.
+        fence(Ordering::SeqCst);
+        let attention = self.region.attention();
+        attention.load(Ordering::Relaxed) != ATTENTION_NONE
+            && attention.swap(ATTENTION_NONE, Ordering::Relaxed) != ATTENTION_NONE
+    }
+
+    /// Whether the peer sleeps until records that *it* pushed on the opposite ring are consumed; call it once after
+    /// [`Consumer::publish_head`](super::Consumer::publish_head) of that ring. `true` as in
+    /// [`needs_wake`](Self::needs_wake).
+    #[must_use = "nobody else will wake the peer"]
+    pub fn needs_progress_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let attention = self.region.attention();
+        attention.load(Ordering::Relaxed) == ATTENTION_PROGRESS
+            && attention.swap(ATTENTION_NONE, Ordering::Relaxed) != ATTENTION_NONE
+    }
+
+    /// Whether the consumer says that it can't take the record at its read position (receiver not ready).
+    pub fn is_stalled(&self) -> bool {
+        self.region.stall().load(Ordering::Relaxed) != STALL_RUNNING
+    }
+
+    /// Stops a consumer that is stalled from going on, so that records can be taken back; `None` if it is not stalled.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
+    pub fn try_cancel(&mut self) -> Result<Option<CancelGuard<'_, M>>, Corrupt> {
+        // Acquire pairs with the Release in `Consumer::stall`: the head we read next is where it stands.
+        let stall = self.region.stall();
+        if stall.compare_exchange(STALL_ON, STALL_CANCELLING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return Ok(None);
+        }
+        let mut guard = CancelGuard { producer: self, head: 0 };
+        guard.head = guard.producer.consumed()?;
+        Ok(Some(guard))
+    }
+}
+
+/// While it lives the consumer takes nothing.
+pub struct CancelGuard<'a, M> {
+    producer: &'a mut Producer<M>,
+    head: u64,
+}
+
+impl<M> CancelGuard<'_, M> {
+    /// Takes back a record that this producer pushed. `true`: it was not delivered and never will be. `false`: the
+    /// consumer has already taken it.
+    pub fn void(&mut self, record: Span) -> bool {
+        if record.start < self.head || record.end > self.producer.tail {
+            return false;
+        }
+        // Relaxed: the Release in `drop` shows it to the consumer, which reads the word again when it goes on.
+        self.producer.region.word(record.start).fetch_or(word::VOID, Ordering::Relaxed);
+        true
+    }
+}
+
+impl<M> Drop for CancelGuard<'_, M> {
+    fn drop(&mut self) {
+        // Pairs with the Acquire in `Consumer::resume`.
+        self.producer.region.stall().store(STALL_ON, Ordering::Release);
+    }
+}

@@ -1,0 +1,94 @@
+//! The region under loom: the same words, each a loom atomic, on the heap.
+
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{BadRegion, Consumer, LINE_BYTES, Producer, RECORD_HEADER_BYTES};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+
+struct Memory {
+    head: AtomicU64,
+    stall: AtomicU32,
+    attention: AtomicU32,
+    data: Vec<AtomicU64>,
+}
+
+pub(super) struct Region<M> {
+    memory: Arc<Memory>,
+    _owner: M,
+}
+
+/// The two ends of a ring of `data_bytes` bytes of data, for a model.
+pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<()>, Consumer<()>) {
+    let memory = Arc::new(Memory {
+        head: AtomicU64::new(0),
+        stall: AtomicU32::new(0),
+        attention: AtomicU32::new(0),
+        data: (0..data_bytes / 8).map(|_| AtomicU64::new(0)).collect(),
+    });
+    let region = || Region { memory: Arc::clone(&memory), _owner: () };
+    (Producer::in_region(region(), payload_bytes_max), Consumer::in_region(region(), payload_bytes_max))
+}
+
+impl<M> Region<M> {
+    /// # Safety
+    ///
+    /// None needed: it always fails, as raw memory is no place for loom's atomics.
+    pub(super) unsafe fn new(_: NonNull<u8>, _: usize, _: u32, _: M) -> Result<Self, BadRegion> {
+        Err(BadRegion::Size)
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.memory.data.len() as u64 * 8
+    }
+
+    pub(super) fn head(&self) -> &AtomicU64 {
+        &self.memory.head
+    }
+
+    pub(super) fn stall(&self) -> &AtomicU32 {
+        &self.memory.stall
+    }
+
+    pub(super) fn attention(&self) -> &AtomicU32 {
+        &self.memory.attention
+    }
+
+    fn index(&self, position: u64) -> usize {
+        (position as usize & (self.memory.data.len() * 8 - 1) & !(LINE_BYTES - 1)) / 8
+    }
+
+    pub(super) fn word(&self, position: u64) -> &AtomicU64 {
+        &self.memory.data[self.index(position)]
+    }
+
+    pub(super) fn tag(&self, position: u64) -> &AtomicU64 {
+        &self.memory.data[self.index(position) + 1]
+    }
+
+    /// # Safety
+    ///
+    /// None needed here; the real region has a contract.
+    pub(super) unsafe fn write(&self, position: u64, segments: &[&[u8]], len_bytes: usize) {
+        let bytes = segments.concat();
+        assert_eq!(bytes.len(), len_bytes);
+        let first = self.index(position) + RECORD_HEADER_BYTES / 8;
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.memory.data[first + index].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `to` is writable for `len` bytes.
+    pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
+        let first = self.index(position) + RECORD_HEADER_BYTES / 8;
+        for byte in 0..len {
+            let word = self.memory.data[first + (skip + byte) / 8].load(Ordering::Relaxed).to_ne_bytes();
+            // SAFETY: `byte < len`.
+            unsafe { to.add(byte).write(word[(skip + byte) % 8]) };
+        }
+    }
+}

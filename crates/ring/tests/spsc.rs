@@ -1,0 +1,286 @@
+//! What the ring does between two ends that are honest.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use cci_ring::spsc::{
+    BadRegion, Consumer, Producer, PushError, RecordHeader, payload_bytes_limit, record_bytes, region_bytes,
+};
+use common::{Memory, Random, pair};
+
+fn header(number: u32) -> RecordHeader {
+    RecordHeader { kind: number as u8, flags: (number >> 8) as u8, conn: number, ack: !number }
+}
+
+fn pop(consumer: &mut Consumer<Memory>) -> Option<(RecordHeader, Vec<u8>)> {
+    let record = consumer.peek().unwrap()?;
+    let mut bytes = vec![0; record.len_bytes() as usize];
+    assert_eq!(record.copy_to(&mut bytes), bytes.len());
+    let header = record.header();
+    consumer.consume();
+    Some((header, bytes))
+}
+
+#[test]
+fn carries_records_of_every_length_in_order() {
+    let limit = payload_bytes_limit(1024);
+    let (mut producer, mut consumer) = pair(1024, limit as u32);
+    let mut end = 0;
+    for len in 0..=limit {
+        let bytes: Vec<u8> = (0..len).map(|at| (at + len) as u8).collect();
+        let (left, right) = bytes.split_at(len / 3);
+        let span = producer.push(header(len as u32), &[left, &[], right]).unwrap();
+        assert!(span.start() >= end && span.end() == span.start() + record_bytes(len) as u64);
+        assert_eq!(producer.consumed(), Ok(end));
+        end = span.end();
+        assert_eq!(pop(&mut consumer), Some((header(len as u32), bytes)));
+        assert_eq!(pop(&mut consumer), None);
+        assert!(consumer.publish_head());
+        assert!(!consumer.publish_head());
+        assert_eq!(producer.consumed(), Ok(end));
+    }
+}
+
+#[test]
+fn partial_copies_read_what_they_say() {
+    let (mut producer, mut consumer) = pair(1024, 200);
+    let bytes: Vec<u8> = (0..200).collect();
+    producer.push(header(1), &[&bytes]).unwrap();
+    let record = consumer.peek().unwrap().unwrap();
+    for skip in 0..210 {
+        for len in [0, 1, 3, 8, 17, 64, 65, 300] {
+            let mut to = [0xFF; 300];
+            let count = record.copy_from(skip, &mut to[..len]);
+            assert_eq!(count, len.min(200usize.saturating_sub(skip)));
+            assert_eq!(&to[..count], bytes.get(skip..skip + count).unwrap_or(&[]));
+            assert!(to[count..].iter().all(|byte| *byte == 0xFF));
+        }
+    }
+    let mut to = [MaybeUninit::uninit(); 256];
+    let count = record.copy_to_uninit(&mut to);
+    // SAFETY: so many bytes were written.
+    let read: Vec<u8> = to[..count].iter().map(|byte| unsafe { byte.assume_init() }).collect();
+    assert_eq!(read, bytes);
+}
+
+#[test]
+fn a_full_ring_says_so_and_loses_nothing() {
+    let (mut producer, mut consumer) = pair(256, 48);
+    assert_eq!(producer.push(header(0), &[&[0; 49]]), Err(PushError::TooLong));
+    let mut next = 0;
+    for round in 0..50u32 {
+        let mut pushed = 0;
+        while producer.push(header(round + pushed), &[&pushed.to_ne_bytes()]).is_ok() {
+            pushed += 1;
+        }
+        assert_eq!(pushed, 3, "one of the four lines stays free");
+        assert_eq!(producer.push(header(0), &[]), Err(PushError::Full));
+        for number in 0..pushed {
+            assert_eq!(pop(&mut consumer), Some((header(round + number), number.to_ne_bytes().to_vec())));
+        }
+        // Not published: no room yet.
+        assert_eq!(producer.push(header(0), &[]), Err(PushError::Full));
+        consumer.publish_head();
+        next += 3 * 64;
+        assert_eq!(producer.consumed(), Ok(next));
+    }
+}
+
+#[test]
+fn a_peeked_record_stays_until_consumed() {
+    let (mut producer, mut consumer) = pair(256, 48);
+    producer.push(header(1), &[b"one"]).unwrap();
+    producer.push(header(2), &[b"two"]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(consumer.peek().unwrap().unwrap().header(), header(1));
+    }
+    consumer.consume();
+    consumer.consume();
+    assert_eq!(pop(&mut consumer), Some((header(2), b"two".to_vec())));
+}
+
+#[test]
+fn one_arming_asks_for_one_wake() {
+    let (mut producer, mut consumer) = pair(256, 48);
+    assert!(!producer.needs_wake());
+    assert!(!consumer.arm());
+    assert!(!producer.needs_progress_wake(), "armed for records only");
+    producer.push(header(1), &[]).unwrap();
+    assert!(producer.needs_wake());
+    assert!(!producer.needs_wake());
+    assert!(consumer.arm(), "there is a record");
+    consumer.disarm();
+    assert!(!producer.needs_wake());
+    assert!(consumer.arm_for_progress());
+    assert!(producer.needs_progress_wake());
+    assert!(!producer.needs_wake());
+}
+
+#[test]
+fn a_record_taken_back_is_not_delivered() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    let delivered = producer.push(header(1), &[b"delivered"]).unwrap();
+    let late = producer.push(header(2), &[&[2; 100]]).unwrap();
+    let kept = producer.push(header(3), &[b"kept"]).unwrap();
+    assert!(producer.try_cancel().unwrap().is_none(), "it is not stalled");
+    assert!(pop(&mut consumer).is_some());
+    consumer.stall();
+    assert!(consumer.is_stalled() && producer.is_stalled());
+    assert!(consumer.peek().unwrap().is_none());
+    assert!(!consumer.arm(), "nothing that could be taken");
+    {
+        let mut guard = producer.try_cancel().unwrap().unwrap();
+        assert!(!consumer.resume());
+        assert!(!guard.void(delivered));
+        assert!(guard.void(late));
+    }
+    assert!(consumer.resume());
+    assert!(!producer.is_stalled());
+    assert_eq!(pop(&mut consumer), Some((header(3), b"kept".to_vec())));
+    consumer.publish_head();
+    assert_eq!(producer.consumed(), Ok(kept.end()));
+}
+
+#[test]
+fn a_producer_that_died_while_cancelling_can_be_drained() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    producer.push(header(1), &[]).unwrap();
+    consumer.stall();
+    std::mem::forget(producer.try_cancel().unwrap().unwrap());
+    assert!(!consumer.resume());
+    consumer.resume_orphaned();
+    assert_eq!(pop(&mut consumer), Some((header(1), Vec::new())));
+}
+
+#[test]
+fn regions_that_cannot_be_rings_are_refused() {
+    let memory = Memory::new(1024);
+    let make = |base: NonNull<u8>, len_bytes, payload| {
+        // SAFETY: within the memory; none is made.
+        unsafe { Producer::new(base, len_bytes, payload, memory.clone()) }.err()
+    };
+    let base = memory.base();
+    assert_eq!(make(base, 0, 48), Some(BadRegion::Size));
+    assert_eq!(make(base, region_bytes(1000), 48), Some(BadRegion::Size));
+    assert_eq!(make(base, region_bytes(128), 48), Some(BadRegion::Size));
+    assert_eq!(
+        make(base, region_bytes(1024), payload_bytes_limit(1024) as u32 + 1),
+        Some(BadRegion::Payload)
+    );
+    // SAFETY: still within the memory.
+    assert_eq!(make(unsafe { base.add(8) }, region_bytes(512), 48), Some(BadRegion::Alignment));
+}
+
+#[test]
+fn two_threads_agree_on_every_byte() {
+    let records: u32 = if cfg!(miri) { 150 } else { 300_000 };
+    let (mut producer, mut consumer) = pair(4096, 700);
+    let sender = std::thread::spawn(move || {
+        let mut random = Random(42);
+        let mut bytes = [0; 700];
+        for number in 0..records {
+            let len = random.below(if number % 3 == 0 { 700 } else { 40 });
+            bytes[..len].fill_with(|| random.next() as u8);
+            let (left, right) = bytes[..len].split_at(len / 2);
+            loop {
+                match producer.push(header(number), &[left, right]) {
+                    Ok(_) => break,
+                    Err(PushError::Full) => std::thread::yield_now(),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    });
+    let mut random = Random(42);
+    for number in 0..records {
+        let (got, bytes) = loop {
+            match pop(&mut consumer) {
+                Some(record) => break record,
+                None => {
+                    consumer.publish_head();
+                    std::thread::yield_now();
+                }
+            }
+        };
+        assert_eq!(got, header(number));
+        let len = random.below(if number % 3 == 0 { 700 } else { 40 });
+        assert_eq!(bytes.len(), len);
+        assert!(bytes.iter().all(|byte| *byte == random.next() as u8), "record {number}");
+        if number % 7 == 0 {
+            consumer.publish_head();
+        }
+    }
+    sender.join().unwrap();
+}
+
+#[cfg(not(miri))]
+mod model {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(Vec<u8>, usize),
+        Pop,
+        Publish,
+        /// Stall, take back those of the last records whose bit is set, resume.
+        Cancel(u8),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            5 => (prop::collection::vec(any::<u8>(), 0..230), any::<prop::sample::Index>())
+                .prop_map(|(bytes, at)| { let at = at.index(bytes.len() + 1); Step::Push(bytes, at) }),
+            4 => Just(Step::Pop),
+            2 => Just(Step::Publish),
+            1 => any::<u8>().prop_map(Step::Cancel),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn behaves_like_a_queue(steps in prop::collection::vec(step(), 1..300)) {
+            let (mut producer, mut consumer) = pair(1024, 200);
+            let mut queue = VecDeque::new();
+            let mut number = 0u32;
+            for step in steps {
+                match step {
+                    Step::Push(bytes, at) => {
+                        number += 1;
+                        match producer.push(header(number), &[&bytes[..at], &bytes[at..]]) {
+                            Ok(span) => queue.push_back((span, header(number), bytes)),
+                            Err(PushError::TooLong) => prop_assert!(bytes.len() > 200),
+                            Err(PushError::Full) => prop_assert!(producer.tail() > producer.consumed().unwrap()),
+                            Err(other) => prop_assert!(false, "{}", other),
+                        }
+                    }
+                    Step::Pop => {
+                        let expected = queue.pop_front().map(|(_, header, bytes)| (header, bytes));
+                        prop_assert_eq!(pop(&mut consumer), expected);
+                    }
+                    Step::Publish => {
+                        consumer.publish_head();
+                        prop_assert_eq!(producer.consumed(), Ok(consumer.head()));
+                    }
+                    Step::Cancel(which) => {
+                        consumer.stall();
+                        let mut guard = producer.try_cancel().unwrap().unwrap();
+                        let mut bit = 0;
+                        queue.retain(|(span, ..)| {
+                            bit += 1;
+                            !(which >> (bit % 8) & 1 == 1 && guard.void(*span))
+                        });
+                        drop(guard);
+                        prop_assert!(consumer.resume());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,1 +1,24 @@
-//! The system calls CCI needs, behind safe types.
+//! The system calls CCI needs, behind safe types. Linux only.
+//!
+//! **Invariant:** nothing here knows a wire format, a connection or a transport; no call blocks unless its name or
+//! documentation says so; no thread, signal handler or environment variable is used; nothing is printed.
+//!
+//! Errors carry what was tried and the errno ([`SysError`]); the data path ([`udp`], [`unix`], [`event`]) speaks
+//! plain [`std::io::Error`], which allocates nothing when it holds an errno.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("cci-sys knows Linux only");
+
+pub mod clock;
+pub mod cpu;
+mod error;
+pub mod event;
+pub mod limits;
+pub mod net;
+pub mod process;
+pub mod random;
+pub mod segment;
+pub mod udp;
+pub mod unix;
+
+pub use error::{Result, SysError};

@@ -1,0 +1,214 @@
+//! Waiting on many descriptors at once.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{fmt, io};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::timerfd::timespec;
+use crate::error::{Result, Tried};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// What to be told of a descriptor. Hang-up and error are always told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interest {
+    /// It can be read.
+    Read,
+    /// It can be written.
+    Write,
+    /// Either.
+    Both,
+    /// Only hang-up and error.
+    HangUp,
+}
+
+/// How often to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// As long as it is so.
+    Level,
+    /// When it becomes so.
+    Edge,
+}
+
+/// What happened to one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The number it was added with.
+    pub token: u64,
+    /// It can be read (also: the end can).
+    pub readable: bool,
+    /// It can be written.
+    pub writable: bool,
+    /// The other end is closed, or the descriptor is in an error state.
+    pub hung_up: bool,
+}
+
+/// Room for what one wait reports.
+pub struct Events {
+    raw: Box<[epoll::Event]>,
+    len: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events, at least one; more come with the next wait.
+    pub fn with_capacity(capacity: usize) -> Events {
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        Events { raw: vec![none; capacity.max(1)].into_boxed_slice(), len: 0 }
+    }
+
+    /// How many the last wait reported.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the last wait reported none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the last wait reported.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        self.raw.iter().take(self.len).map(|raw| {
+            // Copied out: the kernel's structure is packed.
+            let (flags, data) = (raw.flags, raw.data);
+            Event {
+                token: data.u64(),
+                readable: flags.intersects(epoll::EventFlags::IN),
+                writable: flags.intersects(epoll::EventFlags::OUT),
+                hung_up: flags
+                    .intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// An epoll descriptor; itself pollable, so that it can be handed to a program's own loop.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// A new one that watches nothing.
+    pub fn new() -> Result<Epoll> {
+        epoll::create(epoll::CreateFlags::CLOEXEC).tried("make a waiter (epoll_create1)").map(Epoll)
+    }
+
+    /// Watches `fd`. The kernel forgets it when the last copy of it is closed.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest, trigger: Trigger) -> Result<()> {
+        epoll::add(&self.0, fd, epoll::EventData::new_u64(token), flags(interest, trigger))
+            .tried("watch a descriptor (EPOLL_CTL_ADD)")
+    }
+
+    /// Changes what is watched of `fd`.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest, trigger: Trigger) -> Result<()> {
+        epoll::modify(&self.0, fd, epoll::EventData::new_u64(token), flags(interest, trigger))
+            .tried("change what is watched of a descriptor (EPOLL_CTL_MOD)")
+    }
+
+    /// Watches `fd` no more.
+    pub fn remove(&self, fd: impl AsFd) -> Result<()> {
+        epoll::delete(&self.0, fd).tried("stop watching a descriptor (EPOLL_CTL_DEL)")
+    }
+
+    /// Waits until something happens, or `timeout_ns` has passed (`None`: for ever; `Some(0)`: not at all), and
+    /// says how much happened. **Blocks.** A signal ends the wait with no events.
+    ///
+    /// The timeout is exact to the kernel's timer where it has `epoll_pwait2` (5.11), else rounded up to 1 ms.
+    pub fn wait(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
+        events.len = 0;
+        let timeout = timeout_ns.map(timespec);
+        let mut done = epoll::wait(&self.0, &mut *events.raw, timeout.as_ref());
+        if let (Err(Errno::NOSYS | Errno::PERM), Some(ns)) = (&done, timeout_ns) {
+            // No epoll_pwait2 (an old kernel, or a filter): whole milliseconds go by the older call. Up, not down:
+            // waking early would make the caller spin for the rest. It counts in an i32, hence the cap (24 days).
+            let rounded: Timespec = timespec(ns.div_ceil(NS_PER_MS).min(i32::MAX as u64) * NS_PER_MS);
+            done = epoll::wait(&self.0, &mut *events.raw, Some(&rounded));
+        }
+        match done {
+            Ok(count) => {
+                events.len = count;
+                Ok(count)
+            }
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
+    let wanted = match interest {
+        Interest::Read => epoll::EventFlags::IN,
+        Interest::Write => epoll::EventFlags::OUT,
+        Interest::Both => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        Interest::HangUp => epoll::EventFlags::empty(),
+    };
+    let often = match trigger {
+        Trigger::Level => epoll::EventFlags::empty(),
+        Trigger::Edge => epoll::EventFlags::ET,
+    };
+    wanted | often | epoll::EventFlags::RDHUP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now_ns;
+    use crate::event::{EventFd, TimerFd};
+
+    fn tokens(events: &Events) -> Vec<u64> {
+        events.iter().map(|event| event.token).collect()
+    }
+
+    #[test]
+    fn level_repeats_and_edge_does_not() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(4));
+        let (level, edge) = (EventFd::new().unwrap(), EventFd::new().unwrap());
+        epoll.add(&level, 1, Interest::Read, Trigger::Level).unwrap();
+        epoll.add(&edge, u64::MAX, Interest::Read, Trigger::Edge).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        level.signal().unwrap();
+        edge.signal().unwrap();
+        assert_eq!(epoll.wait(&mut events, None).unwrap(), 2);
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 1);
+        assert_eq!(tokens(&events), [1]);
+        epoll.modify(&level, 9, Interest::Write, Trigger::Level).unwrap();
+        epoll.wait(&mut events, Some(0)).unwrap();
+        assert_eq!(
+            events.iter().next(),
+            Some(Event { token: 9, readable: false, writable: true, hung_up: false })
+        );
+        epoll.remove(&level).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        assert!(epoll.remove(&level).is_err());
+    }
+
+    #[test]
+    fn timeouts_are_kept_to_the_microsecond_and_never_early() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
+        for timeout_ns in [1, 50_000, 1_500_000] {
+            let start_ns = now_ns();
+            assert_eq!(epoll.wait(&mut events, Some(timeout_ns)).unwrap(), 0);
+            assert!(now_ns() - start_ns >= timeout_ns);
+        }
+        let timer = TimerFd::new().unwrap();
+        epoll.add(&timer, 5, Interest::Read, Trigger::Level).unwrap();
+        timer.arm(now_ns() + 1_000_000).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(u64::MAX)).unwrap(), 1);
+        assert_eq!(tokens(&events), [5]);
+    }
+}

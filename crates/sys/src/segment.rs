@@ -1,0 +1,161 @@
+//! Shared memory without a name: sealed memfds that can be handed over a UNIX socket.
+//!
+//! A segment cannot change its length once made, so a peer cannot shrink it and make our next access a SIGBUS;
+//! and its pages are there from the start, so that full memory is an error at set-up and not a SIGBUS later.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, FileType, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::{Result, SysError, Tried};
+
+/// What makes a length final.
+const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// From here on it is worth asking how much memory is left.
+const LARGE_BYTES: usize = 64 << 20;
+
+/// Memory shared between processes, mapped here for as long as this value lives.
+///
+/// The memory is as hostile as its peers: read and write it through `cci-ring` only. A fork child does not inherit
+/// the mapping (`MADV_DONTFORK`): touching it there is a SIGSEGV and never a second owner.
+#[derive(Debug)]
+pub struct Segment {
+    base: NonNull<u8>,
+    len: usize,
+    fd: Option<OwnedFd>,
+    made_by: crate::process::fork::Token,
+}
+
+// SAFETY: the value owns a mapping that is valid from every thread; it hands out only a raw pointer, so whoever
+// dereferences that answers for races.
+unsafe impl Send for Segment {}
+// SAFETY: as above: `&Segment` gives the address, length and descriptor, and none of them changes behind it.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes `len_bytes` (above 0) of zeroed, allocated, length-sealed memory and maps it.
+    ///
+    /// `name_for_debug` is what `/proc/PID/maps` shows; the kernel takes 249 bytes and no NUL.
+    /// `ENOMEM`/`ENOSPC`: the memory, or the cgroup's share of it, does not suffice.
+    pub fn create(name_for_debug: &str, len_bytes: usize) -> Result<Segment> {
+        let on = |error: SysError| error.on(format_args!("{name_for_debug}, {len_bytes} bytes"));
+        let fd = memfd(name_for_debug).tried("create shared memory (memfd_create)").map_err(on)?;
+        rustix::fs::ftruncate(&fd, len_bytes as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+        allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
+        rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS)
+            .tried("seal shared memory (F_ADD_SEALS)")
+            .map_err(on)?;
+        Segment::map(fd, len_bytes).map_err(on)
+    }
+
+    /// Maps a segment a peer sent, after checking that it is what it should be: a sealed file of exactly
+    /// `len_bytes`. `ErrorKind::InvalidData`: it is not, and the descriptor has been closed.
+    pub fn open(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
+        const WHAT: &str = "open a peer's shared memory";
+        // Only memfds (and hugetlbfs ones) answer F_GET_SEALS at all: EINVAL for every other kind of file.
+        let seals = match rustix::fs::fcntl_get_seals(&fd) {
+            Ok(seals) => seals,
+            Err(Errno::INVAL) => return Err(SysError::refused(WHAT, "not a memfd")),
+            Err(error) => return Err(error).tried(WHAT),
+        };
+        if !seals.contains(LENGTH_SEALS) {
+            return Err(SysError::refused(WHAT, "not sealed against shrinking, growing and unsealing"));
+        }
+        let stat = rustix::fs::fstat(&fd).tried("open a peer's shared memory (fstat)")?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(SysError::refused(WHAT, "not a regular file"));
+        }
+        if usize::try_from(stat.st_size) != Ok(len_bytes) {
+            let detail = format!("{} bytes where {len_bytes} were announced", stat.st_size);
+            return Err(SysError::refused(WHAT, "wrong length").on(detail));
+        }
+        // A peer may send a sparse file: its holes would be filled (or not) at our first touch.
+        allocate(&fd, len_bytes).tried("allocate a peer's shared memory (fallocate)")?;
+        Segment::map(fd, len_bytes)
+    }
+
+    /// First byte; page-aligned.
+    #[inline]
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length in bytes; never 0.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The descriptor to hand to a peer; `None` after [`drop_fd`](Segment::drop_fd).
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes the descriptor; the mapping stays.
+    pub fn drop_fd(&mut self) {
+        self.fd = None;
+    }
+
+    fn map(fd: OwnedFd, len: usize) -> Result<Segment> {
+        const WHAT: &str = "map shared memory (mmap)";
+        if len == 0 || len > isize::MAX as usize {
+            return Err(SysError::new(WHAT, Errno::INVAL));
+        }
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address the kernel picks touches no memory that exists.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, &fd, 0) };
+        let Some(base) = NonNull::new(start.tried(WHAT)?.cast::<u8>()) else {
+            return Err(SysError::refused(WHAT, "mapped at address 0"));
+        };
+        // Built first, so that an error below unmaps.
+        let segment = Segment { base, len, fd: Some(fd), made_by: crate::process::fork::token() };
+        // SAFETY: the range is exactly the mapping just made.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }
+            .tried("keep shared memory out of fork children (madvise)")?;
+        Ok(segment)
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // A fork child has no such mapping; something else may lie at that address by now.
+        if !crate::process::fork::same_process(self.made_by) {
+            return;
+        }
+        // SAFETY: the range was mapped by `map`, is unmapped only here, and no reference to it is handed out.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "our own mapping: {unmapped:?}");
+    }
+}
+
+/// A memfd that can be sealed, and cannot be executed where the kernel (6.3) knows how to forbid it.
+fn memfd(name: &str) -> std::result::Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Also the answer to a name with 250 bytes: then the second call says it again.
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+        done => done,
+    }
+}
+
+/// Takes all pages now. Mode 0 changes nothing that is written already, so that it may run on a segment in use.
+fn allocate(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
+    // The kernel would take pages until the OOM killer ends somebody; a length that cannot fit is an error instead.
+    if len >= LARGE_BYTES && crate::limits::memory_available_bytes().is_some_and(|bytes| len as u64 > bytes) {
+        return Err(Errno::NOMEM);
+    }
+    loop {
+        match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len as u64) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+use std::io::ErrorKind;
+
+use super::*;
+
+fn dup(segment: &Segment) -> OwnedFd {
+    segment.fd().unwrap().try_clone_to_owned().unwrap()
+}
+
+#[test]
+fn both_mappings_are_the_same_memory() {
+    const LEN: usize = 1 << 20;
+    let mut made = Segment::create("cci-test", LEN).unwrap();
+    let opened = Segment::open(dup(&made), LEN).unwrap();
+    made.drop_fd();
+    assert!(made.fd().is_none());
+    for at in [0, 4_095, 4_096, LEN - 1] {
+        // SAFETY: inside both mappings; no other thread touches them.
+        unsafe {
+            assert_eq!(opened.as_ptr().add(at).read_volatile(), 0);
+            made.as_ptr().add(at).write_volatile(7);
+            assert_eq!(opened.as_ptr().add(at).read_volatile(), 7);
+        }
+    }
+}
+
+#[test]
+fn length_cannot_change_afterwards() {
+    let made = Segment::create("cci-test", 8_192).unwrap();
+    let fd = dup(&made);
+    assert_eq!(rustix::fs::ftruncate(&fd, 4_096), Err(Errno::PERM));
+    assert_eq!(rustix::fs::ftruncate(&fd, 16_384), Err(Errno::PERM));
+    assert_eq!(rustix::fs::fcntl_add_seals(&fd, SealFlags::WRITE), Err(Errno::PERM));
+}
+
+#[test]
+fn refuses_what_is_not_a_sealed_memfd_of_that_length() {
+    let made = Segment::create("cci-test", 8_192).unwrap();
+    let wrong_len = Segment::open(dup(&made), 4_096).unwrap_err();
+    assert_eq!(wrong_len.kind(), ErrorKind::InvalidData);
+    assert!(wrong_len.to_string().contains("8192 bytes where 4096"), "{wrong_len}");
+
+    let some = [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW];
+    for seals in some {
+        let fd = memfd("cci-test").unwrap();
+        rustix::fs::ftruncate(&fd, 8_192).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+        assert_eq!(Segment::open(fd, 8_192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
+    }
+
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    assert_eq!(Segment::open(file.into(), 8_192).unwrap_err().kind(), ErrorKind::InvalidData);
+    let (read_end, _write_end) = rustix::pipe::pipe().unwrap();
+    assert!(Segment::open(read_end, 8_192).is_err());
+}
+
+#[test]
+fn impossible_lengths_are_errors() {
+    assert!(Segment::create("cci-test", 0).is_err());
+    assert!(Segment::create("cci-test", usize::MAX).is_err());
+    // More than any machine has: an error now, not a SIGBUS later.
+    let full = Segment::create("cci-test", 1 << 46).unwrap_err();
+    assert!(matches!(full.errno(), Some(libc::ENOSPC | libc::ENOMEM | libc::EFBIG)), "{full}");
+    assert!(Segment::create("nul\0inside", 4_096).is_err());
+}
+
+#[test]
+fn a_hole_sent_by_a_peer_is_filled_before_it_is_mapped() {
+    let fd = memfd("cci-test").unwrap();
+    rustix::fs::ftruncate(&fd, 1 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
+    let opened = Segment::open(fd, 1 << 20).unwrap();
+    assert_eq!(rustix::fs::fstat(opened.fd().unwrap()).unwrap().st_blocks * 512, 1 << 20);
+}

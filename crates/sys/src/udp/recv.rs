@@ -1,0 +1,273 @@
+//! Receiving many datagrams per system call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::UdpSocket;
+use super::addr::RawAddr;
+use super::bytes::AlignedBytes;
+use super::cmsg::{self, RecvControl};
+
+/// Room for one message: the kernel joins datagrams up to 64 KiB.
+const AREA_BYTES: usize = 1 << 16;
+/// Messages one call can bring.
+const MESSAGES_MAX: usize = 32;
+/// Errors that earlier datagrams left on the socket, taken off it in one call at most.
+const SOFT_ERRORS_MAX: usize = 8;
+
+/// What receiving did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecvStats {
+    /// System calls made.
+    pub syscalls: u64,
+    /// System calls that found nothing.
+    pub empty: u64,
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Bytes of payload received.
+    pub bytes: u64,
+    /// Messages that held more than one datagram (GRO).
+    pub gro_batches: u64,
+    /// Messages skipped because they were cut off, or came from no IP address.
+    pub skipped: u64,
+    /// Datagrams the kernel dropped because the receive buffer was full.
+    pub kernel_drops: u64,
+    /// Errors of earlier sends, reported here and swallowed.
+    pub soft_errors: u64,
+}
+
+/// Where one message lies and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: SocketAddr,
+    area: usize,
+    len: usize,
+    segment_len: usize,
+}
+
+/// Buffers for receiving, and what the last call put there.
+pub struct RecvBatch {
+    areas: AlignedBytes,
+    slots: usize,
+    addrs: Box<[RawAddr]>,
+    controls: Box<[RecvControl]>,
+    messages: Vec<Message>,
+    /// Two calls in a row found something: ask for many at once.
+    busy: bool,
+    hits: u32,
+    kernel_drops_seen: u32,
+    stats: RecvStats,
+}
+
+impl RecvBatch {
+    /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each, taken from the system as they fill.
+    pub fn new(messages: usize) -> RecvBatch {
+        let slots = messages.clamp(1, MESSAGES_MAX);
+        RecvBatch {
+            areas: AlignedBytes::new(slots * AREA_BYTES),
+            slots,
+            addrs: vec![RawAddr::EMPTY; slots].into_boxed_slice(),
+            controls: vec![RecvControl([0; 64]); slots].into_boxed_slice(),
+            messages: Vec::with_capacity(slots),
+            busy: false,
+            hits: 0,
+            kernel_drops_seen: 0,
+            stats: RecvStats::default(),
+        }
+    }
+
+    /// Takes what has arrived, replacing what the last call took; says how many datagrams that is.
+    ///
+    /// 0: nothing there, for one system call. More may be there when it is not 0. An error is one of the socket
+    /// itself; ICMP's word on an earlier datagram is counted and swallowed.
+    pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.messages.clear();
+        // While little comes, the cheaper call for one; a burst is seen by the second call in a row that finds some.
+        let datagrams =
+            if self.busy { self.recv_up_to::<MESSAGES_MAX>(socket)? } else { self.recv_up_to::<1>(socket)? };
+        self.stats.datagrams += datagrams as u64;
+        Ok(datagrams)
+    }
+
+    /// The datagrams the last [`recv`](RecvBatch::recv) took: who sent each, and its bytes.
+    ///
+    /// Bytes start on an 8-byte boundary, except that of datagrams joined by the kernel only those do that follow
+    /// ones of a length divisible by 8.
+    #[inline]
+    pub fn iter(&self) -> Datagrams<'_> {
+        Datagrams { batch: self, message: 0, at: 0 }
+    }
+
+    /// What receiving did so far.
+    pub fn stats(&self) -> RecvStats {
+        self.stats
+    }
+
+    /// Bytes of memory this holds at most.
+    pub fn memory_bytes(&self) -> usize {
+        self.areas.len()
+            + size_of_val(&*self.addrs)
+            + size_of_val(&*self.controls)
+            + self.messages.capacity() * size_of::<Message>()
+    }
+
+    /// One call for at most `N` messages; how many datagrams came.
+    fn recv_up_to<const N: usize>(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        let mut headers = [const { EMPTY_HEADER }; N];
+        let mut vectors = [const { EMPTY_VECTOR }; N];
+        let wanted = headers.get_mut(..N.min(self.slots)).unwrap_or_default();
+        let count = self.call(socket, wanted, &mut vectors)?;
+        self.hits = if count == 0 { 0 } else { self.hits.saturating_add(1) };
+        self.busy = self.hits >= 2;
+        Ok(headers.iter().take(count).enumerate().map(|(slot, header)| self.note(slot, header)).sum())
+    }
+
+    /// One receive call for `headers.len()` messages; how many came.
+    fn call(
+        &mut self,
+        socket: &UdpSocket,
+        headers: &mut [libc::mmsghdr],
+        vectors: &mut [libc::iovec],
+    ) -> io::Result<usize> {
+        let fd = socket.as_fd().as_raw_fd();
+        let areas = self.areas.as_mut_slice().chunks_exact_mut(AREA_BYTES);
+        let slots = areas.zip(&mut self.addrs).zip(&mut self.controls).zip(vectors.iter_mut());
+        for (header, (((area, addr), control), vector)) in headers.iter_mut().zip(slots) {
+            *vector = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+            let header = &mut header.msg_hdr;
+            header.msg_name = addr.as_mut_ptr().cast();
+            header.msg_namelen = RawAddr::EMPTY.len();
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = control.0.len() as _;
+        }
+        for _ in 0..SOFT_ERRORS_MAX {
+            self.stats.syscalls += 1;
+            // SAFETY: each header points to an area, an address, a control buffer and a vector of its own, with
+            // their true lengths; all of them outlive the call and are written by nobody else meanwhile.
+            let got = unsafe { receive(fd, headers) };
+            if got >= 0 {
+                return Ok(got as usize);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => break,
+                Some(libc::EINTR) => {}
+                Some(errno) if is_icmp(errno) => self.stats.soft_errors += 1,
+                _ => return Err(error),
+            }
+        }
+        self.stats.empty += 1;
+        Ok(0)
+    }
+
+    /// Keeps the message that came in `slot`; how many datagrams it holds.
+    fn note(&mut self, slot: usize, header: &libc::mmsghdr) -> usize {
+        let len = header.msg_len as usize;
+        let control =
+            self.controls.get(slot).and_then(|control| control.0.get(..header.msg_hdr.msg_controllen as _));
+        let beside = cmsg::parse(control.unwrap_or_default());
+        if let Some(dropped) = beside.dropped {
+            self.stats.kernel_drops += u64::from(dropped.wrapping_sub(self.kernel_drops_seen));
+            self.kernel_drops_seen = dropped;
+        }
+        let from = self.addrs.get(slot).and_then(|addr| addr.get(header.msg_hdr.msg_namelen as usize));
+        let cut_off = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > AREA_BYTES;
+        // Without its control message a batch cannot be told from one large datagram.
+        let unclear = header.msg_hdr.msg_flags & libc::MSG_CTRUNC != 0;
+        let (Some(from), false, false) = (from, cut_off, unclear) else {
+            self.stats.skipped += 1;
+            return 0;
+        };
+        let segment_len = beside.segment_bytes.unwrap_or(len).max(1);
+        let datagrams = len.div_ceil(segment_len).max(1);
+        self.stats.bytes += len as u64;
+        self.stats.gro_batches += u64::from(datagrams > 1);
+        self.messages.push(Message { from, area: slot * AREA_BYTES, len, segment_len });
+        datagrams
+    }
+}
+
+impl<'a> IntoIterator for &'a RecvBatch {
+    type Item = (SocketAddr, &'a [u8]);
+    type IntoIter = Datagrams<'a>;
+
+    fn into_iter(self) -> Datagrams<'a> {
+        self.iter()
+    }
+}
+
+impl std::fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecvBatch").field("messages", &self.messages).field("stats", &self.stats).finish()
+    }
+}
+
+/// The datagrams of a [`RecvBatch`], one by one, in the order the kernel had them.
+#[derive(Clone, Debug)]
+pub struct Datagrams<'a> {
+    batch: &'a RecvBatch,
+    message: usize,
+    at: usize,
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = (SocketAddr, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let message = self.batch.messages.get(self.message)?;
+        let end = (self.at + message.segment_len).min(message.len);
+        let bytes = self.batch.areas.as_slice().get(message.area + self.at..message.area + end)?;
+        if end == message.len {
+            self.message += 1;
+            self.at = 0;
+        } else {
+            self.at = end;
+        }
+        Some((message.from, bytes))
+    }
+}
+
+const EMPTY_VECTOR: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+// SAFETY: an mmsghdr of zeros has no buffers at all, which is valid (and musl's has private padding to fill).
+const EMPTY_HEADER: libc::mmsghdr = unsafe { std::mem::zeroed() };
+
+/// recvmsg for one header, recvmmsg for more; how many came, or -1 and errno.
+///
+/// # Safety
+/// The headers' pointers and lengths name memory that the call may write.
+unsafe fn receive(fd: libc::c_int, headers: &mut [libc::mmsghdr]) -> libc::c_int {
+    let flags = libc::MSG_DONTWAIT;
+    if let [one] = headers {
+        // SAFETY: promised by the caller.
+        let len = unsafe { libc::recvmsg(fd, &mut one.msg_hdr, flags) };
+        return match u32::try_from(len) {
+            Ok(len) => {
+                one.msg_len = len;
+                1
+            }
+            Err(_) => -1,
+        };
+    }
+    let count = headers.len() as libc::c_uint;
+    // SAFETY: promised by the caller; without a timeout there is nothing more to point to.
+    unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), count, flags as _, std::ptr::null_mut()) }
+}
+
+/// Whether this is ICMP's word (or the like) on an earlier datagram, and not an error of the socket.
+pub(super) fn is_icmp(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::ENOPROTOOPT
+            | libc::EPROTO
+            | libc::EMSGSIZE
+    )
+}

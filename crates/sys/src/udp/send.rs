@@ -1,0 +1,421 @@
+//! Sending many datagrams per system call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use super::addr::RawAddr;
+use super::bytes::AlignedBytes;
+use super::recv::is_icmp;
+use super::{DATAGRAM_BYTES_MAX, UdpSocket};
+
+mod call;
+
+use call::{Entry, send_entries};
+
+/// Datagrams one GSO message can carry: what every kernel since 4.18 takes.
+const SEGMENTS_MAX: usize = 64;
+/// Messages given to the kernel in one call.
+const ENTRIES_MAX: usize = 64;
+/// A datagram of this length fits any IPv6 path: when GSO refuses even that, it is GSO that does not work.
+const SEGMENT_BYTES_SURE: usize = 1_200;
+
+/// What sending did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendStats {
+    /// System calls made.
+    pub syscalls: u64,
+    /// Datagrams the kernel took.
+    pub datagrams: u64,
+    /// Bytes of payload the kernel took.
+    pub bytes: u64,
+    /// Messages the kernel was to cut into several datagrams (GSO).
+    pub gso_batches: u64,
+    /// Times the kernel had no room.
+    pub would_block: u64,
+    /// Datagrams given up because they fit neither interface nor path.
+    pub too_big: u64,
+    /// Datagrams given up because their destination cannot be sent to now (no route, refused, forbidden).
+    pub unreachable: u64,
+    /// Errors of earlier datagrams, reported at a later one and swallowed.
+    pub soft_errors: u64,
+    /// Datagrams given up because the socket itself failed.
+    pub failed: u64,
+    /// GSO messages that had to be sent again one by one.
+    pub gso_refused: u64,
+}
+
+/// The last datagram given up for its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBig {
+    /// Where it was to go.
+    pub to: SocketAddr,
+    /// Its payload in bytes.
+    pub len: usize,
+}
+
+/// Datagrams to one destination, side by side, all of one length except that the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    to: SocketAddr,
+    addr: RawAddr,
+    start: usize,
+    len: usize,
+    segment_len: usize,
+    segments: usize,
+    /// Ends with a shorter datagram, so that none can follow.
+    closed: bool,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// In one piece.
+    Whole,
+    /// One by one.
+    Split,
+    /// One by one, because the kernel refused it in one piece; should every one go, then GSO was at fault.
+    SplitOnRefusal,
+}
+
+/// Datagrams on their way to the kernel, in memory taken once.
+pub struct SendBatch {
+    arena: AlignedBytes,
+    datagrams_max: usize,
+    /// First free byte.
+    tail: usize,
+    /// What `next` handed out and `commit` has not taken yet.
+    open: Option<Open>,
+    messages: Vec<Message>,
+    /// First message not sent yet.
+    first: usize,
+    /// Datagrams not sent yet.
+    pending: usize,
+    /// Largest datagram sent by GSO; 0 when that is off for good.
+    gso_segment_bytes_max: usize,
+    too_big: Option<TooBig>,
+    stats: SendStats,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    to: SocketAddr,
+    start: usize,
+    len_max: usize,
+}
+
+impl SendBatch {
+    /// Room for `datagrams_max` datagrams and `arena_bytes` bytes of them (at least one datagram of any length
+    /// fits), to be sent by `socket`.
+    pub fn new(socket: &UdpSocket, datagrams_max: usize, arena_bytes: usize) -> SendBatch {
+        let datagrams_max = datagrams_max.max(1);
+        SendBatch {
+            arena: AlignedBytes::new(arena_bytes.max(DATAGRAM_BYTES_MAX)),
+            datagrams_max,
+            tail: 0,
+            open: None,
+            messages: Vec::with_capacity(datagrams_max),
+            first: 0,
+            pending: 0,
+            gso_segment_bytes_max: if socket.gso().is_ok() { DATAGRAM_BYTES_MAX } else { 0 },
+            too_big: None,
+            stats: SendStats::default(),
+        }
+    }
+
+    /// Room for one datagram of up to `len_max` bytes to `to`, holding old bytes; write it, then
+    /// [`commit`](SendBatch::commit) it. One that was not committed is forgotten.
+    ///
+    /// `None`: the batch is full, [`flush`](SendBatch::flush) first; or `len_max` is more than a datagram can be.
+    ///
+    /// Starts on an 8-byte boundary when all datagrams before it have lengths divisible by 8, or it goes elsewhere
+    /// than the one before.
+    #[inline]
+    pub fn next(&mut self, to: &SocketAddr, len_max: usize) -> Option<&mut [u8]> {
+        self.open = None;
+        if self.pending >= self.datagrams_max
+            || self.messages.len() >= self.datagrams_max
+            || len_max > DATAGRAM_BYTES_MAX
+        {
+            return None;
+        }
+        let follows = self.messages.last().is_some_and(|last| last.to == *to && self.can_extend(last));
+        let start = if follows { self.tail } else { self.tail.next_multiple_of(size_of::<u64>()) };
+        let room = self.arena.as_mut_slice().get_mut(start..start + len_max)?;
+        self.open = Some(Open { to: *to, start, len_max });
+        Some(room)
+    }
+
+    /// Keeps the first `len` bytes of what [`next`](SendBatch::next) gave as one datagram. 0 keeps nothing.
+    ///
+    /// Panics when `next` gave nothing, or less than `len` bytes: a mistake of the caller.
+    #[inline]
+    pub fn commit(&mut self, len: usize) {
+        let open = self.open.take();
+        let Some(open) = open.filter(|open| len <= open.len_max) else {
+            panic!("commit({len}) without room for it: {open:?}");
+        };
+        if len == 0 {
+            return;
+        }
+        self.tail = open.start + len;
+        self.pending += 1;
+        let last = self.messages.len().checked_sub(1);
+        let extends = last.and_then(|at| self.messages.get(at)).is_some_and(|last| {
+            last.to == open.to
+                && last.start + last.len == open.start
+                && len <= last.segment_len
+                && last.len + len <= DATAGRAM_BYTES_MAX
+                && self.can_extend(last)
+        });
+        match self.messages.last_mut().filter(|_| extends) {
+            Some(last) => {
+                last.len += len;
+                last.segments += 1;
+                last.closed = len < last.segment_len;
+            }
+            None => self.messages.push(Message {
+                to: open.to,
+                addr: RawAddr::new(&open.to),
+                start: open.start,
+                len,
+                segment_len: len,
+                segments: 1,
+                closed: false,
+                how: How::Whole,
+            }),
+        }
+    }
+
+    /// Gives the kernel what it takes; says how many datagrams that is.
+    ///
+    /// What it has no room for stays ([`pending`](SendBatch::pending)) for the next flush. Datagrams that cannot be
+    /// sent (too big, no route) are counted and given up: they are lost, as datagrams may be. An error is one of
+    /// the socket itself; the datagram it struck is given up, the others stay.
+    pub fn flush(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.open = None;
+        let mut sent = 0;
+        let mut retried = false;
+        while self.pending > 0 {
+            match self.send_run(socket) {
+                Ok(datagrams) => {
+                    sent += datagrams;
+                    retried = false;
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN) => {
+                        self.stats.would_block += 1;
+                        return Ok(sent);
+                    }
+                    Some(errno) => {
+                        let outcome = self.on_errno(errno, error, &mut retried);
+                        if outcome.is_err() && self.pending == 0 {
+                            self.clear();
+                        }
+                        outcome?;
+                    }
+                    None => return Err(error),
+                },
+            }
+        }
+        self.clear();
+        Ok(sent)
+    }
+
+    /// Datagrams not sent yet.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether nothing is waiting to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// Forgets all that is not sent yet.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+        self.open = None;
+        self.first = 0;
+        self.tail = 0;
+        self.pending = 0;
+    }
+
+    /// Whether GSO is still in use: the kernel knows it and no device on the way has refused it.
+    pub fn gso(&self) -> bool {
+        self.gso_segment_bytes_max > 0
+    }
+
+    /// Uses no GSO from here on.
+    pub fn disable_gso(&mut self) {
+        self.gso_segment_bytes_max = 0;
+        for message in self.messages.iter_mut().filter(|message| message.how == How::Whole) {
+            message.how = How::Split;
+        }
+    }
+
+    /// The last datagram given up for its length since this was asked last.
+    pub fn take_too_big(&mut self) -> Option<TooBig> {
+        self.too_big.take()
+    }
+
+    /// What sending did so far.
+    pub fn stats(&self) -> SendStats {
+        self.stats
+    }
+
+    /// Bytes of memory this holds at most.
+    pub fn memory_bytes(&self) -> usize {
+        self.arena.len() + self.messages.capacity() * size_of::<Message>()
+    }
+
+    /// Whether one more datagram may be joined to `message`, as far as that does not depend on its length.
+    #[inline]
+    fn can_extend(&self, message: &Message) -> bool {
+        !message.closed
+            && message.how == How::Whole
+            && message.segments < SEGMENTS_MAX
+            && message.segment_len <= self.gso_segment_bytes_max
+    }
+
+    /// One send call for the first messages; how many datagrams the kernel took.
+    fn send_run(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        let waiting = self.messages.get(self.first..).unwrap_or_default();
+        self.stats.syscalls += 1;
+        let entries = waiting.iter().flat_map(Message::entries);
+        let count = send_entries(socket.as_fd(), self.arena.as_slice(), entries)?;
+        let mut datagrams = 0;
+        for _ in 0..count {
+            let Some(message) = self.messages.get_mut(self.first) else { break };
+            let (segments, bytes) = message.advance();
+            self.stats.gso_batches += u64::from(segments > 1);
+            self.stats.bytes += bytes as u64;
+            datagrams += segments;
+            if message.len == 0 {
+                let done = *message;
+                self.first += 1;
+                self.learn_from(&done);
+            }
+        }
+        self.pending = self.pending.saturating_sub(datagrams);
+        self.stats.datagrams += datagrams as u64;
+        Ok(datagrams)
+    }
+
+    /// The first message has all been sent: one by one, after GSO had refused it?
+    fn learn_from(&mut self, done: &Message) {
+        if done.how != How::SplitOnRefusal || !self.gso() {
+            return;
+        }
+        if done.segment_len > SEGMENT_BYTES_SURE {
+            // Too long for the path's MTU, which GSO does not fragment: shorter ones may still go.
+            self.gso_segment_bytes_max = self.gso_segment_bytes_max.min(done.segment_len - 1);
+        } else {
+            self.disable_gso();
+        }
+    }
+
+    /// The kernel refused the first message, or what is left of it.
+    fn on_errno(&mut self, errno: i32, error: io::Error, retried: &mut bool) -> io::Result<()> {
+        let Some(message) = self.messages.get_mut(self.first) else { return Err(error) };
+        let joined = message.how == How::Whole && message.segments > 1;
+        if joined && matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP) {
+            self.stats.gso_refused += 1;
+            message.how = How::SplitOnRefusal;
+            if errno == libc::EIO {
+                // The device on this route cannot sum what it cuts.
+                self.disable_gso();
+            }
+            return Ok(());
+        }
+        if is_icmp(errno) && errno != libc::EMSGSIZE && !*retried {
+            // Most likely the word on an earlier datagram, which telling us has cleared: this one was not tried.
+            self.stats.soft_errors += 1;
+            *retried = true;
+            return Ok(());
+        }
+        *retried = false;
+        let to = message.to;
+        if message.how == How::SplitOnRefusal {
+            message.how = How::Split;
+        }
+        let (segments, bytes) = message.advance();
+        if message.len == 0 {
+            self.first += 1;
+        }
+        self.pending = self.pending.saturating_sub(segments);
+        match errno {
+            libc::EMSGSIZE => {
+                self.stats.too_big += segments as u64;
+                self.too_big = Some(TooBig { to, len: bytes });
+                Ok(())
+            }
+            _ if is_destination(errno) => {
+                self.stats.unreachable += segments as u64;
+                Ok(())
+            }
+            _ => {
+                self.stats.failed += segments as u64;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Message {
+    /// What to give the kernel for this message: one thing, or each of its datagrams.
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let (step, count) = match self.how {
+            How::Whole => (self.len, 1),
+            How::Split | How::SplitOnRefusal => (self.segment_len, self.segments),
+        };
+        (0..count).map(move |at| {
+            let from = at * step;
+            let len = step.min(self.len - from);
+            Entry { addr: &self.addr, start: self.start + from, len, segment_len: self.segment_len }
+        })
+    }
+
+    /// Takes off what one entry stood for: datagrams and bytes.
+    fn advance(&mut self) -> (usize, usize) {
+        let (segments, bytes) = match self.how {
+            How::Whole => (self.segments, self.len),
+            How::Split | How::SplitOnRefusal => (1, self.segment_len.min(self.len)),
+        };
+        self.start += bytes;
+        self.len -= bytes;
+        self.segments -= segments;
+        (segments, bytes)
+    }
+}
+
+impl std::fmt::Debug for SendBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waiting = self.messages.get(self.first..).unwrap_or_default();
+        f.debug_struct("SendBatch").field("waiting", &waiting).field("stats", &self.stats).finish()
+    }
+}
+
+/// Whether this concerns one destination (or the moment), and not the socket.
+fn is_destination(errno: i32) -> bool {
+    is_icmp(errno)
+        || matches!(
+            errno,
+            // No room in the device's queue, a firewall's word, broadcast, port 0 or a scope that is gone, the
+            // other IP version, no source address to use, an interface that is down.
+            libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EPERM
+                | libc::EACCES
+                | libc::EINVAL
+                | libc::EAFNOSUPPORT
+                | libc::EADDRNOTAVAIL
+                | libc::ENETDOWN
+                | libc::ENODEV
+                | libc::ENXIO
+                | libc::EIO
+        )
+}

@@ -1,0 +1,297 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A socket on each loopback address there is.
+fn loopbacks() -> Vec<SocketAddr> {
+    let all = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    all.into_iter()
+        .filter(|&addr| match UdpSocket::bind(addr) {
+            Ok(_) => true,
+            Err(error) => {
+                println!("skipped: {error}");
+                false
+            }
+        })
+        .collect()
+}
+
+fn socket(at: SocketAddr) -> UdpSocket {
+    UdpSocket::bind(at).unwrap()
+}
+
+fn put(batch: &mut SendBatch, to: SocketAddr, bytes: &[u8]) -> bool {
+    let Some(room) = batch.next(&to, bytes.len()) else { return false };
+    room.copy_from_slice(bytes);
+    batch.commit(bytes.len());
+    true
+}
+
+/// Receives until `count` datagrams have come, and no more.
+fn take(batch: &mut RecvBatch, socket: &UdpSocket, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    let (mut got, start) = (Vec::new(), Instant::now());
+    while got.len() < count {
+        assert!(start.elapsed() < PATIENCE, "{} of {count} came", got.len());
+        let announced = batch.recv(socket).unwrap();
+        assert_eq!(batch.iter().count(), announced);
+        got.extend(batch.iter().map(|(from, bytes)| (from, bytes.to_vec())));
+    }
+    assert_eq!(batch.recv(socket).unwrap(), 0, "more came than was sent");
+    assert_eq!(got.len(), count);
+    got
+}
+
+fn pattern(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 31 + at) as u8).collect()
+}
+
+#[test]
+fn forty_equal_datagrams_go_and_come_in_one_piece() {
+    for at in loopbacks() {
+        let (a, b) = (socket(at), socket(at));
+        let (mut send, mut recv) = (SendBatch::new(&a, 64, 1 << 16), RecvBatch::new(16));
+        let sent: Vec<_> = (0..40).map(|number| pattern(number, 1_200)).collect();
+        assert!(sent.iter().all(|bytes| put(&mut send, b.local_addr(), bytes)));
+        assert_eq!(send.pending(), 40);
+        assert_eq!(send.flush(&a).unwrap(), 40);
+        assert!(send.is_empty());
+        let got = take(&mut recv, &b, 40);
+        for (number, ((from, bytes), sent)) in got.iter().zip(&sent).enumerate() {
+            assert_eq!(*from, a.local_addr());
+            assert_eq!(bytes, sent, "datagram {number}");
+        }
+        let (out, came) = (send.stats(), recv.stats());
+        assert_eq!((out.datagrams, out.bytes), (40, 48_000));
+        assert_eq!((came.datagrams, came.bytes, came.skipped), (40, 48_000, 0));
+        if a.gso().is_ok() && b.gro().is_ok() {
+            assert_eq!((out.syscalls, out.gso_batches), (1, 1), "{out:?}");
+            assert_eq!(came.gro_batches, 1, "{came:?}");
+        }
+    }
+}
+
+#[test]
+fn lengths_that_differ_keep_their_bounds_and_order() {
+    for at in loopbacks() {
+        let (a, b) = (socket(at), socket(at));
+        let (mut send, mut recv) = (SendBatch::new(&a, 512, 1 << 20), RecvBatch::new(4));
+        let lens = [1_200, 1_200, 700, 700, 13, 13, 13, 14, 1, 9_000, 8, 1_472, 1_472, 1_472, 65_000, 1, 1];
+        let sent: Vec<_> = lens.iter().enumerate().map(|(number, &len)| pattern(number, len)).collect();
+        for _ in 0..3 {
+            assert!(sent.iter().all(|bytes| put(&mut send, b.local_addr(), bytes)));
+            assert_eq!(send.flush(&a).unwrap(), lens.len());
+            let got = take(&mut recv, &b, lens.len());
+            for (number, ((_, bytes), sent)) in got.iter().zip(&sent).enumerate() {
+                assert!(bytes == sent, "datagram {number}: {} bytes, sent {}", bytes.len(), sent.len());
+            }
+        }
+        assert_eq!(send.stats().too_big + send.stats().gso_refused, 0);
+    }
+}
+
+#[test]
+fn the_largest_gso_batch_is_taken() {
+    for at in loopbacks() {
+        let (a, b) = (socket(at), socket(at));
+        let (mut send, mut recv) = (SendBatch::new(&a, 512, 1 << 18), RecvBatch::new(16));
+        for len in [1_023, 1_024, 1_452, 7, 8_960, 32_753, 32_754] {
+            let count = if len > 10_000 { 4 } else { 130 };
+            for number in 0..count {
+                let bytes = pattern(number, len);
+                if !put(&mut send, b.local_addr(), &bytes) {
+                    send.flush(&a).unwrap();
+                    take(&mut recv, &b, number);
+                    break;
+                }
+            }
+            let rest = send.flush(&a).unwrap();
+            take(&mut recv, &b, rest);
+            assert!(send.is_empty());
+        }
+        assert_eq!(send.stats().gso_refused, 0, "{at}: {:?}", send.stats());
+    }
+}
+
+#[test]
+fn destinations_go_by_one_call_and_reach_each() {
+    for at in loopbacks() {
+        let (a, all) = (socket(at), [socket(at), socket(at), socket(at)]);
+        let mut send = SendBatch::new(&a, 64, 1 << 16);
+        for round in 0..10 {
+            for (number, to) in all.iter().enumerate() {
+                assert!(put(&mut send, to.local_addr(), &pattern(number, 100 + round)));
+            }
+        }
+        assert_eq!(send.flush(&a).unwrap(), 30);
+        assert_eq!(send.stats().syscalls, 1);
+        for (number, to) in all.iter().enumerate() {
+            let got = take(&mut RecvBatch::new(16), to, 10);
+            for (round, (from, bytes)) in got.iter().enumerate() {
+                assert_eq!((*from, bytes), (a.local_addr(), &pattern(number, 100 + round)));
+            }
+        }
+    }
+}
+
+#[test]
+fn without_gso_the_same_arrives() {
+    for at in loopbacks() {
+        let a = socket(at);
+        let b = UdpSocket::bind_with(at, Options { gro: false, ..Options::default() }).unwrap();
+        assert!(b.gro().is_err());
+        let (mut send, mut recv) = (SendBatch::new(&a, 64, 1 << 17), RecvBatch::new(16));
+        // Joined first, then split: what a device that cannot would make of it.
+        for number in 0..40 {
+            assert!(put(&mut send, b.local_addr(), &pattern(number, 1_000 - number / 39)));
+        }
+        send.disable_gso();
+        assert_eq!(send.flush(&a).unwrap(), 40);
+        for (number, (_, bytes)) in take(&mut recv, &b, 40).iter().enumerate() {
+            assert_eq!(*bytes, pattern(number, 1_000 - number / 39));
+        }
+        assert!(put(&mut send, b.local_addr(), b"x") && put(&mut send, b.local_addr(), b"y"));
+        assert_eq!(send.flush(&a).unwrap(), 2);
+        take(&mut recv, &b, 2);
+        assert_eq!((send.stats().gso_batches, send.gso()), (0, false));
+        assert_eq!(send.stats().syscalls, 2);
+    }
+}
+
+#[test]
+fn a_full_batch_says_so_and_is_reused() {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (a, b) = (socket(at), socket(at));
+    let mut send = SendBatch::new(&a, 3, 1);
+    assert!(send.next(&b.local_addr(), DATAGRAM_BYTES_MAX + 1).is_none());
+    assert!(send.next(&b.local_addr(), DATAGRAM_BYTES_MAX).is_some());
+    for _ in 0..2 {
+        for _ in 0..3 {
+            // The reservation is generous, the datagram short: room is taken for what is committed.
+            send.next(&b.local_addr(), 60_000).unwrap()[..8].copy_from_slice(b"8 bytes!");
+            send.commit(8);
+        }
+        assert!(send.next(&b.local_addr(), 1).is_none(), "three datagrams are the most");
+        assert_eq!(send.flush(&a).unwrap(), 3);
+        take(&mut RecvBatch::new(1), &b, 3);
+    }
+    send.next(&b.local_addr(), 8).unwrap();
+    send.commit(0);
+    send.next(&b.local_addr(), 8).unwrap();
+    assert_eq!(send.flush(&a).unwrap(), 0, "nothing was committed");
+}
+
+#[test]
+fn rooms_are_aligned_while_lengths_are() {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (a, b, c) = (socket(at), socket(at), socket(at));
+    let mut send = SendBatch::new(&a, 64, 1 << 16);
+    let mut next = |to: &UdpSocket, len: usize| {
+        let room = send.next(&to.local_addr(), len).unwrap();
+        let aligned = room.as_ptr().addr().is_multiple_of(8);
+        send.commit(len);
+        aligned
+    };
+    assert!(next(&b, 1_200) && next(&b, 1_200) && next(&b, 40) && next(&b, 8));
+    assert!(next(&b, 13) && next(&c, 13) && next(&b, 8), "another destination starts aligned again");
+    assert!(!next(&b, 5) || next(&b, 5), "joined ones need not be");
+}
+
+#[test]
+fn a_bad_destination_takes_no_other_down() {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (a, b) = (socket(at), socket(at));
+    let (mut send, mut recv) = (SendBatch::new(&a, 64, 1 << 18), RecvBatch::new(16));
+    let nobody = socket(at).local_addr();
+    let port_0 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let other_family = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
+    for to in [port_0, other_family, nobody, port_0, port_0] {
+        assert!(put(&mut send, to, b"lost") && put(&mut send, b.local_addr(), b"kept"));
+        assert!(put(&mut send, to, b"lost") && put(&mut send, to, b"lost"));
+    }
+    let sent = send.flush(&a).unwrap();
+    assert!((5..=5 + 3).contains(&sent), "{sent} {:?}", send.stats());
+    assert!(send.is_empty());
+    assert!(send.stats().unreachable >= 9 && send.stats().failed == 0, "{:?}", send.stats());
+    assert!(send.gso() == a.gso().is_ok(), "a bad destination says nothing about GSO");
+    take(&mut recv, &b, 5);
+    assert_eq!(recv.recv(&a).unwrap(), 0, "and the refusal is no error for the receiver");
+}
+
+#[test]
+fn a_datagram_larger_than_the_interface_is_given_up_and_reported() {
+    let at = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    let Ok(a) = UdpSocket::bind(at) else {
+        println!("skipped: no IPv6 loopback here");
+        return;
+    };
+    let to = a.local_addr();
+    let mut send = SendBatch::new(&a, 8, 1 << 18);
+    // The loopback interface carries packets of 65,536 bytes: 48 bytes of headers leave 65,488.
+    let mtu_bytes = path_mtu(to).unwrap();
+    if mtu_bytes != 65_536 {
+        println!("skipped: loopback MTU is {mtu_bytes}");
+        return;
+    }
+    assert!(put(&mut send, to, &[1; DATAGRAM_BYTES_MAX]) && put(&mut send, to, b"small"));
+    assert_eq!(send.flush(&a).unwrap(), 1);
+    assert_eq!(send.take_too_big(), Some(TooBig { to, len: DATAGRAM_BYTES_MAX }));
+    assert_eq!(send.take_too_big(), None);
+    assert_eq!(send.stats().too_big, 1);
+    assert_eq!(take(&mut RecvBatch::new(2), &a, 1)[0].1, b"small");
+    a.set_fragment(true).unwrap();
+    assert!(put(&mut send, to, &[2; DATAGRAM_BYTES_MAX]));
+    assert_eq!(send.flush(&a).unwrap(), 1, "in fragments it goes");
+    assert_eq!(take(&mut RecvBatch::new(2), &a, 1)[0].1.len(), DATAGRAM_BYTES_MAX);
+}
+
+#[test]
+fn an_empty_poll_is_one_call_and_an_empty_datagram_is_one() {
+    for at in loopbacks() {
+        let (a, b) = (socket(at), socket(at));
+        let mut recv = RecvBatch::new(16);
+        for _ in 0..10 {
+            assert_eq!(recv.recv(&b).unwrap(), 0);
+        }
+        assert_eq!((recv.stats().syscalls, recv.stats().empty), (10, 10));
+        rustix::net::sendto(&a, &[], rustix::net::SendFlags::empty(), &b.local_addr()).unwrap();
+        assert_eq!(take(&mut recv, &b, 1), [(a.local_addr(), vec![])]);
+    }
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let small = Options { recv_buffer_bytes: 16_384, ..Options::default() };
+    let (a, b) = (socket(at), UdpSocket::bind_with(at, small).unwrap());
+    assert!(b.recv_buffer_bytes() < a.recv_buffer_bytes() && a.send_buffer_bytes() > 0);
+    let (mut send, mut recv) = (SendBatch::new(&a, 256, 1 << 20), RecvBatch::new(16));
+    send.disable_gso();
+    for number in 0..200 {
+        assert!(put(&mut send, b.local_addr(), &pattern(number, 1_400)));
+    }
+    assert_eq!(send.flush(&a).unwrap(), 200);
+    while recv.recv(&b).unwrap() > 0 {}
+    // The count comes with the next datagram that does fit.
+    assert!(put(&mut send, b.local_addr(), b"after"));
+    send.flush(&a).unwrap();
+    take(&mut recv, &b, 1);
+    let stats = recv.stats();
+    assert_eq!(stats.datagrams + stats.kernel_drops, 201, "{stats:?}");
+    assert!(stats.kernel_drops > 0);
+}
+
+#[test]
+fn paths_and_sources_are_told() {
+    for at in loopbacks() {
+        let to = socket(at).local_addr();
+        assert!(path_mtu(to).unwrap() >= 1_280);
+        assert_eq!(source_for(to).map(|from| (from.ip(), from.port())), Some((to.ip(), 0)));
+    }
+    let taken = socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let error = UdpSocket::bind(taken.local_addr()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(error.to_string().contains("127.0.0.1:"), "{error}");
+}

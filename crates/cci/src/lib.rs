@@ -1,1 +1,57 @@
 //! The Common Communication Interface: messages and memory between processes.
+//!
+//! One small interface over whatever connects two processes: shared memory on one host, UDP between hosts,
+//! more devices to come. The names are those of the CCI paper (2011):
+//!
+//! - a [`Context`] finds the [`Device`]s of the machine, or reads them from a configuration file;
+//! - an [`Endpoint`] is opened on a device and owns every buffer, queue and descriptor;
+//! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
+//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect.
+//!
+//! Nothing here blocks except [`Endpoint::wait`] and [`Endpoint::send_blocking`], no thread is started, no signal
+//! handler installed, nothing printed. An endpoint makes progress when its owner calls it.
+//!
+//! ```no_run
+//! use cci::{Context, Endpoint, Event, Options};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = Context::new()?;
+//! let mut endpoint = Endpoint::create(context.default_device(), Options::default())?;
+//! println!("listening on {}", endpoint.uri());
+//! loop {
+//!     match endpoint.wait(None)? {
+//!         Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0)?,
+//!         Some(Event::Recv(message)) => endpoint.send(message.connection(), &message, 0, cci::SendFlags::SILENT)?,
+//!         _ => {}
+//!     }
+//! }
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod context;
+mod counters;
+mod device;
+mod endpoint;
+mod engine;
+mod error;
+mod event;
+mod explain;
+pub mod limits;
+mod options;
+mod shared;
+mod transport;
+
+pub use context::Context;
+pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
+pub use device::{Device, PciAddress, TransportKind, Unavailable};
+pub use endpoint::Endpoint;
+pub use error::{
+    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, SendError, SysError,
+    WaitError,
+};
+pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
+pub use explain::{Explanation, PathOption};
+pub use options::{Attribute, Options, SendFlags};
+pub use shared::SharedEndpoint;

@@ -1,0 +1,66 @@
+//! The library as a program sees it first: which devices are there.
+
+use crate::config;
+use crate::device::Device;
+use crate::error::ContextError;
+use std::path::Path;
+
+/// The devices of this machine, ordered by priority. Holds no other resources; make as many as you like.
+#[derive(Clone, Debug)]
+pub struct Context {
+    devices: Vec<Device>,
+}
+
+impl Context {
+    /// Reads the INI file named by the environment variable `CCI_CONFIG`; without one, finds shared memory and UDP
+    /// on each interface that is up, loopback included.
+    ///
+    /// # Errors
+    /// [`ContextError`]: the file can't be read, is wrong at a given line, or no device was found.
+    pub fn new() -> Result<Context, ContextError> {
+        match std::env::var_os("CCI_CONFIG") {
+            Some(path) if !path.is_empty() => Context::from_file(Path::new(&path)),
+            _ => Context::of(config::builtin::devices()),
+        }
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn from_file(path: &Path) -> Result<Context, ContextError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ContextError::Unreadable { path: path.to_owned(), source })?;
+        Context::from_text(&text, path)
+    }
+
+    /// Reads a configuration; `path` is only for error messages.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn from_text(text: &str, path: &Path) -> Result<Context, ContextError> {
+        Context::of(config::ini::devices(text, path)?)
+    }
+
+    /// `devices` come ordered, the default one marked or first.
+    fn of(devices: Vec<Device>) -> Result<Context, ContextError> {
+        if devices.is_empty() { Err(ContextError::NoDevice) } else { Ok(Context { devices }) }
+    }
+
+    /// All devices, highest priority first.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The one marked `default` in the configuration, or the first that is up.
+    pub fn default_device(&self) -> &Device {
+        let marked = self.devices.iter().find(|device| device.0.is_default);
+        let up = || self.devices.iter().find(|device| device.is_up());
+        marked.or_else(up).unwrap_or_else(|| &self.devices[0])
+    }
+
+    /// The device of a name.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name() == name)
+    }
+}

@@ -1,0 +1,73 @@
+//! What was counted: always on, read at any time.
+
+/// Why something that arrived, or was to leave, was dropped. Every drop has a reason and a counter.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DropReason {
+    /// A short, stable name, such as `bad_nonce`.
+    pub name: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+/// Memory by kind, bytes. All of it lies under the endpoint's cap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Kind and bytes: receive buffers, send buffers, rings, connection table, queues.
+    pub kinds: Vec<(&'static str, u64)>,
+    /// The sum.
+    pub total_bytes: u64,
+    /// What `Options::memory_bytes_max` allows.
+    pub cap_bytes: u64,
+}
+
+/// Counters of one endpoint since it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointCounters {
+    /// Messages taken for sending.
+    pub messages_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Messages handed to the program.
+    pub messages_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Sends that ended with an error, silent ones included.
+    pub sends_failed: u64,
+    /// Times a message waited because every receive buffer was out with the program.
+    pub receiver_not_ready: u64,
+    /// Connections open now.
+    pub connections_open: u64,
+    /// Connections made since the endpoint was opened.
+    pub connections_made: u64,
+    /// Times the owner slept in `wait`.
+    pub sleeps: u64,
+    /// Device-specific counters by name: datagrams, retransmissions, system calls, ring wake-ups.
+    pub device: Vec<(&'static str, u64)>,
+    /// Everything dropped, by reason; reasons that never occurred may be left out.
+    pub drops: Vec<DropReason>,
+    /// Memory held now.
+    pub memory: MemoryUse,
+}
+
+/// Counters of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionCounters {
+    /// Messages taken for sending.
+    pub messages_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Messages handed to the program.
+    pub messages_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Retransmissions (0 where the device loses nothing).
+    pub retransmissions: u64,
+    /// Smoothed round trip, if one was measured.
+    pub rtt_ns: Option<u64>,
+    /// How much may be under way at once, bytes.
+    pub window_bytes: u64,
+    /// Times the peer said that it had no receive buffer.
+    pub receiver_not_ready: u64,
+    /// Sends not yet completed.
+    pub sends_in_progress: u64,
+}

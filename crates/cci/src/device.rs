@@ -1,0 +1,141 @@
+//! Devices: what an endpoint can be opened on.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Which transport drives a device.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TransportKind {
+    /// Shared memory on one host.
+    Shm,
+    /// UDP sockets.
+    Udp,
+}
+
+impl TransportKind {
+    /// The name used in configuration files, URIs and the C interface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TransportKind::Shm => "shm",
+            TransportKind::Udp => "udp",
+        }
+    }
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where a device sits on the PCI bus.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PciAddress {
+    /// Domain.
+    pub domain: u32,
+    /// Bus.
+    pub bus: u32,
+    /// Device.
+    pub dev: u32,
+    /// Function.
+    pub func: u32,
+}
+
+/// Something that a device or this machine can't do, why, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// What, e.g. "udp receive offload (GRO)".
+    pub what: String,
+    /// Why not.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// A device: shared memory, or one network interface. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Device(pub(crate) Arc<DeviceInfo>);
+
+/// What is known of a device. Fields are read through [`Device`].
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceInfo {
+    pub name: String,
+    pub kind: TransportKind,
+    pub up: bool,
+    pub info: String,
+    /// `key=value`, as given in the configuration or as found.
+    pub conf_argv: Vec<String>,
+    pub max_send_size: u32,
+    pub rate_bits_per_s: u64,
+    pub pci: Option<PciAddress>,
+    /// 100 highest, 50 default.
+    pub priority: u8,
+    pub is_default: bool,
+    /// The address endpoints of this device bind to, without port (network devices).
+    pub ip: Option<std::net::IpAddr>,
+    /// IPv6 scope of a link-local address.
+    pub scope_id: u32,
+    pub interface: Option<String>,
+    /// Port to use where the program names none; 0 = any.
+    pub port: u16,
+    /// MTU of the interface or from the configuration, bytes.
+    pub mtu_bytes: u32,
+    /// Directory or name prefix for shared memory services, if configured.
+    pub shm_directory: Option<std::path::PathBuf>,
+    pub unavailable: Vec<Unavailable>,
+}
+
+impl Device {
+    /// Its name: the section of the configuration file, or "shm", "udp-eth0", "udp-lo".
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+    /// What drives it.
+    pub fn transport(&self) -> TransportKind {
+        self.0.kind
+    }
+    /// Whether it can be used now.
+    pub fn is_up(&self) -> bool {
+        self.0.up
+    }
+    /// A line for people.
+    pub fn info(&self) -> &str {
+        &self.0.info
+    }
+    /// `key=value` strings of the configuration.
+    pub fn conf_argv(&self) -> &[String] {
+        &self.0.conf_argv
+    }
+    /// The longest message, bytes (CCI-047). A connection takes the smaller of its two sides'.
+    pub fn max_send_size(&self) -> u32 {
+        self.0.max_send_size
+    }
+    /// Speed of the link, bits per second; 0 when unknown.
+    pub fn rate_bits_per_s(&self) -> u64 {
+        self.0.rate_bits_per_s
+    }
+    /// Where it sits, if it is a PCI device.
+    pub fn pci(&self) -> Option<PciAddress> {
+        self.0.pci
+    }
+    /// 100 highest, 50 unless configured.
+    pub fn priority(&self) -> u8 {
+        self.0.priority
+    }
+    /// Its IP address, for network devices.
+    pub fn ip(&self) -> Option<std::net::IpAddr> {
+        self.0.ip
+    }
+    /// The network interface, for network devices.
+    pub fn interface(&self) -> Option<&str> {
+        self.0.interface.as_deref()
+    }
+    /// MTU, bytes (0 where there is no such thing).
+    pub fn mtu_bytes(&self) -> u32 {
+        self.0.mtu_bytes
+    }
+    /// What this device can't do here, why, and what would help.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.0.unavailable
+    }
+}

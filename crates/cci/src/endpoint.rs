@@ -1,0 +1,588 @@
+//! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
+
+use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
+use crate::device::Device;
+use crate::engine::core::{ConnState, Core, SendOp};
+use crate::engine::origin::Fate;
+use crate::engine::poller::Poller;
+use crate::engine::spin::Spin;
+use crate::error::{AcceptError, ConnectError, CreateError, OptionError, SendError, WaitError};
+use crate::event::{ConnectRequest, Connection, Event, Status};
+use crate::explain::Explanation;
+use crate::limits;
+use crate::options::{Attribute, Options, SendFlags};
+use crate::transport::{self, Armed, Dial, Transport};
+use cci_sys::{clock, cpu, random};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A virtual instance of one device, with its buffers, queues and connections (CCI-014). It makes progress when its
+/// owner calls it, from one thread at a time; [`crate::SharedEndpoint`] is the form for several.
+///
+/// Dropping it is as if every connection were disconnected: what was sent before is still delivered, for a second
+/// at most, which is the only time that dropping can take.
+pub struct Endpoint {
+    transport: Box<dyn Transport>,
+    core: Core,
+    device: Device,
+    spin: Spin,
+    /// The program has the descriptor: keep it level-triggered at every call.
+    exported: bool,
+    taken_since_progress: u32,
+    /// Contexts of blocking sends are drawn from here: 48 random bits, so that no context of the program's own
+    /// is taken for one.
+    next_blocking_context: u64,
+}
+
+impl Endpoint {
+    /// Opens an endpoint on `device`.
+    ///
+    /// # Errors
+    /// [`CreateError`] says which option, service or system call stood in the way. Nothing is left behind.
+    pub fn create(device: &Device, options: Options) -> Result<Endpoint, CreateError> {
+        check(&options)?;
+        if !device.is_up() {
+            return Err(CreateError::DeviceDown);
+        }
+        let poller = Arc::new(Poller::new()?);
+        let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
+        let transport = transport::open(&device.0, &options, &poller)?;
+        Ok(Endpoint {
+            transport,
+            core,
+            device: device.clone(),
+            spin: Spin::new(cpu::available()),
+            exported: false,
+            taken_since_progress: 0,
+            next_blocking_context: random::u64()? & !0xffff,
+        })
+    }
+
+    /// What others connect to. It holds as long as the endpoint lives.
+    pub fn uri(&self) -> &str {
+        self.transport.uri()
+    }
+
+    /// The device it was opened on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.core.options
+    }
+
+    /// Starts connecting to `uri`; never blocks. `request`, of 1,024 bytes at most, is shown to the server's program,
+    /// which accepts or rejects. Ends in exactly one [`Event::Connect`] with `context`. `timeout` None: try for ever.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: nothing was started and no event will come.
+    pub fn connect(
+        &mut self,
+        uri: &str,
+        request: &[u8],
+        attribute: Attribute,
+        context: u64,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        if request.len() > limits::REQUEST_BYTES_MAX {
+            return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
+        }
+        let connection =
+            self.core.insert(context, attribute, ConnState::Connecting).ok_or(ConnectError::NoMemory)?;
+        let dial = Dial { uri, request, attribute, timeout_ns: timeout.map(as_ns) };
+        match self.transport.connect(&mut self.core, connection, dial) {
+            Ok(link) => {
+                self.set_link(connection, link);
+                Ok(())
+            }
+            Err(error) => {
+                self.core.forget(connection);
+                Err(error)
+            }
+        }
+    }
+
+    /// Accepts a request that came to this endpoint or to another one of the same kind of device: a broker hands
+    /// connections to workers that way (CCI-037). Ends in exactly one [`Event::Accept`] with `context`, here.
+    ///
+    /// # Errors
+    /// [`AcceptError`]: the peer is told that it was refused; no event will come.
+    pub fn accept(&mut self, mut request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
+        let Some(body) = request.body.take() else { return Err(AcceptError::Gone) };
+        let Some(connection) = self.core.insert(context, body.attribute, ConnState::Accepting) else {
+            body.refuse();
+            return Err(AcceptError::NoMemory);
+        };
+        let (origin, ticket) = (body.origin.clone(), body.ticket);
+        match self.transport.accept(&mut self.core, connection, body) {
+            Ok(link) => {
+                self.set_link(connection, link);
+                if !Arc::ptr_eq(&origin, &self.core.origin) {
+                    origin.tell(Fate::Taken { ticket });
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.core.forget(connection);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes a connection from this side. What was sent before is still delivered, or fails with its own
+    /// completion; the handle is refused from now on. The peer learns it when it next uses the connection.
+    /// Unknown and already closed connections are ignored.
+    pub fn disconnect(&mut self, connection: Connection) {
+        let Some(conn) = self.core.conn_mut(connection) else { return };
+        if conn.state == ConnState::Closing {
+            return;
+        }
+        let (link, was_open) = (conn.link, conn.state == ConnState::Open);
+        conn.state = ConnState::Closing;
+        if was_open {
+            self.core.counters.connections_open = self.core.counters.connections_open.saturating_sub(1);
+        }
+        self.transport.disconnect(&mut self.core, connection, link);
+    }
+
+    /// Sends one message, of zero bytes up to [`Endpoint::max_send_size`]. It is copied before the call returns.
+    /// Ends in exactly one [`Event::Send`] with `context`, unless `flags` has [`SendFlags::SILENT`].
+    ///
+    /// # Errors
+    /// [`SendError`]: nothing was sent and no event will come. After `WouldBlock`, get events and try again.
+    #[inline]
+    pub fn send(
+        &mut self,
+        connection: Connection,
+        message: &[u8],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        self.send_segments(connection, &[message], message.len(), context, flags)
+    }
+
+    /// The same with the message gathered from segments, such as a header and its data (CCI-042, CCI-043).
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`].
+    pub fn send_vectored(
+        &mut self,
+        connection: Connection,
+        segments: &[&[u8]],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        let len_bytes = segments.iter().map(|segment| segment.len()).sum();
+        self.send_segments(connection, segments, len_bytes, context, flags)
+    }
+
+    #[inline]
+    fn send_segments(
+        &mut self,
+        connection: Connection,
+        segments: &[&[u8]],
+        len_bytes: usize,
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        let Some(conn) = self.core.conn(connection) else { return Err(SendError::UnknownConnection) };
+        match conn.state {
+            ConnState::Open => {}
+            ConnState::PeerGone | ConnState::Closing => return Err(SendError::Disconnected),
+            ConnState::Connecting | ConnState::Accepting => return Err(SendError::UnknownConnection),
+        }
+        if len_bytes > conn.mss as usize {
+            return Err(SendError::TooLong { len_bytes, max_bytes: conn.mss });
+        }
+        let link = conn.link;
+        let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
+        self.transport.send(&mut self.core, connection, link, segments, op)?;
+        self.core.counters.messages_sent += 1;
+        self.core.counters.bytes_sent += len_bytes as u64;
+        Ok(())
+    }
+
+    /// Sends and waits for the completion, which is returned and raises no event. Events that come meanwhile are
+    /// kept. Waits for room where [`Endpoint::send`] would return `WouldBlock`. The connection's send timeout bounds
+    /// the wait on reliable connections.
+    ///
+    /// # Errors
+    /// [`SendError`] as for [`Endpoint::send`]: nothing was sent. Otherwise how the send ended.
+    pub fn send_blocking(&mut self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
+        let context = loop {
+            match self.try_start_blocking(connection, segments) {
+                Err(SendError::WouldBlock) => self.pause_for_room(),
+                other => break other?,
+            }
+        };
+        loop {
+            if let Some(status) = self.core.unblocked(context) {
+                return Ok(status);
+            }
+            if self.pause(None, Core::has_unblocked).is_err() {
+                // The system can't wait; polling can.
+                self.progress();
+            }
+        }
+    }
+
+    /// Makes progress until there may be room for another send: a millisecond at most, since nothing announces room.
+    fn pause_for_room(&mut self) {
+        let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
+        let _ = self.pause(Some(until_ns), |_| false);
+    }
+
+    pub(crate) fn try_start_blocking(
+        &mut self,
+        connection: Connection,
+        segments: &[&[u8]],
+    ) -> Result<u64, SendError> {
+        let context = self.next_blocking_context;
+        self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
+        self.core.block_on(context);
+        let sent = self.send_vectored(connection, segments, context, SendFlags::NONE);
+        if sent.is_err() {
+            self.core.stop_blocking(context);
+        }
+        sent.map(|()| context)
+    }
+
+    pub(crate) fn take_blocking_status(&mut self, context: u64) -> Option<Status> {
+        self.core.unblocked(context)
+    }
+
+    /// The next event, if there is one; never blocks (CCI-018). When there is none and
+    /// [`Endpoint::recv_buffers_free`] is 0, messages may be waiting for a buffer: drop some.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
+        self.taken_since_progress += 1;
+        let mut event = None;
+        if self.taken_since_progress <= limits::EVENTS_PER_PROGRESS {
+            event = self.core.pop_event();
+        }
+        if event.is_none() {
+            self.progress();
+            event = self.core.pop_event();
+        }
+        if self.exported {
+            self.keep_level(event.is_some());
+        }
+        event
+    }
+
+    /// Makes progress — takes in what came, sends what waits, times out what is due — without taking an event.
+    #[inline]
+    pub fn progress(&mut self) {
+        if let Some(fates) = self.core.origin.take() {
+            self.settle(fates);
+        }
+        self.taken_since_progress = 0;
+        self.transport.progress(&mut self.core);
+    }
+
+    fn settle(&mut self, fates: Vec<Fate>) {
+        for fate in fates {
+            match fate {
+                Fate::Refused { ticket, inner } => self.transport.refused(&mut self.core, ticket, inner),
+                Fate::Taken { ticket } => self.transport.taken(&mut self.core, ticket),
+            }
+        }
+    }
+
+    /// With the descriptor out, it must be readable whenever an event can be had, after every call.
+    fn keep_level(&mut self, got: bool) {
+        if got || self.core.has_events() {
+            // More may be there: stay readable until the program has seen that nothing is.
+            self.core.poller.set_pending(true);
+        } else {
+            self.arm();
+        }
+    }
+
+    /// Prepares for sleeping on [`Endpoint::os_handle`]: true = something can be had now, do not sleep. Needed only by
+    /// those who sleep without having seen [`Endpoint::next_event`] return None; it does this itself once
+    /// the handle was asked for.
+    pub fn arm(&mut self) -> bool {
+        if !self.core.has_events() {
+            self.progress();
+        }
+        if self.core.has_events() {
+            self.core.poller.set_pending(true);
+            return true;
+        }
+        match self.transport.arm(&mut self.core) {
+            Armed::Sleep { deadline_ns } if !self.core.has_events() => {
+                self.core.poller.set_pending(false);
+                if self.core.poller.set_timer(deadline_ns).is_ok() {
+                    return false;
+                }
+                // Without a timer the descriptor must stay readable: busy, but nothing is missed.
+                self.core.poller.set_pending(true);
+                true
+            }
+            Armed::Sleep { .. } | Armed::Pending => {
+                self.core.poller.set_pending(true);
+                true
+            }
+        }
+    }
+
+    /// A descriptor for poll, select or epoll, readable whenever [`Endpoint::next_event`] may have something
+    /// (CCI-020). It belongs to the endpoint. Programs that only call `wait` or poll should not ask for it: keeping it
+    /// level-triggered costs a system call where an endpoint goes idle.
+    pub fn os_handle(&mut self) -> BorrowedFd<'_> {
+        if !self.exported {
+            self.exported = true;
+            self.core.poller.set_pending(true);
+        }
+        self.core.poller.fd()
+    }
+
+    /// Waits for the next event: spins for as long as that pays, then sleeps. None after `timeout`; without one it
+    /// waits for ever (CCI-019).
+    ///
+    /// # Errors
+    /// Only if the system refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
+        if let Some(event) = self.next_event() {
+            return Ok(Some(event));
+        }
+        let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
+        loop {
+            self.pause(until_ns, Core::has_events)?;
+            if let Some(event) = self.next_event() {
+                return Ok(Some(event));
+            }
+            if until_ns.is_some_and(|until_ns| clock::now_ns() >= until_ns) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Spins, then sleeps, until `done` or `until_ns`. May return early.
+    fn pause(&mut self, until_ns: Option<u64>, done: impl Fn(&Core) -> bool) -> Result<(), WaitError> {
+        let spin_until_ns = clock::now_ns() + self.spin.budget_ns();
+        loop {
+            self.progress();
+            let now_ns = clock::now_ns();
+            if done(&self.core) {
+                self.spin.paid();
+                return Ok(());
+            }
+            if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+                return Ok(());
+            }
+            if now_ns >= spin_until_ns {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        if !self.arm_for_sleep()? || done(&self.core) {
+            return Ok(());
+        }
+        let now_ns = clock::now_ns();
+        self.core.counters.sleeps += 1;
+        self.core.poller.sleep(until_ns.map(|until_ns| until_ns.saturating_sub(now_ns)))?;
+        self.spin.failed(clock::now_ns().saturating_sub(now_ns));
+        if self.core.has_events() {
+            self.core.poller.set_pending(true);
+        }
+        Ok(())
+    }
+
+    /// Like [`Endpoint::arm`], for one who will sleep although events are queued, because it waits for something
+    /// else. The level is put right at the next call. False: do not sleep, look again.
+    pub(crate) fn arm_for_sleep(&mut self) -> Result<bool, WaitError> {
+        let Armed::Sleep { deadline_ns } = self.transport.arm(&mut self.core) else { return Ok(false) };
+        self.core.poller.set_pending(false);
+        self.core.poller.set_timer(deadline_ns)?;
+        Ok(true)
+    }
+
+    pub(crate) fn spin_budget_ns(&self) -> u64 {
+        self.spin.budget_ns()
+    }
+
+    pub(crate) fn poller(&self) -> Arc<Poller> {
+        self.core.poller.clone()
+    }
+
+    /// Receive buffers free now.
+    pub fn recv_buffers_free(&mut self) -> u32 {
+        self.core.receive.free_count()
+    }
+
+    /// The longest message a connection takes, bytes: the smaller of its two sides' (CCI-048). None: no such
+    /// connection, or not open yet.
+    pub fn max_send_size(&self, connection: Connection) -> Option<u32> {
+        self.core.conn(connection).filter(|conn| conn.mss > 0).map(|conn| conn.mss)
+    }
+
+    /// What a connection promises.
+    pub fn attribute(&self, connection: Connection) -> Option<Attribute> {
+        self.core.conn(connection).map(|conn| conn.attribute)
+    }
+
+    /// The context given to `connect` or `accept`.
+    pub fn context(&self, connection: Connection) -> Option<u64> {
+        self.core.conn(connection).map(|conn| conn.context)
+    }
+
+    /// True while messages can be sent.
+    pub fn is_open(&self, connection: Connection) -> bool {
+        self.core.conn(connection).is_some_and(|conn| conn.state == ConnState::Open)
+    }
+
+    /// Changes the default send timeout, for connections made from now on.
+    pub fn set_default_send_timeout(&mut self, timeout: Duration) {
+        self.core.options.send_timeout = timeout;
+        self.tell_defaults();
+    }
+
+    /// Changes the default keepalive, for connections made from now on.
+    pub fn set_default_keepalive(&mut self, timeout: Option<Duration>) {
+        self.core.options.keepalive = timeout;
+        self.tell_defaults();
+    }
+
+    fn tell_defaults(&mut self) {
+        let options = &self.core.options;
+        self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
+    }
+
+    /// How long a reliable send on this connection may take.
+    ///
+    /// # Errors
+    /// [`OptionError::UnknownConnection`].
+    pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
+        let link = self.link(connection)?;
+        self.transport.set_send_timeout(link, as_ns(timeout));
+        Ok(())
+    }
+
+    /// Raises [`Event::KeepaliveTimedOut`] when the peer is silent for so long; None: off.
+    ///
+    /// # Errors
+    /// [`OptionError::UnknownConnection`].
+    pub fn set_keepalive(
+        &mut self,
+        connection: Connection,
+        timeout: Option<Duration>,
+    ) -> Result<(), OptionError> {
+        let link = self.link(connection)?;
+        self.transport.set_keepalive(&mut self.core, link, timeout.map_or(0, as_ns));
+        Ok(())
+    }
+
+    /// The send timeout and keepalive in force for a connection.
+    pub fn timeouts(&self, connection: Connection) -> Option<(Duration, Option<Duration>)> {
+        let link = self.link(connection).ok()?;
+        let (send_ns, keepalive_ns) = self.transport.timeouts_ns(link)?;
+        let keepalive = (keepalive_ns > 0).then(|| Duration::from_nanos(keepalive_ns));
+        Some((Duration::from_nanos(send_ns), keepalive))
+    }
+
+    /// Counters since the endpoint was opened.
+    pub fn counters(&self) -> EndpointCounters {
+        let mut counters = self.core.counters.clone();
+        self.transport.counters(&mut counters.device, &mut counters.drops);
+        let mut kinds = self.core.memory().to_vec();
+        self.transport.memory(&mut kinds);
+        let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
+        counters.memory = MemoryUse { kinds, total_bytes, cap_bytes: self.core.options.memory_bytes_max };
+        counters
+    }
+
+    /// Counters of one connection.
+    pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
+        let link = self.link(connection).ok()?;
+        Some(self.transport.connection_counters(link))
+    }
+
+    /// Which path the connection takes, which others were looked at and why not, what holds it up.
+    pub fn explain(&self, connection: Connection) -> Option<Explanation> {
+        let conn = self.core.conn(connection)?;
+        let mut explanation = Explanation {
+            transport: self.device.transport().name().to_owned(),
+            attribute: conn.attribute.short_name().to_owned(),
+            ..Explanation::default()
+        };
+        if conn.link != u64::MAX {
+            self.transport.explain(conn.link, &mut explanation);
+        }
+        Some(explanation)
+    }
+
+    fn link(&self, connection: Connection) -> Result<u64, OptionError> {
+        match self.core.conn(connection) {
+            Some(conn) if conn.link != u64::MAX => Ok(conn.link),
+            _ => Err(OptionError::UnknownConnection),
+        }
+    }
+
+    fn set_link(&mut self, connection: Connection, link: u64) {
+        if let Some(conn) = self.core.conn_mut(connection) {
+            conn.link = link;
+        }
+    }
+
+    /// Disconnects everything and goes on delivering what was sent, until it is, or for `limit` at most. Says whether
+    /// all of it was delivered or failed. Dropping the endpoint does this with a limit of a second.
+    pub fn close(mut self, limit: Duration) -> bool {
+        self.drain(as_ns(limit))
+    }
+
+    fn drain(&mut self, limit_ns: u64) -> bool {
+        for connection in self.core.connections() {
+            self.disconnect(connection);
+        }
+        let until_ns = clock::now_ns().saturating_add(limit_ns);
+        loop {
+            self.progress();
+            if self.transport.is_drained() {
+                return true;
+            }
+            while self.core.pop_event().is_some() {}
+            if clock::now_ns() >= until_ns || self.pause(Some(until_ns), |_| false).is_err() {
+                return self.transport.is_drained();
+            }
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.drain(limits::LINGER_NS_MAX);
+    }
+}
+
+fn as_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn check(options: &Options) -> Result<(), CreateError> {
+    let bad = |name, reason: String| Err(CreateError::BadOption { name, reason });
+    if options.recv_buffers == 0 || options.recv_buffers > limits::RECV_BUFFERS_MAX {
+        return bad(
+            "recv_buffers",
+            format!("{} is not in 1..={}", options.recv_buffers, limits::RECV_BUFFERS_MAX),
+        );
+    }
+    if options.send_buffers == 0 || options.send_buffers > limits::SENDS_MAX {
+        return bad("send_buffers", format!("{} is not in 1..={}", options.send_buffers, limits::SENDS_MAX));
+    }
+    if options.send_timeout.is_zero() {
+        return bad("send_timeout", "must not be zero".to_owned());
+    }
+    if options.memory_bytes_max < limits::MEMORY_BYTES_MIN {
+        return bad(
+            "memory_bytes_max",
+            format!("{} is less than {}", options.memory_bytes_max, limits::MEMORY_BYTES_MIN),
+        );
+    }
+    Ok(())
+}

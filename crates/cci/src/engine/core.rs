@@ -1,0 +1,276 @@
+//! What every transport shares: receive buffers, the queue of events, the connection table, counters.
+
+use super::origin::{Origin, RequestBody};
+use super::poller::Poller;
+use crate::event::{ConnectRequest, Connection, Event, Message, Status};
+use crate::limits;
+use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, Options};
+use cci_ring::pool::SlotPool;
+use cci_ring::slab::{Key, Slab};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How the completion of a send reaches the program.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SendOp {
+    /// The program's, returned unchanged.
+    pub context: u64,
+    /// No event on success.
+    pub silent: bool,
+}
+
+/// Life of a connection as the program sees it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConnState {
+    /// `connect` was called; no answer yet.
+    Connecting,
+    /// `accept` was called; the peer has not confirmed yet.
+    Accepting,
+    /// Messages flow.
+    Open,
+    /// The peer is gone: sends are refused until the program disconnects.
+    PeerGone,
+    /// The program disconnected; what was sent before is still on its way.
+    Closing,
+}
+
+/// A connection in the table: what the engine needs. 32 bytes with the table's own.
+pub(crate) struct Conn {
+    /// The program's context, given at connect or accept.
+    pub context: u64,
+    /// The transport's name for it.
+    pub link: u64,
+    /// Longest message, bytes.
+    pub mss: u32,
+    pub attribute: Attribute,
+    pub state: ConnState,
+}
+
+const _: () = assert!(size_of::<Conn>() <= 24, "idle connections are counted in bytes");
+
+/// The completion of a blocking send is caught here instead of becoming an event.
+#[derive(Copy, Clone)]
+pub(crate) struct Blocked {
+    pub context: u64,
+    pub status: Option<Status>,
+}
+
+/// See the module. Fields are open to the transports, which are its only users beside the endpoint.
+pub(crate) struct Core {
+    pub receive: SlotPool,
+    events: VecDeque<Event>,
+    conns: Slab<Conn>,
+    pub poller: Arc<Poller>,
+    pub origin: Arc<Origin>,
+    pub counters: EndpointCounters,
+    pub options: Options,
+    /// Blocking sends under way; rarely more than one.
+    blocked: Vec<Blocked>,
+    /// Requests shown to the program are bounded by the transport; counted here for the memory bill.
+    slot_bytes: u32,
+}
+
+impl Core {
+    /// `mss` is the largest message the device takes: the size of a receive buffer.
+    pub fn new(options: Options, mss: u32, poller: Arc<Poller>) -> Result<Core, CreateError> {
+        let slot_bytes = mss.next_multiple_of(8).max(64);
+        let needed_bytes = options.recv_buffers as u64 * slot_bytes as u64;
+        if needed_bytes > options.memory_bytes_max {
+            return Err(CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max });
+        }
+        // Every receive buffer can be an event, every send a completion, every request an event: reserved now, so
+        // that the queue never grows on the data path. (Sends are reserved up to a point: a queue of completions
+        // that long grows once and stays.)
+        let reserve = options.recv_buffers + options.send_buffers.min(limits::SENDS_DEFAULT) + 64;
+        Ok(Core {
+            receive: SlotPool::new(options.recv_buffers, slot_bytes)
+                .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
+            events: VecDeque::with_capacity(reserve as usize),
+            conns: Slab::new(limits::CONNECTIONS_MAX),
+            poller,
+            origin: Arc::default(),
+            counters: EndpointCounters::default(),
+            blocked: Vec::with_capacity(4),
+            slot_bytes,
+            options,
+        })
+    }
+
+    /// Copies a message into a receive buffer and queues it. False, and counted, when no buffer is free.
+    #[inline]
+    pub fn deliver(&mut self, connection: Connection, payload: &[u8]) -> bool {
+        self.deliver_with(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
+    }
+
+    /// The same for a transport that copies itself: `fill` gets exactly `len` bytes.
+    #[inline]
+    pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
+        let Some(mut slot) = self.receive.take() else {
+            self.counters.receiver_not_ready += 1;
+            return false;
+        };
+        let Some(buffer) = slot.fill().get_mut(..len) else { return true };
+        fill(buffer);
+        self.counters.messages_received += 1;
+        self.counters.bytes_received += len as u64;
+        self.events.push_back(Event::Recv(Message::new(slot.freeze(len), connection)));
+        true
+    }
+
+    /// A send ended. The one place where completions become events.
+    #[inline]
+    pub fn complete(&mut self, connection: Connection, op: SendOp, status: Status) {
+        if status != Status::Success {
+            self.counters.sends_failed += 1;
+        }
+        if !self.blocked.is_empty()
+            && let Some(waiter) = self.blocked.iter_mut().find(|waiter| waiter.context == op.context)
+        {
+            waiter.status = Some(status);
+            return;
+        }
+        if !op.silent {
+            self.events.push_back(Event::Send { connection, context: op.context, status });
+        }
+    }
+
+    /// A request came; it becomes an event.
+    pub fn requested(&mut self, body: RequestBody) {
+        self.events.push_back(Event::ConnectRequest(ConnectRequest::new(body)));
+    }
+
+    /// A connection of ours is open, with the smaller MSS of both sides.
+    pub fn opened(&mut self, connection: Connection, mss: u32) {
+        let Some(conn) = self.conns.get_mut(key(connection)) else { return };
+        let (was, context) = (conn.state, conn.context);
+        conn.mss = mss;
+        conn.state = ConnState::Open;
+        self.counters.connections_made += 1;
+        self.counters.connections_open += 1;
+        match was {
+            ConnState::Connecting => {
+                self.events.push_back(Event::Connect { context, result: Ok(connection) })
+            }
+            ConnState::Accepting => self.events.push_back(Event::Accept { context, result: Ok(connection) }),
+            ConnState::Open | ConnState::PeerGone | ConnState::Closing => {
+                debug_assert!(false, "opened twice");
+            }
+        }
+    }
+
+    /// A connection of ours did not come about.
+    pub fn failed(&mut self, connection: Connection, why: ConnectFailure) {
+        let Some(conn) = self.conns.remove(key(connection)) else { return };
+        match conn.state {
+            ConnState::Connecting => {
+                self.events.push_back(Event::Connect { context: conn.context, result: Err(why) });
+            }
+            ConnState::Accepting => {
+                self.events.push_back(Event::Accept { context: conn.context, result: Err(why) });
+            }
+            ConnState::Open | ConnState::PeerGone | ConnState::Closing => {}
+        }
+    }
+
+    /// The peer closed or died. The program learns it when it next uses the connection.
+    pub fn peer_gone(&mut self, connection: Connection) {
+        if let Some(conn) = self.conns.get_mut(key(connection))
+            && conn.state == ConnState::Open
+        {
+            conn.state = ConnState::PeerGone;
+            self.counters.connections_open = self.counters.connections_open.saturating_sub(1);
+        }
+    }
+
+    /// All is over: the handle is free.
+    pub fn closed(&mut self, connection: Connection) {
+        if let Some(conn) = self.conns.remove(key(connection))
+            && conn.state == ConnState::Open
+        {
+            self.counters.connections_open = self.counters.connections_open.saturating_sub(1);
+        }
+    }
+
+    /// A peer was silent for too long.
+    pub fn keepalive_timed_out(&mut self, connection: Connection) {
+        self.events.push_back(Event::KeepaliveTimedOut { connection });
+    }
+
+    /// The device failed.
+    pub fn device_failed(&mut self) {
+        self.events.push_back(Event::DeviceFailed);
+    }
+
+    /// Enters a connection into the table; None when it is full.
+    pub fn insert(&mut self, context: u64, attribute: Attribute, state: ConnState) -> Option<Connection> {
+        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state };
+        self.conns.insert(conn).ok().map(|key| Connection { index: key.index, generation: key.generation })
+    }
+
+    /// Takes it out again: the attempt never began.
+    pub fn forget(&mut self, connection: Connection) {
+        self.conns.remove(key(connection));
+    }
+
+    #[inline]
+    pub fn conn(&self, connection: Connection) -> Option<&Conn> {
+        self.conns.get(key(connection))
+    }
+
+    #[inline]
+    pub fn conn_mut(&mut self, connection: Connection) -> Option<&mut Conn> {
+        self.conns.get_mut(key(connection))
+    }
+
+    #[inline]
+    pub fn pop_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub fn block_on(&mut self, context: u64) {
+        self.blocked.push(Blocked { context, status: None });
+    }
+
+    /// The status of a blocking send, once it is known; it is then forgotten.
+    pub fn unblocked(&mut self, context: u64) -> Option<Status> {
+        let at = self.blocked.iter().position(|waiter| waiter.context == context)?;
+        let status = self.blocked.get(at)?.status?;
+        self.blocked.swap_remove(at);
+        Some(status)
+    }
+
+    /// A blocking send of somebody's has ended.
+    pub fn has_unblocked(&self) -> bool {
+        self.blocked.iter().any(|waiter| waiter.status.is_some())
+    }
+
+    /// Every connection in the table.
+    pub fn connections(&self) -> Vec<Connection> {
+        self.conns
+            .iter()
+            .map(|(key, _)| Connection { index: key.index, generation: key.generation })
+            .collect()
+    }
+
+    pub fn stop_blocking(&mut self, context: u64) {
+        self.blocked.retain(|waiter| waiter.context != context);
+    }
+
+    /// Bytes held by the engine itself, by kind.
+    pub fn memory(&self) -> [(&'static str, u64); 3] {
+        [
+            ("receive buffers", self.receive.bytes() as u64),
+            ("event queue", (self.events.capacity() * size_of::<Event>()) as u64),
+            ("connection table", self.conns.bytes() as u64),
+        ]
+    }
+}
+
+fn key(connection: Connection) -> Key {
+    Key { index: connection.index, generation: connection.generation }
+}

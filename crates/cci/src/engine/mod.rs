@@ -1,0 +1,11 @@
+//! The engine: one progress loop per endpoint. It owns what every transport shares — receive buffers, the event
+//! queue, the connection table, the descriptor to wait on — and drives one [`crate::transport::Transport`].
+//!
+//! **Invariant:** nothing here knows a transport by name.
+
+pub(crate) mod core;
+pub(crate) mod origin;
+pub(crate) mod poller;
+pub(crate) mod spin;
+
+pub(crate) use self::core::{ConnState, Core, SendOp};

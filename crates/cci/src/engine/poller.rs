@@ -1,0 +1,91 @@
+//! The descriptor of an endpoint: one epoll set that holds whatever the transport waits for, a timer for deadlines,
+//! and an eventfd that is readable as long as events are queued. That makes it level-triggered: if an event can be
+//! had, poll() says so.
+//!
+//! The arming protocol, in order: make progress; if nothing came, ask the transport to arm (it raises its "wake me"
+//! flags, then looks once more); set the timer; only then may the program sleep on the descriptor. A message that
+//! comes in between is either seen by the second look or finds the flag raised and wakes us.
+
+use cci_sys::SysError;
+use cci_sys::event::{Epoll, EventFd, Events, Interest, TimerFd, Trigger};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Tokens below this are the transport's.
+pub(crate) const TOKEN_ENGINE: u64 = u64::MAX - 16;
+const TOKEN_PENDING: u64 = u64::MAX;
+const TOKEN_TIMER: u64 = u64::MAX - 1;
+
+/// See the module. Shared between an endpoint and those who sleep on it.
+pub(crate) struct Poller {
+    epoll: Epoll,
+    pending: EventFd,
+    timer: TimerFd,
+    /// Room for what epoll reports; one sleeper at a time.
+    woken: Mutex<Events>,
+    /// Whether `pending` is readable now: saves the system call when nothing changes. Only the endpoint's owner
+    /// touches it (under the lock, in the shared form), so Relaxed is enough.
+    is_pending: AtomicBool,
+    /// When the timer goes off; u64::MAX = not set. Same owner.
+    timer_at_ns: AtomicU64,
+}
+
+impl Poller {
+    pub fn new() -> Result<Poller, SysError> {
+        let poller = Poller {
+            epoll: Epoll::new()?,
+            pending: EventFd::new()?,
+            timer: TimerFd::new()?,
+            woken: Mutex::new(Events::with_capacity(8)),
+            is_pending: AtomicBool::new(false),
+            timer_at_ns: AtomicU64::new(u64::MAX),
+        };
+        poller.epoll.add(&poller.pending, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
+        poller.epoll.add(&poller.timer, TOKEN_TIMER, Interest::Read, Trigger::Level)?;
+        Ok(poller)
+    }
+
+    /// Adds a descriptor of the transport's, readable side, level-triggered.
+    pub fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
+        debug_assert!(token < TOKEN_ENGINE);
+        self.epoll.add(fd, token, Interest::Read, Trigger::Level)
+    }
+
+    /// Takes it out again. Must happen before the descriptor is closed if it was passed to another process.
+    pub fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // A descriptor that is not in the set any more is what we want.
+        let _ = self.epoll.remove(fd);
+    }
+
+    /// Makes the descriptor readable, or not, on account of queued events.
+    pub fn set_pending(&self, pending: bool) {
+        if self.is_pending.swap(pending, Ordering::Relaxed) == pending {
+            return;
+        }
+        // An eventfd of our own can't fail at either: it never fills up by ones and is never closed.
+        let _ = if pending { self.pending.signal() } else { self.pending.drain().map(drop) };
+    }
+
+    /// The descriptor becomes readable at `at_ns` on the monotonic clock; None: never.
+    pub fn set_timer(&self, at_ns: Option<u64>) -> Result<(), SysError> {
+        let at_ns = at_ns.unwrap_or(u64::MAX);
+        if self.timer_at_ns.swap(at_ns, Ordering::Relaxed) == at_ns && at_ns == u64::MAX {
+            return Ok(());
+        }
+        let set = if at_ns == u64::MAX { self.timer.disarm() } else { self.timer.arm(at_ns) };
+        set.map_err(|source| SysError::new("timerfd_settime", source))
+    }
+
+    /// Sleeps until something is readable or the time is over.
+    pub fn sleep(&self, timeout_ns: Option<u64>) -> Result<(), SysError> {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let slept = self.epoll.wait(&mut woken, timeout_ns);
+        slept.map(drop).map_err(|source| SysError::new("epoll_pwait2", source))
+    }
+
+    /// For the program's own poll(), select() or epoll.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

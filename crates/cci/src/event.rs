@@ -1,0 +1,187 @@
+//! What happened: events, the messages in them, and requests to connect.
+
+use crate::engine::origin::RequestBody;
+use crate::{Attribute, ConnectFailure};
+use cci_ring::pool::Slot;
+use std::fmt;
+use std::ops::Deref;
+
+/// A connection of one endpoint: a small handle, free to copy. It holds nothing; a stale one is refused.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Connection {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Connection {
+    /// As one number, for tables of the program's own; unique among the connections an endpoint ever had.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// Back from [`Connection::to_bits`].
+    pub const fn from_bits(bits: u64) -> Connection {
+        Connection { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+/// How an operation ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Reliable: the peer's library has it. Unreliable: it has left.
+    Success,
+    /// The connection was closed by the peer, or ended, before the message was known to have arrived.
+    Disconnected,
+    /// The peer had no receive buffer until the send timed out. The message was not delivered.
+    ReceiverNotReady,
+    /// Nothing was heard of the peer until the send timed out. Whether the message was delivered is not known.
+    TimedOut,
+    /// The device failed.
+    DeviceDead,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Success => "success",
+            Status::Disconnected => "disconnected",
+            Status::ReceiverNotReady => "receiver not ready",
+            Status::TimedOut => "timed out",
+            Status::DeviceDead => "device dead",
+        })
+    }
+}
+
+/// A received message: readable in place, 8-byte aligned, kept as long as the program likes. Dropping it, in any
+/// order and on any thread, gives its buffer back to the endpoint (CCI-022, CCI-023).
+pub struct Message {
+    slot: Slot,
+    connection: Connection,
+}
+
+/// A [`Message`] taken apart, for those who keep it behind a C pointer. See [`Message::into_raw`].
+pub struct RawMessage {
+    /// The buffer.
+    pub slot: Slot,
+    /// Where it came from.
+    pub connection: Connection,
+}
+
+impl Message {
+    pub(crate) fn new(slot: Slot, connection: Connection) -> Message {
+        Message { slot, connection }
+    }
+
+    /// The connection it came on; answer there.
+    pub fn connection(&self) -> Connection {
+        self.connection
+    }
+
+    /// The buffer and where it came from, for language bindings.
+    pub fn into_raw(self) -> RawMessage {
+        RawMessage { slot: self.slot, connection: self.connection }
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.slot
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Message({} bytes from {:?})", self.len(), self.connection)
+    }
+}
+
+/// Somebody wants to connect. Give it to [`crate::Endpoint::accept`] of the endpoint it came to or of another one of
+/// the same kind of device (CCI-037); dropping it rejects it.
+pub struct ConnectRequest {
+    pub(crate) body: Option<RequestBody>,
+}
+
+impl ConnectRequest {
+    pub(crate) fn new(body: RequestBody) -> ConnectRequest {
+        ConnectRequest { body: Some(body) }
+    }
+
+    /// What the peer sent along, 1,024 bytes at most (CCI-036).
+    pub fn data(&self) -> &[u8] {
+        self.body.as_ref().map_or(&[], |body| &body.payload)
+    }
+
+    /// What kind of connection it asks for.
+    pub fn attribute(&self) -> Attribute {
+        self.body.as_ref().map_or(Attribute::Unreliable, |body| body.attribute)
+    }
+
+    /// Who asks, as far as the device knows: an address, or a process and user.
+    pub fn peer(&self) -> &str {
+        self.body.as_ref().map_or("", |body| &body.peer)
+    }
+
+    /// Says no. The peer's attempt ends with [`ConnectFailure::Refused`]. The same as dropping it.
+    pub fn reject(self) {}
+}
+
+impl Drop for ConnectRequest {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            body.refuse();
+        }
+    }
+}
+
+impl fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ConnectRequest({} from {}, {} bytes)",
+            self.attribute().short_name(),
+            self.peer(),
+            self.data().len()
+        )
+    }
+}
+
+/// What an endpoint has to tell.
+#[derive(Debug)]
+pub enum Event {
+    /// A send completed, well or not: exactly once for each send that was taken, except silent ones.
+    Send {
+        /// The connection it was sent on.
+        connection: Connection,
+        /// As given to the send.
+        context: u64,
+        /// How it ended.
+        status: Status,
+    },
+    /// A message came.
+    Recv(Message),
+    /// An attempt to connect ended: exactly once for each.
+    Connect {
+        /// As given to `connect`.
+        context: u64,
+        /// The connection, open; or why there is none.
+        result: Result<Connection, ConnectFailure>,
+    },
+    /// Somebody wants to connect.
+    ConnectRequest(ConnectRequest),
+    /// An accepted connection is open, or failed before it was: exactly once for each accept.
+    Accept {
+        /// As given to `accept`.
+        context: u64,
+        /// The connection, open; or why there is none.
+        result: Result<Connection, ConnectFailure>,
+    },
+    /// A peer was silent for longer than the keepalive time. Raised once; keepalive is then off for the connection,
+    /// which stays open.
+    KeepaliveTimedOut {
+        /// Which.
+        connection: Connection,
+    },
+    /// The device failed: everything on this endpoint ends with errors; destroy it.
+    DeviceFailed,
+}

@@ -1,0 +1,45 @@
+//! Every limit of the library in one place, each with its unit in its name, and proofs that they fit each other.
+
+/// Longest payload of a connection request, bytes (CCI-036; the C interface's `CCI_CONN_REQ_LEN`).
+pub const REQUEST_BYTES_MAX: usize = 1024;
+/// Receive buffers of an endpoint unless told otherwise: with [`MESSAGE_BYTES_MAX`] about 8 MB (CCI-079).
+pub const RECV_BUFFERS_DEFAULT: u32 = 1024;
+/// Most receive buffers an endpoint may be given.
+pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
+/// Sends started and not yet completed, per endpoint, unless told otherwise.
+pub const SENDS_DEFAULT: u32 = 16 * 1024;
+/// Most sends in progress an endpoint may be given.
+pub const SENDS_MAX: u32 = 1 << 22;
+/// The largest message any device of ours takes (CCI-049: 2 K to 8 K is what an MSS should be), bytes.
+pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
+/// How long a reliable send may take before it fails, unless told otherwise.
+pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 10_000_000_000;
+/// Cap on the memory of one endpoint, all kinds together, unless told otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// Smallest cap that an endpoint can be opened with.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Connection requests waiting for the program to accept or reject them, per endpoint.
+pub const REQUESTS_MAX: u32 = 1024;
+/// Connections of one endpoint.
+pub const CONNECTIONS_MAX: u32 = 4 << 20;
+/// Longest spin of a wait before it sleeps: about what a sleep and wake-up cost, so that waiting never costs more
+/// than twice the better of the two (the ski-rental argument).
+pub const SPIN_NS_MAX: u64 = 50_000;
+/// Shortest spin: long enough to notice that spinning has begun to pay again.
+pub const SPIN_NS_MIN: u64 = 2_000;
+/// How often a blocking send that found no room looks again.
+pub const ROOM_POLL_NS: u64 = 1_000_000;
+/// Events taken before progress is made all the same.
+pub const EVENTS_PER_PROGRESS: u32 = 16;
+/// How long destroying an endpoint may go on delivering what was sent before.
+pub const LINGER_NS_MAX: u64 = 1_000_000_000;
+
+const _: () = {
+    assert!(RECV_BUFFERS_DEFAULT <= RECV_BUFFERS_MAX && SENDS_DEFAULT <= SENDS_MAX);
+    assert!(MESSAGE_BYTES_MAX.is_multiple_of(8), "receive buffers are 8-byte aligned");
+    assert!(
+        RECV_BUFFERS_DEFAULT as u64 * MESSAGE_BYTES_MAX as u64 <= MEMORY_BYTES_DEFAULT / 4,
+        "the default buffers fit the default cap with room for connections"
+    );
+    assert!(SPIN_NS_MIN < SPIN_NS_MAX);
+};

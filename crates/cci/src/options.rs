@@ -1,0 +1,88 @@
+//! What a program chooses: options of an endpoint, attribute of a connection, flags of a send.
+
+use crate::limits;
+use std::ops::BitOr;
+use std::time::Duration;
+
+/// What a connection promises (CCI-028 to CCI-030).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Attribute {
+    /// RO: every message arrives once, in order; completions come in order.
+    ReliableOrdered,
+    /// RU: every message arrives once, in whatever order the network brings it.
+    ReliableUnordered,
+    /// UU: a message may be lost, and counted where it was; a send completes when it has left.
+    Unreliable,
+}
+
+impl Attribute {
+    /// True for RO and RU.
+    pub const fn is_reliable(self) -> bool {
+        !matches!(self, Attribute::Unreliable)
+    }
+
+    /// The paper's short name: "RO", "RU" or "UU".
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Attribute::ReliableOrdered => "RO",
+            Attribute::ReliableUnordered => "RU",
+            Attribute::Unreliable => "UU",
+        }
+    }
+}
+
+/// How a send is made; combine with `|`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct SendFlags(u8);
+
+impl SendFlags {
+    /// Copy the message before returning, raise an event at completion.
+    pub const NONE: SendFlags = SendFlags(0);
+    /// No completion event on success. A failure is counted, and the connection says so at its next use.
+    pub const SILENT: SendFlags = SendFlags(1);
+    /// The message need not be copied before the call returns. A permission the library may use or not: from
+    /// safe Rust it always copies, since a borrow can't outlive the call.
+    pub const NO_COPY: SendFlags = SendFlags(2);
+
+    /// True when all of `other` is in `self`.
+    pub const fn contains(self, other: SendFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for SendFlags {
+    type Output = SendFlags;
+    fn bitor(self, other: SendFlags) -> SendFlags {
+        SendFlags(self.0 | other.0)
+    }
+}
+
+/// How an endpoint is opened. Every default is meant to be right; change one for a reason.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen: a port for UDP, a name or an absolute path for shared memory. None: the library chooses.
+    pub service: Option<String>,
+    /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1.
+    pub recv_buffers: u32,
+    /// Sends that may be in progress at once. At least 1.
+    pub send_buffers: u32,
+    /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`.
+    pub send_timeout: Duration,
+    /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off.
+    pub keepalive: Option<Duration>,
+    /// Cap on every byte the endpoint holds: buffers, queues, connections.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            service: None,
+            recv_buffers: limits::RECV_BUFFERS_DEFAULT,
+            send_buffers: limits::SENDS_DEFAULT,
+            send_timeout: Duration::from_nanos(limits::SEND_TIMEOUT_NS_DEFAULT),
+            keepalive: None,
+            memory_bytes_max: limits::MEMORY_BYTES_DEFAULT,
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The shared, locking form of an endpoint, for several threads.
+
+use crate::engine::poller::Poller;
+use crate::{
+    AcceptError, Attribute, ConnectError, ConnectRequest, Connection, ConnectionCounters, Device, Endpoint,
+    EndpointCounters, Event, Explanation, SendError, SendFlags, Status, WaitError, limits,
+};
+use cci_sys::clock;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// An [`Endpoint`] for several threads: clone it and hand the clones out. Each call takes a lock; a waiting thread
+/// does not hold it.
+///
+/// One waiter at a time sleeps on the endpoint's descriptor; the others sleep until it tells them that something
+/// changed. So a completion that one thread brings in wakes the thread that waits for it.
+#[derive(Clone)]
+pub struct SharedEndpoint(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+    poller: Arc<Poller>,
+}
+
+struct State {
+    endpoint: Endpoint,
+    /// Somebody sleeps on the descriptor, with what was known when it went to sleep.
+    sleeper: bool,
+}
+
+impl SharedEndpoint {
+    /// Wraps an endpoint. [`Endpoint`]'s documentation holds for the methods of the same names.
+    pub fn new(endpoint: Endpoint) -> SharedEndpoint {
+        let poller = endpoint.poller();
+        let state = Mutex::new(State { endpoint, sleeper: false });
+        SharedEndpoint(Arc::new(Inner { state, changed: Condvar::new(), poller }))
+    }
+
+    /// Runs `f` with the endpoint locked: several calls in a row, or those this form does not repeat.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
+        let mut state = self.lock();
+        let result = f(&mut state.endpoint);
+        if state.sleeper {
+            // What the sleeper knew may be out of date: an event is queued, or a deadline has come nearer.
+            state.endpoint.arm();
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of the program's while it held the lock leaves the endpoint as it was between two calls.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`Endpoint::uri`].
+    pub fn uri(&self) -> String {
+        self.with(|endpoint| endpoint.uri().to_owned())
+    }
+
+    /// See [`Endpoint::device`].
+    pub fn device(&self) -> Device {
+        self.with(|endpoint| endpoint.device().clone())
+    }
+
+    /// See [`Endpoint::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(
+        &self,
+        uri: &str,
+        request: &[u8],
+        attribute: Attribute,
+        context: u64,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        self.with(|endpoint| endpoint.connect(uri, request, attribute, context, timeout))
+    }
+
+    /// See [`Endpoint::accept`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn accept(&self, request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
+        self.with(|endpoint| endpoint.accept(request, context))
+    }
+
+    /// See [`Endpoint::disconnect`].
+    pub fn disconnect(&self, connection: Connection) {
+        self.with(|endpoint| endpoint.disconnect(connection));
+    }
+
+    /// See [`Endpoint::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(
+        &self,
+        connection: Connection,
+        message: &[u8],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        self.with(|endpoint| endpoint.send(connection, message, context, flags))
+    }
+
+    /// See [`Endpoint::send_vectored`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_vectored(
+        &self,
+        connection: Connection,
+        segments: &[&[u8]],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        self.with(|endpoint| endpoint.send_vectored(connection, segments, context, flags))
+    }
+
+    /// See [`Endpoint::send_blocking`]. Other threads go on using the endpoint meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_blocking(&self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
+        let context = loop {
+            match self.with(|endpoint| endpoint.try_start_blocking(connection, segments)) {
+                Err(SendError::WouldBlock) => {
+                    let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
+                    let _ = self.until(Some(until_ns), |_| None::<()>);
+                }
+                other => break other?,
+            }
+        };
+        loop {
+            if let Ok(Some(status)) = self.until(None, |endpoint| endpoint.take_blocking_status(context)) {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// See [`Endpoint::next_event`].
+    pub fn next_event(&self) -> Option<Event> {
+        self.with(Endpoint::next_event)
+    }
+
+    /// See [`Endpoint::wait`]. Each event goes to one of the threads that wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
+        let until_ns = timeout.map(|timeout| {
+            clock::now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+        });
+        self.until(until_ns, Endpoint::next_event)
+    }
+
+    /// See [`Endpoint::counters`].
+    pub fn counters(&self) -> EndpointCounters {
+        self.with(|endpoint| endpoint.counters())
+    }
+
+    /// See [`Endpoint::connection_counters`].
+    pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
+        self.with(|endpoint| endpoint.connection_counters(connection))
+    }
+
+    /// See [`Endpoint::explain`].
+    pub fn explain(&self, connection: Connection) -> Option<Explanation> {
+        self.with(|endpoint| endpoint.explain(connection))
+    }
+
+    /// Waits until `look` finds what it looks for, or it is `until_ns`.
+    fn until<T>(
+        &self,
+        until_ns: Option<u64>,
+        mut look: impl FnMut(&mut Endpoint) -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        if let Some(found) = self.spin(until_ns, &mut look) {
+            return Ok(Some(found));
+        }
+        let mut state = self.lock();
+        loop {
+            state.endpoint.progress();
+            if let Some(found) = look(&mut state.endpoint) {
+                if state.sleeper {
+                    state.endpoint.arm();
+                }
+                // What this thread's progress brought in may be what another one waits for.
+                self.0.changed.notify_all();
+                return Ok(Some(found));
+            }
+            let now_ns = clock::now_ns();
+            if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+                return Ok(None);
+            }
+            let left_ns = until_ns.map(|until_ns| until_ns - now_ns);
+            if state.sleeper {
+                state.endpoint.arm();
+                state = self.follow(state, left_ns);
+            } else {
+                self.0.changed.notify_all();
+                state = self.lead(state, left_ns)?;
+            }
+        }
+    }
+
+    fn spin<T>(&self, until_ns: Option<u64>, look: &mut impl FnMut(&mut Endpoint) -> Option<T>) -> Option<T> {
+        let start_ns = clock::now_ns();
+        let budget_ns = self.with(|endpoint| endpoint.spin_budget_ns());
+        let spin_until_ns = (start_ns + budget_ns).min(until_ns.unwrap_or(u64::MAX));
+        loop {
+            let found = self.with(|endpoint| {
+                endpoint.progress();
+                look(endpoint)
+            });
+            if found.is_some() {
+                self.0.changed.notify_all();
+                return found;
+            }
+            if clock::now_ns() >= spin_until_ns {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn follow<'a>(&'a self, state: MutexGuard<'a, State>, left_ns: Option<u64>) -> MutexGuard<'a, State> {
+        match left_ns {
+            Some(left_ns) => {
+                let waited = self.0.changed.wait_timeout(state, Duration::from_nanos(left_ns));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        left_ns: Option<u64>,
+    ) -> Result<MutexGuard<'a, State>, WaitError> {
+        if !state.endpoint.arm_for_sleep()? {
+            return Ok(state);
+        }
+        state.sleeper = true;
+        drop(state);
+        let slept = self.0.poller.sleep(left_ns);
+        let mut state = self.lock();
+        state.sleeper = false;
+        self.0.changed.notify_all();
+        slept.map(|()| state)
+    }
+}

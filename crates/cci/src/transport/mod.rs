@@ -1,0 +1,124 @@
+//! The seam below the engine: what a transport must do. Everything the program sees — events, buffers, handles — is
+//! the engine's; a transport moves bytes and tells the [`Core`] what happened.
+
+pub(crate) mod datagram;
+pub(crate) mod shm;
+
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::device::{DeviceInfo, TransportKind};
+use crate::engine::core::{Core, SendOp};
+use crate::engine::origin::RequestBody;
+use crate::engine::poller::Poller;
+use crate::error::{AcceptError, ConnectError, CreateError, SendError};
+use crate::event::Connection;
+use crate::explain::Explanation;
+use crate::options::{Attribute, Options};
+use std::sync::Arc;
+
+/// What came of arming.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// Something came meanwhile: make progress instead of sleeping.
+    Pending,
+    /// Sleep is safe: a watched descriptor becomes readable when something comes; wake at the deadline at the latest.
+    Sleep {
+        /// On the monotonic clock.
+        deadline_ns: Option<u64>,
+    },
+}
+
+/// One endpoint's transport. Calls come from one thread at a time.
+///
+/// Every `connect` and `accept` that returned Ok ends in exactly one `Core::opened` or `Core::failed`; every send that
+/// returned Ok ends in exactly one `Core::complete`, before `Core::closed` of its connection.
+pub(crate) trait Transport: Send {
+    /// Where others connect to.
+    fn uri(&self) -> &str;
+
+    /// Starts a connection; `connection` is already in the core's table. Returns the transport's own name for it.
+    fn connect(&mut self, core: &mut Core, connection: Connection, to: Dial<'_>)
+    -> Result<u64, ConnectError>;
+
+    /// Completes a request, which may have come to another endpoint's transport. On error the transport has seen to
+    /// it that the peer learns of the refusal.
+    fn accept(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        request: RequestBody,
+    ) -> Result<u64, AcceptError>;
+
+    /// The program refused a request that came to this endpoint.
+    fn refused(&mut self, core: &mut Core, ticket: u64, inner: crate::engine::origin::RequestInner);
+
+    /// Another endpoint accepted a request that came to this one.
+    fn taken(&mut self, core: &mut Core, ticket: u64);
+
+    /// Local and orderly: what was sent goes on being delivered until it is, or times out; then `Core::closed`.
+    fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64);
+
+    /// Takes one message made of the segments, copying them. The engine has checked the length against the MSS and
+    /// the connection's state. `SendError::WouldBlock`: nothing taken.
+    fn send(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError>;
+
+    /// Drains what came, times out what is due, transmits what waits. Bounded work per call.
+    fn progress(&mut self, core: &mut Core);
+
+    /// Prepares for sleep: see [`crate::engine::poller`].
+    fn arm(&mut self, core: &mut Core) -> Armed;
+
+    /// True when nothing sent is still on its way and no closing connection is left: the endpoint may go.
+    fn is_drained(&self) -> bool;
+
+    /// Overrides the endpoint's send timeout for one connection.
+    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64);
+
+    /// Overrides the endpoint's keepalive for one connection; 0 = off.
+    fn set_keepalive(&mut self, core: &mut Core, link: u64, timeout_ns: u64);
+
+    /// The endpoint's defaults changed; they hold for connections made from now on.
+    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64);
+
+    /// The send timeout and the keepalive in force for one connection, nanoseconds.
+    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)>;
+
+    /// Counters of one connection.
+    fn connection_counters(&self, link: u64) -> ConnectionCounters;
+
+    /// Transport's own counters, by name.
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>);
+
+    /// Bytes held, by kind, beside the engine's.
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>);
+
+    /// Path, facts and what holds the connection up. The engine fills in transport and attribute.
+    fn explain(&self, link: u64, into: &mut Explanation);
+}
+
+/// What a connection attempt needs.
+pub(crate) struct Dial<'a> {
+    pub uri: &'a str,
+    pub request: &'a [u8],
+    pub attribute: Attribute,
+    /// None: try for ever.
+    pub timeout_ns: Option<u64>,
+}
+
+/// Opens the transport of a device: the one place that knows them all.
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    match device.kind {
+        TransportKind::Shm => shm::open(device, options, poller),
+        TransportKind::Udp => datagram::open_udp(device, options, poller),
+    }
+}

@@ -285,8 +285,9 @@ impl SendBatch {
     fn send_run(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         let waiting = self.messages.get(self.first..).unwrap_or_default();
         self.stats.syscalls += 1;
+        let waiting_entries = waiting.iter().map(Message::entry_count).take(ENTRIES_MAX).sum();
         let entries = waiting.iter().flat_map(Message::entries);
-        let count = send_entries(socket.as_fd(), self.arena.as_slice(), entries)?;
+        let count = send_entries(socket.as_fd(), self.arena.as_slice(), entries, waiting_entries)?;
         let mut datagrams = 0;
         for _ in 0..count {
             let Some(message) = self.messages.get_mut(self.first) else { break };
@@ -366,13 +367,21 @@ impl SendBatch {
 }
 
 impl Message {
+    /// How many [`entries`](Message::entries) there are.
+    fn entry_count(&self) -> usize {
+        match self.how {
+            How::Whole => 1,
+            How::Split | How::SplitOnRefusal => self.segments,
+        }
+    }
+
     /// What to give the kernel for this message: one thing, or each of its datagrams.
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (step, count) = match self.how {
-            How::Whole => (self.len, 1),
-            How::Split | How::SplitOnRefusal => (self.segment_len, self.segments),
+        let step = match self.how {
+            How::Whole => self.len,
+            How::Split | How::SplitOnRefusal => self.segment_len,
         };
-        (0..count).map(move |at| {
+        (0..self.entry_count()).map(move |at| {
             let from = at * step;
             let len = step.min(self.len - from);
             Entry { addr: &self.addr, start: self.start + from, len, segment_len: self.segment_len }

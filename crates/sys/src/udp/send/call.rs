@@ -9,6 +9,9 @@ use crate::udp::cmsg::SegmentControl;
 
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
+/// Up to here a call uses a short array of headers.
+const FEW: usize = 8;
+
 /// One thing to send: a datagram, or several to be cut from one piece (`len` above `segment_len`).
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
@@ -19,18 +22,22 @@ pub(super) struct Entry<'a> {
 }
 
 /// Gives the kernel the first of `entries`, with one system call; how many it took (at least one).
+/// `count` is how many entries there are: few need fewer headers.
 #[inline]
 pub(super) fn send_entries<'a>(
     fd: BorrowedFd<'_>,
     arena: &[u8],
-    entries: impl Iterator<Item = Entry<'a>>,
+    mut entries: impl Iterator<Item = Entry<'a>>,
+    count: usize,
 ) -> io::Result<usize> {
-    let mut entries = entries;
     let Some(first) = entries.next() else { return Ok(0) };
     match entries.next() {
         // The most frequent case by far where latency counts.
         None if first.len <= first.segment_len => send_plain(fd, arena, first),
         None => send_all::<1>(fd, arena, [first].into_iter()),
+        Some(second) if count <= FEW => {
+            send_all::<FEW>(fd, arena, [first, second].into_iter().chain(entries))
+        }
         Some(second) => send_all::<ENTRIES_MAX>(fd, arena, [first, second].into_iter().chain(entries)),
     }
 }

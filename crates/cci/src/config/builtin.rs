@@ -1,18 +1,41 @@
 //! The devices of a machine without configuration: shared memory, and UDP on each interface that is up.
 
+use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::transport;
 use std::sync::Arc;
 
-/// Shared memory first, then UDP by interface, loopback last.
+/// Unless configured.
+pub(super) const PRIORITY_DEFAULT: u8 = 50;
+
+/// Shared memory first, then UDP by interface, loopback last: one device for each interface that is up and has an
+/// address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is had by a
+/// configuration file that names the address.
 pub(crate) fn devices() -> Vec<Device> {
-    vec![shm("shm")]
+    let mut devices = vec![shm("shm")];
+    // A system that does not list its interfaces still has shared memory.
+    let mut interfaces = cci_sys::net::interfaces().unwrap_or_default();
+    interfaces.retain(|interface| interface.up && !interface.addrs.is_empty());
+    interfaces.sort_by_key(|interface| interface.loopback);
+    for interface in &interfaces {
+        let choice = Choice { interface: Some(interface), ..Choice::default() };
+        let mut info = udp::device(format!("udp-{}", interface.name), &choice);
+        info.conf_argv = vec!["transport=udp".to_owned(), format!("interface={}", interface.name)];
+        info.conf_argv.extend(info.ip.map(|ip| format!("ip={ip}")));
+        devices.push(Device(Arc::new(info)));
+    }
+    devices
 }
 
 /// Shared memory with nothing configured.
 pub(crate) fn shm(name: &str) -> Device {
-    Device(Arc::new(DeviceInfo {
-        name: name.to_owned(),
+    Device(Arc::new(shm_info(name.to_owned())))
+}
+
+/// The same, to be changed by a configuration.
+pub(super) fn shm_info(name: String) -> DeviceInfo {
+    DeviceInfo {
+        name,
         kind: TransportKind::Shm,
         up: true,
         info: "shared memory between processes of this host".to_owned(),
@@ -20,7 +43,7 @@ pub(crate) fn shm(name: &str) -> Device {
         max_send_size: transport::shm::MESSAGE_BYTES_MAX,
         rate_bits_per_s: 0,
         pci: None,
-        priority: 50,
+        priority: PRIORITY_DEFAULT,
         is_default: false,
         ip: None,
         scope_id: 0,
@@ -29,5 +52,34 @@ pub(crate) fn shm(name: &str) -> Device {
         mtu_bytes: 0,
         shm_directory: None,
         unavailable: Vec::new(),
-    }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_comes_first_and_loopback_last() {
+        let devices = devices();
+        assert_eq!(devices[0].name(), "shm");
+        let mut names: Vec<&str> = devices.iter().map(Device::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), devices.len(), "names are unique");
+        for device in &devices[1..] {
+            assert_eq!(device.transport(), TransportKind::Udp);
+            assert!(device.ip().is_some() && device.mtu_bytes() >= 1200, "{device:?}");
+            assert!((1..=crate::limits::MESSAGE_BYTES_MAX).contains(&device.max_send_size()), "{device:?}");
+            assert!(device.conf_argv().iter().all(|pair| pair.contains('=')), "{device:?}");
+            for missing in device.unavailable() {
+                assert!(!missing.reason.contains('\n') && !missing.remedy.is_empty(), "{missing:?}");
+            }
+        }
+        let Some(lo) = devices.iter().position(|device| device.interface() == Some("lo")) else {
+            println!("skipped: no loopback interface is up here");
+            return;
+        };
+        assert_eq!(lo, devices.len() - 1);
+    }
 }

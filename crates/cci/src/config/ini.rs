@@ -1,10 +1,271 @@
-//! Devices from an INI file.
+//! Devices from an INI file: each section is one.
+//!
+//! | key | for | meaning |
+//! |---|---|---|
+//! | `transport` | all, required | `shm` or `udp`; the 2.x names `sm` and `sock` are taken too |
+//! | `priority` | all | 0 to 100, the highest comes first; 50 unless given |
+//! | `default` | all | `1` on at most one device: what a program gets that names none |
+//! | `ip` | udp | address to bind to |
+//! | `interface` | udp | interface to bind to, by its best address unless `ip` is given |
+//! | `port` | udp | port of an endpoint that names no service; any unless given |
+//! | `mtu` | udp | IP packets no larger than this, bytes |
+//! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
+//!
+//! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
 
-use crate::device::Device;
+use super::builtin::shm_info;
+use super::syntax::{self, Pair, Section, Wrong};
+use super::udp::{self, Choice};
+use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::error::ContextError;
-use std::path::Path;
+use crate::transport::datagram;
+use cci_sys::net::Interface;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 
-/// Every section is a device.
-pub(crate) fn devices(_text: &str, path: &Path) -> Result<Vec<Device>, ContextError> {
-    Err(ContextError::Config { path: path.to_owned(), line: 1, reason: "not read yet".to_owned() })
+const PRIORITY_MAX: u8 = 100;
+
+/// Every section is a device; highest priority first, in the order of the file where that is the same.
+pub(crate) fn devices(text: &str, path: &Path) -> Result<Vec<Device>, ContextError> {
+    let found = syntax::sections(text).and_then(|sections| from_sections(&sections));
+    found.map_err(|Wrong { line, reason }| ContextError::Config { path: path.to_owned(), line, reason })
+}
+
+fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
+    let interfaces = cci_sys::net::interfaces().unwrap_or_default();
+    let mut devices = Vec::with_capacity(sections.len());
+    let mut default_line = None;
+    for section in sections {
+        let mut info = match kind(section)? {
+            TransportKind::Shm => shm(section)?,
+            TransportKind::Udp => udp(section, &interfaces)?,
+        };
+        if let Some(pair) = section.get("priority") {
+            let what = "a whole number from 0 to 100";
+            info.priority = number(pair, what, |priority: &u8| *priority <= PRIORITY_MAX)?;
+        }
+        if let Some(pair) = section.get("default") {
+            info.is_default = number(pair, "0 or 1", |flag: &u8| *flag <= 1)? == 1;
+            if info.is_default
+                && let Some(first) = default_line.replace(pair.line)
+            {
+                return Err(pair.wrong(format!("line {first} names a default already; keep one of the two")));
+            }
+        }
+        info.conf_argv = section.pairs.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+        devices.push(Device(Arc::new(info)));
+    }
+    devices.sort_by_key(|device| std::cmp::Reverse(device.0.priority));
+    Ok(devices)
+}
+
+fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
+    let Some(pair) = section.get("transport") else {
+        let reason =
+            format!("section [{}] has no transport; add transport = shm or transport = udp", section.name);
+        return Err(Wrong { line: section.line, reason });
+    };
+    match pair.value {
+        "shm" | "sm" => Ok(TransportKind::Shm),
+        "udp" | "sock" => Ok(TransportKind::Udp),
+        known @ ("tcp" | "eth" | "ofi" | "any") => {
+            Err(pair.wrong(format!("transport {known:?} is not in this build; write shm or udp")))
+        }
+        other => Err(pair.wrong(format!("there is no transport {other:?}; write shm or udp"))),
+    }
+}
+
+fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
+    let mut info = shm_info(section.name.to_owned());
+    if let Some(pair) = section.get("directory") {
+        let directory = PathBuf::from(pair.value);
+        if !directory.is_absolute() {
+            return Err(pair.wrong(format!("directory {:?} is not an absolute path; write one", pair.value)));
+        }
+        info.shm_directory = Some(directory);
+    }
+    Ok(info)
+}
+
+fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
+    let mut choice = Choice::default();
+    if let Some(pair) = section.get("port") {
+        let what = "a port from 1 to 65535, or 0 or no such line for any";
+        choice.port = number(pair, what, |_| true)?;
+    }
+    if let Some(pair) = section.get("mtu") {
+        let (min, max) = (datagram::MTU_BYTES_MIN, datagram::MTU_BYTES_MAX);
+        let what = format!("a number of bytes from {min} to {max}");
+        choice.mtu_bytes = Some(number(pair, &what, |mtu| (min..=max).contains(mtu))?);
+    }
+    if let Some(pair) = section.get("ip") {
+        let (ip, _) = datagram::parse_host(pair.value).map_err(|reason| pair.wrong(reason))?;
+        if ip.is_unspecified() || ip.is_multicast() {
+            let reason =
+                "is no address a peer could connect to; write one of this machine's, or interface = NAME";
+            return Err(pair.wrong(format!("{ip} {reason}")));
+        }
+        choice.ip = Some(ip);
+    }
+    let named = section.get("interface").map(|pair| pair.value);
+    choice.interface = match (named, choice.ip) {
+        (Some(name), _) => interfaces.iter().find(|interface| interface.name == name),
+        (None, Some(ip)) => {
+            interfaces.iter().find(|interface| interface.addrs.iter().any(|addr| addr.ip() == ip))
+        }
+        (None, None) => udp::usual(interfaces),
+    };
+    // A device that is not there is a device that is down, not an error: one file may serve many machines.
+    let has_ip = |interface: &Interface| {
+        choice.ip.map_or(!interface.addrs.is_empty(), |ip| interface.addrs.iter().any(|addr| addr.ip() == ip))
+    };
+    if !choice.interface.is_some_and(|interface| interface.up && has_ip(interface)) {
+        let what = match (named, choice.ip) {
+            (Some(name), Some(ip)) => format!("interface {name} with address {ip}"),
+            (Some(name), None) => format!("interface {name}"),
+            (None, Some(ip)) => format!("address {ip}"),
+            (None, None) => "any network interface".to_owned(),
+        };
+        choice.missing = Some(udp::not_here(what, interfaces));
+    }
+    Ok(udp::device(section.name.to_owned(), &choice))
+}
+
+/// A number of the type asked for that `fits`; `what` tells what to write.
+fn number<T: FromStr>(pair: &Pair<'_>, what: &str, fits: impl Fn(&T) -> bool) -> Result<T, Wrong> {
+    match pair.value.parse() {
+        Ok(number) if fits(&number) => Ok(number),
+        _ => Err(pair.wrong(format!("{} = {:?}: write {what}", pair.key, pair.value))),
+    }
+}
+
+impl Section<'_> {
+    fn get(&self, key: &str) -> Option<&Pair<'_>> {
+        self.pairs.iter().find(|pair| pair.key == key)
+    }
+}
+
+impl Pair<'_> {
+    fn wrong(&self, reason: String) -> Wrong {
+        Wrong { line: self.line, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Vec<Device>, ContextError> {
+        devices(text, Path::new("cci.ini"))
+    }
+
+    #[test]
+    fn a_file_written_for_2x_works() {
+        let text = "# mine\n[old0]\ntransport = sock\npriority = 10\nip = 127.0.0.1\nmin_port = 4000\n\n\
+                    [old1]\ntransport = sm\npriority = 60\ndefault = 1\ndirectory = /tmp/x\n";
+        let found = read(text).unwrap();
+        assert_eq!(found[0].name(), "old1");
+        assert_eq!(found[0].transport(), TransportKind::Shm);
+        assert!(found[0].0.is_default && found[0].priority() == 60);
+        assert_eq!(found[0].0.shm_directory.as_deref(), Some(Path::new("/tmp/x")));
+        assert_eq!(found[1].transport(), TransportKind::Udp);
+        assert_eq!(found[1].conf_argv()[3], "min_port=4000");
+        assert_eq!(found[1].ip(), Some([127, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn mtu_and_port_are_taken() {
+        let found = read("[u]\ntransport=udp\nip=127.0.0.1\nmtu=1500\nport=4791\n").unwrap();
+        if !found[0].is_up() {
+            println!("skipped: no loopback interface is up here");
+            return;
+        }
+        assert_eq!((found[0].mtu_bytes(), found[0].0.port), (1500, 4791));
+        assert_eq!(found[0].max_send_size(), datagram::message_bytes_max(1500, false));
+        assert_eq!(found[0].interface(), Some("lo"));
+    }
+
+    #[test]
+    fn what_is_not_on_this_machine_is_down_and_says_so() {
+        for line in ["interface = nosuch0", "ip = 203.0.113.77", "interface = lo\nip = 203.0.113.77"] {
+            let found = read(&format!("[u]\ntransport = udp\n{line}\n")).unwrap();
+            assert!(!found[0].is_up(), "{line}");
+            assert!(!found[0].unavailable()[0].remedy.is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_a_word_on_what_to_write() {
+        for (text, line, word) in [
+            ("\n[x]\npriority = 1", 2, "add transport"),
+            ("[x]\ntransport = tcp", 2, "not in this build"),
+            ("[x]\ntransport = verbs", 2, "there is no transport"),
+            ("[x]\ntransport = shm\npriority = 101", 3, "0 to 100"),
+            ("[x]\ntransport = shm\npriority = -1", 3, "0 to 100"),
+            ("[x]\ntransport = shm\ndefault = yes", 3, "0 or 1"),
+            ("[x]\ntransport = shm\ndefault=1\n[y]\ntransport = shm\ndefault=1", 6, "line 3"),
+            ("[x]\ntransport = shm\ndirectory = here", 3, "absolute"),
+            ("[x]\ntransport = udp\nport = 65536", 3, "1 to 65535"),
+            ("[x]\ntransport = udp\nmtu = 100", 3, "bytes from"),
+            ("[x]\ntransport = udp\nip = host.example", 3, "numeric"),
+            ("[x]\ntransport = udp\nip = 0.0.0.0", 3, "interface = NAME"),
+        ] {
+            let error = read(text).unwrap_err();
+            let shown = error.to_string();
+            assert!(
+                matches!(error, ContextError::Config { line: at, .. } if at == line),
+                "{text:?}: {shown}"
+            );
+            assert!(
+                shown.starts_with(&format!("cci.ini:{line}: ")) && shown.contains(word),
+                "{text:?}: {shown}"
+            );
+        }
+    }
+
+    /// Lines that nearly make sense, to get behind the syntax.
+    fn nearly() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            Just("transport"),
+            Just("shm"),
+            Just("udp"),
+            Just("ip"),
+            Just("mtu"),
+            Just("port"),
+            Just("[a]"),
+            Just("="),
+            Just("default"),
+            Just("priority"),
+            Just("1"),
+            Just("99999999999999999999"),
+            Just("#"),
+            Just("fe80::1%lo"),
+            Just("interface"),
+            Just("directory"),
+            Just("\n"),
+            Just("\n"),
+            Just(" "),
+            Just("[b"),
+            Just("\u{feff}"),
+        ];
+        proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_panics_and_errors_name_a_line_of_it(text in prop_oneof![".{0,300}", nearly()]) {
+            match read(&text) {
+                Ok(_) => {}
+                Err(ContextError::Config { line, reason, .. }) => {
+                    prop_assert!(line >= 1 && line <= text.lines().count().max(1));
+                    prop_assert!(!reason.is_empty());
+                }
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
 }

@@ -1,4 +1,9 @@
 //! Where devices come from: found on the machine ([`builtin`]), or given in an INI file ([`ini`]).
+//!
+//! **Invariant:** nothing here opens an endpoint. What a device cannot do is found out by asking the system, and
+//! said in [`crate::Unavailable`], not assumed.
 
 pub(crate) mod builtin;
 pub(crate) mod ini;
+mod syntax;
+mod udp;

@@ -1,0 +1,167 @@
+//! A UDP device: from an interface, from what a configuration says, or both; and what it cannot do.
+
+use super::builtin::PRIORITY_DEFAULT;
+use crate::device::{DeviceInfo, PciAddress, TransportKind, Unavailable};
+use crate::transport::datagram;
+use cci_sys::net::Interface;
+use cci_sys::udp::{BUFFER_BYTES_WANTED, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
+
+/// What is asked for.
+#[derive(Default)]
+pub(super) struct Choice<'a> {
+    /// The interface, if it exists.
+    pub interface: Option<&'a Interface>,
+    /// The address, if one was named: of the interface or not.
+    pub ip: Option<IpAddr>,
+    /// 0 = any.
+    pub port: u16,
+    /// IP packets no larger than this.
+    pub mtu_bytes: Option<u32>,
+    /// Why there is no such interface or address here: the device is there, and down.
+    pub missing: Option<Unavailable>,
+}
+
+/// The device that was asked for, down if it cannot be had.
+pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
+    let addr = choice.interface.and_then(|interface| address(interface, choice.ip));
+    let ip = addr.map(|addr| addr.ip()).or(choice.ip);
+    let scope_id = if let Some(SocketAddr::V6(v6)) = addr { v6.scope_id() } else { 0 };
+    let mut mtu_bytes = choice.interface.map_or(datagram::MTU_BYTES_DEFAULT, |interface| interface.mtu_bytes);
+    mtu_bytes = mtu_bytes.min(choice.mtu_bytes.unwrap_or(u32::MAX));
+    let mut unavailable: Vec<Unavailable> = choice.missing.clone().into_iter().collect();
+    let mut up = unavailable.is_empty();
+    match addr {
+        Some(mut addr) if up => {
+            // Whether the configured port is free is a question for whoever opens an endpoint, not for us.
+            addr.set_port(0);
+            up = probe(addr, choice.interface, &mut unavailable);
+        }
+        _ => up = false,
+    }
+    DeviceInfo {
+        name,
+        kind: TransportKind::Udp,
+        up,
+        info: describe(choice.interface, ip),
+        conf_argv: Vec::new(),
+        max_send_size: datagram::message_bytes_max(mtu_bytes, ip.is_some_and(|ip| ip.is_ipv6())),
+        rate_bits_per_s: choice.interface.and_then(|interface| interface.speed_bits_per_s).unwrap_or(0),
+        pci: choice.interface.and_then(|interface| interface.pci).map(|pci| PciAddress {
+            domain: pci.domain,
+            bus: pci.bus.into(),
+            dev: pci.dev.into(),
+            func: pci.func.into(),
+        }),
+        priority: PRIORITY_DEFAULT,
+        is_default: false,
+        ip,
+        scope_id,
+        interface: choice.interface.map(|interface| interface.name.clone()),
+        port: choice.port,
+        mtu_bytes,
+        shm_directory: None,
+        unavailable,
+    }
+}
+
+/// The address asked for, or the interface's best: IPv4, then IPv6 of more than one link, then link-local.
+fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<SocketAddr> {
+    let rank = |addr: &&SocketAddr| match addr {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) if v6.scope_id() == 0 => 1,
+        SocketAddr::V6(_) => 2,
+    };
+    match wanted {
+        Some(ip) => interface.addrs.iter().find(|addr| addr.ip() == ip).copied(),
+        None => interface.addrs.iter().min_by_key(rank).copied(),
+    }
+}
+
+fn describe(interface: Option<&Interface>, ip: Option<IpAddr>) -> String {
+    let ip = ip.map_or_else(|| "no address".to_owned(), |ip| ip.to_string());
+    match interface {
+        Some(interface) if interface.loopback => {
+            format!("UDP on {} ({ip}), within this host", interface.name)
+        }
+        Some(interface) => format!("UDP on {} ({ip})", interface.name),
+        None => format!("UDP ({ip})"),
+    }
+}
+
+/// Opens a socket as an endpoint would and notes what it lacks. False: no socket at all.
+fn probe(addr: SocketAddr, interface: Option<&Interface>, unavailable: &mut Vec<Unavailable>) -> bool {
+    let mut lacks = |what: &str, reason: String, remedy: &str| {
+        unavailable.push(Unavailable { what: what.to_owned(), reason, remedy: remedy.to_owned() });
+    };
+    let socket = match UdpSocket::bind(addr) {
+        Ok(socket) => socket,
+        Err(error) => {
+            lacks(
+                "udp",
+                error.to_string(),
+                "give this process the right to bind UDP sockets on this address",
+            );
+            return false;
+        }
+    };
+    if let Err(error) = socket.gso() {
+        lacks("udp send offload (GSO)", error.to_string(), "use Linux 4.18 or newer");
+    }
+    if let Err(error) = socket.gro() {
+        lacks("udp receive offload (GRO)", error.to_string(), "use Linux 5.0 or newer");
+    }
+    let granted_bytes = socket.recv_buffer_bytes();
+    if granted_bytes < BUFFER_BYTES_WANTED {
+        lacks(
+            "udp receive buffer of the size wanted",
+            format!(
+                "the kernel grants {granted_bytes} of {BUFFER_BYTES_WANTED} bytes: bursts may be lost and resent"
+            ),
+            &format!("sysctl -w net.core.rmem_max={BUFFER_BYTES_WANTED}"),
+        );
+    }
+    let granted_bytes = socket.send_buffer_bytes();
+    if granted_bytes < BUFFER_BYTES_WANTED {
+        lacks(
+            "udp send buffer of the size wanted",
+            format!(
+                "the kernel grants {granted_bytes} of {BUFFER_BYTES_WANTED} bytes: bursts take more system calls"
+            ),
+            &format!("sysctl -w net.core.wmem_max={BUFFER_BYTES_WANTED}"),
+        );
+    }
+    if interface.is_some_and(|interface| !interface.addrs.iter().any(SocketAddr::is_ipv6)) {
+        lacks(
+            "IPv6 on this interface",
+            "it has no IPv6 address".to_owned(),
+            "only if peers need it: switch IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0) or give it an address",
+        );
+    }
+    true
+}
+
+/// Where a section names neither interface nor address: the first interface that leads out of the machine, else
+/// loopback.
+pub(super) fn usual(interfaces: &[Interface]) -> Option<&Interface> {
+    let usable = |interface: &&Interface| interface.up && !interface.addrs.is_empty();
+    interfaces.iter().filter(usable).min_by_key(|interface| interface.loopback)
+}
+
+/// What to say of an interface or address that this machine does not have.
+pub(super) fn not_here(what: String, interfaces: &[Interface]) -> Unavailable {
+    let there: Vec<String> = interfaces
+        .iter()
+        .filter(|interface| interface.up)
+        .map(|interface| {
+            let ips: Vec<String> = interface.addrs.iter().map(|addr| addr.ip().to_string()).collect();
+            format!("{} ({})", interface.name, ips.join(", "))
+        })
+        .collect();
+    let remedy = if there.is_empty() {
+        "bring a network interface up".to_owned()
+    } else {
+        format!("name one that is: {}", there.join("; "))
+    };
+    Unavailable { what, reason: "it is not on this machine, or not up".to_owned(), remedy }
+}

@@ -1,0 +1,55 @@
+//! From the MTU to the largest datagram and message.
+
+use crate::limits::MESSAGE_BYTES_MAX;
+use cci_proto::limits as proto;
+
+/// Least MTU of an interface or configuration, bytes: every datagram of the handshake must fit.
+pub(crate) const MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + IPV6_UDP_BYTES;
+/// Largest MTU that means something: an IP packet is no longer.
+pub(crate) const MTU_BYTES_MAX: u32 = 65_536;
+/// Where an interface does not say.
+pub(crate) const MTU_BYTES_DEFAULT: u32 = 1500;
+/// Larger datagrams would carry no longer message and make losses dearer: what a 9,000-byte jumbo frame takes, rounded
+/// down to 8.
+pub(crate) const DATAGRAM_BYTES_MAX: u16 = 8952;
+
+const IPV4_UDP_BYTES: u32 = 20 + 8;
+const IPV6_UDP_BYTES: u32 = 40 + 8;
+
+const _: () = {
+    assert!(DATAGRAM_BYTES_MAX.is_multiple_of(8) && DATAGRAM_BYTES_MAX >= proto::DATAGRAM_BYTES_MIN);
+    assert!(
+        proto::message_bytes_max(DATAGRAM_BYTES_MAX) >= MESSAGE_BYTES_MAX as usize,
+        "the largest message fits the largest datagram"
+    );
+};
+
+/// The largest datagram of an endpoint whose IP packets are `mtu_bytes` at most: a multiple of 8, as the protocol
+/// wants it.
+pub(crate) fn datagram_bytes_max(mtu_bytes: u32, ipv6: bool) -> u16 {
+    let room = mtu_bytes.saturating_sub(if ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES });
+    let room = room.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
+    // The clamp above makes it fit.
+    u16::try_from(room).unwrap_or(DATAGRAM_BYTES_MAX) & !7
+}
+
+/// The longest message there (CCI-047), bytes.
+pub(crate) fn message_bytes_max(mtu_bytes: u32, ipv6: bool) -> u32 {
+    let bytes = proto::message_bytes_max(datagram_bytes_max(mtu_bytes, ipv6));
+    u32::try_from(bytes).map_or(MESSAGE_BYTES_MAX, |bytes| bytes.min(MESSAGE_BYTES_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_known_links() {
+        assert_eq!(datagram_bytes_max(1500, false), 1472);
+        assert_eq!(datagram_bytes_max(1500, true), 1448);
+        assert_eq!(datagram_bytes_max(9000, false), 8952);
+        assert_eq!(datagram_bytes_max(65_536, false), DATAGRAM_BYTES_MAX);
+        assert_eq!(datagram_bytes_max(0, false), proto::DATAGRAM_BYTES_MIN);
+        assert_eq!(message_bytes_max(65_536, true), MESSAGE_BYTES_MAX);
+    }
+}

@@ -29,6 +29,14 @@ struct State {
     sleeper: bool,
 }
 
+/// An endpoint may move between threads, the shared form may be used from all of them.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Send + Sync>() {}
+    is_send::<Endpoint>();
+    is_sync::<SharedEndpoint>();
+};
+
 impl SharedEndpoint {
     /// Wraps an endpoint. [`Endpoint`]'s documentation holds for the methods of the same names.
     pub fn new(endpoint: Endpoint) -> SharedEndpoint {

@@ -53,6 +53,12 @@ pub struct Events {
     len: usize,
 }
 
+// SAFETY: a raw event is a set of flags and the token given to `Epoll::add`, plain numbers. That rustix offers to read the
+// token as a pointer makes its type neither Send nor Sync; it is never read as one here.
+unsafe impl Send for Events {}
+// SAFETY: as above.
+unsafe impl Sync for Events {}
+
 impl Events {
     /// Room for `capacity` events, at least one; more come with the next wait.
     pub fn with_capacity(capacity: usize) -> Events {

@@ -1,2 +1,3 @@
 //! The cci command.
+#![forbid(unsafe_code)]
 fn main() {}

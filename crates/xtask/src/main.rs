@@ -1,2 +1,64 @@
-//! Developer tasks: ci, install.
-fn main() {}
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|install`.
+#![forbid(unsafe_code)]
+// This is a program for people: it speaks by printing.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod install;
+mod lint;
+mod process;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask TASK
+
+  ci                     lint, then test: everything a change must pass
+  lint                   rustfmt, clippy, tidy, rustdoc and cargo-deny
+  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring
+  tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
+  install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["ci"] => ci(),
+        ["lint"] => lint::run(),
+        ["test"] => test::run(),
+        ["tidy"] => tidy::run(),
+        ["install", "--prefix", prefix] => install::run(prefix.as_ref()),
+        ["install", prefix] if prefix.starts_with("--prefix=") => {
+            install::run(prefix["--prefix=".len()..].as_ref())
+        }
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tests run although a lint failed: one run should tell everything that is wrong. They come last, so that the last
+/// line on standard output is their tally.
+fn ci() -> Result<(), String> {
+    let linted = lint::run();
+    if let Err(message) = &linted {
+        eprintln!("xtask: {message}");
+    }
+    test::run()?;
+    linted.map_err(|_| "tests passed, lints failed".to_owned())
+}

@@ -1,0 +1,78 @@
+//! All tests, in one command: the workspace's own, then the model checkers on cci-ring.
+
+use crate::process::{Tally, cargo, run_tests, succeeds};
+use crate::workspace::Workspace;
+use std::process::Command;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Nothing may hang CI: each step has its end, several times what it takes.
+const WORKSPACE_LIMIT: Duration = MINUTE.saturating_mul(35);
+const LOOM_LIMIT: Duration = MINUTE.saturating_mul(10);
+const MIRI_LIMIT: Duration = MINUTE.saturating_mul(12);
+
+/// Runs them all; the last line on standard output is `N passed, N failed`.
+pub fn run() -> Result<(), String> {
+    let workspace = Workspace::load()?;
+    let mut tally = Tally::default();
+    tally.add(run_tests(
+        "tests",
+        &mut cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
+        WORKSPACE_LIMIT,
+    ));
+    tally.add(loom(&workspace));
+    tally.add(miri(&workspace));
+    if tally.ignored > 0 {
+        println!("({} tests are marked ignored)", tally.ignored);
+    }
+    println!("{tally}");
+    if tally.failed == 0 { Ok(()) } else { Err(format!("{} tests failed", tally.failed)) }
+}
+
+/// Every interleaving of the ring's and the pool's operations. In a target directory of its own: the flag applies
+/// to the whole build graph and would otherwise rebuild everything twice.
+fn loom(workspace: &Workspace) -> Tally {
+    if !workspace.root.join("crates/ring/tests/loom.rs").exists() {
+        println!("--- loom: skipped, crates/ring/tests/loom.rs is not there");
+        return Tally::default();
+    }
+    let mut command = cargo(&["test", "-p", "cci-ring", "--release", "--locked", "--test", "loom"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace.target.join("loom"));
+    run_tests("loom", &mut command, LOOM_LIMIT)
+}
+
+/// The ring's unsafe code under an interpreter that knows undefined behaviour. Needs a nightly toolchain.
+fn miri(workspace: &Workspace) -> Tally {
+    if let Err(reason) = have_miri() {
+        println!("--- miri: skipped, {reason}");
+        return Tally::default();
+    }
+    let mut command = nightly(&["cargo", "miri", "test", "-p", "cci-ring", "--locked"]);
+    command.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
+    run_tests("miri", &mut command, MIRI_LIMIT)
+}
+
+fn have_miri() -> Result<(), &'static str> {
+    let works = || succeeds(&mut nightly(&["cargo", "miri", "setup"]), MINUTE.saturating_mul(5));
+    if works() {
+        return Ok(());
+    }
+    let mut add = Command::new("rustup");
+    add.args(["toolchain", "install", "nightly", "--profile", "minimal", "-c", "miri", "-c", "rust-src"]);
+    let added = succeeds(&mut add, MINUTE.saturating_mul(5));
+    if added && works() {
+        Ok(())
+    } else {
+        Err("no nightly toolchain with miri, and rustup could not install one")
+    }
+}
+
+/// Through rustup, not `cargo +nightly`: inside `cargo xtask` the name `cargo` may be the stable one itself.
+fn nightly(words: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly"]).args(words);
+    for set_by_cargo in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(set_by_cargo);
+    }
+    command
+}

@@ -1,0 +1,28 @@
+//! Rules that check themselves. Rules on paper do not hold.
+
+mod arrows;
+mod clauses;
+mod links;
+mod sources;
+
+use crate::workspace::Workspace;
+
+/// Checks every rule and lists every breach.
+pub fn run() -> Result<(), String> {
+    let workspace = Workspace::load()?;
+    let files = workspace.sources()?;
+    let mut breaches = Vec::new();
+    arrows::check(&workspace, &mut breaches);
+    sources::check(&workspace, &files, &mut breaches)?;
+    clauses::check(&workspace, &files, &mut breaches)?;
+    links::check(&workspace, &mut breaches)?;
+    if breaches.is_empty() {
+        println!("--- tidy: ok, {} source files", files.len());
+        return Ok(());
+    }
+    println!("--- tidy: FAILED");
+    for breach in &breaches {
+        println!("{breach}");
+    }
+    Err(format!("tidy: {} breaches", breaches.len()))
+}

@@ -160,7 +160,10 @@ impl Stream {
             }
         }
         if too_many {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "more descriptors than expected"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "more descriptors than expected, or than this process may open",
+            ));
         }
         if got.flags.contains(ReturnFlags::TRUNC) || got.bytes > buffer.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "message longer than expected"));

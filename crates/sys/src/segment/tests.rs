@@ -71,3 +71,25 @@ fn a_hole_sent_by_a_peer_is_filled_before_it_is_mapped() {
     let opened = Segment::open(fd, 1 << 20).unwrap();
     assert_eq!(rustix::fs::fstat(opened.fd().unwrap()).unwrap().st_blocks * 512, 1 << 20);
 }
+
+#[test]
+fn a_fork_child_does_not_inherit_it_and_may_drop_it() {
+    let made = Segment::create("cci-test", 8_192).unwrap();
+    // SAFETY: the child makes two system calls, drops a value that owns no heap memory, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let mut resident = [0; 2];
+        // SAFETY: only asks about the range; `resident` has a byte for each of its pages.
+        let known = unsafe { libc::mincore(made.as_ptr().as_ptr().cast(), 8_192, resident.as_mut_ptr()) };
+        drop(made);
+        // SAFETY: ends the child without running the test runner's exit handlers.
+        unsafe { libc::_exit(if known == -1 { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "nothing is mapped there in the child");
+    // SAFETY: inside the mapping, which the child's drop has left alone.
+    unsafe { made.as_ptr().write_volatile(1) };
+}

@@ -46,6 +46,8 @@ struct Pace {
     singles: u32,
     /// How many those will be the next time.
     singles_next: u32,
+    /// The last call brought as many as it asked for.
+    filled: bool,
 }
 
 impl Pace {
@@ -132,6 +134,12 @@ impl RecvBatch {
         Datagrams { batch: self, message: 0, at: 0 }
     }
 
+    /// Whether the last [`recv`](RecvBatch::recv) took all it could hold, so that more may be waiting.
+    #[inline]
+    pub fn may_have_more(&self) -> bool {
+        self.pace.filled
+    }
+
     /// What receiving did so far.
     pub fn stats(&self) -> RecvStats {
         self.stats
@@ -152,6 +160,7 @@ impl RecvBatch {
         let wanted = headers.get_mut(..N.min(self.slots)).unwrap_or_default();
         let count = self.call(socket, wanted, &mut vectors)?;
         self.pace.note(N > 1, count);
+        self.pace.filled = count == N.min(self.slots);
         Ok(headers.iter().take(count).enumerate().map(|(slot, header)| self.note(slot, header)).sum())
     }
 

@@ -4,14 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use super::addr::RawAddr;
 use super::bytes::AlignedBytes;
 use super::recv::is_icmp;
 use super::{DATAGRAM_BYTES_MAX, UdpSocket};
 
 mod call;
+mod message;
 
-use call::{Entry, send_entries};
+use call::send_entries;
+use message::{How, Message};
 
 /// Datagrams one GSO message can carry: what every kernel since 4.18 takes.
 const SEGMENTS_MAX: usize = 64;
@@ -52,30 +53,6 @@ pub struct TooBig {
     pub to: SocketAddr,
     /// Its payload in bytes.
     pub len: usize,
-}
-
-/// Datagrams to one destination, side by side, all of one length except that the last may be shorter.
-#[derive(Clone, Copy, Debug)]
-struct Message {
-    to: SocketAddr,
-    addr: RawAddr,
-    start: usize,
-    len: usize,
-    segment_len: usize,
-    segments: usize,
-    /// Ends with a shorter datagram, so that none can follow.
-    closed: bool,
-    how: How,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
-    /// In one piece.
-    Whole,
-    /// One by one.
-    Split,
-    /// One by one, because the kernel refused it in one piece; should every one go, then GSO was at fault.
-    SplitOnRefusal,
 }
 
 /// Datagrams on their way to the kernel, in memory taken once.
@@ -169,21 +146,8 @@ impl SendBatch {
                 && self.can_extend(last)
         });
         match self.messages.last_mut().filter(|_| extends) {
-            Some(last) => {
-                last.len += len;
-                last.segments += 1;
-                last.closed = len < last.segment_len;
-            }
-            None => self.messages.push(Message {
-                to: open.to,
-                addr: RawAddr::new(&open.to),
-                start: open.start,
-                len,
-                segment_len: len,
-                segments: 1,
-                closed: false,
-                how: How::Whole,
-            }),
+            Some(last) => last.extend(len),
+            None => self.messages.push(Message::new(&open.to, open.start, len)),
         }
     }
 
@@ -363,41 +327,6 @@ impl SendBatch {
                 Err(error)
             }
         }
-    }
-}
-
-impl Message {
-    /// How many [`entries`](Message::entries) there are.
-    fn entry_count(&self) -> usize {
-        match self.how {
-            How::Whole => 1,
-            How::Split | How::SplitOnRefusal => self.segments,
-        }
-    }
-
-    /// What to give the kernel for this message: one thing, or each of its datagrams.
-    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let step = match self.how {
-            How::Whole => self.len,
-            How::Split | How::SplitOnRefusal => self.segment_len,
-        };
-        (0..self.entry_count()).map(move |at| {
-            let from = at * step;
-            let len = step.min(self.len - from);
-            Entry { addr: &self.addr, start: self.start + from, len, segment_len: self.segment_len }
-        })
-    }
-
-    /// Takes off what one entry stood for: datagrams and bytes.
-    fn advance(&mut self) -> (usize, usize) {
-        let (segments, bytes) = match self.how {
-            How::Whole => (self.segments, self.len),
-            How::Split | How::SplitOnRefusal => (1, self.segment_len.min(self.len)),
-        };
-        self.start += bytes;
-        self.len -= bytes;
-        self.segments -= segments;
-        (segments, bytes)
     }
 }
 

@@ -295,3 +295,62 @@ fn paths_and_sources_are_told() {
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     assert!(error.to_string().contains("127.0.0.1:"), "{error}");
 }
+
+/// Random lengths, destinations, reservations and flushes: every receiver gets exactly its datagrams, in order
+/// (loopback neither loses nor reorders what fits the buffers). Seeded: the same every time.
+#[test]
+fn any_mix_arrives_as_it_was_sent() {
+    for (at, gso) in loopbacks().into_iter().flat_map(|at| [(at, true), (at, false)]) {
+        let (a, all) = (socket(at), [socket(at), socket(at), socket(at)]);
+        let mut send = SendBatch::new(&a, 100, 1 << 17);
+        if !gso {
+            send.disable_gso();
+        }
+        let mut recv = RecvBatch::new(5);
+        let mut expected = [const { Vec::new() }; 3];
+        let mut seed: u64 = 0x1234_5678_9abc_def1;
+        let mut random = move |below: usize| {
+            // xorshift64
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        let (mut to, mut len) = (0, 1);
+        for number in 0..6_000 {
+            // Runs of one destination and one length are what gets joined, so make them likely.
+            if random(4) == 0 {
+                to = random(all.len());
+            }
+            len = match random(8) {
+                0 => 1 + random(3_000),
+                1 => 1 + random(len),
+                2 => 1 + random(40_000),
+                _ => len,
+            };
+            let bytes = pattern(number, len);
+            let reserve = (len + random(3_000)).min(DATAGRAM_BYTES_MAX);
+            let full = match send.next(&all[to].local_addr(), reserve) {
+                Some(room) => {
+                    room[..len].copy_from_slice(&bytes);
+                    send.commit(len);
+                    expected[to].push(bytes);
+                    false
+                }
+                None => true,
+            };
+            if full || random(50) == 0 {
+                let pending = send.pending();
+                assert_eq!(send.flush(&a).unwrap(), pending);
+                for (socket, expected) in all.iter().zip(&mut expected) {
+                    let got = take(&mut recv, socket, expected.len());
+                    assert!(got.iter().map(|(_, bytes)| bytes).eq(expected.iter()), "at {number}");
+                    expected.clear();
+                }
+            }
+        }
+        let stats = send.stats();
+        assert_eq!(stats.gso_batches > 0, gso && a.gso().is_ok(), "{stats:?}");
+        assert_eq!(stats.gso_refused + stats.unreachable + stats.too_big + stats.failed, 0, "{stats:?}");
+    }
+}

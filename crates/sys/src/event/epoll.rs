@@ -217,4 +217,49 @@ mod tests {
         assert_eq!(epoll.wait(&mut events, Some(u64::MAX)).unwrap(), 1);
         assert_eq!(tokens(&events), [5]);
     }
+
+    /// Makes `epoll_pwait2` fail with `errno` for the calling thread, as old kernels and container filters do.
+    fn forbid_pwait2(errno: i32) -> bool {
+        let code = |class: u32| class as u16;
+        let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+        let mut program = [
+            // The system call's number is the first word of what a filter sees.
+            step(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0),
+            libc::sock_filter {
+                jf: 1,
+                ..step(code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), libc::SYS_epoll_pwait2 as u32)
+            },
+            step(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ERRNO | errno as u32),
+            step(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: both concern this thread only; the filter outlives the call, which copies it.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+        }
+    }
+
+    #[test]
+    fn without_epoll_pwait2_timeouts_are_rounded_up() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            let inside = move || {
+                if !forbid_pwait2(errno) {
+                    println!("skipped: no system call filter here: {}", io::Error::last_os_error());
+                    return;
+                }
+                let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
+                let event = EventFd::new().unwrap();
+                epoll.add(&event, 3, Interest::Read, Trigger::Level).unwrap();
+                let start_ns = now_ns();
+                assert_eq!(epoll.wait(&mut events, Some(1_200_000)).unwrap(), 0);
+                assert!(now_ns() - start_ns >= 2 * NS_PER_MS, "up, to 2 ms");
+                event.signal().unwrap();
+                for timeout_ns in [Some(1), Some(u64::MAX), Some(0), None] {
+                    assert_eq!(epoll.wait(&mut events, timeout_ns).unwrap(), 1);
+                }
+            };
+            std::thread::spawn(inside).join().unwrap();
+        }
+    }
 }

@@ -8,13 +8,13 @@ use super::region::Region;
 use super::word::{self, Corrupt, RecordHeader, Word};
 use crate::atomic::{Ordering, fence};
 
-pub(super) const STALL_RUNNING: u32 = 0;
-pub(super) const STALL_ON: u32 = 1;
-pub(super) const STALL_CANCELLING: u32 = 2;
+pub(super) const STALL_RUNNING: u64 = 0;
+pub(super) const STALL_ON: u64 = 1;
+pub(super) const STALL_CANCELLING: u64 = 2;
 
-pub(super) const ATTENTION_NONE: u32 = 0;
-pub(super) const ATTENTION_RECORDS: u32 = 1;
-pub(super) const ATTENTION_PROGRESS: u32 = 2;
+pub(super) const ATTENTION_NONE: u64 = 0;
+pub(super) const ATTENTION_RECORDS: u64 = 1;
+pub(super) const ATTENTION_PROGRESS: u64 = 2;
 
 /// PAD and VOID records skipped in one call at most, so that no peer can keep us in it.
 const SKIPS_PER_PEEK_MAX: u32 = 256;
@@ -134,7 +134,7 @@ impl<M> Consumer<M> {
         self.arm_for(ATTENTION_PROGRESS)
     }
 
-    fn arm_for(&mut self, attention: u32) -> bool {
+    fn arm_for(&mut self, attention: u64) -> bool {
         self.region.attention().store(attention, Ordering::Relaxed);
         // Pairs with the fence in `Producer::needs_wake`: one of us sees the other's store.
         fence(Ordering::SeqCst);

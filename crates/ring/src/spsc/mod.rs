@@ -6,8 +6,8 @@
 //! | bytes        | word               | written by | read by  |
 //! |--------------|--------------------|------------|----------|
 //! | 0..8         | `head: u64`        | consumer   | producer |
-//! | 8..12        | `stall: u32`       | both (CAS) | both     |
-//! | 128..132     | `attention: u32`   | both       | both     |
+//! | 8..16        | `stall: u64`       | both (CAS) | both     |
+//! | 128..136     | `attention: u64`   | both       | both     |
 //! | 256..        | data, a power of two of bytes | producer | consumer |
 //!
 //! All words are in the byte order of the machine. The region starts as zeros, aligned to 64 bytes or better.

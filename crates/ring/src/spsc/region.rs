@@ -2,30 +2,17 @@
 //!
 //! Every method takes the position modulo the size of the data, so that no value can lead outside of the region.
 
-use core::mem::offset_of;
 use core::ptr::NonNull;
 
 use super::{BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, RECORD_HEADER_BYTES};
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::AtomicU64;
 
-/// The words in front of the data; see the module documentation for who writes which.
-#[repr(C, align(64))]
-struct Control {
-    head: AtomicU64,
-    stall: AtomicU32,
-    _apart: [u8; 116],
-    attention: AtomicU32,
-    _rest: [u8; 124],
-}
+/// Where the words in front of the data are, in bytes; see the module documentation for who writes which.
+const HEAD_AT: usize = 0;
+const STALL_AT: usize = 8;
+const ATTENTION_AT: usize = 128;
 
-const _: () = {
-    assert!(size_of::<Control>() == CONTROL_BYTES);
-    assert!(offset_of!(Control, stall) == 8);
-    assert!(offset_of!(Control, attention) == 128);
-};
-
-/// Copies of at most this many bytes are done in words here; longer ones by `memcpy`.
-const COPY_WORDS_BYTES_MAX: usize = 64;
+const _: () = assert!(ATTENTION_AT + size_of::<AtomicU64>() <= CONTROL_BYTES);
 
 /// A mapped region and what keeps it mapped.
 pub(super) struct Region<M> {
@@ -65,22 +52,26 @@ impl<M> Region<M> {
         self.data_bytes as u64
     }
 
-    fn control(&self) -> &Control {
-        // SAFETY: `new` checked alignment and size; the memory is mapped as long as `self` lives; all the fields in
-        // use are atomics, so that the peer's writes are no violation of the shared reference.
-        unsafe { self.base.cast::<Control>().as_ref() }
+    /// One of the three words above. Word by word, as a reference to them all would cover the bytes between them, which
+    /// are no atomics, and which a peer may write to.
+    #[inline]
+    fn control<const AT: usize>(&self) -> &AtomicU64 {
+        const { assert!(AT < CONTROL_BYTES && AT.is_multiple_of(8)) };
+        // SAFETY: in bounds and aligned, as just checked and as `new` checked; mapped as long as `self` lives; only
+        // ever used as an atomic.
+        unsafe { self.base.add(AT).cast().as_ref() }
     }
 
     pub(super) fn head(&self) -> &AtomicU64 {
-        &self.control().head
+        self.control::<HEAD_AT>()
     }
 
-    pub(super) fn stall(&self) -> &AtomicU32 {
-        &self.control().stall
+    pub(super) fn stall(&self) -> &AtomicU64 {
+        self.control::<STALL_AT>()
     }
 
-    pub(super) fn attention(&self) -> &AtomicU32 {
-        &self.control().attention
+    pub(super) fn attention(&self) -> &AtomicU64 {
+        self.control::<ATTENTION_AT>()
     }
 
     /// The address of the byte `skip` bytes into the line at `position`, in bounds for `len` bytes.
@@ -118,6 +109,11 @@ impl<M> Region<M> {
     #[inline]
     pub(super) unsafe fn write(&self, position: u64, segments: &[&[u8]], len_bytes: usize) {
         let mut to = self.at(position, RECORD_HEADER_BYTES, len_bytes);
+        if cfg!(miri) {
+            // miri breaks down on words that were header, then part payload, then header; it gets whole ones.
+            // SAFETY: records are whole lines, so the last word of the payload is all ours.
+            unsafe { to.write_bytes(0, len_bytes.next_multiple_of(8)) };
+        }
         let mut left = len_bytes;
         for segment in segments {
             assert!(segment.len() <= left, "the segments are as long as was said");
@@ -126,7 +122,7 @@ impl<M> Region<M> {
             // before the word is published and a segment, being a `&[u8]` of this process, is not in the ring. A
             // dishonest consumer that writes here at the same time spoils bytes that only it reads.
             unsafe {
-                to.copy_from_nonoverlapping(NonNull::from(*segment).cast(), segment.len());
+                copy(NonNull::from(*segment).cast(), to, segment.len());
                 to = to.add(segment.len());
             }
         }
@@ -134,12 +130,12 @@ impl<M> Region<M> {
 
     /// Copies `len` bytes from byte `skip` of the payload of the record at `position` to `to`.
     ///
-    /// On the races: an honest producer wrote the bytes before the word that we read by Acquire and leaves them alone
-    /// until we publish `head`, so there is none. A dishonest one may write while we copy. That is a process outside
-    /// of our abstract machine, and we treat its memory as one that yields arbitrary bytes: short copies and everything
-    /// under miri are relaxed atomic loads, which are defined under any race; long ones are one `memcpy` out of a raw
-    /// pointer, of whose bytes nothing is assumed and which are not read twice. This is what every shared-memory
-    /// transport does; the language has no atomic `memcpy` yet.
+    /// On the races: an honest producer wrote the bytes before the word that we read by Acquire, and leaves them alone
+    /// until we publish `head`; there is none. A dishonest one may write while we copy. It is a process outside of our
+    /// abstract machine, and no thread of ours; we treat its memory as one that yields arbitrary bytes. They are copied
+    /// out of a raw pointer, nothing is assumed of them, no decision here depends on them and no reference to them is
+    /// ever made. Strictly, the language promises nothing about such a read; every transport over shared memory does
+    /// it, as an atomic `memcpy` does not exist yet.
     ///
     /// # Safety
     ///
@@ -147,30 +143,40 @@ impl<M> Region<M> {
     #[inline]
     pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
         let from = self.at(position, RECORD_HEADER_BYTES + skip, len);
-        if !cfg!(miri) && (len > COPY_WORDS_BYTES_MAX || !skip.is_multiple_of(8)) {
-            // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller; see above for races.
-            unsafe { to.copy_from_nonoverlapping(from, len) };
-            return;
+        // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller.
+        unsafe { copy(from, to, len) };
+    }
+}
+
+/// `memcpy`, without the call for the sizes that hurry: two pieces that may overlap, or one by one below 4 bytes.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes, and the two ranges are disjoint.
+#[inline]
+unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
+    /// # Safety
+    ///
+    /// As for `copy`, and `len` is between `N` and twice that.
+    #[inline]
+    unsafe fn ends<const N: usize>(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
+        // SAFETY: both pieces, at the start and at the end, lie within `len` bytes; `[u8; N]` needs no alignment.
+        unsafe {
+            let first = from.cast::<[u8; N]>().read();
+            let last = from.add(len - N).cast::<[u8; N]>().read();
+            to.cast::<[u8; N]>().write(first);
+            to.add(len - N).cast::<[u8; N]>().write(last);
         }
-        let mut done = 0;
-        while done < len {
-            let start = (skip + done) % 8;
-            let count = (8 - start).min(len - done);
-            // SAFETY: `from + done - start` is 8-aligned (lines are, the header is 16 bytes), and the whole word lies
-            // in the data, whose size is a multiple of 8.
-            let word = unsafe { from.add(done).sub(start).cast::<AtomicU64>().as_ref() };
-            let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-            if count == 8 {
-                // SAFETY: `done + 8 <= len`.
-                unsafe { to.add(done).cast::<[u8; 8]>().write_unaligned(bytes) };
-            } else {
-                // SAFETY: `start + count <= 8` and `done + count <= len`.
-                unsafe {
-                    to.add(done)
-                        .copy_from_nonoverlapping(NonNull::from(&bytes).cast::<u8>().add(start), count);
-                }
-            }
-            done += count;
+    }
+    // SAFETY: the caller's promise, and the range of each arm.
+    unsafe {
+        match len {
+            8..=16 => ends::<8>(from, to, len),
+            17..=32 => ends::<16>(from, to, len),
+            4..=7 => ends::<4>(from, to, len),
+            1..=3 => (0..len).for_each(|at| to.add(at).write(from.add(at).read())),
+            33..=64 => ends::<32>(from, to, len),
+            _ => to.copy_from_nonoverlapping(from, len),
         }
     }
 }

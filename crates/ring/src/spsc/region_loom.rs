@@ -4,12 +4,12 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{BadRegion, Consumer, LINE_BYTES, Producer, RECORD_HEADER_BYTES};
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 struct Memory {
     head: AtomicU64,
-    stall: AtomicU32,
-    attention: AtomicU32,
+    stall: AtomicU64,
+    attention: AtomicU64,
     data: Vec<AtomicU64>,
 }
 
@@ -22,8 +22,8 @@ pub(super) struct Region<M> {
 pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<()>, Consumer<()>) {
     let memory = Arc::new(Memory {
         head: AtomicU64::new(0),
-        stall: AtomicU32::new(0),
-        attention: AtomicU32::new(0),
+        stall: AtomicU64::new(0),
+        attention: AtomicU64::new(0),
         data: (0..data_bytes / 8).map(|_| AtomicU64::new(0)).collect(),
     });
     let region = || Region { memory: Arc::clone(&memory), _owner: () };
@@ -46,11 +46,11 @@ impl<M> Region<M> {
         &self.memory.head
     }
 
-    pub(super) fn stall(&self) -> &AtomicU32 {
+    pub(super) fn stall(&self) -> &AtomicU64 {
         &self.memory.stall
     }
 
-    pub(super) fn attention(&self) -> &AtomicU32 {
+    pub(super) fn attention(&self) -> &AtomicU64 {
         &self.memory.attention
     }
 

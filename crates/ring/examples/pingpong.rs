@@ -1,0 +1,139 @@
+//! The ring against its floor: half round trips of 8 bytes, next to one cache line bounced between the same threads.
+//!
+//! `cargo run --release -p cci-ring --example pingpong` on an idle machine; rounds of both alternate, so that what
+//! disturbs one disturbs the other.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example for people")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cci_ring::atomic::{AtomicU64, Ordering};
+use cci_ring::spsc::{Consumer, Producer, RecordHeader, region_bytes};
+
+const DATA_BYTES: usize = 1 << 16;
+const TRIPS: u64 = 20_000;
+const ROUNDS: usize = 100;
+
+struct Memory(NonNull<u8>, Layout);
+// SAFETY: only an address; the ring's two ends exclude each other.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: from `alloc_zeroed` with this layout.
+        unsafe { dealloc(self.0.as_ptr(), self.1) }
+    }
+}
+
+type Ends = (Producer<Arc<Memory>>, Consumer<Arc<Memory>>);
+
+fn ring() -> Ends {
+    let layout = Layout::from_size_align(region_bytes(DATA_BYTES), 4096).unwrap();
+    // SAFETY: the layout is not empty.
+    let memory = Arc::new(Memory(NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap(), layout));
+    // SAFETY: zeroed, kept by the `Arc`, one producer and one consumer.
+    unsafe {
+        let producer = Producer::new(memory.0, layout.size(), 1024, Arc::clone(&memory)).unwrap();
+        (producer, Consumer::new(memory.0, layout.size(), 1024, Arc::clone(&memory)).unwrap())
+    }
+}
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Half a round trip of the bare line, in ns.
+fn bounce(line: &Line, odd: bool, base: u64) {
+    for trip in 0..TRIPS {
+        let (wait, then) = if odd { (base + 2 * trip + 1, 2) } else { (base + 2 * trip, 1) };
+        while line.0.load(Ordering::Acquire) != wait {
+            std::hint::spin_loop();
+        }
+        line.0.store(wait + if odd { then - 1 } else { then }, Ordering::Release);
+    }
+}
+
+fn send(producer: &mut Producer<Arc<Memory>>, number: u64, wakes: bool) {
+    let header = RecordHeader { kind: 1, flags: 0, conn: 5, ack: 0 };
+    while producer.push(header, &[&number.to_ne_bytes()]).is_err() {}
+    if wakes {
+        assert!(!producer.needs_wake());
+    }
+}
+
+fn receive(consumer: &mut Consumer<Arc<Memory>>) -> u64 {
+    loop {
+        if let Some(record) = consumer.peek().unwrap() {
+            let mut bytes = [0; 8];
+            record.copy_to(&mut bytes);
+            consumer.consume();
+            consumer.publish_head();
+            return u64::from_ne_bytes(bytes);
+        }
+        std::hint::spin_loop();
+    }
+}
+
+fn main() {
+    let line = Arc::new(Line(AtomicU64::new(0)));
+    let (forth, back) = (ring(), ring());
+    let (mut out, mut echo_in) = forth;
+    let (mut echo_out, mut input) = back;
+    // Also keeps the two in step between rounds.
+    let gate = Arc::new(std::sync::Barrier::new(2));
+    let echo = std::thread::spawn({
+        let (line, gate) = (Arc::clone(&line), Arc::clone(&gate));
+        move || {
+            for round in 0..ROUNDS {
+                gate.wait();
+                bounce(&line, true, round as u64 * 2 * TRIPS);
+                for wakes in [false, true] {
+                    gate.wait();
+                    for _ in 0..TRIPS {
+                        let number = receive(&mut echo_in);
+                        send(&mut echo_out, number, wakes);
+                    }
+                }
+            }
+        }
+    });
+    let mut half_ns: [Vec<f64>; 3] = Default::default();
+    for round in 0..ROUNDS {
+        gate.wait();
+        let start = Instant::now();
+        bounce(&line, false, round as u64 * 2 * TRIPS);
+        // The last answer is the next round's start: half a trip of 20,000 missing is not seen.
+        half_ns[0].push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
+        for wakes in [false, true] {
+            gate.wait();
+            let start = Instant::now();
+            for number in 0..TRIPS {
+                send(&mut out, number, wakes);
+                assert_eq!(receive(&mut input), number);
+            }
+            half_ns[1 + usize::from(wakes)].push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
+        }
+    }
+    echo.join().unwrap();
+    // Ratios within a round: a virtual machine's cores may move between siblings (20 ns) and sockets (300 ns).
+    let report = |name: &str, sample: &[f64]| {
+        let mut ratios: Vec<f64> = sample.iter().zip(&half_ns[0]).map(|(ring, floor)| ring / floor).collect();
+        let mut sample = sample.to_vec();
+        sample.sort_by(f64::total_cmp);
+        ratios.sort_by(f64::total_cmp);
+        let of = |sorted: &[f64]| [sorted[ROUNDS / 10], sorted[ROUNDS / 2], sorted[ROUNDS * 9 / 10]];
+        println!("{name:<28} p10, p50, p90: {:6.1?} ns, {:.2?} x", of(&sample), of(&ratios));
+    };
+    let (mut producer, mut consumer) = ring();
+    let start = Instant::now();
+    for number in 0..1_000_000 {
+        send(&mut producer, number, false);
+        assert_eq!(receive(&mut consumer), number);
+    }
+    println!("both ends in one thread: {:.1} ns a record", start.elapsed().as_nanos() as f64 / 1e6);
+    report("cache line bounced", &half_ns[0]);
+    report("ring, 8 B", &half_ns[1]);
+    report("ring, 8 B, with needs_wake", &half_ns[2]);
+}

@@ -1,0 +1,246 @@
+//! Every interleaving (with a bounded number of preemptions) of small models.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p cci-ring --release --test loom`
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use cci_ring::atomic::{AtomicU32, Ordering};
+use cci_ring::pool::SlotPool;
+use cci_ring::spsc::{Consumer, PushError, RecordHeader, loom_pair};
+use loom::sync::Arc;
+use loom::thread;
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(model);
+}
+
+fn header(number: u32) -> RecordHeader {
+    RecordHeader { kind: 1, flags: 2, conn: number, ack: !number }
+}
+
+/// The payload of record `number`: as long as it says, so that some take one line and some two.
+fn payload(number: u32, bytes: &mut [u8; 64]) -> &[u8] {
+    bytes.fill(number as u8 + 1);
+    &bytes[..if number.is_multiple_of(2) { 12 } else { 60 }]
+}
+
+/// Takes a record and checks it whole.
+fn take(consumer: &mut Consumer<()>, number: u32) -> bool {
+    let Some(record) = consumer.peek().unwrap() else { return false };
+    assert_eq!(record.header(), header(number));
+    let (mut bytes, mut expected) = ([0; 64], [0; 64]);
+    let len = record.copy_to(&mut bytes);
+    assert_eq!(&bytes[..len], payload(number, &mut expected));
+    consumer.consume();
+    true
+}
+
+#[test]
+fn records_arrive_whole_over_a_wrap() {
+    // Four lines; lines taken: 1, 2, 1 and a PAD and 2: the third and fourth come over what the first ones left.
+    check(3, || {
+        let (mut producer, mut consumer) = loom_pair(256, 80);
+        let sender = thread::spawn(move || {
+            for number in 0..4 {
+                let mut bytes = [0; 64];
+                let payload = payload(number, &mut bytes);
+                while producer
+                    .push(header(number), &[payload])
+                    .map_err(|e| assert_eq!(e, PushError::Full))
+                    .is_err()
+                {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 0..4 {
+            while !take(&mut consumer, number) {
+                thread::yield_now();
+            }
+            consumer.publish_head();
+        }
+        assert!(consumer.peek().unwrap().is_none());
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn one_line_records_lap_the_ring() {
+    check(2, || {
+        let (mut producer, mut consumer) = loom_pair(256, 48);
+        let sender = thread::spawn(move || {
+            for number in 0..6 {
+                while producer.push(header(2 * number), &[&[2 * number as u8 + 1; 12]]).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 0..6 {
+            while !take(&mut consumer, 2 * number) {
+                thread::yield_now();
+            }
+            // One batch in two.
+            if number % 2 == 1 {
+                consumer.publish_head();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_sleeps_on_a_record() {
+    check(4, || {
+        let (mut producer, mut consumer) = loom_pair(256, 48);
+        let sender = thread::spawn(move || {
+            producer.push(header(0), &[&[1; 12]]).unwrap();
+            producer.needs_wake()
+        });
+        let slept = !consumer.arm();
+        let woken = sender.join().unwrap();
+        // Asleep means woken. (Awake may be woken too: harmless.)
+        assert!(!slept || woken);
+        consumer.disarm();
+        assert!(take(&mut consumer, 0));
+    });
+}
+
+#[test]
+fn nobody_sleeps_on_progress() {
+    // Left pushed to the right before and waits for it to be consumed; the right's ring back carries its attention.
+    check(3, || {
+        let (mut forth, mut right) = loom_pair(256, 48);
+        let (back, mut left) = loom_pair(256, 48);
+        let span = forth.push(header(0), &[&[1; 12]]).unwrap();
+        let consuming = thread::spawn(move || {
+            assert!(take(&mut right, 0));
+            assert!(right.publish_head());
+            back.needs_progress_wake()
+        });
+        let slept = !left.arm_for_progress() && forth.consumed().unwrap() < span.end();
+        let woken = consuming.join().unwrap();
+        assert!(!slept || woken);
+    });
+}
+
+#[test]
+fn what_was_taken_back_is_never_delivered() {
+    check(4, || {
+        let (mut producer, mut consumer) = loom_pair(512, 48);
+        let delivered = Arc::new(AtomicU32::new(0));
+        let sender = thread::spawn(move || {
+            let spans =
+                [0, 2].map(|number| producer.push(header(number), &[&[number as u8 + 1; 12]]).unwrap());
+            let mut taken_back = 0;
+            for _ in 0..2 {
+                if let Some(mut guard) = producer.try_cancel().unwrap() {
+                    for (bit, span) in spans.iter().enumerate() {
+                        taken_back |= u32::from(guard.void(*span)) << bit;
+                    }
+                    break;
+                }
+                thread::yield_now();
+            }
+            (producer, taken_back)
+        });
+        // Takes the first if it is there, has no buffer for what follows, gets one later.
+        let note = |consumer: &mut Consumer<()>| {
+            if let Some(record) = consumer.peek().unwrap() {
+                let bit = record.header().conn / 2;
+                assert_eq!(delivered.fetch_or(1 << bit, Ordering::Relaxed) >> bit & 1, 0, "twice");
+                consumer.consume();
+            }
+        };
+        note(&mut consumer);
+        consumer.stall();
+        for _ in 0..2 {
+            if consumer.resume() {
+                note(&mut consumer);
+            }
+            thread::yield_now();
+        }
+        let (producer, taken_back) = sender.join().unwrap();
+        while !consumer.resume() {
+            thread::yield_now();
+        }
+        note(&mut consumer);
+        note(&mut consumer);
+        consumer.publish_head();
+        assert_eq!(consumer.head(), producer.tail(), "nothing is left");
+        assert_eq!(
+            delivered.load(Ordering::Relaxed) ^ taken_back,
+            0b11,
+            "delivered, or taken back, never both"
+        );
+    });
+}
+
+/// Marks a slot as in use while a loom cell watches for races.
+fn touch(cells: &[loom::cell::UnsafeCell<u32>], index: u32) {
+    // SAFETY: loom reports any two accesses that are not ordered; no pointer outlives the closure.
+    cells[index as usize].with_mut(|count| unsafe { *count += 1 });
+}
+
+#[test]
+fn slots_return_from_two_threads_and_are_used_again() {
+    check(3, || {
+        let cells: Arc<Vec<_>> = Arc::new((0..2).map(|_| loom::cell::UnsafeCell::new(0)).collect());
+        let mut pool = SlotPool::new(2, 8).unwrap();
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                let slot = pool.take().unwrap().freeze(8);
+                let cells = Arc::clone(&cells);
+                thread::spawn(move || {
+                    touch(&cells, slot.index());
+                    drop(slot);
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            if let Some(slot) = pool.take() {
+                let slot = slot.freeze(1);
+                touch(&cells, slot.index());
+                let (data, len, token) = slot.into_raw();
+                // SAFETY: from `into_raw` just above, once.
+                drop(unsafe { cci_ring::pool::Slot::from_raw(data, len, token) });
+            }
+        }
+        for user in users {
+            user.join().unwrap();
+        }
+        assert_eq!(pool.free_count(), 2);
+        let both = (pool.take().unwrap(), pool.take().unwrap());
+        assert!(pool.take().is_none());
+        drop(pool);
+        drop(both);
+    });
+}
+
+#[test]
+fn the_last_of_pool_and_slots_frees_the_memory() {
+    // loom reports what leaks, and an atomic used after its memory was freed.
+    check(4, || {
+        let cells: Arc<Vec<_>> = Arc::new((0..3).map(|_| loom::cell::UnsafeCell::new(0)).collect());
+        let mut pool = SlotPool::new(3, 8).unwrap();
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                let slot = pool.take().unwrap().freeze(8);
+                let cells = Arc::clone(&cells);
+                thread::spawn(move || {
+                    touch(&cells, slot.index());
+                    drop(slot);
+                })
+            })
+            .collect();
+        if let Some(slot) = pool.take() {
+            touch(&cells, slot.freeze(0).index());
+        }
+        drop(pool);
+        for user in users {
+            user.join().unwrap();
+        }
+    });
+}

@@ -542,11 +542,12 @@ impl Endpoint {
         }
         let until_ns = clock::now_ns().saturating_add(limit_ns);
         loop {
+            // Requests among the events are refused by being dropped: progress tells their peers so.
+            while self.core.pop_event().is_some() {}
             self.progress();
-            if self.transport.is_drained() {
+            if self.transport.is_drained() && !self.core.has_events() {
                 return true;
             }
-            while self.core.pop_event().is_some() {}
             if clock::now_ns() >= until_ns || self.pause(Some(until_ns), |_| false).is_err() {
                 return self.transport.is_drained();
             }

@@ -52,10 +52,16 @@ struct Shared {
     data: NonNull<u8>,
     layout: Layout,
     count: u32,
+    /// Stands for the memory: read by whoever uses it, written by the free, so that loom sees whether one follows the
+    /// other.
+    #[cfg(loom)]
+    memory: loom::cell::UnsafeCell<()>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        #[cfg(loom)]
+        self.memory.with_mut(|_| ());
         // SAFETY: `data` was allocated with this layout by `SlotPool::new`, and a `Shared` is dropped once.
         unsafe { alloc::dealloc(self.data.as_ptr(), self.layout) };
     }
@@ -117,7 +123,15 @@ impl SlotPool {
         // SAFETY: the layout is not empty: both factors were checked.
         let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
         let state = AtomicU64::new(u64::from(NIL));
-        let shared = Box::new(Shared { state, below: below.into_boxed_slice(), data, layout, count });
+        let shared = Box::new(Shared {
+            state,
+            below: below.into_boxed_slice(),
+            data,
+            layout,
+            count,
+            #[cfg(loom)]
+            memory: loom::cell::UnsafeCell::new(()),
+        });
         let shared = NonNull::from(Box::leak(shared));
         Ok(SlotPool { shared, free_top: 0, free: count, count, slot_bytes, stride_bytes })
     }
@@ -193,6 +207,8 @@ impl Drop for SlotPool {
     fn drop(&mut self) {
         // From here on nobody uses the lists: what is on ours is at home, like what is on the stack.
         // Release: our uses of slots come before the free, whoever does it; Acquire: theirs before ours.
+        #[cfg(loom)]
+        self.shared().memory.with(|_| ());
         let ours = ORPHAN | u64::from(self.free) << 32;
         let before = self.shared().state.fetch_add(ours, Ordering::AcqRel);
         if home(before) + self.free == self.count {
@@ -221,6 +237,11 @@ impl core::fmt::Debug for SlotPool {
 unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
     // A raw pointer, and no reference that outlives the exchange: another thread may free the memory right after it.
     let shared = shared.as_ptr();
+    #[cfg(loom)]
+    // SAFETY: the slot is out, so the memory lives.
+    unsafe {
+        (&(*shared).memory).with(|_| ())
+    };
     // SAFETY: the slot is out, so the memory lives until the exchange below succeeds.
     let mut state = unsafe { (*shared).state.load(Ordering::Relaxed) };
     loop {

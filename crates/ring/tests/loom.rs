@@ -40,11 +40,12 @@ fn take(consumer: &mut Consumer<()>, number: u32) -> bool {
 
 #[test]
 fn records_arrive_whole_over_a_wrap() {
-    // Four lines; lines taken: 1, 2, 1 and a PAD and 2: the third and fourth come over what the first ones left.
+    // Four lines. Lines taken: 2, 1, then a PAD of 1 and 2 again over what the first one left, and 1.
+    const NUMBERS: [u32; 4] = [1, 2, 3, 4];
     check(3, || {
         let (mut producer, mut consumer) = loom_pair(256, 80);
         let sender = thread::spawn(move || {
-            for number in 0..4 {
+            for number in NUMBERS {
                 let mut bytes = [0; 64];
                 let payload = payload(number, &mut bytes);
                 while producer
@@ -56,7 +57,7 @@ fn records_arrive_whole_over_a_wrap() {
                 }
             }
         });
-        for number in 0..4 {
+        for number in NUMBERS {
             while !take(&mut consumer, number) {
                 thread::yield_now();
             }
@@ -199,14 +200,19 @@ fn slots_return_from_two_threads_and_are_used_again() {
                 })
             })
             .collect();
+        // Waiting makes loom run the users meanwhile. (Its search alone does not: a load of theirs in front of the
+        // exchange hides from it that ours depends on the exchange.)
         for _ in 0..2 {
-            if let Some(slot) = pool.take() {
-                let slot = slot.freeze(1);
-                touch(&cells, slot.index());
-                let (data, len, token) = slot.into_raw();
-                // SAFETY: from `into_raw` just above, once.
-                drop(unsafe { cci_ring::pool::Slot::from_raw(data, len, token) });
-            }
+            let slot = loop {
+                match pool.take() {
+                    Some(slot) => break slot.freeze(1),
+                    None => thread::yield_now(),
+                }
+            };
+            touch(&cells, slot.index());
+            let (data, len, token) = slot.into_raw();
+            // SAFETY: from `into_raw` just above, once.
+            drop(unsafe { cci_ring::pool::Slot::from_raw(data, len, token) });
         }
         for user in users {
             user.join().unwrap();

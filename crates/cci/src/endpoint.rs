@@ -96,6 +96,7 @@ impl Endpoint {
         match self.transport.connect(&mut self.core, connection, dial) {
             Ok(link) => {
                 self.set_link(connection, link);
+                self.touched();
                 Ok(())
             }
             Err(error) => {
@@ -120,6 +121,7 @@ impl Endpoint {
         match self.transport.accept(&mut self.core, connection, body) {
             Ok(link) => {
                 self.set_link(connection, link);
+                self.touched();
                 if !Arc::ptr_eq(&origin, &self.core.origin) {
                     origin.tell(Fate::Taken { ticket });
                 }
@@ -146,6 +148,7 @@ impl Endpoint {
             self.core.counters.connections_open = self.core.counters.connections_open.saturating_sub(1);
         }
         self.transport.disconnect(&mut self.core, connection, link);
+        self.touched();
     }
 
     /// Sends one message, of zero bytes up to [`Endpoint::max_send_size`]. It is copied before the call returns.
@@ -202,6 +205,7 @@ impl Endpoint {
         self.transport.send(&mut self.core, connection, link, segments, op)?;
         self.core.counters.messages_sent += 1;
         self.core.counters.bytes_sent += len_bytes as u64;
+        self.touched();
         Ok(())
     }
 
@@ -219,7 +223,7 @@ impl Endpoint {
             }
         };
         loop {
-            if let Some(status) = self.core.unblocked(context) {
+            if let Some(status) = self.take_blocking_status(context) {
                 return Ok(status);
             }
             if self.pause(None, Core::has_unblocked).is_err() {
@@ -251,7 +255,22 @@ impl Endpoint {
     }
 
     pub(crate) fn take_blocking_status(&mut self, context: u64) -> Option<Status> {
-        self.core.unblocked(context)
+        let status = self.core.unblocked(context);
+        if status.is_some() {
+            // Whoever waited for it slept with the level down; events may have come meanwhile.
+            self.touched();
+        }
+        status
+    }
+
+    /// With the descriptor out, a program may sleep on it right after any call. Something was started that may need
+    /// an earlier deadline than the one the descriptor was armed with, or has queued an event already: be readable
+    /// until the program has looked.
+    #[inline]
+    fn touched(&self) {
+        if self.exported {
+            self.core.poller.set_pending(true);
+        }
     }
 
     /// The next event, if there is one; never blocks (CCI-018). When there is none and
@@ -449,6 +468,30 @@ impl Endpoint {
         self.tell_defaults();
     }
 
+    /// Raises the number of receive buffers to `count`; with as many or more there already, nothing changes. The
+    /// memory cap rises by what the new buffers take.
+    ///
+    /// # Errors
+    /// [`OptionError::OutOfRange`], [`OptionError::NoMemory`].
+    pub fn set_recv_buffers(&mut self, count: u32) -> Result<(), OptionError> {
+        if count == 0 || count > limits::RECV_BUFFERS_MAX {
+            return Err(OptionError::OutOfRange);
+        }
+        self.core.raise_receive_buffers(count)
+    }
+
+    /// Asks for room for `count` sends in progress. Devices set their room apart when the endpoint is opened, so this
+    /// says only whether there is as much.
+    ///
+    /// # Errors
+    /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: there is less, give the number to [`Endpoint::create`].
+    pub fn set_send_buffers(&mut self, count: u32) -> Result<(), OptionError> {
+        if count == 0 || count > limits::SENDS_MAX {
+            return Err(OptionError::OutOfRange);
+        }
+        if count > self.core.options.send_buffers { Err(OptionError::Fixed) } else { Ok(()) }
+    }
+
     fn tell_defaults(&mut self) {
         let options = &self.core.options;
         self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
@@ -461,6 +504,7 @@ impl Endpoint {
     pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
         let link = self.link(connection)?;
         self.transport.set_send_timeout(link, as_ns(timeout));
+        self.touched();
         Ok(())
     }
 
@@ -475,6 +519,7 @@ impl Endpoint {
     ) -> Result<(), OptionError> {
         let link = self.link(connection)?;
         self.transport.set_keepalive(&mut self.core, link, timeout.map_or(0, as_ns));
+        self.touched();
         Ok(())
     }
 

@@ -149,6 +149,8 @@ pub enum OptionError {
     Fixed,
     /// This device has no such thing.
     Unsupported,
+    /// The system has no memory for it.
+    NoMemory,
 }
 
 /// Why waiting failed: only the system's doing.
@@ -250,6 +252,7 @@ impl fmt::Display for OptionError {
             OptionError::OutOfRange => "the value is out of range",
             OptionError::Fixed => "this option is fixed when the endpoint is opened",
             OptionError::Unsupported => "this device has no such option",
+            OptionError::NoMemory => "no memory for it",
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use super::origin::{Origin, RequestBody};
 use super::poller::Poller;
+use super::receive::ReceiveBuffers;
 use crate::event::{ConnectRequest, Connection, Event, Message, Status};
 use crate::limits;
-use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, Options};
-use cci_ring::pool::SlotPool;
+use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) struct Blocked {
 
 /// See the module. Fields are open to the transports, which are its only users beside the endpoint.
 pub(crate) struct Core {
-    pub receive: SlotPool,
+    pub receive: ReceiveBuffers,
     events: VecDeque<Event>,
     conns: Slab<Conn>,
     pub poller: Arc<Poller>,
@@ -83,7 +83,7 @@ impl Core {
         // that long grows once and stays.)
         let reserve = options.recv_buffers + options.send_buffers.min(limits::SENDS_DEFAULT) + 64;
         Ok(Core {
-            receive: SlotPool::new(options.recv_buffers, slot_bytes)
+            receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes)
                 .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
             events: VecDeque::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
@@ -94,6 +94,25 @@ impl Core {
             slot_bytes,
             options,
         })
+    }
+
+    /// Raises the number of receive buffers to `count`. The program asks for that memory, so the cap rises with it.
+    pub fn raise_receive_buffers(&mut self, count: u32) -> Result<(), OptionError> {
+        let more = count.saturating_sub(self.options.recv_buffers);
+        if more == 0 {
+            return Ok(());
+        }
+        let before_bytes = self.memory_bytes();
+        self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
+        // Room for their events beside what was reserved before.
+        self.events.reserve(self.events.capacity() - self.events.len() + more as usize);
+        self.options.recv_buffers = count;
+        self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
+        Ok(())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory().iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Copies a message into a receive buffer and queues it. False, and counted, when no buffer is free.

@@ -6,6 +6,7 @@
 pub(crate) mod core;
 pub(crate) mod origin;
 pub(crate) mod poller;
+mod receive;
 pub(crate) mod spin;
 
 pub(crate) use self::core::{ConnState, Core, SendOp};

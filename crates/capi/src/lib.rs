@@ -1,1 +1,40 @@
-//! The C interface of CCI.
+//! The C interface of CCI: `include/cci.h` over the Rust interface of crate `cci`.
+//!
+//! Every function of the header is here under its C name. What a program sees of an endpoint, a connection or an
+//! event is the first part of a struct of ours:
+//!
+//! - an endpoint is a [`cci::SharedEndpoint`] (or a plain [`cci::Endpoint`] where the program promised to use one
+//!   thread) and, under the same lock, what C needs beside it: the connections' structs and the events' memory;
+//! - a connection's struct is 32 bytes at an address that stays while the connection lives; the library's name for it
+//!   lies in the gaps between the public fields;
+//! - an event's struct comes from the endpoint's pool and owns the received message until it is returned.
+//!
+//! **Invariants:** nothing of the protocol or of a transport is here; no panic crosses the boundary ([`guard`]);
+//! nothing is allocated per message once the pool has grown to what the program keeps.
+
+mod connections;
+mod devices;
+mod endpoint;
+mod events;
+mod extensions;
+mod guard;
+mod library;
+mod messages;
+mod options;
+mod rma;
+mod status;
+pub mod types;
+
+pub use connections::{cci_accept, cci_connect, cci_disconnect, cci_reject};
+pub use devices::cci_get_devices;
+pub use endpoint::{cci_arm_os_handle, cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};
+pub use events::{cci_get_event, cci_return_event};
+pub use extensions::{
+    cci_accept_on, cci_create_endpoint_with, cci_explain, cci_get_counters, cci_last_error, cci_send2,
+    cci_wait_event,
+};
+pub use library::{cci_finalize, cci_init};
+pub use messages::{cci_send, cci_sendv};
+pub use options::{cci_get_opt, cci_set_opt};
+pub use rma::{cci_rma, cci_rma_deregister, cci_rma_register, cci_rma_register_conn};
+pub use status::cci_strerror;

@@ -1,0 +1,712 @@
+/*
+ * cci.h: the Common Communication Interface, version 2 of its C interface.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * CCI moves messages between processes over whatever connects them: shared memory on one host, UDP between hosts.
+ *
+ *   1. cci_init() finds the devices of the machine.
+ *   2. cci_create_endpoint() opens an endpoint on one of them. The endpoint owns every buffer, queue and descriptor.
+ *   3. cci_connect() and cci_accept() make connections between endpoints. A connection holds no buffers.
+ *   4. cci_send() starts a send. cci_get_event() tells what happened: a message came, a send ended, somebody wants
+ *      to connect. cci_return_event() gives an event back, with the message in it.
+ *
+ * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(), and
+ * cci_destroy_endpoint() (for a second at most). The library starts no thread, installs no signal handler and prints
+ * nothing: an endpoint makes progress inside the calls that name it, or one of its connections or events.
+ *
+ * RETURN VALUES. Every call that returns an int returns CCI_SUCCESS (0) or another value of enum cci_status.
+ * A call that fails has changed nothing and will raise no event, unless its description says otherwise.
+ * cci_last_error() tells in words what was wrong.
+ *
+ * POINTERS given by the library are read-only and belong to it. Handles must be valid: NULL is answered with
+ * CCI_EINVAL, a handle that was destroyed, disconnected or returned before must not be used.
+ *
+ * THREADS. Any thread may call anything at any time, with two exceptions that the program sees to: a handle may not
+ * be destroyed (cci_destroy_endpoint, the last cci_finalize, cci_disconnect, cci_return_event) while another thread is
+ * in a call that uses it. A library initialised with CCI_INIT_SINGLE_THREADED takes no locks: each endpoint, with
+ * its connections and events, is then used by one thread at a time.
+ */
+#ifndef CCI_H
+#define CCI_H
+
+#include <stdio.h>
+#include <errno.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
+#define CCI_INLINE static inline
+#elif defined(__GNUC__)
+#define CCI_INLINE static __inline__
+#else
+#define CCI_INLINE static
+#endif
+
+/* ------------------------------------------------------------------------------------------------ the library --- */
+
+/* Version of this interface, for cci_init(). */
+#define CCI_ABI_VERSION 2
+
+/* How a call, or an operation, ended. */
+typedef enum cci_status {
+    CCI_SUCCESS = 0,
+    /* Something failed for which there is no better value; cci_last_error() says what. */
+    CCI_ERROR = 1,
+    /* The connection is closed: by this side, by the peer, or because the peer died. */
+    CCI_ERR_DISCONNECTED = 2,
+    /* The receiver had no buffer until the send timed out. The message was not delivered. */
+    CCI_ERR_RNR = 3,
+    /* The device failed. */
+    CCI_ERR_DEVICE_DEAD = 4,
+    /* The peer refused the RMA handle, the range, or the permission. */
+    CCI_ERR_RMA_HANDLE = 5,
+    /* The RMA failed in another way. */
+    CCI_ERR_RMA_OP = 6,
+    /* Not offered by this library, or not by this device. */
+    CCI_ERR_NOT_IMPLEMENTED = 7,
+    /* No device was found. */
+    CCI_ERR_NOT_FOUND = 8,
+
+    /* The rest equal their errno. */
+    /* A wrong argument. */
+    CCI_EINVAL = EINVAL,
+    /* Nothing was heard of the peer in time. Of a send: whether the message arrived is not known. */
+    CCI_ETIMEDOUT = ETIMEDOUT,
+    /* Out of memory, or at the endpoint's memory cap. */
+    CCI_ENOMEM = ENOMEM,
+    /* The device is down or gone. */
+    CCI_ENODEV = ENODEV,
+    /* The network is down. */
+    CCI_ENETDOWN = ENETDOWN,
+    /* In use. */
+    CCI_EBUSY = EBUSY,
+    /* The value is out of its range. */
+    CCI_ERANGE = ERANGE,
+    /* Nothing there now; try again. */
+    CCI_EAGAIN = EAGAIN,
+    /* No buffer free now. */
+    CCI_ENOBUFS = ENOBUFS,
+    /* Longer than the connection's max_send_size. */
+    CCI_EMSGSIZE = EMSGSIZE,
+    /* No message. */
+    CCI_ENOMSG = ENOMSG,
+    /* The service is taken, or the address is not of this machine. */
+    CCI_EADDRNOTAVAIL = EADDRNOTAVAIL,
+    /* The request was rejected, or nobody listens there. */
+    CCI_ECONNREFUSED = ECONNREFUSED
+} cci_status_t;
+
+/*
+ * Initialises the library. The first call reads the configuration file named by the environment variable CCI_CONFIG,
+ * or finds the devices of the machine where there is none; later calls with the same arguments only count, and each is
+ * matched by a cci_finalize().
+ *
+ *   abi_ver   CCI_ABI_VERSION
+ *   flags     0, or CCI_INIT_SINGLE_THREADED (an extension, see there)
+ *   caps      out: the library's capabilities, a combination of CCI_CAP_...
+ *
+ * Errors: CCI_EINVAL (caps is NULL, wrong version, unknown flags, or flags other than at the first call),
+ * CCI_ERR_NOT_FOUND (no device at all), CCI_ERROR (the configuration can't be read; cci_last_error() names file
+ * and line).
+ */
+int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps);
+
+/*
+ * Ends one cci_init(). The one that matches the first call destroys the endpoints that are still open, as
+ * cci_destroy_endpoint() would; devices, endpoints and connections are gone after it. (Events that the program still
+ * has may be read and returned all the same.)
+ *
+ * Errors: CCI_ERROR if the library is not initialised.
+ */
+int cci_finalize(void);
+
+/* -------------------------------------------------------------------------------------------------- devices --- */
+
+/* A device: shared memory, or one network interface. */
+typedef const struct cci_device {
+    /* The section of the configuration file, or a name such as "shm" or "udp-eth0". */
+    const char *name;
+    /* What drives it: "shm", "udp", ... */
+    const char *transport;
+    /* Not 0 when it can be used now. */
+    unsigned up;
+    /* A line for people. */
+    const char *info;
+    /* Its configuration: "key=value" strings, then NULL. */
+    const char * const *conf_argv;
+    /* The longest message, bytes. A connection takes the smaller of its two sides'. */
+    uint32_t max_send_size;
+    /* Bits per second; 0 when unknown. */
+    uint64_t rate;
+    /* Where it sits on the PCI bus; all (uint32_t) -1 where there is no such place. */
+    struct {
+        uint32_t domain;
+        uint32_t bus;
+        uint32_t dev;
+        uint32_t func;
+    } pci;
+} cci_device_t;
+
+/*
+ * Gives the devices, by priority, the highest first, and NULL at the end. The list and the devices stay until the
+ * last cci_finalize(). A later call may give more devices, never fewer.
+ *
+ *   devices   out: the list
+ *
+ * Errors: CCI_EINVAL (devices is NULL), CCI_ERROR (not initialised).
+ */
+int cci_get_devices(cci_device_t * const **devices);
+
+/* ------------------------------------------------------------------------------------------------ endpoints --- */
+
+/* An endpoint: a virtual instance of one device, with its own buffers, queues and connections. */
+typedef const struct cci_endpoint {
+    /* The device that it was opened on. */
+    cci_device_t *device;
+} cci_endpoint_t;
+
+/* What an endpoint gives to poll(), select() or epoll: a file descriptor. */
+typedef int cci_os_handle_t;
+
+/*
+ * Opens an endpoint at an address that the library chooses; see CCI_OPT_ENDPT_URI.
+ *
+ *   device     from cci_get_devices(); NULL: the default device, which is the one marked so in the configuration,
+ *              or the first that is up
+ *   flags      0
+ *   endpoint   out: the endpoint
+ *   fd         out: a descriptor that is readable whenever cci_get_event() may have something. It belongs to the
+ *              endpoint: do not read from it or close it. It is level-triggered and needs no arming; it may be readable
+ *              although nothing is there, and stops being so once cci_get_event() has said CCI_EAGAIN. NULL: the
+ *              program will only poll, which saves a system call where the endpoint goes idle.
+ *
+ * Errors: CCI_EINVAL (endpoint is NULL, or device is not one), CCI_ENODEV (the device is down), CCI_ENOMEM,
+ * CCI_ERROR (not initialised), and what the system says.
+ */
+int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint, cci_os_handle_t *fd);
+
+/*
+ * Opens an endpoint at a service: a port number in a string for network devices; a name, or an absolute path, for
+ * shared memory. Otherwise as cci_create_endpoint().
+ *
+ * Errors: besides those, CCI_EINVAL (service is NULL or can't be understood), CCI_EADDRNOTAVAIL (somebody else
+ * listens there).
+ */
+int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags, cci_endpoint_t **endpoint,
+                           cci_os_handle_t *fd);
+
+/*
+ * Ends an endpoint, as if every connection were disconnected: messages sent before are still delivered, for a second
+ * at most, which is the longest this call takes. Endpoint, descriptor and connections are gone afterwards. Events that
+ * the program still has may be read and returned, but not answered.
+ *
+ * Errors: CCI_EINVAL (NULL, or not an open endpoint).
+ */
+int cci_destroy_endpoint(cci_endpoint_t *endpoint);
+
+/* ---------------------------------------------------------------------------------------------- connections --- */
+
+/* Longest payload of a connection request, bytes. */
+#define CCI_CONN_REQ_LEN (1024)
+
+/* What a connection promises. */
+typedef enum cci_conn_attribute {
+    /* Reliable and ordered: each message arrives once, in order; completions come in order. */
+    CCI_CONN_ATTR_RO,
+    /* Reliable, unordered: each message arrives once, in the order that the network brings. */
+    CCI_CONN_ATTR_RU,
+    /* Unreliable, unordered: a message may be lost. */
+    CCI_CONN_ATTR_UU,
+    /* Multicast, sending. CCI_ERR_NOT_IMPLEMENTED for now. */
+    CCI_CONN_ATTR_UU_MC_TX,
+    /* Multicast, receiving. CCI_ERR_NOT_IMPLEMENTED for now. */
+    CCI_CONN_ATTR_UU_MC_RX
+} cci_conn_attribute_t;
+
+/*
+ * A connection. Its address stays as long as it lives: use it as a key if you like. After cci_disconnect() it must not
+ * be given to any call, but completions of earlier sends may still point to it: the memory stays readable until the
+ * endpoint is destroyed, and is reused only by a later connection of the same endpoint.
+ */
+typedef const struct cci_connection {
+    /* The longest message, bytes: the smaller of the two sides'. */
+    uint32_t max_send_size;
+    /* The endpoint that it is of. */
+    cci_endpoint_t *endpoint;
+    /* What it promises. */
+    cci_conn_attribute_t attribute;
+    /* As given to cci_connect() or cci_accept(). */
+    void *context;
+} cci_connection_t;
+
+/* -------------------------------------------------------------------------------------------------- events --- */
+
+/* What an event tells of. */
+typedef enum cci_event_type {
+    /* Never given out. */
+    CCI_EVENT_NONE,
+    /* A send, or an RMA, ended: exactly once for each that was started, unless CCI_FLAG_SILENT or BLOCKING. */
+    CCI_EVENT_SEND,
+    /* A message came. */
+    CCI_EVENT_RECV,
+    /* An attempt to connect ended: exactly once for each cci_connect() that succeeded. */
+    CCI_EVENT_CONNECT,
+    /* Somebody wants to connect: answer with cci_accept() or cci_reject(), then return the event. */
+    CCI_EVENT_CONNECT_REQUEST,
+    /* An accepted connection is open, or failed: exactly once for each cci_accept() that succeeded. */
+    CCI_EVENT_ACCEPT,
+    /* A peer was silent for longer than the keepalive time. Raised once; keepalive is off then, the connection stays. */
+    CCI_EVENT_KEEPALIVE_TIMEDOUT,
+    /* The device failed: everything on the endpoint ends with errors. Destroy it. */
+    CCI_EVENT_ENDPOINT_DEVICE_FAILED
+} cci_event_type_t;
+
+/* The name of an enumerator, for logs; "unknown event type" for another value. */
+CCI_INLINE const char *cci_event_type_str(cci_event_type_t type)
+{
+    switch (type) {
+    case CCI_EVENT_NONE:
+        return "CCI_EVENT_NONE";
+    case CCI_EVENT_SEND:
+        return "CCI_EVENT_SEND";
+    case CCI_EVENT_RECV:
+        return "CCI_EVENT_RECV";
+    case CCI_EVENT_CONNECT:
+        return "CCI_EVENT_CONNECT";
+    case CCI_EVENT_CONNECT_REQUEST:
+        return "CCI_EVENT_CONNECT_REQUEST";
+    case CCI_EVENT_ACCEPT:
+        return "CCI_EVENT_ACCEPT";
+    case CCI_EVENT_KEEPALIVE_TIMEDOUT:
+        return "CCI_EVENT_KEEPALIVE_TIMEDOUT";
+    case CCI_EVENT_ENDPOINT_DEVICE_FAILED:
+        return "CCI_EVENT_ENDPOINT_DEVICE_FAILED";
+    }
+    return "unknown event type";
+}
+
+/* A send ended. CCI_SUCCESS means: reliable: the peer's library has the message; unreliable: it has left. */
+typedef const struct cci_event_send {
+    cci_event_type_t type;
+    /* CCI_SUCCESS, CCI_ERR_DISCONNECTED, CCI_ERR_RNR, CCI_ETIMEDOUT or CCI_ERR_DEVICE_DEAD. */
+    cci_status_t status;
+    /* The connection that it was sent on. */
+    cci_connection_t *connection;
+    /* As given to the send. */
+    void *context;
+} cci_event_send_t;
+
+/* A message came. It may be read in place, kept, and sent from, until the event is returned. */
+typedef const struct cci_event_recv {
+    cci_event_type_t type;
+    /* Length of the message, bytes; may be 0. */
+    uint32_t len;
+    /* The message, 8-byte aligned. */
+    const void *ptr;
+    /* Where it came from; answer there. */
+    cci_connection_t *connection;
+} cci_event_recv_t;
+
+/* An attempt to connect ended. */
+typedef const struct cci_event_connect {
+    cci_event_type_t type;
+    /* CCI_SUCCESS; CCI_ECONNREFUSED: rejected, or nobody listens there; CCI_ETIMEDOUT; CCI_ENOMEM: one side was at
+     * its memory cap; CCI_ERR_DISCONNECTED: the peer closed or died meanwhile; CCI_ERROR: the peer speaks
+     * another version of the protocol. */
+    cci_status_t status;
+    /* As given to cci_connect(). */
+    void *context;
+    /* The connection, open; NULL unless success. */
+    cci_connection_t *connection;
+} cci_event_connect_t;
+
+/* Somebody wants to connect. */
+typedef const struct cci_event_connect_request {
+    cci_event_type_t type;
+    /* Length of the payload, bytes. */
+    uint32_t data_len;
+    /* What the peer sent along, until the event is returned; NULL if nothing. */
+    const void *data_ptr;
+    /* What kind of connection it asks for. */
+    cci_conn_attribute_t attribute;
+} cci_event_connect_request_t;
+
+/* An accepted connection is open, or failed. */
+typedef const struct cci_event_accept {
+    cci_event_type_t type;
+    /* As in cci_event_connect. */
+    cci_status_t status;
+    /* As given to cci_accept(). */
+    void *context;
+    /* The connection, open; NULL unless success. */
+    cci_connection_t *connection;
+} cci_event_accept_t;
+
+/* A peer is silent. */
+typedef const struct cci_event_keepalive_timedout {
+    cci_event_type_t type;
+    /* The connection, still open. */
+    cci_connection_t *connection;
+} cci_event_keepalive_timedout_t;
+
+/* The device failed. */
+typedef const struct cci_event_endpoint_device_failed {
+    cci_event_type_t type;
+    /* Whose. */
+    cci_endpoint_t *endpoint;
+} cci_event_endpoint_device_failed_t;
+
+/* An event; type says which of the others holds. */
+typedef const union cci_event {
+    cci_event_type_t type;
+    cci_event_send_t send;
+    cci_event_recv_t recv;
+    cci_event_connect_t connect;
+    cci_event_connect_request_t request;
+    cci_event_accept_t accept;
+    cci_event_keepalive_timedout_t keepalive;
+    cci_event_endpoint_device_failed_t dev_failed;
+} cci_event_t;
+
+/*
+ * Takes the next event of an endpoint, if there is one; never blocks. What the event shows, the message in it
+ * included, is the program's to read until cci_return_event().
+ *
+ *   event   out: the event; untouched unless the call succeeds
+ *
+ * Errors: CCI_EAGAIN (nothing there), CCI_ENOBUFS (nothing there, and every receive buffer is out with the program:
+ * return some events; or more events of other kinds are out than the endpoint has buffers), CCI_EINVAL (NULL).
+ */
+int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event);
+
+/*
+ * Gives an event back, and the buffer in it. Events may be kept, and returned in any order and by any thread, also after
+ * their endpoint was destroyed. (Without locks, see CCI_INIT_SINGLE_THREADED, by the endpoint's thread.)
+ *
+ * Errors: CCI_EINVAL (NULL, returned already, or a connection request that was neither accepted nor rejected; the
+ * latter stays with the program).
+ */
+int cci_return_event(cci_event_t *event);
+
+/*
+ * Prepares the descriptor of an endpoint for a wait, on systems where that is needed. Here it is not: the descriptor
+ * is level-triggered. It may be called all the same; the endpoint makes progress, and the descriptor is readable if an
+ * event is there.
+ *
+ *   flags   0
+ *
+ * Errors: CCI_EINVAL (NULL).
+ */
+int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
+
+/* --------------------------------------------------------------------------------------- making connections --- */
+
+/*
+ * Starts connecting to an endpoint; never blocks. Ends in one CCI_EVENT_CONNECT with the same context.
+ *
+ *   endpoint     the one to connect from
+ *   server_uri   what CCI_OPT_ENDPT_URI gave at the peer, such as "udp://192.0.2.1:4791"
+ *   data_ptr     payload, shown to the peer's program with the request; copied before the call returns
+ *   data_len     its length, bytes; CCI_CONN_REQ_LEN at most
+ *   attribute    what the connection is to promise
+ *   context      comes back with the event and in the connection
+ *   flags        0
+ *   timeout      how long to try; NULL: for ever
+ *
+ * Errors: CCI_EINVAL (NULL, the URI can't be understood or is of another device, too much payload, no such
+ * attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (multicast), CCI_ENOMEM (too many connections, or at the memory
+ * cap), and what the system says.
+ */
+int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr, uint32_t data_len,
+                cci_conn_attribute_t attribute, const void *context, int flags, const struct timeval *timeout);
+
+/*
+ * Accepts a connection request, on the endpoint that it came to. Ends in one CCI_EVENT_ACCEPT with the same context. The
+ * event is still to be returned.
+ *
+ * Errors: CCI_EINVAL (NULL, not a connection request, or one that was answered already). With the others the
+ * request counts as answered, and the peer learns that it was refused: CCI_ERR_DISCONNECTED (the peer has given
+ * up), CCI_ENOMEM, and what the system says.
+ */
+int cci_accept(cci_event_t *conn_req, const void *context);
+
+/*
+ * Rejects a connection request: the peer's attempt ends with CCI_ECONNREFUSED. The event is still to be returned.
+ *
+ * Errors: CCI_EINVAL (NULL, not a connection request, or one that was answered already).
+ */
+int cci_reject(cci_event_t *conn_req);
+
+/*
+ * Closes a connection from this side; never blocks. What was sent before is still delivered, or fails with its own
+ * completion. The peer learns it when it next uses the connection (CCI_ERR_DISCONNECTED) or by keepalive.
+ *
+ * Errors: CCI_EINVAL (NULL, or closed already).
+ */
+int cci_disconnect(cci_connection_t *connection);
+
+/* ------------------------------------------------------------------------------------------------- options --- */
+
+/* An endpoint or a connection, as the option asks. */
+typedef const void cci_opt_handle_t;
+
+/* Options. Where nothing else is said the value is a uint32_t that can be read and set. */
+typedef enum cci_opt_name {
+    /* Of an endpoint: how long a reliable send may take on connections made from now on, microseconds, not 0. */
+    CCI_OPT_ENDPT_SEND_TIMEOUT,
+    /* Of an endpoint: receive buffers. Setting raises their number, and the memory cap by what they take; a smaller
+     * number than there are changes nothing. */
+    CCI_OPT_ENDPT_RECV_BUF_COUNT,
+    /* Of an endpoint: sends that may be in progress. Set aside when the endpoint is created: setting a number not
+     * larger succeeds and changes nothing, a larger one is CCI_ERR_NOT_IMPLEMENTED (see cci_create_endpoint_with). */
+    CCI_OPT_ENDPT_SEND_BUF_COUNT,
+    /* Of an endpoint: keepalive time of connections made from now on, microseconds; 0 = off. */
+    CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT,
+    /* Of an endpoint, get only, char *: what others connect to. The caller frees it with free(). */
+    CCI_OPT_ENDPT_URI,
+    /* Of an endpoint, get only, cci_alignment_t: what RMA asks of addresses and lengths. */
+    CCI_OPT_ENDPT_RMA_ALIGN,
+    /* Of a connection: how long a reliable send may take, microseconds, not 0. */
+    CCI_OPT_CONN_SEND_TIMEOUT,
+    /* Of a connection: raise CCI_EVENT_KEEPALIVE_TIMEDOUT when the peer is silent for so long, microseconds;
+     * 0 = off. */
+    CCI_OPT_CONN_KEEPALIVE_TIMEOUT,
+
+    /* Extensions. */
+    /* Of an endpoint, get only, uint64_t: cap on every byte that the endpoint holds. */
+    CCI_OPT_EXT_ENDPT_MEMORY_CAP = 1000,
+    /* Of an endpoint, get only, uint64_t: bytes that it holds now. */
+    CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001
+} cci_opt_name_t;
+
+/* What RMA asks of addresses and lengths, bytes; 0 = nothing. */
+typedef struct cci_alignment {
+    uint32_t rma_write_local_addr;
+    uint32_t rma_write_remote_addr;
+    uint32_t rma_write_length;
+    uint32_t rma_read_local_addr;
+    uint32_t rma_read_remote_addr;
+    uint32_t rma_read_length;
+} cci_alignment_t;
+
+/*
+ * Sets an option.
+ *
+ * Errors: CCI_EINVAL (NULL, no such option, or one that can only be read), CCI_ERANGE (the value is out of range),
+ * CCI_ERR_NOT_IMPLEMENTED (not by this device), CCI_ERR_DISCONNECTED (the connection is closed), CCI_ENOMEM.
+ */
+int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val);
+
+/*
+ * Reads an option.
+ *
+ * Errors: CCI_EINVAL (NULL, or no such option), CCI_ERR_DISCONNECTED (the connection is closed), CCI_ENOMEM.
+ */
+int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
+
+/* ------------------------------------------------------------------------------------------------ messages --- */
+
+/* Flags of sends and RMA. A send ignores those that are for RMA alone. */
+/* Return when the operation has ended, and its status; raise no event. Waits for room where the call would say
+ * CCI_ENOBUFS otherwise. Other threads go on using the endpoint meanwhile. */
+#define CCI_FLAG_BLOCKING (1 << 0)
+/* The buffer is the library's until completion: it need not copy. A permission that it may use or not. */
+#define CCI_FLAG_NO_COPY (1 << 1)
+/* Raise no event at completion. With CCI_FLAG_NO_COPY on RO connections only: completions come in order there, so that a
+ * later one tells. A silent send that failed is counted, and the connection says so at its next use. */
+#define CCI_FLAG_SILENT (1 << 3)
+/* RMA: from the peer's memory to ours. */
+#define CCI_FLAG_READ (1 << 4)
+/* RMA: from our memory to the peer's. */
+#define CCI_FLAG_WRITE (1 << 5)
+/* RMA: everything earlier on this connection is complete at the peer first. */
+#define CCI_FLAG_FENCE (1 << 6)
+
+/*
+ * Sends one message; never blocks, unless asked to. Ends in one CCI_EVENT_SEND with the same context, unless CCI_FLAG_SILENT or
+ * CCI_FLAG_BLOCKING.
+ *
+ *   connection   an open one
+ *   msg_ptr      the message; copied before the call returns, unless CCI_FLAG_NO_COPY
+ *   msg_len      its length, bytes; 0 is a message too
+ *   context      comes back with the event
+ *   flags        CCI_FLAG_...
+ *
+ * Errors: CCI_EMSGSIZE (longer than max_send_size), CCI_ENOBUFS (no room now: get events, then try again),
+ * CCI_ERR_DISCONNECTED, CCI_EINVAL (NULL, unknown flags, or SILENT with NO_COPY on a connection that is not RO). With
+ * CCI_FLAG_BLOCKING also how the send ended, as in cci_event_send.
+ */
+int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, const void *context, int flags);
+
+/*
+ * The same with the message gathered from iovcnt segments (1024 at most; more than 16 cost an allocation). The array
+ * itself is the caller's again when the call returns, also with CCI_FLAG_NO_COPY.
+ */
+int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt, const void *context, int flags);
+
+/* ---------------------------------------------------------------------------------- remote memory access --- */
+
+/* Registered memory. Plain bytes: send them to the peer that is to use it. */
+typedef const struct cci_rma_handle {
+    uint64_t stuff[4];
+} cci_rma_handle_t;
+
+/*
+ * Registers memory of this process for RMA. Registrations may overlap. An endpoint is a protection domain.
+ * This version checks the arguments and answers CCI_ERR_NOT_IMPLEMENTED.
+ *
+ *   start, length   the memory; length in bytes, not 0
+ *   flags           what peers may do: CCI_FLAG_READ, CCI_FLAG_WRITE, both, or 0: local use only
+ *   rma_handle      out: the handle, until cci_rma_deregister()
+ *
+ * Errors: CCI_EINVAL (NULL, length 0, other flags), CCI_ERR_NOT_IMPLEMENTED.
+ */
+int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags, cci_rma_handle_t **rma_handle);
+
+/*
+ * Ends a registration. This version answers CCI_ERR_NOT_IMPLEMENTED, or CCI_EINVAL (NULL).
+ */
+int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
+
+/*
+ * Writes to a peer's memory, or reads from it, without the peer's program. Ends in one CCI_EVENT_SEND like a send. An
+ * optional message arrives at the peer as an ordinary receive, after the data are there.
+ * This version checks the arguments and answers CCI_ERR_NOT_IMPLEMENTED.
+ *
+ *   flags   exactly one of CCI_FLAG_READ and CCI_FLAG_WRITE, and CCI_FLAG_FENCE, BLOCKING, NO_COPY, SILENT
+ *
+ * Errors: CCI_EINVAL (NULL, an unreliable connection, data_len 0, neither or both of READ and WRITE), CCI_EMSGSIZE,
+ * CCI_ERR_NOT_IMPLEMENTED.
+ */
+int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, cci_rma_handle_t *local_handle,
+            uint64_t local_offset, cci_rma_handle_t *remote_handle, uint64_t remote_offset, uint64_t data_len,
+            const void *context, int flags);
+
+/* --------------------------------------------------------------------------------------------------- words --- */
+
+/*
+ * Words for a status: a constant string; NULL for a value that is no status. endpoint may be NULL.
+ */
+const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
+
+/* ============================================================================================== extensions ===
+ *
+ * What the CCI paper of 2011 has and version 2 dropped, and what helps to see why something is slow or fails. Nothing
+ * above needs anything below.
+ */
+
+/*
+ * Flag of cci_init(): take no locks. Each endpoint, with its connections and events, is then used by one thread at a time;
+ * a call that finds another thread inside the same endpoint may notice it and answer CCI_EBUSY.
+ */
+#define CCI_INIT_SINGLE_THREADED (1u << 0)
+
+/* Capability: any thread may call with any handle. Not given with CCI_INIT_SINGLE_THREADED. */
+#define CCI_CAP_THREAD_SAFE (1u << 0)
+
+/*
+ * What the last call that failed in this thread had to say: what, where, and what to do about it. Never NULL; "" if none
+ * did. It stays until the thread's next failing call. CCI_EAGAIN, CCI_ENOBUFS and CCI_ERR_DISCONNECTED come without
+ * words and leave the earlier ones.
+ */
+const char *cci_last_error(void);
+
+/* How an endpoint is opened. Set size, clear the rest, then set what you want otherwise: 0 is the default. */
+typedef struct cci_endpoint_options {
+    /* sizeof(cci_endpoint_options_t). */
+    uint32_t size;
+    /* Receive buffers, shared by all peers; a message that is kept holds one. */
+    uint32_t recv_buf_count;
+    /* Sends that may be in progress at once. */
+    uint32_t send_buf_count;
+    /* How long a reliable send may take, microseconds. */
+    uint32_t send_timeout_us;
+    /* Raise CCI_EVENT_KEEPALIVE_TIMEDOUT when a peer is silent for so long, microseconds; 0 = off. */
+    uint32_t keepalive_timeout_us;
+    /* 0. */
+    uint32_t reserved;
+    /* Cap on every byte that the endpoint holds for buffers, queues and connections. (What this interface adds for
+     * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it.) */
+    uint64_t memory_cap_bytes;
+} cci_endpoint_options_t;
+
+/*
+ * Opens an endpoint with options.
+ *
+ *   service   as for cci_create_endpoint_at(), or NULL: the library chooses
+ *   options   or NULL: all defaults
+ *
+ * Errors: as cci_create_endpoint_at(); CCI_EINVAL also for an option out of range; CCI_ENOMEM where the buffers do
+ * not fit the cap.
+ */
+int cci_create_endpoint_with(cci_device_t *device, const char *service, const cci_endpoint_options_t *options,
+                             int flags, cci_endpoint_t **endpoint, cci_os_handle_t *fd);
+
+/*
+ * Waits for the next event: spins for as long as that pays, then sleeps. Each event goes to one of the threads that
+ * wait.
+ *
+ *   timeout   NULL: for ever
+ *
+ * Errors: CCI_EAGAIN (nothing came in time), CCI_ENOBUFS (more events are out than the endpoint has buffers),
+ * CCI_EINVAL, and what the system says.
+ */
+int cci_wait_event(cci_endpoint_t *endpoint, const struct timeval *timeout, cci_event_t **event);
+
+/*
+ * Sends one message made of a header and data, without the program copying them together. Otherwise as cci_send().
+ */
+int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t header_len, const void *data_ptr,
+              uint32_t data_len, const void *context, int flags);
+
+/*
+ * Accepts a connection request on another endpoint than the one that it came to, of the same kind of device: a broker
+ * hands connections to workers that way. CCI_EVENT_ACCEPT comes on that endpoint. The event is still to be returned.
+ *
+ * Errors: as cci_accept(); CCI_EINVAL also where the endpoint is NULL, or of another kind of device (the peer is then
+ * refused).
+ */
+int cci_accept_on(cci_event_t *conn_req, cci_endpoint_t *endpoint, const void *context);
+
+/*
+ * Registers memory for the use of one connection's peer only. Otherwise as cci_rma_register().
+ */
+int cci_rma_register_conn(cci_connection_t *connection, void *start, uint64_t length, int flags,
+                          cci_rma_handle_t **rma_handle);
+
+/*
+ * Says, in lines for people, which path a connection takes, which others were looked at and why not, what was
+ * measured, and what holds it up now.
+ *
+ *   text   out: the lines; the caller frees them with free()
+ *
+ * Errors: CCI_EINVAL (NULL), CCI_ERR_DISCONNECTED (closed), CCI_ENOMEM.
+ */
+int cci_explain(cci_connection_t *connection, char **text);
+
+/*
+ * Gives counters as one JSON object: messages, bytes, retransmissions, round trip (rtt_ns), drops by reason, memory by
+ * kind.
+ *
+ *   endpoint     whose counters, if connection is NULL
+ *   connection   whose counters, or NULL
+ *   json         out: the object; the caller frees it with free()
+ *
+ * Errors: CCI_EINVAL (NULL), CCI_ERR_DISCONNECTED (closed), CCI_ENOMEM.
+ */
+int cci_get_counters(cci_endpoint_t *endpoint, cci_connection_t *connection, char **json);
+
+#undef CCI_INLINE
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CCI_H */

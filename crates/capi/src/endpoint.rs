@@ -1,0 +1,280 @@
+//! An endpoint behind a C pointer.
+
+use crate::connections::Table;
+use crate::events::pool::Pool;
+use crate::guard::{Failure, guard};
+use crate::library::{self, Library};
+use crate::types::*;
+use cci::{Device, Endpoint, Options, SharedEndpoint};
+use libc::{c_char, c_int};
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Events that may be out with the program beyond one for each receive and send buffer.
+const SPARE_EVENTS: u32 = 1024;
+
+/// What `cci_endpoint_t *` points to.
+#[repr(C)]
+pub(crate) struct CEndpoint {
+    public: cci_endpoint_t,
+    engine: Engine,
+    /// Reached in `with` only.
+    side: UnsafeCell<Side>,
+    /// `cci_get_event` has answered `CCI_ENOBUFS` since a receive buffer last came back.
+    starved: AtomicBool,
+}
+
+/// What C needs beside the Rust endpoint; under the same lock.
+pub(crate) struct Side {
+    pub connections: Table,
+    pub events: Pool,
+}
+
+impl Side {
+    /// As many events as there are buffers whose fate they tell, and some.
+    pub fn set_event_limit(&mut self, options: &Options) {
+        self.events.set_max(event_limit(options));
+    }
+
+    /// Bytes held for C alone.
+    pub fn bytes(&self) -> u64 {
+        (self.connections.bytes() + self.events.bytes()) as u64
+    }
+}
+
+fn event_limit(options: &Options) -> u32 {
+    options.recv_buffers.saturating_add(options.send_buffers).saturating_add(SPARE_EVENTS)
+}
+
+/// CCI-081: a locking mode and one without locks.
+#[expect(clippy::large_enum_variant, reason = "in a box of its own, one per endpoint")]
+enum Engine {
+    Locking(SharedEndpoint),
+    Single { endpoint: UnsafeCell<Endpoint>, busy: AtomicBool },
+}
+
+// SAFETY: `side` and the plain endpoint are reached in `with` only: under the lock of the shared endpoint, or, in
+// single-threaded mode, by the one thread that the program promised (checked as far as a flag can). Everything
+// else is atomic or never written after `create`.
+unsafe impl Sync for CEndpoint {}
+
+/// Clears the flag of single-threaded mode, also when a panic passes.
+struct Leave<'a>(&'a AtomicBool);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl CEndpoint {
+    fn create(
+        library: &Library,
+        device: *const cci_device_t,
+        options: Options,
+    ) -> Result<Box<CEndpoint>, Failure> {
+        let (device, public): (Device, _) = library.devices.find(device)?;
+        let events_max = event_limit(&options);
+        let endpoint = Endpoint::create(&device, options)?;
+        let engine = if library.is_single_threaded() {
+            Engine::Single { endpoint: UnsafeCell::new(endpoint), busy: AtomicBool::new(false) }
+        } else {
+            Engine::Locking(SharedEndpoint::new(endpoint))
+        };
+        let side = Side { connections: Table::default(), events: Pool::new(events_max) };
+        Ok(Box::new(CEndpoint {
+            public: cci_endpoint_t { device: public },
+            engine,
+            side: UnsafeCell::new(side),
+            starved: AtomicBool::new(false),
+        }))
+    }
+
+    /// Ends it.
+    ///
+    /// # Safety
+    /// `endpoint` came from `Box::into_raw`, nobody else uses it, and this is the only call for it.
+    pub unsafe fn destroy(endpoint: *mut CEndpoint) {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(endpoint) });
+    }
+
+    /// The endpoint that a program's pointer leads to.
+    ///
+    /// # Safety
+    /// `endpoint` is NULL or one that is open, and stays so for `'a`.
+    pub unsafe fn of<'a>(endpoint: *const cci_endpoint_t) -> Result<&'a CEndpoint, Failure> {
+        // SAFETY: the public part is the first field of ours; the caller promises the rest.
+        unsafe { endpoint.cast::<CEndpoint>().as_ref() }
+            .ok_or_else(|| Failure::told(CCI_EINVAL, "the endpoint is NULL"))
+    }
+
+    pub fn public(&self) -> *const cci_endpoint_t {
+        std::ptr::from_ref(self).cast()
+    }
+
+    /// Runs `f` with the endpoint and its C side, locked. `f` must not call into the C interface.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint, &mut Side) -> R) -> Result<R, Failure> {
+        match &self.engine {
+            Engine::Locking(shared) => Ok(shared.with(|endpoint| {
+                // SAFETY: we hold the lock, `with` is the only place that reaches `side`, and `f` does not come back
+                // here (it could not: the lock is not recursive).
+                f(endpoint, unsafe { &mut *self.side.get() })
+            })),
+            Engine::Single { endpoint, busy } => {
+                // A plain load and a plain store: a check for mistakes, not a lock.
+                if busy.load(Ordering::Relaxed) {
+                    return Err(Failure::told(
+                        CCI_EBUSY,
+                        "another thread is using this endpoint in single-threaded mode",
+                    ));
+                }
+                busy.store(true, Ordering::Relaxed);
+                let _leave = Leave(busy);
+                // SAFETY: the program promised one thread at a time for this endpoint at `cci_init`, and `f` does not
+                // come back here (the flag would refuse it).
+                Ok(unsafe { f(&mut *endpoint.get(), &mut *self.side.get()) })
+            }
+        }
+    }
+
+    /// The locking form, for calls that wait without holding the lock.
+    pub fn shared(&self) -> Option<&SharedEndpoint> {
+        match &self.engine {
+            Engine::Locking(shared) => Some(shared),
+            Engine::Single { .. } => None,
+        }
+    }
+
+    /// Says that no receive buffer is free, so that the return of one is worth a look. True: one came back meanwhile.
+    pub fn starve(&self, endpoint: &mut Endpoint) -> bool {
+        // SeqCst here and in `fed`: either we see the buffer that came back, or whoever gave it back sees the flag.
+        self.starved.store(true, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        endpoint.recv_buffers_free() > 0
+    }
+
+    /// A receive buffer came back. If messages may be waiting for one, they are taken in now, so that the descriptor
+    /// says so even to a program that sleeps on it without asking for events first.
+    pub fn fed(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
+            let _ = self.with(|endpoint, _| endpoint.arm());
+        }
+    }
+}
+
+/// Creates an endpoint, enters it and gives it out. `endpoint` and `fd` are the caller's pointers, checked here.
+///
+/// # Safety
+/// `endpoint` and `fd` are NULL or point to places to be written.
+pub(crate) unsafe fn create(
+    device: *const cci_device_t,
+    options: Options,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> Result<(), Failure> {
+    if endpoint.is_null() {
+        return Err(Failure::told(CCI_EINVAL, "creating an endpoint: the place for it is NULL"));
+    }
+    let created = library::with(|library| CEndpoint::create(library, device, options))?;
+    if !fd.is_null() {
+        let raw = created.with(|endpoint, _| endpoint.os_handle().as_raw_fd())?;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { fd.write(raw) };
+    }
+    let created = Box::into_raw(created);
+    // The address is turned back into a pointer if `cci_finalize` finds the endpoint still open.
+    let _ = created.expose_provenance();
+    if !library::enter(created) {
+        // SAFETY: just made, and nobody has seen it.
+        unsafe { CEndpoint::destroy(created) };
+        return Err(Failure::told(CCI_ERROR, "CCI was finalized while the endpoint was created"));
+    }
+    // SAFETY: not NULL, and the caller's to be written.
+    unsafe { endpoint.write(created.cast::<cci_endpoint_t>().cast_const()) };
+    Ok(())
+}
+
+/// Text from C.
+///
+/// # Safety
+/// `text` is NULL or a C string that stays for `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(Failure::told(CCI_EINVAL, format!("{what} is NULL")));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(|_| Failure::told(CCI_EINVAL, format!("{what} is not UTF-8 text")))
+}
+
+/// Opens an endpoint.
+///
+/// # Safety
+/// `device` is NULL or came from `cci_get_devices`; `endpoint` and `fd` are NULL or point to places to be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_create_endpoint(
+    device: *const cci_device_t,
+    _flags: c_int,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> c_int {
+    // SAFETY: the caller's promises are `create`'s.
+    guard(|| unsafe { create(device, Options::default(), endpoint, fd) })
+}
+
+/// Opens an endpoint at a service.
+///
+/// # Safety
+/// As [`cci_create_endpoint`]; `service` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_create_endpoint_at(
+    device: *const cci_device_t,
+    service: *const c_char,
+    _flags: c_int,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: NULL or a C string, says the caller.
+        let service = unsafe { text(service, "cci_create_endpoint_at: service") }?.to_owned();
+        // SAFETY: the caller's promises are `create`'s.
+        unsafe { create(device, Options { service: Some(service), ..Options::default() }, endpoint, fd) }
+    })
+}
+
+/// Ends an endpoint.
+///
+/// # Safety
+/// No other thread is in a call that uses the endpoint or one of its connections.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_destroy_endpoint(endpoint: *const cci_endpoint_t) -> c_int {
+    guard(|| {
+        let endpoint = endpoint.cast::<CEndpoint>().cast_mut();
+        if !library::leave(endpoint) {
+            return Err(Failure::told(CCI_EINVAL, "cci_destroy_endpoint: not an open endpoint"));
+        }
+        // SAFETY: it was in the table of open endpoints, and only the caller that took it out comes here.
+        unsafe { CEndpoint::destroy(endpoint) };
+        Ok(())
+    })
+}
+
+/// Prepares the descriptor for a wait.
+///
+/// # Safety
+/// `endpoint` is NULL or open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_arm_os_handle(endpoint: *const cci_endpoint_t, _flags: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let endpoint = unsafe { CEndpoint::of(endpoint) }?;
+        // Something there already is no failure: the descriptor is readable then, and the wait returns at once.
+        endpoint.with(|endpoint, _| endpoint.arm()).map(|_| ())
+    })
+}

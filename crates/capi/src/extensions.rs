@@ -1,0 +1,309 @@
+//! What the 2011 paper has and CCI 2.x dropped, and what users of the rivals miss. All of it comes after the 2.x
+//! part of the header.
+
+use crate::connections::{bytes, context_of, duration, resolve};
+use crate::endpoint::{self, CEndpoint, text};
+use crate::events::{CEvent, fill};
+use crate::guard::{self, Failure, guard};
+use crate::messages::send;
+use crate::options::give_text;
+use crate::types::*;
+use cci::Options;
+use libc::{c_char, c_int, c_void, timeval};
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::time::Duration;
+
+/// Sends a header and data as one message (CCI-042).
+///
+/// # Safety
+/// `connection` is NULL or a connection of an open endpoint; the pointers point to as many bytes as said.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_send2(
+    connection: *const cci_connection_t,
+    header_ptr: *const c_void,
+    header_len: u32,
+    data_ptr: *const c_void,
+    data_len: u32,
+    context: *const c_void,
+    flags: c_int,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promises are those of all three.
+        unsafe {
+            let segments = [bytes(header_ptr, header_len as usize)?, bytes(data_ptr, data_len as usize)?];
+            send(connection, &segments, context, flags)
+        }
+    })
+}
+
+/// Accepts a connection request on another endpoint than the one it came to (CCI-037).
+///
+/// # Safety
+/// `conn_req` is NULL or an event that was not returned yet; `endpoint` is NULL or open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_accept_on(
+    conn_req: *const cci_event_t,
+    endpoint: *const cci_endpoint_t,
+    context: *const c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let event = unsafe { CEvent::of(conn_req) }?;
+        // SAFETY: the event is out, so its endpoint is open; `owner` refuses one that outlived its endpoint.
+        let origin = unsafe { event.owner() }?;
+        // SAFETY: as the caller promises.
+        let target = unsafe { CEndpoint::of(endpoint) }?;
+        let request = event.take_request()?;
+        let accepted = target.with(|endpoint, _| endpoint.accept(request, context_of(context)))?;
+        // What became of the request waits at its endpoint. Without locks it may be in another thread's hands: there
+        // it is noticed at its next call.
+        if origin.shared().is_some() && !std::ptr::eq(origin, target) {
+            origin.with(|endpoint, _| endpoint.arm())?;
+        }
+        Ok(accepted?)
+    })
+}
+
+/// Waits for the next event (CCI-019).
+///
+/// # Safety
+/// `endpoint` is NULL or open; `timeout` NULL or a `struct timeval`; `event` NULL or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_wait_event(
+    endpoint: *const cci_endpoint_t,
+    timeout: *const timeval,
+    event: *mut *const cci_event_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (owner, timeout) = unsafe { (CEndpoint::of(endpoint)?, duration(timeout)?) };
+        if event.is_null() {
+            return Err(Failure::told(CCI_EINVAL, "cci_wait_event: event is NULL"));
+        }
+        // Before the event, so that none is lost for want of a struct.
+        let place = owner.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
+        let waited = match owner.shared() {
+            Some(shared) => shared.wait(timeout),
+            None => owner.with(|endpoint, _| endpoint.wait(timeout))?,
+        };
+        let found = owner.with(|endpoint, side| match waited {
+            Ok(Some(found)) => Ok(fill(owner, endpoint, side, place, found)),
+            other => {
+                side.events.put_back(place);
+                Err(other.map_or_else(Failure::from, |_| Failure::code(CCI_EAGAIN)))
+            }
+        })??;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { event.write(found) };
+        Ok(())
+    })
+}
+
+/// Opens an endpoint with options.
+///
+/// # Safety
+/// As `cci_create_endpoint_at`; `options` is NULL or points to a struct of the size that its first field says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_create_endpoint_with(
+    device: *const cci_device_t,
+    service: *const c_char,
+    options: *const cci_endpoint_options_t,
+    _flags: c_int,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let mut options = unsafe { options_of(options) }?;
+        if !service.is_null() {
+            // SAFETY: as the caller promises.
+            options.service = Some(unsafe { text(service, "service") }?.to_owned());
+        }
+        // SAFETY: the caller's promises are `create`'s.
+        unsafe { endpoint::create(device, options, endpoint, fd) }
+    })
+}
+
+/// # Safety
+/// `given` is NULL or points to a struct of the size that its first field says.
+unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    if given.is_null() {
+        return Ok(options);
+    }
+    // SAFETY: the size is the first field, and there is one, says the caller.
+    let size = unsafe { given.cast::<u32>().read() } as usize;
+    if size < offset_of!(cci_endpoint_options_t, recv_buf_count) || size > 4096 {
+        return Err(Failure::told(
+            CCI_EINVAL,
+            "the options' size field must be sizeof(cci_endpoint_options_t)",
+        ));
+    }
+    // A program built with an older header gives fewer fields, one built with a newer header more, which must be 0.
+    let known = size_of::<cci_endpoint_options_t>();
+    // SAFETY: `size` bytes are there, says the caller.
+    let given_bytes = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
+    if given_bytes.get(known..).is_some_and(|rest| rest.iter().any(|byte| *byte != 0)) {
+        return Err(Failure::told(CCI_EINVAL, "the options have fields that this library does not know"));
+    }
+    let mut fields = [0_u8; size_of::<cci_endpoint_options_t>()];
+    let copied = size.min(known);
+    fields[..copied].copy_from_slice(&given_bytes[..copied]);
+    // SAFETY: integers only: any bytes are a value.
+    let fields: cci_endpoint_options_t = unsafe { std::mem::transmute(fields) };
+    let micros = |value: u32| Duration::from_micros(u64::from(value));
+    if fields.recv_buf_count > 0 {
+        options.recv_buffers = fields.recv_buf_count;
+    }
+    if fields.send_buf_count > 0 {
+        options.send_buffers = fields.send_buf_count;
+    }
+    if fields.send_timeout_us > 0 {
+        options.send_timeout = micros(fields.send_timeout_us);
+    }
+    if fields.keepalive_timeout_us > 0 {
+        options.keepalive = Some(micros(fields.keepalive_timeout_us));
+    }
+    if fields.memory_cap_bytes > 0 {
+        options.memory_bytes_max = fields.memory_cap_bytes;
+    }
+    Ok(options)
+}
+
+/// Says why a connection goes where it goes and what holds it up.
+///
+/// # Safety
+/// `connection` is NULL or a connection of an open endpoint; `text` is NULL or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_explain(connection: *const cci_connection_t, text: *mut *mut c_char) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (owner, connection) = unsafe { resolve(connection) }?;
+        if text.is_null() {
+            return Err(Failure::told(CCI_EINVAL, "cci_explain: text is NULL"));
+        }
+        let explanation = owner
+            .with(|endpoint, _| endpoint.explain(connection))?
+            .ok_or_else(|| Failure::told(CCI_ERR_DISCONNECTED, "cci_explain: the connection is closed"))?;
+        let copy = give_text(&explanation.to_string())?;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { text.write(copy) };
+        Ok(())
+    })
+}
+
+/// Gives counters as JSON: of a connection, or, where that is NULL, of an endpoint.
+///
+/// # Safety
+/// `endpoint` is NULL or open; `connection` is NULL or of an open endpoint; `json` is NULL or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_get_counters(
+    endpoint: *const cci_endpoint_t,
+    connection: *const cci_connection_t,
+    json: *mut *mut c_char,
+) -> c_int {
+    guard(|| {
+        if json.is_null() {
+            return Err(Failure::told(CCI_EINVAL, "cci_get_counters: json is NULL"));
+        }
+        let text = if connection.is_null() {
+            // SAFETY: as the caller promises.
+            let owner = unsafe { CEndpoint::of(endpoint) }?;
+            let (counters, side_bytes) = owner.with(|endpoint, side| (endpoint.counters(), side.bytes()))?;
+            endpoint_json(&counters, side_bytes)
+        } else {
+            // SAFETY: as the caller promises.
+            let (owner, connection) = unsafe { resolve(connection) }?;
+            let counters = owner.with(|endpoint, _| endpoint.connection_counters(connection))?;
+            let closed = || Failure::told(CCI_ERR_DISCONNECTED, "cci_get_counters: the connection is closed");
+            connection_json(&counters.ok_or_else(closed)?)
+        };
+        let copy = give_text(&text)?;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { json.write(copy) };
+        Ok(())
+    })
+}
+
+fn endpoint_json(counters: &cci::EndpointCounters, side_bytes: u64) -> String {
+    let mut json = Json::new();
+    json.number("messages_sent", counters.messages_sent);
+    json.number("bytes_sent", counters.bytes_sent);
+    json.number("messages_received", counters.messages_received);
+    json.number("bytes_received", counters.bytes_received);
+    json.number("sends_failed", counters.sends_failed);
+    json.number("receiver_not_ready", counters.receiver_not_ready);
+    json.number("connections_open", counters.connections_open);
+    json.number("connections_made", counters.connections_made);
+    json.number("sleeps", counters.sleeps);
+    json.object("device", &counters.device);
+    let drops: Vec<_> = counters.drops.iter().map(|drop| (drop.name, drop.count)).collect();
+    json.object("drops", &drops);
+    let mut kinds = counters.memory.kinds.clone();
+    kinds.push(("C interface", side_bytes));
+    json.object("memory_bytes", &kinds);
+    json.number("memory_total_bytes", counters.memory.total_bytes + side_bytes);
+    json.number("memory_cap_bytes", counters.memory.cap_bytes);
+    json.end()
+}
+
+fn connection_json(counters: &cci::ConnectionCounters) -> String {
+    let mut json = Json::new();
+    json.number("messages_sent", counters.messages_sent);
+    json.number("bytes_sent", counters.bytes_sent);
+    json.number("messages_received", counters.messages_received);
+    json.number("bytes_received", counters.bytes_received);
+    json.number("retransmissions", counters.retransmissions);
+    if let Some(rtt_ns) = counters.rtt_ns {
+        json.number("rtt_ns", rtt_ns);
+    }
+    json.number("window_bytes", counters.window_bytes);
+    json.number("receiver_not_ready", counters.receiver_not_ready);
+    json.number("sends_in_progress", counters.sends_in_progress);
+    json.end()
+}
+
+/// Just enough JSON for names that are the library's own and numbers.
+struct Json(String);
+
+impl Json {
+    fn new() -> Json {
+        Json("{".to_owned())
+    }
+
+    fn name(&mut self, name: &str) {
+        if !self.0.ends_with('{') {
+            self.0.push(',');
+        }
+        self.0.push('"');
+        self.0.extend(name.chars().filter(|char| !char.is_control() && !matches!(char, '"' | '\\')));
+        self.0.push_str("\":");
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        // Writing to a String can't fail.
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn object(&mut self, name: &str, members: &[(&'static str, u64)]) {
+        self.name(name);
+        self.0.push('{');
+        for (name, value) in members {
+            self.number(name, *value);
+        }
+        self.0.push('}');
+    }
+
+    fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// What the last failing call of this thread had to say.
+#[unsafe(no_mangle)]
+pub extern "C" fn cci_last_error() -> *const c_char {
+    guard::last()
+}

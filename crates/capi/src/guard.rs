@@ -1,0 +1,103 @@
+//! The boundary: no panic crosses it, and a failure leaves its number with the caller and its story with the thread.
+
+use crate::types::{CCI_ERROR, CCI_SUCCESS, cci_status_t};
+use libc::{c_char, c_int};
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: cci_status_t,
+    /// What, where, what to do. None where failing is everyday business (`CCI_EAGAIN`): no text, no allocation.
+    text: Option<String>,
+}
+
+impl Failure {
+    /// A failure that needs no words.
+    pub const fn code(status: cci_status_t) -> Failure {
+        Failure { status, text: None }
+    }
+
+    pub fn told(status: cci_status_t, text: impl Into<String>) -> Failure {
+        Failure { status, text: Some(text.into()) }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Runs the body of a call of the C interface.
+///
+/// `AssertUnwindSafe`: a panic is a defect of ours; the handles it touched stay valid memory, and destroying them
+/// is all that is promised afterwards.
+#[inline]
+pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => CCI_SUCCESS,
+        Ok(Err(failure)) => {
+            if let Some(text) = failure.text {
+                remember(text);
+            }
+            failure.status
+        }
+        Err(_) => {
+            remember(
+                "an internal error of the CCI library (a panic was caught); please report it".to_owned(),
+            );
+            CCI_ERROR
+        }
+    }
+}
+
+#[cold]
+fn remember(text: String) {
+    // A text with a NUL in it quotes something of the caller's; cut it there.
+    let text = CString::new(text).unwrap_or_else(|error| {
+        let end = error.nul_position();
+        let mut bytes = error.into_vec();
+        bytes.truncate(end);
+        CString::new(bytes).unwrap_or_default()
+    });
+    // A thread that is ending has no place for it any more, and nobody to read it.
+    let _ = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = text;
+        }
+    });
+}
+
+/// What the last failing call of this thread had to say. Never NULL; valid until this thread's next failing call.
+pub(crate) fn last() -> *const c_char {
+    LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.as_ptr())).unwrap_or(c"".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{CCI_EAGAIN, CCI_EINVAL};
+    use std::ffi::CStr;
+
+    fn last_text() -> String {
+        // SAFETY: `last` gives a C string that lives until this thread's next failure.
+        unsafe { CStr::from_ptr(last()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        assert_eq!(guard(|| panic!("on purpose: this test wants it caught")), CCI_ERROR);
+        assert!(last_text().contains("internal error"));
+    }
+
+    #[test]
+    fn the_last_story_stays_until_the_next_one() {
+        assert_eq!(guard(|| Err(Failure::told(CCI_EINVAL, "first"))), CCI_EINVAL);
+        assert_eq!(guard(|| Err(Failure::code(CCI_EAGAIN))), CCI_EAGAIN);
+        assert_eq!(guard(|| Ok(())), CCI_SUCCESS);
+        assert_eq!(last_text(), "first");
+        guard(|| Err(Failure::told(CCI_EINVAL, "cut\0here")));
+        assert_eq!(last_text(), "cut");
+    }
+}

@@ -1,0 +1,186 @@
+//! The C interface's number for each error of the Rust interface. No `_` arms over enums of ours: a new variant does
+//! not compile until it has a number.
+
+use crate::guard::Failure;
+use crate::types::*;
+use cci::{
+    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, SendError, Status,
+    SysError,
+};
+use libc::c_char;
+use std::ffi::CStr;
+
+pub(crate) const fn of_status(status: Status) -> cci_status_t {
+    match status {
+        Status::Success => CCI_SUCCESS,
+        Status::Disconnected => CCI_ERR_DISCONNECTED,
+        Status::ReceiverNotReady => CCI_ERR_RNR,
+        Status::TimedOut => CCI_ETIMEDOUT,
+        Status::DeviceDead => CCI_ERR_DEVICE_DEAD,
+    }
+}
+
+pub(crate) const fn of_connect_failure(failure: ConnectFailure) -> cci_status_t {
+    match failure {
+        ConnectFailure::Refused | ConnectFailure::NotPermitted => CCI_ECONNREFUSED,
+        ConnectFailure::TimedOut => CCI_ETIMEDOUT,
+        ConnectFailure::Version { .. } => CCI_ERROR,
+        ConnectFailure::NoMemory => CCI_ENOMEM,
+        ConnectFailure::Disconnected => CCI_ERR_DISCONNECTED,
+    }
+}
+
+/// The errno itself where the interface has it.
+fn of_system(error: &SysError) -> cci_status_t {
+    match error.errno() {
+        Some(libc::EADDRINUSE) => CCI_EADDRNOTAVAIL,
+        Some(errno) if ERRNOS.contains(&errno) => errno,
+        _ => CCI_ERROR,
+    }
+}
+
+const ERRNOS: [cci_status_t; 13] = [
+    CCI_EINVAL,
+    CCI_ETIMEDOUT,
+    CCI_ENOMEM,
+    CCI_ENODEV,
+    CCI_ENETDOWN,
+    CCI_EBUSY,
+    CCI_ERANGE,
+    CCI_EAGAIN,
+    CCI_ENOBUFS,
+    CCI_EMSGSIZE,
+    CCI_ENOMSG,
+    CCI_EADDRNOTAVAIL,
+    CCI_ECONNREFUSED,
+];
+
+impl From<ContextError> for Failure {
+    fn from(error: ContextError) -> Failure {
+        let status = match &error {
+            ContextError::Unreadable { .. } | ContextError::Config { .. } => CCI_ERROR,
+            ContextError::NoDevice => CCI_ERR_NOT_FOUND,
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Failure {
+        let status = match &error {
+            CreateError::BadOption { .. } | CreateError::BadService { .. } => CCI_EINVAL,
+            CreateError::InUse { .. } => CCI_EADDRNOTAVAIL,
+            CreateError::NoMemory { .. } => CCI_ENOMEM,
+            CreateError::DeviceDown => CCI_ENODEV,
+            CreateError::System(error) => of_system(error),
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Failure {
+        let status = match &error {
+            ConnectError::BadUri { .. } | ConnectError::RequestTooLong { .. } => CCI_EINVAL,
+            ConnectError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
+            ConnectError::NoMemory => CCI_ENOMEM,
+            ConnectError::System(error) => of_system(error),
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<AcceptError> for Failure {
+    fn from(error: AcceptError) -> Failure {
+        let status = match &error {
+            AcceptError::OtherDevice => CCI_EINVAL,
+            AcceptError::Gone => CCI_ERR_DISCONNECTED,
+            AcceptError::NoMemory => CCI_ENOMEM,
+            AcceptError::System(error) => of_system(error),
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Failure {
+        match error {
+            SendError::TooLong { .. } => Failure::told(CCI_EMSGSIZE, error.to_string()),
+            // Everyday business on the data path: no text.
+            SendError::WouldBlock => Failure::code(CCI_ENOBUFS),
+            // A handle that the engine has forgotten was disconnected by the program: to C it is the same thing.
+            SendError::Disconnected | SendError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
+        }
+    }
+}
+
+impl From<OptionError> for Failure {
+    fn from(error: OptionError) -> Failure {
+        let status = match error {
+            OptionError::UnknownConnection => CCI_ERR_DISCONNECTED,
+            OptionError::OutOfRange => CCI_ERANGE,
+            OptionError::NoMemory => CCI_ENOMEM,
+            OptionError::Fixed | OptionError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<SysError> for Failure {
+    fn from(error: SysError) -> Failure {
+        Failure::told(of_system(&error), error.to_string())
+    }
+}
+
+const fn words(status: cci_status_t) -> Option<&'static CStr> {
+    Some(match status {
+        CCI_SUCCESS => c"success",
+        CCI_ERROR => c"error",
+        CCI_ERR_DISCONNECTED => c"the connection is closed",
+        CCI_ERR_RNR => c"the receiver had no buffer until the send timed out",
+        CCI_ERR_DEVICE_DEAD => c"the device failed",
+        CCI_ERR_RMA_HANDLE => c"the peer refused the RMA handle, range or permission",
+        CCI_ERR_RMA_OP => c"the RMA operation failed",
+        CCI_ERR_NOT_IMPLEMENTED => c"not implemented",
+        CCI_ERR_NOT_FOUND => c"not found",
+        CCI_EINVAL => c"invalid argument",
+        CCI_ETIMEDOUT => c"timed out",
+        CCI_ENOMEM => c"out of memory",
+        CCI_ENODEV => c"no such device, or it is down",
+        CCI_ENETDOWN => c"the network is down",
+        CCI_EBUSY => c"busy",
+        CCI_ERANGE => c"value out of range",
+        CCI_EAGAIN => c"nothing there now, try again",
+        CCI_ENOBUFS => c"no buffer free",
+        CCI_EMSGSIZE => c"message too long",
+        CCI_ENOMSG => c"no message",
+        CCI_EADDRNOTAVAIL => c"address or service not available",
+        CCI_ECONNREFUSED => c"connection refused",
+        _ => return None,
+    })
+}
+
+/// Words for a status.
+///
+/// # Safety
+/// None needed: `endpoint` is not used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_strerror(
+    _endpoint: *const cci_endpoint_t,
+    status: cci_status_t,
+) -> *const c_char {
+    words(status).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_words_and_nothing_else_has() {
+        let known: Vec<_> = (-10..200).filter(|&status| words(status).is_some()).collect();
+        let mut expected: Vec<_> = (CCI_SUCCESS..=CCI_ERR_NOT_FOUND).chain(ERRNOS).collect();
+        expected.sort_unstable();
+        assert_eq!(known, expected);
+    }
+}

@@ -1,0 +1,195 @@
+//! Receive buffers: kept, given back, run out of (CCI-022 to CCI-024, CCI-063).
+
+use super::{RELIABLE, RO};
+use crate::conformance::{
+    Driver, Flags, Pair, Place, Port, Setup, Side, conformance_timeout, connect, for_a_while, number_of,
+    pattern, until,
+};
+use cci::{Attribute, Status};
+use std::time::{Duration, Instant};
+
+/// Messages stay as they are for as long as they are kept, and go back in any order, from any thread.
+pub fn messages_are_kept_and_returned_in_any_order<D: Driver>(place: &Place<D>) {
+    const BUFFERS: u64 = 32;
+    let setup = Setup { recv_buffers: BUFFERS as u32, ..Setup::default() };
+    let mut pair = Pair::open(place, RO, &setup);
+    for round in 0..10 {
+        let numbers = round * BUFFERS..(round + 1) * BUFFERS;
+        for number in numbers.clone() {
+            pair.send(&pattern(number, 600), number);
+        }
+        pair.until("a message in every buffer", |_, server| server.inbox.len() == BUFFERS as usize);
+        // Traffic the other way while they are kept must not touch them.
+        pair.server.send(&mut pair.client, pair.to_client, &pattern(1, 900), 0);
+        pair.until("the answer", |client, _| !client.inbox.is_empty());
+        pair.client.inbox.clear();
+        let kept = std::mem::take(&mut pair.server.inbox);
+        let seen: Vec<u64> = kept.iter().map(|(_, message)| number_of(message.as_ref())).collect();
+        assert_eq!(seen, numbers.collect::<Vec<_>>());
+        give_back(kept, round);
+    }
+    assert_eq!(pair.client.contexts().len(), 320);
+}
+
+/// Gives messages back in an order and from a thread that depend on `round`.
+fn give_back<T: Send + 'static>(kept: std::collections::VecDeque<T>, round: u64) {
+    let (mut odd, mut even) = (Vec::new(), Vec::new());
+    for (at, message) in kept.into_iter().enumerate() {
+        if at % 2 == 0 { even.push(message) } else { odd.push(message) }
+    }
+    if round.is_multiple_of(2) {
+        odd.reverse();
+        let other = std::thread::spawn(move || drop(odd));
+        // Both threads give back at the same time.
+        even.into_iter().rev().for_each(drop);
+        other.join().expect("dropping does not panic");
+    } else {
+        drop(odd);
+        drop(even);
+    }
+}
+
+/// With every buffer out the program is told so and the sender waits; then all arrives, in order, nothing lost.
+pub fn all_buffers_out_then_recovery<D: Driver>(place: &Place<D>) {
+    const BUFFERS: usize = 8;
+    for attribute in RELIABLE {
+        let setup = Setup { recv_buffers: BUFFERS as u32, ..Setup::default() };
+        let mut pair = Pair::open(place, attribute, &setup);
+        for round in 0..5 {
+            pair.client.sent.clear();
+            let numbers = round * 30..(round + 1) * 30;
+            for number in numbers.clone() {
+                pair.send(&pattern(number, 300), number);
+            }
+            pair.until("the word that buffers are out", |_, server| server.out_of_buffers);
+            for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(30));
+            assert_eq!(pair.server.inbox.len(), BUFFERS, "no more than there are buffers");
+            assert!(pair.client.sent.len() <= 30);
+            let mut received = Vec::new();
+            let patience = Instant::now() + conformance_timeout();
+            while received.len() < 30 || pair.client.sent.len() < 30 {
+                assert!(Instant::now() < patience, "{} of 30 after buffers came back", received.len());
+                if let Some((_, message)) = pair.server.inbox.pop_front() {
+                    received.push(number_of(message.as_ref()));
+                }
+                pair.client.poll();
+                pair.server.poll();
+            }
+            if attribute != RO {
+                received.sort_unstable();
+            }
+            assert_eq!(received, numbers.collect::<Vec<_>>(), "{attribute:?}: nothing lost, nothing twice");
+            assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+        }
+    }
+}
+
+/// A receiver without buffers for longer than the send timeout: `ReceiverNotReady`, never delivered; the connection
+/// lives on.
+pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(place: &Place<D>) {
+    const BUFFERS: u64 = 4;
+    for attribute in RELIABLE {
+        let setup = Setup {
+            recv_buffers: BUFFERS as u32,
+            send_timeout: Duration::from_millis(400),
+            ..Setup::default()
+        };
+        let mut pair = Pair::open(place, attribute, &setup);
+        let started = Instant::now();
+        for number in 0..2 * BUFFERS {
+            pair.send(&pattern(number, 100), number);
+        }
+        pair.until("an end of every send", |client, _| client.sent.len() == 2 * BUFFERS as usize);
+        assert!(started.elapsed() >= Duration::from_millis(390), "not before the send timeout");
+        let kept: Vec<u64> =
+            pair.server.inbox.iter().map(|(_, message)| number_of(message.as_ref())).collect();
+        assert_eq!(kept.len(), BUFFERS as usize);
+        for (_, number, status) in &pair.client.sent {
+            let expected = if kept.contains(number) { Status::Success } else { Status::ReceiverNotReady };
+            assert_eq!(*status, expected, "{attribute:?} message {number}; delivered: {kept:?}");
+        }
+        pair.server.inbox.clear();
+        pair.client.sent.clear();
+        let setup_again = 100..100 + BUFFERS;
+        for number in setup_again.clone() {
+            pair.send(&pattern(number, 100), number);
+        }
+        pair.until("life after it", |client, server| {
+            client.sent.len() == BUFFERS as usize && server.inbox.len() == BUFFERS as usize
+        });
+        for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(50));
+        let mut numbers: Vec<u64> =
+            pair.server.inbox.iter().map(|(_, message)| number_of(message.as_ref())).collect();
+        if attribute != RO {
+            numbers.sort_unstable();
+        }
+        assert_eq!(numbers, setup_again.collect::<Vec<_>>(), "what was told as not delivered never is");
+        assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+    }
+}
+
+/// While one peer has no buffers, sends to others go on.
+pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) {
+    let starved = Setup { recv_buffers: 2, ..Setup::default() };
+    let mut client: Side<D> = Side::plain(place);
+    let (mut starving, mut healthy): (Side<D>, Side<D>) = (Side::open(place, &starved), Side::plain(place));
+    let (to_starving, _) = connect(&mut client, &mut starving, RO);
+    let (to_healthy, _) = connect(&mut client, &mut healthy, RO);
+    for number in 0..10 {
+        client.port.send(to_starving, &pattern(number, 200), number, Flags::default()).expect("room");
+    }
+    until(&mut client, &mut starving, "the starving one to be out of buffers", |_, starving| {
+        starving.out_of_buffers && starving.inbox.len() == 2
+    });
+    client.sent.clear();
+    for number in 0..500 {
+        client.send(&mut healthy, to_healthy, &pattern(number, 200), number);
+        starving.poll();
+        healthy.poll();
+        for (_, message) in healthy.inbox.drain(..) {
+            number_of(message.as_ref());
+        }
+    }
+    let done = |client: &Side<D>| client.sent.iter().filter(|(to, ..)| *to == to_healthy).count();
+    let patience = Instant::now() + conformance_timeout();
+    while done(&client) < 500 {
+        assert!(Instant::now() < patience, "{} of 500 to the healthy one", done(&client));
+        for side in [&mut client, &mut starving, &mut healthy] {
+            side.poll();
+        }
+        healthy.inbox.clear();
+    }
+    // And the starving one gets its own when it eats.
+    let mut eaten = 0;
+    while eaten < 10 {
+        assert!(Instant::now() < patience, "{eaten} of 10 at the starving one");
+        eaten += starving.inbox.drain(..).count();
+        client.poll();
+        starving.poll();
+    }
+}
+
+/// An unreliable message that finds no buffer is dropped and counted; its sender completes and goes on.
+pub fn unreliable_without_a_buffer_is_dropped<D: Driver>(place: &Place<D>) {
+    let setup = Setup { recv_buffers: 4, ..Setup::default() };
+    let mut pair = Pair::open(place, Attribute::Unreliable, &setup);
+    for number in 0..100 {
+        pair.send(&pattern(number, 64), number);
+        pair.server.poll();
+    }
+    pair.until("all completions", |client, _| client.sent.len() == 100);
+    assert!(pair.client.statuses().iter().all(|status| *status == Status::Success), "they have left");
+    for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(20));
+    assert!(pair.server.inbox.len() <= 4);
+    pair.server.inbox.clear();
+    for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(20));
+    pair.server.inbox.clear();
+    assert!(pair.server.port.counts().receiver_not_ready > 0, "what is dropped is counted");
+    let mut again = 0;
+    while pair.server.inbox.is_empty() {
+        again += 1;
+        assert!(again < 50, "unreliable messages flow again once there are buffers");
+        pair.send(&pattern(1000 + again, 64), 0);
+        for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
+    }
+}

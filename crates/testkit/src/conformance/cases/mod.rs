@@ -1,0 +1,20 @@
+//! The cases, by what they are about. Each takes the place it runs in and panics when something is wrong.
+
+pub mod account;
+pub mod buffers;
+pub mod closing;
+pub mod connect;
+pub mod messages;
+pub mod process;
+pub mod scale;
+pub mod sending;
+pub mod waiting;
+
+use cci::Attribute;
+
+/// The attributes that lose nothing.
+const RELIABLE: [Attribute; 2] = [Attribute::ReliableOrdered, Attribute::ReliableUnordered];
+/// All of them.
+const ATTRIBUTES: [Attribute; 3] =
+    [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
+const RO: Attribute = Attribute::ReliableOrdered;

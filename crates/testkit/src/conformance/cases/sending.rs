@@ -1,0 +1,135 @@
+//! Flags and full queues.
+
+use super::{RELIABLE, RO};
+use crate::conformance::{Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, number_of, pattern};
+use cci::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Silent sends arrive and raise no event; loud ones among them do, in order.
+pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
+    const SENDS: u64 = 300;
+    for attribute in RELIABLE {
+        let mut pair = Pair::plain(place, attribute);
+        let mut received = Vec::new();
+        for number in 0..SENDS {
+            let flags = Flags { silent: number % 10 != 0, no_copy: false };
+            while let Err(refusal) =
+                pair.client.port.send(pair.to_server, &pattern(number, 40), number, flags)
+            {
+                assert_eq!(refusal, Refusal::WouldBlock);
+                pair.client.poll();
+                pair.server.poll();
+            }
+            pair.server.poll();
+            received.extend(pair.server.inbox.drain(..).map(|(_, message)| number_of(message.as_ref())));
+        }
+        let missing = SENDS as usize - received.len();
+        pair.until("all messages", |client, server| {
+            server.inbox.len() == missing && client.sent.len() >= SENDS as usize / 10
+        });
+        received.extend(pair.server.inbox.drain(..).map(|(_, message)| number_of(message.as_ref())));
+        received.sort_unstable();
+        assert!(received == (0..SENDS).collect::<Vec<_>>(), "each arrives once");
+        pair.client.settle();
+        let mut contexts = pair.client.contexts();
+        if attribute != RO {
+            contexts.sort_unstable();
+        }
+        assert_eq!(contexts, (0..SENDS).step_by(10).collect::<Vec<_>>(), "only the loud ones complete");
+    }
+}
+
+/// Keeps a server going in a thread of its own until told to stop; gives it back with what it received.
+fn serve_in_a_thread<D: Driver>(mut server: Side<D>) -> (Arc<AtomicBool>, std::thread::JoinHandle<Side<D>>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let thread = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            server.poll();
+        }
+        server
+    });
+    (stop, thread)
+}
+
+/// A blocking send returns its status, and raises no event.
+pub fn blocking_send_returns_the_status<D: Driver>(place: &Place<D>) {
+    const SENDS: u64 = 200;
+    for attribute in super::ATTRIBUTES {
+        let Pair { mut client, server, to_server, .. } = Pair::<D>::plain(place, attribute);
+        let (stop, thread) = serve_in_a_thread(server);
+        for number in 0..SENDS {
+            let status = client.port.send_blocking(to_server, &pattern(number, 64));
+            assert_eq!(status, Ok(Status::Success), "{attribute:?} send {number}");
+        }
+        let longest = client.port.max_send_size(to_server);
+        assert_eq!(client.port.send_blocking(to_server, &vec![0; longest + 1]), Err(Refusal::TooLong));
+        stop.store(true, Ordering::Relaxed);
+        let mut server = thread.join().expect("the server's thread");
+        for _ in 0..1000 {
+            client.poll();
+            server.poll();
+        }
+        assert!(client.sent.is_empty(), "a blocking send raises no event");
+        let numbers: Vec<u64> = server.inbox.iter().map(|(_, message)| number_of(message.as_ref())).collect();
+        if attribute == RO {
+            assert_eq!(numbers, (0..SENDS).collect::<Vec<_>>());
+        } else if attribute.is_reliable() {
+            assert_eq!(numbers.len(), SENDS as usize);
+        }
+    }
+}
+
+/// A message that need not be copied arrives as well; its buffer is untouched until completion.
+pub fn no_copy_sends<D: Driver>(place: &Place<D>) {
+    let mut pair = Pair::plain(place, RO);
+    let longest = pair.client.port.max_send_size(pair.to_server);
+    let messages: Vec<Vec<u8>> =
+        (0..100).map(|number| pattern(number, 8 + number as usize * longest / 120)).collect();
+    let flags = Flags { silent: false, no_copy: true };
+    for (context, message) in (0..).zip(&messages) {
+        while let Err(refusal) = pair.client.port.send(pair.to_server, message, context, flags) {
+            assert_eq!(refusal, Refusal::WouldBlock);
+            pair.client.poll();
+            pair.server.poll();
+        }
+    }
+    pair.until("all of it", |client, server| client.sent.len() == 100 && server.inbox.len() == 100);
+    assert_eq!(pair.client.contexts(), (0..100).collect::<Vec<_>>());
+    for (number, (_, message)) in (0..).zip(pair.server.inbox.drain(..)) {
+        assert_eq!(number_of(message.as_ref()), number);
+    }
+}
+
+/// With every send buffer in use a send is refused, nothing is lost, and there is room again later.
+pub fn full_queue_loses_nothing<D: Driver>(place: &Place<D>) {
+    for attribute in RELIABLE {
+        let setup = Setup { send_buffers: 8, recv_buffers: 1024, ..Setup::default() };
+        let mut pair = Pair::open(place, attribute, &setup);
+        let mut sent = 0;
+        for round in 0..50 {
+            let taken_before = sent;
+            loop {
+                match pair.client.port.send(pair.to_server, &pattern(sent, 700), sent, Flags::default()) {
+                    Ok(()) => sent += 1,
+                    Err(refusal) => {
+                        assert_eq!(refusal, Refusal::WouldBlock);
+                        break;
+                    }
+                }
+                assert!(sent - taken_before <= 8, "no more than send_buffers at once without an event taken");
+            }
+            assert!(sent > taken_before, "round {round}: room again after completions");
+            pair.until("completions", |client, _| client.sent.len() == sent as usize);
+        }
+        pair.until("messages", |_, server| server.inbox.len() == sent as usize);
+        let mut numbers: Vec<u64> =
+            pair.server.inbox.iter().map(|(_, message)| number_of(message.as_ref())).collect();
+        if attribute != RO {
+            numbers.sort_unstable();
+        }
+        assert!(numbers == (0..sent).collect::<Vec<_>>(), "what was taken arrives, each once");
+        assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+    }
+}

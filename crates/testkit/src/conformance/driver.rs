@@ -1,0 +1,224 @@
+//! What a language binding offers the suite: the endpoint's calls in neutral words.
+
+use cci::{Attribute, ConnectFailure, Status};
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// A language binding.
+pub trait Driver: Copy + Send + Sync + 'static {
+    /// Its endpoint.
+    type Port: Port;
+
+    /// A handle of a closed connection is refused. False where using one is outside the language's contract,
+    /// as it is with pointers.
+    const STALE_HANDLES_ARE_REFUSED: bool;
+
+    /// Opens an endpoint on the device that this section of [`super::CONFIG`] describes.
+    fn open(&self, device: &str, setup: &Setup) -> Self::Port;
+}
+
+/// How an endpoint is opened. Less than a program may choose: what the cases need.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Receive buffers, shared by all peers.
+    pub recv_buffers: u32,
+    /// Sends that may be in progress at once.
+    pub send_buffers: u32,
+    /// How long a reliable send may take.
+    pub send_timeout: Duration,
+    /// None: off.
+    pub keepalive: Option<Duration>,
+    /// Cap on every byte the endpoint holds. None: the library's default.
+    pub memory_bytes_max: Option<u64>,
+}
+
+impl Default for Setup {
+    /// Small, so that hundreds of endpoints are opened in a moment; patient, so that a busy machine fails nothing.
+    fn default() -> Self {
+        Setup {
+            recv_buffers: 256,
+            send_buffers: 1024,
+            send_timeout: Duration::from_secs(20),
+            keepalive: None,
+            memory_bytes_max: None,
+        }
+    }
+}
+
+/// How a send is made.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// No completion event on success.
+    pub silent: bool,
+    /// The message stays as it is until completion: it need not be copied. A binding that can't promise that for a
+    /// borrowed message copies it.
+    pub no_copy: bool,
+}
+
+/// Why a call was refused. Nothing was started and no event will come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The message is longer than the connection takes.
+    TooLong,
+    /// All send buffers are in use, or the peer is behind.
+    WouldBlock,
+    /// The connection is closed, or the handle is stale.
+    Closed,
+    /// An argument makes no sense: a payload too long, a URI that can't be understood.
+    BadArgument,
+    /// Anything else, in the binding's words.
+    Other(String),
+}
+
+/// What happened.
+pub enum Happening<P: Port + ?Sized> {
+    /// A message came. Dropping it gives its buffer back.
+    Received(P::Connection, P::Message),
+    /// A send ended.
+    Sent(P::Connection, u64, Status),
+    /// An attempt to connect ended, with the context it was given.
+    Connected(u64, Result<P::Connection, ConnectFailure>),
+    /// Somebody wants to connect.
+    Requested(P::Request),
+    /// An accept ended, with the context it was given.
+    Accepted(u64, Result<P::Connection, ConnectFailure>),
+    /// A peer was silent for longer than the keepalive time.
+    Silent(P::Connection),
+    /// The device failed.
+    DeviceFailed,
+}
+
+/// The outcome of asking for an event.
+pub enum Polled<P: Port + ?Sized> {
+    /// There was one.
+    Event(Happening<P>),
+    /// There is nothing.
+    Nothing,
+    /// There is nothing, and every receive buffer is out with the program.
+    NoBuffers,
+}
+
+/// What was counted, as far as the binding tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages taken for sending.
+    pub messages_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Sends that ended with an error.
+    pub sends_failed: u64,
+    /// Times a message found no receive buffer.
+    pub receiver_not_ready: u64,
+    /// Connections open now.
+    pub connections_open: u64,
+    /// Memory held now, all kinds, bytes.
+    pub memory_bytes: u64,
+    /// The cap on it, bytes.
+    pub memory_bytes_max: u64,
+}
+
+/// An endpoint, used from one thread at a time.
+pub trait Port: Send + 'static {
+    /// A handle of a connection.
+    type Connection: Copy + Eq + Debug + Send + 'static;
+    /// A received message, readable in place. Dropping it returns it, in any order and on any thread.
+    type Message: AsRef<[u8]> + Send + 'static;
+    /// A connection request, to be accepted or rejected.
+    type Request: Send + 'static;
+
+    /// What others connect to.
+    fn uri(&self) -> String;
+
+    /// Starts connecting. Ends in one [`Happening::Connected`]. `timeout` None: for ever.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn connect(
+        &mut self,
+        uri: &str,
+        request: &[u8],
+        attribute: Attribute,
+        context: u64,
+        timeout: Option<Duration>,
+    ) -> Result<(), Refusal>;
+
+    /// The payload that came with a request.
+    fn request_data(request: &Self::Request) -> &[u8];
+
+    /// The attribute that a request asks for.
+    fn request_attribute(request: &Self::Request) -> Attribute;
+
+    /// Accepts a request that came here or to another endpoint of the same device.
+    ///
+    /// # Errors
+    /// No event will come.
+    fn accept(&mut self, request: Self::Request, context: u64) -> Result<(), Refusal>;
+
+    /// Says no.
+    fn reject(&mut self, request: Self::Request);
+
+    /// Closes a connection from this side.
+    fn disconnect(&mut self, connection: Self::Connection);
+
+    /// Sends one message. Ends in one [`Happening::Sent`] unless silent.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    fn send(
+        &mut self,
+        to: Self::Connection,
+        message: &[u8],
+        context: u64,
+        flags: Flags,
+    ) -> Result<(), Refusal>;
+
+    /// The same, gathered from segments.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    fn send_vectored(
+        &mut self,
+        to: Self::Connection,
+        segments: &[&[u8]],
+        context: u64,
+        flags: Flags,
+    ) -> Result<(), Refusal>;
+
+    /// Sends and waits for the completion, which raises no event.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    fn send_blocking(&mut self, to: Self::Connection, message: &[u8]) -> Result<Status, Refusal>;
+
+    /// The next event; never blocks.
+    fn poll(&mut self) -> Polled<Self>;
+
+    /// Waits for the next event; None after `timeout`.
+    fn wait(&mut self, timeout: Duration) -> Option<Happening<Self>>;
+
+    /// The descriptor that is readable whenever [`Port::poll`] may have something.
+    fn descriptor(&mut self) -> BorrowedFd<'_>;
+
+    /// The longest message a connection takes, bytes.
+    fn max_send_size(&self, connection: Self::Connection) -> usize;
+
+    /// Changes the send timeout of one connection.
+    fn set_send_timeout(&mut self, connection: Self::Connection, timeout: Duration);
+
+    /// Changes the keepalive of one connection.
+    fn set_keepalive(&mut self, connection: Self::Connection, timeout: Option<Duration>);
+
+    /// The send timeout and keepalive in force for a connection.
+    fn timeouts(&mut self, connection: Self::Connection) -> (Duration, Option<Duration>);
+
+    /// What the connection says of itself, in plain words.
+    fn explain(&self, connection: Self::Connection) -> String;
+
+    /// What was counted.
+    fn counts(&self) -> Counts;
+}

@@ -1,0 +1,164 @@
+/* Prints what the compiler makes of cci.h: a name and a number on each line. */
+#include "cci.h"
+#include <stddef.h>
+
+#define SIZE(type) printf("sizeof " #type " %zu\n", sizeof(type))
+#define FIELD(type, field) printf("offsetof " #type " " #field " %zu\n", offsetof(type, field))
+#define VALUE(name) printf("value " #name " %lld\n", (long long)(name))
+
+static void values(void)
+{
+    VALUE(CCI_ABI_VERSION);
+    VALUE(CCI_CONN_REQ_LEN);
+    VALUE(CCI_SUCCESS);
+    VALUE(CCI_ERROR);
+    VALUE(CCI_ERR_DISCONNECTED);
+    VALUE(CCI_ERR_RNR);
+    VALUE(CCI_ERR_DEVICE_DEAD);
+    VALUE(CCI_ERR_RMA_HANDLE);
+    VALUE(CCI_ERR_RMA_OP);
+    VALUE(CCI_ERR_NOT_IMPLEMENTED);
+    VALUE(CCI_ERR_NOT_FOUND);
+    VALUE(CCI_EINVAL);
+    VALUE(CCI_ETIMEDOUT);
+    VALUE(CCI_ENOMEM);
+    VALUE(CCI_ENODEV);
+    VALUE(CCI_ENETDOWN);
+    VALUE(CCI_EBUSY);
+    VALUE(CCI_ERANGE);
+    VALUE(CCI_EAGAIN);
+    VALUE(CCI_ENOBUFS);
+    VALUE(CCI_EMSGSIZE);
+    VALUE(CCI_ENOMSG);
+    VALUE(CCI_EADDRNOTAVAIL);
+    VALUE(CCI_ECONNREFUSED);
+    VALUE(CCI_CONN_ATTR_RO);
+    VALUE(CCI_CONN_ATTR_RU);
+    VALUE(CCI_CONN_ATTR_UU);
+    VALUE(CCI_CONN_ATTR_UU_MC_TX);
+    VALUE(CCI_CONN_ATTR_UU_MC_RX);
+    VALUE(CCI_EVENT_NONE);
+    VALUE(CCI_EVENT_SEND);
+    VALUE(CCI_EVENT_RECV);
+    VALUE(CCI_EVENT_CONNECT);
+    VALUE(CCI_EVENT_CONNECT_REQUEST);
+    VALUE(CCI_EVENT_ACCEPT);
+    VALUE(CCI_EVENT_KEEPALIVE_TIMEDOUT);
+    VALUE(CCI_EVENT_ENDPOINT_DEVICE_FAILED);
+    VALUE(CCI_FLAG_BLOCKING);
+    VALUE(CCI_FLAG_NO_COPY);
+    VALUE(CCI_FLAG_SILENT);
+    VALUE(CCI_FLAG_READ);
+    VALUE(CCI_FLAG_WRITE);
+    VALUE(CCI_FLAG_FENCE);
+    VALUE(CCI_OPT_ENDPT_SEND_TIMEOUT);
+    VALUE(CCI_OPT_ENDPT_RECV_BUF_COUNT);
+    VALUE(CCI_OPT_ENDPT_SEND_BUF_COUNT);
+    VALUE(CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT);
+    VALUE(CCI_OPT_ENDPT_URI);
+    VALUE(CCI_OPT_ENDPT_RMA_ALIGN);
+    VALUE(CCI_OPT_CONN_SEND_TIMEOUT);
+    VALUE(CCI_OPT_CONN_KEEPALIVE_TIMEOUT);
+    VALUE(CCI_OPT_EXT_ENDPT_MEMORY_CAP);
+    VALUE(CCI_OPT_EXT_ENDPT_MEMORY_USED);
+    VALUE(CCI_INIT_SINGLE_THREADED);
+    VALUE(CCI_CAP_THREAD_SAFE);
+}
+
+static void objects(void)
+{
+    SIZE(cci_status_t);
+    SIZE(cci_os_handle_t);
+    SIZE(cci_conn_attribute_t);
+    SIZE(cci_event_type_t);
+    SIZE(cci_opt_name_t);
+    SIZE(cci_device_t);
+    FIELD(cci_device_t, name);
+    FIELD(cci_device_t, transport);
+    FIELD(cci_device_t, up);
+    FIELD(cci_device_t, info);
+    FIELD(cci_device_t, conf_argv);
+    FIELD(cci_device_t, max_send_size);
+    FIELD(cci_device_t, rate);
+    FIELD(cci_device_t, pci);
+    FIELD(cci_device_t, pci.domain);
+    FIELD(cci_device_t, pci.bus);
+    FIELD(cci_device_t, pci.dev);
+    FIELD(cci_device_t, pci.func);
+    SIZE(cci_endpoint_t);
+    FIELD(cci_endpoint_t, device);
+    SIZE(cci_connection_t);
+    FIELD(cci_connection_t, max_send_size);
+    FIELD(cci_connection_t, endpoint);
+    FIELD(cci_connection_t, attribute);
+    FIELD(cci_connection_t, context);
+    SIZE(cci_alignment_t);
+    FIELD(cci_alignment_t, rma_write_local_addr);
+    FIELD(cci_alignment_t, rma_write_remote_addr);
+    FIELD(cci_alignment_t, rma_write_length);
+    FIELD(cci_alignment_t, rma_read_local_addr);
+    FIELD(cci_alignment_t, rma_read_remote_addr);
+    FIELD(cci_alignment_t, rma_read_length);
+    SIZE(cci_rma_handle_t);
+    FIELD(cci_rma_handle_t, stuff);
+    SIZE(cci_endpoint_options_t);
+    FIELD(cci_endpoint_options_t, size);
+    FIELD(cci_endpoint_options_t, recv_buf_count);
+    FIELD(cci_endpoint_options_t, send_buf_count);
+    FIELD(cci_endpoint_options_t, send_timeout_us);
+    FIELD(cci_endpoint_options_t, keepalive_timeout_us);
+    FIELD(cci_endpoint_options_t, reserved);
+    FIELD(cci_endpoint_options_t, memory_cap_bytes);
+}
+
+static void events(void)
+{
+    SIZE(cci_event_t);
+    FIELD(cci_event_t, type);
+    FIELD(cci_event_t, send);
+    FIELD(cci_event_t, recv);
+    FIELD(cci_event_t, connect);
+    FIELD(cci_event_t, request);
+    FIELD(cci_event_t, accept);
+    FIELD(cci_event_t, keepalive);
+    FIELD(cci_event_t, dev_failed);
+    SIZE(cci_event_send_t);
+    FIELD(cci_event_send_t, type);
+    FIELD(cci_event_send_t, status);
+    FIELD(cci_event_send_t, connection);
+    FIELD(cci_event_send_t, context);
+    SIZE(cci_event_recv_t);
+    FIELD(cci_event_recv_t, type);
+    FIELD(cci_event_recv_t, len);
+    FIELD(cci_event_recv_t, ptr);
+    FIELD(cci_event_recv_t, connection);
+    SIZE(cci_event_connect_t);
+    FIELD(cci_event_connect_t, type);
+    FIELD(cci_event_connect_t, status);
+    FIELD(cci_event_connect_t, context);
+    FIELD(cci_event_connect_t, connection);
+    SIZE(cci_event_connect_request_t);
+    FIELD(cci_event_connect_request_t, type);
+    FIELD(cci_event_connect_request_t, data_len);
+    FIELD(cci_event_connect_request_t, data_ptr);
+    FIELD(cci_event_connect_request_t, attribute);
+    SIZE(cci_event_accept_t);
+    FIELD(cci_event_accept_t, type);
+    FIELD(cci_event_accept_t, status);
+    FIELD(cci_event_accept_t, context);
+    FIELD(cci_event_accept_t, connection);
+    SIZE(cci_event_keepalive_timedout_t);
+    FIELD(cci_event_keepalive_timedout_t, type);
+    FIELD(cci_event_keepalive_timedout_t, connection);
+    SIZE(cci_event_endpoint_device_failed_t);
+    FIELD(cci_event_endpoint_device_failed_t, type);
+    FIELD(cci_event_endpoint_device_failed_t, endpoint);
+}
+
+int main(void)
+{
+    values();
+    objects();
+    events();
+    return 0;
+}

@@ -1,0 +1,51 @@
+/*
+ * Every function of the interface through a pointer of the type that programs for CCI 2.x expect: one that differs does
+ * not compile, one that is missing does not link.
+ */
+#include "cci.h"
+
+static int (*init)(uint32_t, uint32_t, uint32_t *) = cci_init;
+static int (*finalize)(void) = cci_finalize;
+static const char *(*error_text)(cci_endpoint_t *, enum cci_status) = cci_strerror;
+static int (*get_devices)(cci_device_t *const **) = cci_get_devices;
+static int (*create_endpoint)(cci_device_t *, int, cci_endpoint_t **, cci_os_handle_t *) = cci_create_endpoint;
+static int (*create_endpoint_at)(cci_device_t *, const char *, int, cci_endpoint_t **,
+                                 cci_os_handle_t *) = cci_create_endpoint_at;
+static int (*destroy_endpoint)(cci_endpoint_t *) = cci_destroy_endpoint;
+static int (*connect_to)(cci_endpoint_t *, const char *, const void *, uint32_t, cci_conn_attribute_t, const void *,
+                         int, const struct timeval *) = cci_connect;
+static int (*accept_request)(cci_event_t *, const void *) = cci_accept;
+static int (*reject)(cci_event_t *) = cci_reject;
+static int (*disconnect)(cci_connection_t *) = cci_disconnect;
+static int (*get_event)(cci_endpoint_t *, cci_event_t **) = cci_get_event;
+static int (*return_event)(cci_event_t *) = cci_return_event;
+static int (*arm_os_handle)(cci_endpoint_t *, int) = cci_arm_os_handle;
+static int (*set_opt)(cci_opt_handle_t *, cci_opt_name_t, const void *) = cci_set_opt;
+static int (*get_opt)(cci_opt_handle_t *, cci_opt_name_t, void *) = cci_get_opt;
+static int (*send_one)(cci_connection_t *, const void *, uint32_t, const void *, int) = cci_send;
+static int (*send_many)(cci_connection_t *, const struct iovec *, uint32_t, const void *, int) = cci_sendv;
+static int (*rma_register)(cci_endpoint_t *, void *, uint64_t, int, cci_rma_handle_t **) = cci_rma_register;
+static int (*rma_deregister)(cci_endpoint_t *, cci_rma_handle_t *) = cci_rma_deregister;
+static int (*rma)(cci_connection_t *, const void *, uint32_t, cci_rma_handle_t *, uint64_t, cci_rma_handle_t *,
+                  uint64_t, uint64_t, const void *, int) = cci_rma;
+static const char *(*event_type_text)(cci_event_type_t) = cci_event_type_str;
+/* Extensions. */
+static const char *(*last_error)(void) = cci_last_error;
+static int (*create_with)(cci_device_t *, const char *, const cci_endpoint_options_t *, int, cci_endpoint_t **,
+                          cci_os_handle_t *) = cci_create_endpoint_with;
+static int (*wait_event)(cci_endpoint_t *, const struct timeval *, cci_event_t **) = cci_wait_event;
+static int (*send2)(cci_connection_t *, const void *, uint32_t, const void *, uint32_t, const void *,
+                    int) = cci_send2;
+static int (*accept_on)(cci_event_t *, cci_endpoint_t *, const void *) = cci_accept_on;
+static int (*register_conn)(cci_connection_t *, void *, uint64_t, int, cci_rma_handle_t **) = cci_rma_register_conn;
+static int (*explain)(cci_connection_t *, char **) = cci_explain;
+static int (*get_counters)(cci_endpoint_t *, cci_connection_t *, char **) = cci_get_counters;
+
+int main(void)
+{
+    return !(init && finalize && error_text && get_devices && create_endpoint && create_endpoint_at &&
+             destroy_endpoint && connect_to && accept_request && reject && disconnect && get_event && return_event &&
+             arm_os_handle && set_opt && get_opt && send_one && send_many && rma_register && rma_deregister && rma &&
+             event_type_text && last_error && create_with && wait_event && send2 && accept_on && register_conn &&
+             explain && get_counters);
+}

@@ -1,0 +1,129 @@
+//! Builds the libraries and C programs against them, as a program outside this repository would.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+/// What the suite's C programs run on.
+pub const CONFIG: &str = "[shm]\ntransport = shm\n\n[udp]\ntransport = udp\nip = 127.0.0.1\n";
+
+/// Where the header and the sources are.
+pub fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder laid out like an installed prefix's `lib`: `libcci.so.2`, `libcci.so` and `libcci.a`.
+pub fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "-p", "cci-capi", "--lib", "--target-dir"]).arg(&target);
+        succeed(build.current_dir(here()));
+        let lib = scratch().join("lib");
+        fs::create_dir_all(&lib).expect("a folder");
+        let built = target.join("debug");
+        for (name, leads_to) in [
+            ("libcci.so.2", built.join("libcci_capi.so")),
+            ("libcci.so", PathBuf::from("libcci.so.2")),
+            ("libcci.a", built.join("libcci_capi.a")),
+        ] {
+            let link = lib.join(name);
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(leads_to, link).expect("a link");
+        }
+        lib
+    })
+}
+
+/// A folder of this test program's own.
+pub fn scratch() -> PathBuf {
+    let program = std::env::current_exe().expect("this program");
+    let name = program.file_stem().expect("a name");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi").join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// How a C program is linked.
+#[derive(Copy, Clone, Debug)]
+pub enum Linked {
+    Shared,
+    Static,
+}
+
+/// Compiles `tests/c/NAME.c`, warnings being errors.
+pub fn compile(name: &str, linked: Linked) -> PathBuf {
+    let program = scratch().join(format!("{name}-{linked:?}"));
+    let lib = libraries();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(here().join("include"))
+        .arg(here().join("tests/c").join(format!("{name}.c")))
+        .arg("-o")
+        .arg(&program);
+    match linked {
+        Linked::Shared => cc.arg("-L").arg(lib).arg("-lcci").arg(format!("-Wl,-rpath,{}", lib.display())),
+        // The libraries after it are `Libs.private` of cci.pc.
+        Linked::Static => cc.arg(lib.join("libcci.a")).args(private_libraries()),
+    };
+    succeed(cc.arg("-lpthread"));
+    program
+}
+
+/// `Libs.private` of `cci.pc.in`.
+pub fn private_libraries() -> Vec<String> {
+    let text = fs::read_to_string(here().join("cci.pc.in")).expect("cci.pc.in");
+    let line = text.lines().find_map(|line| line.strip_prefix("Libs.private:")).expect("Libs.private");
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Runs a command, which must succeed.
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// A configuration file for the C programs.
+pub fn config() -> PathBuf {
+    static CONFIG_FILE: OnceLock<PathBuf> = OnceLock::new();
+    let write = || {
+        let path = scratch().join("cci.ini");
+        fs::write(&path, CONFIG).expect("a file");
+        path
+    };
+    CONFIG_FILE.get_or_init(write).clone()
+}
+
+/// Runs a C test program, which must succeed within a minute.
+pub fn run(program: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).env("CCI_CONFIG", config()).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let until = Instant::now() + Duration::from_secs(60);
+    let in_time = loop {
+        if child.try_wait().expect("its status").is_some() {
+            break true;
+        }
+        if Instant::now() > until {
+            let _ = child.kill();
+            break false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let output = child.wait_with_output().expect("its output");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(in_time, "{command:?} did not end within a minute:\n{text}");
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    text.into_owned()
+}

@@ -77,11 +77,11 @@ fn link(target: &str, at: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills in `@prefix@` and `@version@`.
+/// Fills in `@PREFIX@` and `@VERSION@`.
 fn pkg_config(template: &Path, prefix: &Path) -> Result<(), String> {
     let text = fs::read_to_string(template).map_err(|error| format!("{}: {error}", template.display()))?;
     let prefix_text = prefix.to_str().ok_or("the prefix is not UTF-8")?;
-    let text = text.replace("@prefix@", prefix_text).replace("@version@", env!("CARGO_PKG_VERSION"));
+    let text = text.replace("@PREFIX@", prefix_text).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     if let Some(line) = text.lines().find(|line| line.contains('@')) {
         return Err(format!("{}: nothing to fill in for {line:?}", template.display()));
     }

@@ -87,10 +87,11 @@ fn exchange<D: Driver>(client: &mut Side<D>, server: &mut Side<D>) {
 
 /// Where nobody listens, the attempt ends: refused where the device can know, else timed out.
 pub fn nobody_there<D: Driver>(place: &Place<D>) {
-    let gone = Side::plain(place);
+    // All are opened before the one that goes, so that none of them gets its address.
+    let (mut client, mut other, gone): (Side<D>, Side<D>, Side<D>) =
+        (Side::plain(place), Side::plain(place), Side::plain(place));
     let uri = gone.port.uri();
     drop(gone);
-    let (mut client, mut other) = (Side::plain(place), Side::plain(place));
     let started = client.port.connect(&uri, b"anyone?", RO, 5, Some(Duration::from_millis(700)));
     started.expect("connect starts");
     until(&mut client, &mut other, "the end of the attempt", |client, _| !client.connected.is_empty());

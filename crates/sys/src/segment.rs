@@ -158,5 +158,7 @@ fn allocate(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
     }
 }
 
+mod ends;
+
 #[cfg(test)]
 mod tests;

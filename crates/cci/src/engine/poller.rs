@@ -52,6 +52,13 @@ impl Poller {
         self.epoll.add(fd, token, Interest::Read, Trigger::Level)
     }
 
+    /// What is readable right now, without waiting: for a transport whose program polls instead of sleeping. The
+    /// engine's own tokens are among them.
+    pub fn ready(&self, events: &mut Events) {
+        // If the system can't say now, the next look may.
+        let _ = self.epoll.wait(events, Some(0));
+    }
+
     /// Takes it out again. Must happen before the descriptor is closed if it was passed to another process.
     pub fn unwatch(&self, fd: BorrowedFd<'_>) {
         // A descriptor that is not in the set any more is what we want.

@@ -198,6 +198,13 @@ impl<M> Producer<M> {
             && attention.swap(ATTENTION_NONE, Ordering::Relaxed) != ATTENTION_NONE
     }
 
+    /// A hint, without a fence, that the peer may be asleep: cheap enough for after every push. `false` proves
+    /// nothing; [`needs_wake`](Self::needs_wake) is still due once after the batch.
+    #[inline]
+    pub fn peer_may_sleep(&self) -> bool {
+        self.region.attention().load(Ordering::Relaxed) != ATTENTION_NONE
+    }
+
     /// Whether the peer sleeps until records that *it* pushed on the opposite ring are consumed; call it once after
     /// [`Consumer::publish_head`](super::Consumer::publish_head) of that ring. `true` as in
     /// [`needs_wake`](Self::needs_wake).

@@ -1,16 +1,342 @@
 //! Shared memory between processes of one host.
+//!
+//! An endpoint listens on a UNIX socket ([`name`]). Two endpoints share a *link* ([`link`]): two rings in sealed
+//! memfds, handed over that socket, two doorbells, and the socket itself as the lifeline whose hang-up tells at once
+//! that the peer is gone. Connections ride on links and hold nothing but a place in a table ([`table`]). How they
+//! come about is in [`handshake`], [`dial`] and [`listen`], how they end in [`close`].
+//!
+//! A send copies the message into the ring and completes when the peer's library has taken it out, which it says
+//! with every record of its own, or in a word of the ring ([`send`], [`pending`]). The receiver copies it once, into a
+//! receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
+//!
+//! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then
+//! ([`poll`]): its cost does not grow with the number of links. `docs/adr/0003-shared-memory-links.md` has the reasons.
 
-use super::Transport;
+mod close;
+mod dial;
+mod handshake;
+mod link;
+mod listen;
+mod name;
+mod pending;
+mod poll;
+mod receive;
+mod report;
+mod send;
+mod table;
+mod timeout;
+mod wire;
+
+use self::link::{Link, Peer, Side};
+use self::table::{Conn, Counts, Table, from_us, to_us};
+use super::{Armed, Dial, Transport};
+use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::DeviceInfo;
+use crate::engine::core::{Core, SendOp};
+use crate::engine::origin::{RequestBody, RequestInner};
 use crate::engine::poller::Poller;
-use crate::error::CreateError;
+use crate::error::{AcceptError, ConnectError, CreateError, SendError};
+use crate::event::Connection;
+use crate::explain::Explanation;
+use crate::limits;
 use crate::options::Options;
+use cci_ring::slab::{Key, Slab};
+use cci_ring::spsc::{payload_bytes_limit, region_bytes};
+use cci_sys::event::Events;
+use cci_sys::process::fork;
+use cci_sys::unix::Listener;
+use cci_sys::{clock, random};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Longest message.
-pub(crate) const MESSAGE_BYTES_MAX: u32 = crate::limits::MESSAGE_BYTES_MAX;
+pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
+
+/// Data of a ring while the endpoint has plenty of memory left: a window of 32 of the longest messages.
+const RING_BYTES_MAX: u32 = 256 << 10;
+/// The smallest ring: an endpoint near its cap makes these, then none.
+const RING_BYTES_MIN: u32 = 32 << 10;
+/// A ring takes at most this part of what is left under the cap.
+const RING_SHARE: u64 = 16;
+/// The largest ring that we map for a peer: address space, not memory of ours.
+const RING_BYTES_PEER_MAX: u32 = 16 << 20;
+/// How long a client may be silent after it connected.
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
+/// How long an accepted client may take to confirm.
+const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
+/// Clients that have connected and said nothing yet; more wait in the kernel's queue.
+const HANDS_SILENT_MAX: u32 = 256;
+/// Connections being made at once.
+const HANDS_MAX: u32 = 64 << 10;
+/// What the kernel reports at once.
+const KERNEL_EVENTS: usize = 32;
+/// How often a server whose queue is full is tried.
+const RETRY_NS: u64 = 1_000_000;
+/// How long not to listen when no more clients can be let in.
+const LISTEN_AGAIN_NS: u64 = 5_000_000;
+
+const _: () = {
+    assert!(payload_bytes_limit(RING_BYTES_MIN as usize) >= MESSAGE_BYTES_MAX as usize);
+    assert!(RING_BYTES_MIN.is_power_of_two() && RING_BYTES_MAX.is_power_of_two());
+};
+
+/// What a ring costs: its pages.
+const fn ring_charge(ring_bytes: u32) -> u64 {
+    region_bytes(ring_bytes as usize).next_multiple_of(4096) as u64
+}
+
+/// What epoll reports for each descriptor: what it is, and whose.
+mod token {
+    use cci_ring::slab::Key;
+
+    pub(super) const LISTENER: u64 = 1;
+    pub(super) const HAND: u64 = 2;
+    pub(super) const LIFELINE: u64 = 3;
+    pub(super) const BELL: u64 = 4;
+    const KIND_SHIFT: u32 = 60;
+    const GENERATION_MASK: u32 = (1 << 28) - 1;
+
+    pub(super) fn make(kind: u64, key: Key) -> u64 {
+        kind << KIND_SHIFT | u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index)
+    }
+
+    pub(super) fn kind(token: u64) -> u64 {
+        token >> KIND_SHIFT
+    }
+
+    pub(super) fn index(token: u64) -> u32 {
+        token as u32
+    }
+
+    /// Whether the place still has the tenant that the token was made for.
+    pub(super) fn names(token: u64, key: Key) -> bool {
+        make(kind(token), key) == token
+    }
+}
+
+/// One endpoint's transport.
+pub(super) struct Shm {
+    uri: String,
+    listener: Listener,
+    /// We do not listen until then: there are too many clients, or no descriptors.
+    listen_again_ns: Option<u64>,
+    /// Clients let in that have said nothing yet.
+    silent: u32,
+    /// Requests that the program holds.
+    shown: u32,
+    links: Slab<Box<Link>>,
+    links_by_id: HashMap<(u64, Side), Key>,
+    links_by_peer: HashMap<Peer, Key>,
+    /// New links offered and not confirmed.
+    offers: HashMap<Peer, Key>,
+    /// Links that are polled directly.
+    hot: Vec<Key>,
+    /// Links that have something under way.
+    busy: Vec<Key>,
+    table: Table,
+    ring_memory_bytes: u64,
+    /// None while its contents are worked on.
+    events: Option<Events>,
+    /// One more than the highest place a link ever had.
+    link_places: u32,
+    polls: u32,
+    /// Next to be looked after among the busy and the cold.
+    next_busy: usize,
+    next_cold: u32,
+    kernel_polled_ns: u64,
+    hands_looked_ns: u64,
+    /// The owner has slept, or may have: ask the kernel at the next poll.
+    kernel_due: bool,
+    made_by: fork::Token,
+}
 
 /// Opens an endpoint's shared-memory transport.
-pub(crate) fn open(_: &DeviceInfo, _: &Options, _: &Arc<Poller>) -> Result<Box<dyn Transport>, CreateError> {
-    Err(CreateError::DeviceDown)
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let place = name::listen_place(device, options.service.as_deref())?;
+    let listener = Listener::bind(&place.name).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => CreateError::InUse { service: place.uri.clone() },
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
+            CreateError::BadService { service: place.uri.clone(), reason: error.to_string() }
+        }
+        _ => CreateError::System(error),
+    })?;
+    let no_memory = CreateError::NoMemory {
+        needed_bytes: u64::from(options.send_buffers) * size_of::<pending::Send>() as u64,
+        cap_bytes: options.memory_bytes_max,
+    };
+    let sends = pending::Sends::new(options.send_buffers).ok_or(no_memory)?;
+    poller.watch(listener.as_fd(), token::make(token::LISTENER, link::NOWHERE))?;
+    let (send_timeout, keepalive) =
+        (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
+    Ok(Box::new(Shm {
+        uri: place.uri,
+        listener,
+        listen_again_ns: None,
+        silent: 0,
+        shown: 0,
+        links: Slab::new(limits::CONNECTIONS_MAX),
+        links_by_id: HashMap::new(),
+        links_by_peer: HashMap::new(),
+        offers: HashMap::new(),
+        hot: Vec::with_capacity(poll::HOT_MAX),
+        busy: Vec::with_capacity(64),
+        table: Table {
+            endpoint: random::u64()?,
+            conns: Slab::new(limits::CONNECTIONS_MAX),
+            hands: Slab::new(HANDS_MAX),
+            sends,
+            counts: Counts::default(),
+            closing: Vec::new(),
+            keepalive: Vec::new(),
+            next_keepalive_ns: 0,
+            now_ns: clock::now_ns(),
+            mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
+            send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
+            keepalive_us: to_us(u64::try_from(keepalive).unwrap_or(u64::MAX)),
+        },
+        ring_memory_bytes: 0,
+        events: Some(Events::with_capacity(KERNEL_EVENTS)),
+        link_places: 0,
+        polls: 0,
+        next_busy: 0,
+        next_cold: 0,
+        kernel_polled_ns: 0,
+        hands_looked_ns: 0,
+        kernel_due: true,
+        made_by: fork::token(),
+    }))
+}
+
+impl Shm {
+    /// A connection's entry and its place.
+    const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
+
+    /// Everything that the endpoint holds.
+    fn held_bytes(&self, core: &Core) -> u64 {
+        let mut kinds = core.memory().to_vec();
+        self.memory(&mut kinds);
+        kinds.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// How large a ring we can afford to read. None: no ring at all.
+    fn affordable_ring_bytes(&self, core: &Core) -> Option<u32> {
+        let left = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
+        let mut ring_bytes = RING_BYTES_MAX;
+        while ring_bytes > RING_BYTES_MIN && ring_charge(ring_bytes) > left / RING_SHARE {
+            ring_bytes /= 2;
+        }
+        (ring_charge(ring_bytes) <= left).then_some(ring_bytes)
+    }
+
+    /// In a fork child nothing is mapped: touching a ring would be the end of it.
+    fn is_ours(&self) -> bool {
+        fork::same_process(self.made_by)
+    }
+}
+
+impl Transport for Shm {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn connect(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        self.dial(core, connection, &to).map(Key::to_bits)
+    }
+
+    fn accept(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        request: RequestBody,
+    ) -> Result<u64, AcceptError> {
+        self.accept_request(core, connection, request).map(Key::to_bits)
+    }
+
+    fn refused(&mut self, _: &mut Core, _: u64, inner: RequestInner) {
+        self.refuse(inner);
+    }
+
+    fn taken(&mut self, _: &mut Core, _: u64) {
+        self.shown = self.shown.saturating_sub(1);
+    }
+
+    fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
+        if self.is_ours() {
+            self.disconnect_conn(core, connection, Key::from_bits(link));
+        } else {
+            core.closed(connection);
+        }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        self.send_message(core, Key::from_bits(link), segments, op)
+    }
+
+    #[inline]
+    fn progress(&mut self, core: &mut Core) {
+        self.poll(core);
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Armed {
+        self.prepare_sleep(core)
+    }
+
+    fn is_drained(&self) -> bool {
+        // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
+        // sees us hang up.
+        !self.is_ours() || self.links.iter().all(|(_, link)| link.out.control.is_empty())
+    }
+
+    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
+        self.change_send_timeout(Key::from_bits(link), timeout_ns);
+    }
+
+    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
+        self.change_keepalive(Key::from_bits(link), timeout_ns);
+    }
+
+    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
+        self.table.send_timeout_us = to_us(send_timeout_ns);
+        self.table.keepalive_us = to_us(keepalive_ns);
+    }
+
+    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
+        let conn = self.table.conns.get(Key::from_bits(link))?;
+        Some((conn.send_timeout_ns(), from_us(conn.keepalive_us)))
+    }
+
+    fn connection_counters(&self, link: u64) -> ConnectionCounters {
+        self.count_connection(Key::from_bits(link))
+    }
+
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        self.count(into, drops);
+    }
+
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        self.count_memory(into);
+    }
+
+    fn explain(&self, link: u64, into: &mut Explanation) {
+        self.explain_connection(Key::from_bits(link), into);
+    }
 }

@@ -1,0 +1,230 @@
+//! How connections and links end.
+//!
+//! CLOSE goes through the ring behind everything sent before. The peer stops sending on the connection, answers
+//! CLOSE_ACK, and knows that it is gone; with that answer our place for it is free, as no record of the peer's can
+//! name it any more. Two CLOSEs that cross need no answers. A link with no connection left is given up by whoever
+//! sees it first; the other side drains what is in the ring and follows.
+
+use super::Shm;
+use super::link::{Control, Life, Link, NOWHERE};
+use super::table::{State, Table, complete};
+use super::wire::{PeerConn, kind};
+use crate::ConnectFailure;
+use crate::engine::core::Core;
+use crate::event::{Connection, Status};
+use cci_ring::slab::Key;
+use cci_ring::spsc::Corrupt;
+use std::os::fd::AsFd;
+
+const NOBODY: PeerConn = PeerConn { index: u32::MAX, generation: 0 };
+
+/// The peer disconnected.
+pub(super) fn close_came(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    conn: u32,
+    generation: u8,
+) -> Result<(), Corrupt> {
+    let here = link.key;
+    let Some((key, conn)) = table.named(conn, generation).filter(|(_, conn)| conn.at == here) else {
+        table.counts.unknown_connection += 1;
+        return Ok(());
+    };
+    match conn.state {
+        State::Open | State::Broken => {
+            let (connection, to) = (conn.connection, peer_of(conn));
+            conn.state = State::Gone;
+            conn.at = NOWHERE;
+            link.complete_taken(table, core)?;
+            link.end_sends(table, core, key.index, Status::Disconnected);
+            core.peer_gone(connection);
+            link.conns = link.conns.saturating_sub(1);
+            link.say(Control { kind: kind::CLOSE_ACK, to, own: NOBODY })
+        }
+        State::Closing => closed(link, table, core, key),
+        State::Making | State::Gone => Ok(()),
+    }
+}
+
+/// The peer has seen our CLOSE, and all that was before it.
+pub(super) fn close_ack_came(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    conn: u32,
+    generation: u8,
+) -> Result<(), Corrupt> {
+    let here = link.key;
+    match table.named(conn, generation) {
+        Some((key, conn)) if conn.at == here && conn.state == State::Closing => {
+            closed(link, table, core, key)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nothing more can come for a connection that we closed.
+fn closed(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Result<(), Corrupt> {
+    link.complete_taken(table, core)?;
+    link.end_sends(table, core, key.index, Status::Disconnected);
+    link.conns = link.conns.saturating_sub(1);
+    if let Some(conn) = table.conns.remove(key) {
+        core.closed(conn.connection);
+    }
+    Ok(())
+}
+
+/// Answers a PING. Not if the ring is full: then the peer hears of us by our reading.
+pub(super) fn say_pong(link: &mut Link) -> Result<(), Corrupt> {
+    if !link.out.control.is_empty() {
+        return Ok(());
+    }
+    link.say(Control { kind: kind::PONG, to: NOBODY, own: NOBODY })
+}
+
+pub(super) fn say_ping(link: &mut Link) -> Result<(), Corrupt> {
+    if !link.out.control.is_empty() {
+        return Ok(());
+    }
+    link.say(Control { kind: kind::PING, to: NOBODY, own: NOBODY })
+}
+
+fn peer_of(conn: &super::table::Conn) -> PeerConn {
+    PeerConn { index: conn.peer_index, generation: u32::from(conn.peer_generation) }
+}
+
+impl Shm {
+    pub(super) fn disconnect_conn(&mut self, core: &mut Core, connection: Connection, key: Key) {
+        let Some(conn) = self.table.conns.get_mut(key) else {
+            core.closed(connection);
+            return;
+        };
+        match conn.state {
+            State::Closing => {}
+            State::Gone => {
+                self.table.conns.remove(key);
+                core.closed(connection);
+            }
+            State::Making => {
+                let hand = conn.at;
+                self.end_hand(core, hand, ConnectFailure::Disconnected);
+                // `failed` has taken it out of the engine's table without an event, as it is closing there.
+                core.closed(connection);
+            }
+            State::Open | State::Broken => {
+                conn.state = State::Closing;
+                let (at, to) = (conn.at, peer_of(conn));
+                let until_ns = self.table.now_ns.saturating_add(conn.send_timeout_ns());
+                self.table.closing.push((key, until_ns));
+                let Some(link) = self.links.get_mut(at) else { return };
+                let said = link.say(Control { kind: kind::CLOSE, to, own: NOBODY });
+                link.out.flush();
+                self.care_for(at);
+                if said.is_err() {
+                    self.kill(core, at);
+                }
+            }
+        }
+    }
+
+    /// Disconnected, and no answer until the send timeout: what was sent may or may not have arrived.
+    pub(super) fn give_up_closing(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.table.conns.get(key) else { return };
+        let (connection, at) = (conn.connection, conn.at);
+        if let Some(link) = self.links.get_mut(at) {
+            link.end_sends(&mut self.table, core, key.index, Status::TimedOut);
+            link.conns = link.conns.saturating_sub(1);
+        }
+        self.table.conns.remove(key);
+        core.closed(connection);
+        self.drop_if_unused(core, at);
+    }
+
+    /// The peer's end of the lifeline is closed: it has let go of the link, or died. What it had written by now is
+    /// still to be delivered.
+    pub(super) fn peer_hung_up(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        if link.life != Life::Up {
+            return;
+        }
+        // A whole ring at most: one that lives on and goes on writing can't keep us here.
+        link.life = Life::Draining { until: link.consumer.head() + u64::from(link.ring_bytes) };
+        core.poller.unwatch(link.lifeline.as_fd());
+        self.care_for(key);
+        self.poll_link(core, key);
+    }
+
+    /// The link is of no use any more: the peer wrote nonsense into it.
+    pub(super) fn kill(&mut self, core: &mut Core, key: Key) {
+        self.table.counts.link_corrupt += 1;
+        self.end_link(core, key);
+    }
+
+    /// Ends a link and everything that rides on it.
+    pub(super) fn end_link(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        link.life = Life::Dead;
+        // What the peer took before it died has arrived. If its last word is nonsense, that is no longer known.
+        let _ = link.complete_taken(&mut self.table, core);
+        let conns = &mut self.table.conns;
+        self.table.sends.retain(
+            &mut link.out.fifo,
+            |_| true,
+            |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
+        );
+        if link.conns > 0 {
+            self.table.counts.links_died += 1;
+            self.end_conns_of(core, key);
+        }
+        self.remove_link(core, key);
+    }
+
+    fn end_conns_of(&mut self, core: &mut Core, link: Key) {
+        let mut over = Vec::new();
+        for (key, conn) in self.table.conns.iter_mut() {
+            if conn.at != link {
+                continue;
+            }
+            match conn.state {
+                State::Open | State::Broken => {
+                    conn.state = State::Gone;
+                    conn.at = NOWHERE;
+                    core.peer_gone(conn.connection);
+                }
+                State::Closing => over.push(key),
+                State::Making | State::Gone => {}
+            }
+        }
+        for key in over {
+            if let Some(conn) = self.table.conns.remove(key) {
+                core.closed(conn.connection);
+            }
+        }
+        self.fail_joining(core, link);
+    }
+
+    /// Lets go of a link that nothing rides on any more.
+    pub(super) fn drop_if_unused(&mut self, core: &mut Core, key: Key) {
+        let unused = self.links.get(key).is_some_and(|link| link.conns == 0 && link.out.control.is_empty());
+        if unused {
+            self.end_link(core, key);
+        }
+    }
+
+    fn remove_link(&mut self, core: &mut Core, key: Key) {
+        let Some(mut link) = self.links.remove(key) else { return };
+        // The peer may sleep until we answer; the lifeline tells it, but only if it watches that.
+        link.out.flush();
+        self.table.counts.wakes_sent += link.out.wakes;
+        core.poller.unwatch(link.bell.as_fd());
+        core.poller.unwatch(link.lifeline.as_fd());
+        self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(super::ring_charge(link.ring_bytes));
+        self.links_by_id.remove(&(link.id, link.side));
+        if self.links_by_peer.get(&link.peer) == Some(&key) {
+            self.links_by_peer.remove(&link.peer);
+        }
+        self.hot.retain(|hot| *hot != key);
+        self.busy.retain(|busy| *busy != key);
+    }
+}

@@ -1,0 +1,218 @@
+//! The client's side of a handshake.
+
+use super::handshake::{Hand, Stage, is_permitted};
+use super::link::{Control, Peer, Side};
+use super::table::{Conn, State};
+use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
+use super::{RETRY_NS, Shm, name, token};
+use crate::engine::core::Core;
+use crate::event::Connection;
+use crate::transport::Dial;
+use crate::{ConnectError, ConnectFailure};
+use cci_ring::slab::Key;
+use cci_sys::clock;
+use cci_sys::unix::{Name, ReceivedFds, Stream};
+use std::io;
+use std::os::fd::AsFd;
+
+/// Kept while the server's queue is full.
+pub(super) struct Knock {
+    name: Name,
+    request: Request,
+    payload: Vec<u8>,
+    pub again_ns: u64,
+}
+
+impl Shm {
+    pub(super) fn dial(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: &Dial<'_>,
+    ) -> Result<Key, ConnectError> {
+        let place = name::parse_uri(to.uri)?;
+        self.table.now_ns = clock::now_ns();
+        let key =
+            self.insert_conn(core, connection, to.attribute.is_reliable()).ok_or(ConnectError::NoMemory)?;
+        let request = Request {
+            endpoint: self.table.endpoint,
+            conn: PeerConn { index: key.index, generation: key.generation },
+            mss: self.table.mss,
+            attribute: to.attribute,
+        };
+        let knock = Knock { name: place.name, request, payload: to.request.to_vec(), again_ns: 0 };
+        let deadline_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.table.now_ns.saturating_add(ns));
+        let hand =
+            Hand { stream: None, deadline_ns, stage: Stage::Knocking { conn: key, knock: Box::new(knock) } };
+        let Ok(hand) = self.table.hands.insert(hand) else {
+            self.table.conns.remove(key);
+            return Err(ConnectError::NoMemory);
+        };
+        if let Some(conn) = self.table.conns.get_mut(key) {
+            conn.at = hand;
+        }
+        if let Err(error) = self.knock(core, hand) {
+            self.table.hands.remove(hand);
+            self.table.conns.remove(key);
+            return Err(error.into());
+        }
+        Ok(key)
+    }
+
+    /// A new entry in the table of connections, if it fits under the cap.
+    pub(super) fn insert_conn(
+        &mut self,
+        core: &Core,
+        connection: Connection,
+        is_reliable: bool,
+    ) -> Option<Key> {
+        // The table doubles when it is full.
+        let growth = if self.table.conns.len() as usize * Self::CONN_BYTES >= self.table.conns.bytes() {
+            self.table.conns.bytes() as u64
+        } else {
+            0
+        };
+        if growth > 0 && self.held_bytes(core) + growth > core.options.memory_bytes_max {
+            return None;
+        }
+        let conn = Conn {
+            connection,
+            at: super::link::NOWHERE,
+            messages_sent: 0,
+            bytes_sent: 0,
+            messages_received: 0,
+            bytes_received: 0,
+            peer_index: 0,
+            send_timeout_us: self.table.send_timeout_us,
+            keepalive_us: self.table.keepalive_us,
+            in_progress: 0,
+            peer_generation: 0,
+            state: State::Making,
+            is_reliable,
+        };
+        self.table.conns.insert(conn).ok()
+    }
+
+    /// Tries to reach the server. Errors are the system's; whatever the server does ends in an event.
+    pub(super) fn knock(&mut self, core: &mut Core, key: Key) -> Result<(), crate::SysError> {
+        let Some(Hand { stage: Stage::Knocking { knock, conn }, .. }) = self.table.hands.get_mut(key) else {
+            return Ok(());
+        };
+        let conn = *conn;
+        let stream = match Stream::connect(&knock.name) {
+            Ok(stream) => stream,
+            Err(error) => {
+                let why = match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        knock.again_ns = clock::now_ns() + RETRY_NS;
+                        return Ok(());
+                    }
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ConnectFailure::Refused,
+                    io::ErrorKind::PermissionDenied => ConnectFailure::NotPermitted,
+                    // A socket, but of another type: somebody else's.
+                    _ if error.errno() == Some(ERRNO_PROTOTYPE) => ConnectFailure::Refused,
+                    _ => return Err(error),
+                };
+                self.end_hand(core, key, why);
+                return Ok(());
+            }
+        };
+        let server = stream.peer_credentials()?;
+        if !is_permitted(&server) {
+            self.table.counts.not_permitted += 1;
+            self.end_hand(core, key, ConnectFailure::NotPermitted);
+            return Ok(());
+        }
+        // A server that has closed meanwhile may have said why: that is read, so a failure here is none.
+        let _ = stream.send(Said::Request(knock.request, &knock.payload).bytes().as_slice(), &[]);
+        core.poller.watch(stream.as_fd(), token::make(token::HAND, key))?;
+        if let Some(hand) = self.table.hands.get_mut(key) {
+            hand.stream = Some(stream);
+            hand.stage = Stage::Asked { conn, server };
+        }
+        Ok(())
+    }
+
+    /// The server's program has accepted.
+    pub(super) fn accepted(&mut self, core: &mut Core, key: Key, accept: Accept, fds: ReceivedFds) {
+        let Some(hand) = self.table.hands.get(key) else { return };
+        let Stage::Asked { conn, server } = hand.stage else { return };
+        let peer = Peer { endpoint: accept.endpoint, pid: server.pid, uid: server.uid };
+        match accept.offer {
+            Offer::Join { server_made_it } => {
+                let side = if server_made_it { Side::Client } else { Side::Server };
+                self.join(core, key, conn, &accept, side);
+            }
+            Offer::New { ring_bytes } => {
+                if let Err(why) = self.answer_offer(core, key, conn, &accept, ring_bytes, peer, fds) {
+                    self.say_on(key, &Said::Refuse(why));
+                    self.end_hand(core, key, why);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, core: &mut Core, key: Key, conn: Key, accept: &Accept, side: Side) {
+        let link_key = self.links_by_id.get(&(accept.link_id, side)).copied();
+        let Some(link) = link_key.and_then(|key| self.links.get_mut(key)) else {
+            if !self.say_on(key, &Said::NoLink) {
+                self.end_hand(core, key, ConnectFailure::Disconnected);
+            }
+            return;
+        };
+        let own = PeerConn { index: conn.index, generation: conn.generation };
+        let said = link.say(Control { kind: kind::CONFIRM, to: accept.conn, own });
+        link.conns += 1;
+        link.out.flush();
+        let at = link.key;
+        if let Some(hand) = self.table.hands.remove(key)
+            && let Some(stream) = hand.stream
+        {
+            core.poller.unwatch(stream.as_fd());
+        }
+        self.table.counts.links_joined += 1;
+        self.table.open(core, conn, at, accept.conn, accept.mss);
+        self.care_for(at);
+        if said.is_err() {
+            self.kill(core, at);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one caller, and all of it was just parsed")]
+    fn answer_offer(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        conn: Key,
+        accept: &Accept,
+        ring_bytes: u32,
+        peer: Peer,
+        fds: ReceivedFds,
+    ) -> Result<(), ConnectFailure> {
+        let half = self.make_half(core)?;
+        let own_ring_bytes = half.ring_bytes;
+        let sent = match (self.table.hands.get(key), half.segment.fd()) {
+            (Some(Hand { stream: Some(stream), .. }), Some(segment)) => {
+                let confirm = Said::Confirm { ring_bytes: own_ring_bytes };
+                stream.send(confirm.bytes().as_slice(), &[segment, half.bell.as_fd()]).is_ok()
+            }
+            _ => false,
+        };
+        if !sent {
+            self.ring_memory_bytes =
+                self.ring_memory_bytes.saturating_sub(super::ring_charge(own_ring_bytes));
+            return Err(ConnectFailure::Disconnected);
+        }
+        let ends = self.join_halves(half, ring_bytes, fds)?;
+        let Some(lifeline) = self.table.hands.get_mut(key).and_then(|hand| hand.stream.take()) else {
+            return Err(ConnectFailure::Disconnected);
+        };
+        let link = self.insert_link(core, ends, lifeline, accept.link_id, Side::Client, peer)?;
+        self.table.hands.remove(key);
+        self.table.open(core, conn, link, accept.conn, accept.mss);
+        Ok(())
+    }
+}
+
+/// EPROTOTYPE, without a dependency for one number: so on every Linux but that of MIPS, SPARC and Alpha.
+const ERRNO_PROTOTYPE: i32 = 91;

@@ -1,0 +1,320 @@
+//! How connections are made: the life of a UNIX socket from the first knock to a link or a refusal.
+//!
+//! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: its size is
+//! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
+
+use super::dial::Knock;
+use super::link::{Control, Ends, Link, Peer, Side};
+use super::table::{State, Table};
+use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
+use super::{RING_BYTES_PEER_MAX, Shm, token};
+use crate::ConnectFailure;
+use crate::engine::core::Core;
+use crate::limits;
+use cci_ring::slab::Key;
+use cci_ring::spsc::{Corrupt, region_bytes};
+use cci_sys::event::EventFd;
+use cci_sys::process;
+use cci_sys::segment::Segment;
+use cci_sys::unix::{Credentials, ReceivedFds, Stream};
+use std::io;
+use std::os::fd::AsFd;
+
+/// A connection being made.
+pub(super) struct Hand {
+    /// None: nothing more to be said on it.
+    pub stream: Option<Stream>,
+    pub deadline_ns: u64,
+    pub stage: Stage,
+}
+
+pub(super) enum Stage {
+    /// A client has connected to us and not yet said what it wants.
+    Silent { peer: Credentials },
+    /// We are the client; the server's queue is full.
+    Knocking { conn: Key, knock: Box<Knock> },
+    /// We are the client and wait for the server's program.
+    Asked { conn: Key, server: Credentials },
+    /// We have accepted and offered a new link.
+    Offered { guest: Guest, half: Box<Half> },
+    /// We have accepted and offered to join this link; the client confirms through its ring.
+    Joining { guest: Guest, link: Key },
+    /// We have accepted; a link to the same client is just being made and will be joined.
+    Waiting { guest: Guest },
+}
+
+/// Whose request we accepted.
+#[derive(Copy, Clone)]
+pub(super) struct Guest {
+    /// Our side of it.
+    pub conn: Key,
+    pub theirs: PeerConn,
+    pub mss: u32,
+    pub peer: Peer,
+}
+
+/// Our half of a link to be.
+pub(super) struct Half {
+    pub segment: Segment,
+    pub bell: EventFd,
+    pub ring_bytes: u32,
+    pub link_id: u64,
+}
+
+impl Stage {
+    pub fn conn(&self) -> Option<Key> {
+        match self {
+            Stage::Silent { .. } => None,
+            Stage::Knocking { conn, .. } | Stage::Asked { conn, .. } => Some(*conn),
+            Stage::Offered { guest, .. } | Stage::Joining { guest, .. } | Stage::Waiting { guest } => {
+                Some(guest.conn)
+            }
+        }
+    }
+}
+
+/// Whether a process of that user may be connected with: our own user's may, and where one of us is root.
+pub(super) fn is_permitted(theirs: &Credentials) -> bool {
+    let own = process::uid();
+    theirs.uid == own || theirs.uid == 0 || own == 0
+}
+
+/// A client has joined the link: CONFIRM came through its ring.
+pub(super) fn confirm_came(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    conn: u32,
+    generation: u8,
+    from: PeerConn,
+) -> Result<(), Corrupt> {
+    if let Some((key, conn)) = table.named(conn, generation)
+        && conn.state == State::Making
+        && let hand_key = conn.at
+        && let Some(hand) = table.hands.get(hand_key)
+        && let Stage::Joining { guest, link: joined } = hand.stage
+        && joined == link.key
+        && guest.theirs == from
+    {
+        if let Some(hand) = table.hands.remove(hand_key)
+            && let Some(stream) = hand.stream
+        {
+            core.poller.unwatch(stream.as_fd());
+        }
+        table.counts.links_joined += 1;
+        table.open(core, key, link.key, guest.theirs, guest.mss);
+        return Ok(());
+    }
+    // It came too late: we have given up. The client thinks that it is connected; tell it.
+    table.counts.unknown_connection += 1;
+    let own = PeerConn { index: u32::MAX, generation: 0 };
+    link.say(Control { kind: kind::CLOSE, to: from, own })
+}
+
+impl Shm {
+    /// Something is to be read on a handshake's socket.
+    pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
+        // More than one message comes only with a hang-up behind it.
+        for _ in 0..3 {
+            let Some(Hand { stream: Some(stream), .. }) = self.table.hands.get(key) else { return };
+            let mut buffer = [0; wire::BYTES_MAX];
+            match stream.recv(&mut buffer, 2) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.table.counts.bad_handshake += 1;
+                    return self.end_hand(core, key, ConnectFailure::Disconnected);
+                }
+                Ok(got) if got.len == 0 => return self.hand_hung_up(core, key),
+                Ok(got) => {
+                    let said = wire::parse(buffer.get(..got.len).unwrap_or_default());
+                    self.heard(core, key, said, got.fds);
+                }
+            }
+        }
+    }
+
+    fn hand_hung_up(&mut self, core: &mut Core, key: Key) {
+        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        match hand.stage {
+            // The client needs its socket no more: it confirms through the ring, perhaps behind much else.
+            Stage::Joining { link, .. } if self.links.get(link).is_some() => {
+                if let Some(stream) = hand.stream.take() {
+                    core.poller.unwatch(stream.as_fd());
+                }
+            }
+            Stage::Silent { .. } => self.end_hand(core, key, ConnectFailure::Disconnected),
+            _ => self.end_hand(core, key, ConnectFailure::Disconnected),
+        }
+    }
+
+    fn heard(&mut self, core: &mut Core, key: Key, said: Result<Said<'_>, NotUnderstood>, fds: ReceivedFds) {
+        let Some(hand) = self.table.hands.get(key) else { return };
+        match (&hand.stage, said) {
+            (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
+                self.request_came(core, key, request, payload);
+            }
+            (Stage::Asked { .. }, Ok(Said::Accept(accept))) => self.accepted(core, key, accept, fds),
+            (Stage::Offered { .. }, Ok(Said::Confirm { ring_bytes })) => {
+                self.confirmed(core, key, ring_bytes, fds);
+            }
+            (Stage::Joining { .. }, Ok(Said::NoLink)) => self.offer_anew(core, key),
+            (Stage::Silent { .. }, Err(NotUnderstood::Version(_))) => {
+                // The head of our answer says which version we speak.
+                self.table.counts.bad_handshake += 1;
+                self.say_on(key, &Said::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
+                self.end_hand(core, key, ConnectFailure::Refused);
+            }
+            (_, Err(NotUnderstood::Version(theirs))) => {
+                self.end_hand(core, key, ConnectFailure::Version { theirs });
+            }
+            (Stage::Silent { .. }, Ok(Said::Refuse(_))) => {
+                self.end_hand(core, key, ConnectFailure::Disconnected);
+            }
+            (_, Ok(Said::Refuse(why))) => self.end_hand(core, key, why),
+            _ => {
+                self.table.counts.bad_handshake += 1;
+                self.say_on(key, &Said::Refuse(ConnectFailure::Refused));
+                self.end_hand(core, key, ConnectFailure::Disconnected);
+            }
+        }
+    }
+
+    /// Says something on a handshake's socket, without descriptors. False: the peer is gone.
+    pub(super) fn say_on(&self, key: Key, said: &Said<'_>) -> bool {
+        match self.table.hands.get(key) {
+            Some(Hand { stream: Some(stream), .. }) => stream.send(said.bytes().as_slice(), &[]).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// The attempt is over without a connection.
+    pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
+        let Some(hand) = self.table.hands.remove(key) else { return };
+        if let Some(stream) = &hand.stream {
+            core.poller.unwatch(stream.as_fd());
+        }
+        if let Some(conn) = hand.stage.conn() {
+            self.table.fail(core, conn, why);
+        }
+        match hand.stage {
+            Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
+            Stage::Offered { guest, half } => {
+                self.ring_memory_bytes =
+                    self.ring_memory_bytes.saturating_sub(super::ring_charge(half.ring_bytes));
+                drop(half);
+                self.offer_ended(core, guest.peer);
+            }
+            Stage::Joining { link, .. } => {
+                if let Some(joined) = self.links.get_mut(link) {
+                    joined.conns = joined.conns.saturating_sub(1);
+                }
+                self.drop_if_unused(core, link);
+            }
+            Stage::Knocking { .. } | Stage::Asked { .. } | Stage::Waiting { .. } => {}
+        }
+    }
+
+    /// A link died that these were about to join. Those whose client can still speak wait for its word.
+    pub(super) fn fail_joining(&mut self, core: &mut Core, link: Key) {
+        let mut over = Vec::new();
+        for (key, hand) in self.table.hands.iter() {
+            if hand.stream.is_none()
+                && matches!(hand.stage, Stage::Joining { link: joined, .. } if joined == link)
+            {
+                over.push(key);
+            }
+        }
+        for key in over {
+            self.end_hand(core, key, ConnectFailure::Disconnected);
+        }
+    }
+
+    /// Makes the ring that we will read, under the endpoint's cap.
+    pub(super) fn make_half(&mut self, core: &Core) -> Result<Half, ConnectFailure> {
+        let ring_bytes = self.affordable_ring_bytes(core).ok_or(ConnectFailure::NoMemory)?;
+        let made = || -> Result<Half, cci_sys::SysError> {
+            let segment = Segment::create("cci-ring", region_bytes(ring_bytes as usize))?;
+            let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);
+            Ok(Half { segment, bell, ring_bytes, link_id })
+        };
+        let half = made().map_err(|_| ConnectFailure::NoMemory)?;
+        self.ring_memory_bytes += super::ring_charge(ring_bytes);
+        Ok(half)
+    }
+
+    /// Our half and what the peer sent of its own make the ends of a link. The peer's descriptors are checked here.
+    pub(super) fn join_halves(
+        &mut self,
+        half: Half,
+        ring_bytes: u32,
+        mut fds: ReceivedFds,
+    ) -> Result<Ends, ConnectFailure> {
+        let charge = super::ring_charge(half.ring_bytes);
+        let mss = self.table.mss;
+        let made = (|| {
+            if ring_bytes > RING_BYTES_PEER_MAX {
+                return None;
+            }
+            let (segment, bell) = (fds.take(0)?, fds.take(1)?);
+            let theirs = Segment::open(segment, region_bytes(ring_bytes as usize)).ok()?;
+            let peer_bell = EventFd::from_peer(bell).ok()?;
+            let mut ours = half.segment;
+            ours.drop_fd();
+            let mut theirs = theirs;
+            theirs.drop_fd();
+            Some(Ends {
+                consumer: ours.into_consumer(mss).ok()?,
+                producer: theirs.into_producer(limits::MESSAGE_BYTES_MAX).ok()?,
+                bell: half.bell,
+                peer_bell,
+                ring_bytes: half.ring_bytes,
+                peer_ring_bytes: ring_bytes,
+            })
+        })();
+        if made.is_none() {
+            self.table.counts.bad_handshake += 1;
+            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
+        }
+        made.ok_or(ConnectFailure::Disconnected)
+    }
+
+    /// Enters a link. The handshake's socket, taken out of its hand before, becomes the lifeline.
+    pub(super) fn insert_link(
+        &mut self,
+        core: &mut Core,
+        ends: Ends,
+        lifeline: Stream,
+        id: u64,
+        side: Side,
+        peer: Peer,
+    ) -> Result<Key, ConnectFailure> {
+        let charge = super::ring_charge(ends.ring_bytes);
+        core.poller.unwatch(lifeline.as_fd());
+        let link = Box::new(Link::new(ends, lifeline, id, side, peer, self.table.now_ns));
+        let Ok(key) = self.links.insert_with(link, |mut link, key| {
+            link.key = key;
+            link
+        }) else {
+            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
+            return Err(ConnectFailure::NoMemory);
+        };
+        let Some(link) = self.links.get_mut(key) else { return Err(ConnectFailure::NoMemory) };
+        link.conns = 1;
+        let watched = core
+            .poller
+            .watch(link.bell.as_fd(), token::make(token::BELL, key))
+            .and_then(|()| core.poller.watch(link.lifeline.as_fd(), token::make(token::LIFELINE, key)));
+        if watched.is_err() {
+            self.table.counts.system_errors += 1;
+            link.conns = 0;
+            self.end_link(core, key);
+            return Err(ConnectFailure::NoMemory);
+        }
+        self.table.counts.links_made += 1;
+        self.links_by_id.insert((id, side), key);
+        self.links_by_peer.insert(peer, key);
+        self.link_places = self.link_places.max(key.index + 1);
+        self.make_hot(key);
+        Ok(key)
+    }
+}

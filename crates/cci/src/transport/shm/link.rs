@@ -1,0 +1,303 @@
+//! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
+//! gone. Any number of connections ride on it.
+
+use super::pending::Fifo;
+use super::table::{Table, complete};
+use super::wire::{PeerConn, kind};
+use crate::engine::core::Core;
+use crate::event::Status;
+use cci_ring::slab::Key;
+use cci_ring::spsc::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
+use cci_sys::event::EventFd;
+use cci_sys::segment::Segment;
+use cci_sys::unix::Stream;
+use std::collections::VecDeque;
+
+/// Names no link.
+pub(super) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };
+
+/// Who is at the other end. The pid is the kernel's word, the number the peer's own.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
+    pub endpoint: u64,
+    pub pid: Option<u32>,
+    pub uid: u32,
+}
+
+/// Which end of a link we are. Matters where both are in one endpoint.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Side {
+    /// Accepted the connection that the link was made for.
+    Server,
+    /// Asked for it.
+    Client,
+}
+
+/// Whether the peer is there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Up,
+    /// The peer closed or died: what it had written before is still taken out, up to this position.
+    Draining {
+        until: u64,
+    },
+    /// It is of no use any more; the reason was counted.
+    Dead,
+}
+
+/// A record that found no room in the ring yet.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Control {
+    pub kind: u8,
+    /// Whom it is for.
+    pub to: PeerConn,
+    /// Of ours; goes into the payload of CONFIRM.
+    pub own: PeerConn,
+}
+
+/// The two ends of rings that are ours, before they are a link.
+pub(super) struct Ends {
+    pub consumer: Consumer<Segment>,
+    pub producer: Producer<Segment>,
+    /// The peer rings it when we sleep.
+    pub bell: EventFd,
+    /// Wakes the peer.
+    pub peer_bell: EventFd,
+    /// Size of the ring that we read: it is charged to us.
+    pub ring_bytes: u32,
+    /// Size of the ring that we write.
+    pub peer_ring_bytes: u32,
+}
+
+pub(super) struct Link {
+    /// Its own place in the table of links.
+    pub key: Key,
+    pub consumer: Consumer<Segment>,
+    pub out: Out,
+    pub life: Life,
+    /// Our attention word is raised, unless the peer has taken it to ring the bell.
+    pub armed: bool,
+    /// Raised for the peer's progress, too.
+    pub armed_for_progress: bool,
+    /// The bell may have been rung: to be silenced before sleeping.
+    pub rung: bool,
+    pub is_hot: bool,
+    pub is_busy: bool,
+    /// What was published was not followed by a look at whether the peer sleeps.
+    pub tell_due: bool,
+    pub conns: u32,
+    pub heard_ns: u64,
+    pub pinged_ns: u64,
+    /// Time of the last record, for choosing which link to poll less.
+    pub worked_ns: u64,
+    pub lifeline: Stream,
+    pub bell: EventFd,
+    pub id: u64,
+    pub side: Side,
+    pub peer: Peer,
+    pub ring_bytes: u32,
+    pub stalls: u64,
+    pub rnr: u64,
+}
+
+/// The sending half.
+pub(super) struct Out {
+    pub producer: Producer<Segment>,
+    pub fifo: Fifo,
+    /// The peer has taken everything before this position.
+    pub consumed: u64,
+    /// Up to here we have made sure that the peer is awake, or woken it.
+    pub flushed: u64,
+    pub control: VecDeque<Control>,
+    /// Earliest deadline among the sends that have one.
+    pub deadline_ns: u64,
+    pub bell: EventFd,
+    pub ring_bytes: u32,
+    pub wakes: u64,
+    /// A bell that could not be rung: the link is broken.
+    pub bell_failed: bool,
+}
+
+impl Link {
+    pub fn new(ends: Ends, lifeline: Stream, id: u64, side: Side, peer: Peer, now_ns: u64) -> Link {
+        Link {
+            key: NOWHERE,
+            consumer: ends.consumer,
+            out: Out {
+                producer: ends.producer,
+                fifo: Fifo::new(),
+                consumed: 0,
+                flushed: 0,
+                control: VecDeque::new(),
+                deadline_ns: u64::MAX,
+                bell: ends.peer_bell,
+                ring_bytes: ends.peer_ring_bytes,
+                wakes: 0,
+                bell_failed: false,
+            },
+            life: Life::Up,
+            armed: false,
+            armed_for_progress: false,
+            rung: false,
+            is_hot: false,
+            is_busy: false,
+            tell_due: false,
+            conns: 0,
+            heard_ns: now_ns,
+            pinged_ns: now_ns,
+            worked_ns: now_ns,
+            lifeline,
+            bell: ends.bell,
+            id,
+            side,
+            peer,
+            ring_bytes: ends.ring_bytes,
+            stalls: 0,
+            rnr: 0,
+        }
+    }
+
+    /// How far we have read, for the peer: it rides on every record.
+    #[inline]
+    pub fn ack(&self) -> u32 {
+        (self.consumer.head() / LINE_BYTES as u64) as u32
+    }
+
+    /// True while something is under way that a poll now and then must look after.
+    pub fn needs_care(&self) -> bool {
+        !self.out.fifo.is_empty()
+            || !self.out.control.is_empty()
+            || self.out.flushed != self.out.producer.tail()
+            || self.tell_due
+            || self.consumer.is_stalled()
+            || self.life != Life::Up
+            || self.out.bell_failed
+    }
+
+    /// Waits for the peer to take something.
+    pub fn waits_for_progress(&self) -> bool {
+        !self.out.fifo.is_empty() || !self.out.control.is_empty()
+    }
+
+    /// Queues a record that is not a message, and writes what fits.
+    pub fn say(&mut self, control: Control) -> Result<(), Corrupt> {
+        self.out.control.push_back(control);
+        self.push_control()
+    }
+
+    /// Writes queued records as long as there is room.
+    pub fn push_control(&mut self) -> Result<(), Corrupt> {
+        while let Some(control) = self.out.control.front() {
+            let header = RecordHeader {
+                kind: control.kind,
+                flags: control.to.generation as u8,
+                conn: control.to.index,
+                ack: self.ack(),
+            };
+            let (index, generation) = (control.own.index.to_ne_bytes(), control.own.generation.to_ne_bytes());
+            let own: &[&[u8]] = if control.kind == kind::CONFIRM { &[&index, &generation] } else { &[] };
+            match self.out.producer.push(header, own) {
+                Ok(_) => {
+                    self.out.control.pop_front();
+                }
+                Err(PushError::Full | PushError::TooLong) => return Ok(()),
+                Err(PushError::Corrupt(corrupt)) => return Err(corrupt),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was consumed known to the peer; wakes it if it waits for that.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.consumer.publish_head() {
+            // The look without a fence catches a peer that has slept for a while. One that goes to sleep at this
+            // very moment is caught at the next poll, behind a fence that costs nobody's latency then.
+            self.tell_due = true;
+            if self.out.producer.peer_may_sleep() {
+                self.tell();
+            }
+        }
+    }
+
+    pub fn tell(&mut self) {
+        self.tell_due = false;
+        if self.out.producer.needs_progress_wake() {
+            self.out.ring_bell();
+        }
+    }
+
+    /// Completes what the peer says it has taken, reading its own word for it.
+    pub fn complete_taken(&mut self, table: &mut Table, core: &mut Core) -> Result<bool, Corrupt> {
+        let consumed = self.out.producer.consumed()?;
+        Ok(self.out.complete_to(consumed, table, core))
+    }
+
+    /// Ends every send of one connection that is still under way.
+    pub fn end_sends(&mut self, table: &mut Table, core: &mut Core, conn: u32, status: Status) {
+        let conns = &mut table.conns;
+        table.sends.retain(
+            &mut self.out.fifo,
+            |send| send.conn == conn,
+            |send| complete(conns, core, send.conn, send.op(), status),
+        );
+    }
+}
+
+impl Out {
+    /// An acknowledgement that came with a record: the low bits of the peer's read position, in lines.
+    #[inline]
+    pub fn acknowledged(&mut self, ack: u32, table: &mut Table, core: &mut Core) -> Result<(), Corrupt> {
+        let known = (self.consumed / LINE_BYTES as u64) as u32;
+        let lines = ack.wrapping_sub(known) as i32;
+        if lines <= 0 {
+            // Older than what its own word has told us already.
+            return Ok(());
+        }
+        let consumed = self.consumed + lines as u64 * LINE_BYTES as u64;
+        if consumed > self.producer.tail() {
+            return Err(Corrupt::Head);
+        }
+        self.complete_to(consumed, table, core);
+        Ok(())
+    }
+
+    #[inline]
+    fn complete_to(&mut self, consumed: u64, table: &mut Table, core: &mut Core) -> bool {
+        if consumed <= self.consumed {
+            return false;
+        }
+        self.consumed = consumed;
+        while let Some(send) = table.sends.pop_consumed(&mut self.fifo, consumed) {
+            complete(&mut table.conns, core, send.conn, send.op(), Status::Success);
+        }
+        true
+    }
+
+    /// Wakes the peer if it sleeps and there is something that it was not woken for.
+    #[inline]
+    pub fn flush(&mut self) {
+        let tail = self.producer.tail();
+        if self.flushed != tail {
+            self.flushed = tail;
+            if self.producer.needs_wake() {
+                self.ring_bell();
+            }
+        }
+    }
+
+    /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
+    /// soon. The following ones look without one, and have theirs at the next poll.
+    #[inline]
+    pub fn flush_after_send(&mut self, was_flushed: bool) {
+        if was_flushed || self.producer.peer_may_sleep() {
+            self.flush();
+        }
+    }
+
+    pub fn ring_bell(&mut self) {
+        self.wakes += 1;
+        // It can only fail if the peer has made it blocking: whoever does that is not served.
+        self.bell_failed |= self.bell.signal().is_err();
+    }
+}

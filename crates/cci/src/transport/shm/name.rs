@@ -1,0 +1,132 @@
+//! URIs and names: `shm://name` is an abstract UNIX socket, `shm:///abs/path` a socket file.
+
+use crate::device::DeviceInfo;
+use crate::error::{ConnectError, CreateError, SysError};
+use cci_sys::unix::Name;
+use cci_sys::{process, random};
+use std::path::{Path, PathBuf};
+
+const SCHEME: &str = "shm://";
+/// In front of every abstract name, so that ours are told from other programs'.
+const PREFIX: &str = "cci/";
+/// What the kernel takes of a socket's name, less the prefix.
+const NAME_BYTES_MAX: usize = 107 - PREFIX.len();
+const PATH_BYTES_MAX: usize = 107;
+
+/// A place to listen at or to connect to: the socket's name and the URI that says it.
+pub(super) struct Place {
+    pub name: Name,
+    pub uri: String,
+}
+
+/// Where an endpoint listens. A service is a name, or an absolute path. None: `u<uid>-<64 random bits>`, in the
+/// device's directory if it has one. With a directory, a service that is a name becomes a file there.
+pub(super) fn listen_place(device: &DeviceInfo, service: Option<&str>) -> Result<Place, CreateError> {
+    let bad = |reason: &str| CreateError::BadService {
+        service: service.unwrap_or_default().to_owned(),
+        reason: reason.to_owned(),
+    };
+    let service_name = match service {
+        Some(path) if path.starts_with('/') => return path_place(Path::new(path)).map_err(bad),
+        Some(name) => name.to_owned(),
+        None => unique()?,
+    };
+    let place = abstract_place(&service_name).map_err(bad)?;
+    match &device.shm_directory {
+        Some(directory) if service_name.contains('/') => {
+            Err(bad(&format!("in directory {} a service is a name without '/'", directory.display())))
+        }
+        Some(directory) => path_place(&directory.join(service_name)).map_err(bad),
+        None => Ok(place),
+    }
+}
+
+/// What a URI names.
+pub(super) fn parse_uri(uri: &str) -> Result<Place, ConnectError> {
+    let parsed = match uri.strip_prefix(SCHEME) {
+        Some(path) if path.starts_with('/') => path_place(Path::new(path)),
+        Some(name) => abstract_place(name),
+        None => Err("a shared-memory URI is shm://name or shm:///absolute/path"),
+    };
+    parsed.map_err(|reason| ConnectError::BadUri { uri: uri.to_owned(), reason: reason.to_owned() })
+}
+
+fn unique() -> Result<String, SysError> {
+    Ok(format!("u{}-{:016x}", process::uid(), random::u64()?))
+}
+
+fn abstract_place(name: &str) -> Result<Place, &'static str> {
+    check_characters(name)?;
+    if name.len() > NAME_BYTES_MAX {
+        return Err("the name is longer than 103 bytes");
+    }
+    let socket = [PREFIX.as_bytes(), name.as_bytes()].concat();
+    Ok(Place { name: Name::Abstract(socket), uri: format!("{SCHEME}{name}") })
+}
+
+fn path_place(path: &Path) -> Result<Place, &'static str> {
+    let text = path.to_str().ok_or("the path is not UTF-8")?;
+    check_characters(text)?;
+    if text.len() > PATH_BYTES_MAX {
+        return Err("the path is longer than 107 bytes, the most that a socket's name can be");
+    }
+    if text.ends_with('/') {
+        return Err("the path names a directory: add a file name");
+    }
+    Ok(Place { name: Name::Path(PathBuf::from(text)), uri: format!("{SCHEME}{text}") })
+}
+
+/// Nothing that would need escaping in a URI, a shell or a configuration file.
+fn check_characters(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("the name is empty");
+    }
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._+@:,/".contains(&byte)) {
+        Ok(())
+    } else {
+        Err("only letters, digits and - . _ + @ : , / can be used")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::builtin;
+
+    fn device(directory: Option<&str>) -> DeviceInfo {
+        let mut info = (*builtin::shm("shm").0).clone();
+        info.shm_directory = directory.map(PathBuf::from);
+        info
+    }
+
+    #[test]
+    fn what_is_listened_at_can_be_connected_to() {
+        for (directory, service) in [
+            (None, None),
+            (None, Some("a.service_1")),
+            (None, Some("/tmp/x.sock")),
+            (Some("/tmp"), None),
+            (Some("/tmp"), Some("name")),
+        ] {
+            let place = listen_place(&device(directory), service).unwrap();
+            let found = parse_uri(&place.uri).unwrap();
+            assert_eq!((&found.name, &found.uri), (&place.name, &place.uri));
+        }
+        assert!(matches!(parse_uri("shm:///tmp/a").unwrap().name, Name::Path(_)));
+        assert!(matches!(parse_uri("shm://tmp/a").unwrap().name, Name::Abstract(_)));
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused_with_a_reason() {
+        for uri in
+            ["", "shm:", "shm://", "udp://1.2.3.4:5", "shm://a b", "shm://%41", "shm:///tmp/", "shm://ä\0"]
+        {
+            assert!(matches!(parse_uri(uri), Err(ConnectError::BadUri { reason, .. }) if !reason.is_empty()));
+        }
+        assert!(parse_uri(&format!("shm://{}", "x".repeat(103))).is_ok());
+        assert!(parse_uri(&format!("shm://{}", "x".repeat(104))).is_err());
+        assert!(parse_uri(&format!("shm:///{}", "x".repeat(106))).is_ok());
+        assert!(parse_uri(&format!("shm:///{}", "x".repeat(107))).is_err());
+        assert!(listen_place(&device(Some("/tmp")), Some("a/b")).is_err());
+    }
+}

@@ -1,0 +1,217 @@
+//! Reliable sends that the peer has not taken yet. One table for the endpoint, made when it is opened, so that a send
+//! allocates nothing; one first-in-first-out list through it per link.
+
+use crate::engine::core::SendOp;
+use cci_ring::spsc::Span;
+
+const NIL: u32 = u32::MAX;
+
+/// A send under way.
+#[derive(Copy, Clone)]
+pub(super) struct Send {
+    /// Where its record lies in the ring; None for a place never used.
+    span: Option<Span>,
+    context: u64,
+    /// 0: not stamped yet. The clock is read once in a while, not for each send.
+    deadline_ns: u64,
+    /// Place of its connection in the transport's table. A connection outlives its sends.
+    pub conn: u32,
+    next: u32,
+    silent: bool,
+}
+
+const _: () = assert!(size_of::<Send>() <= 56, "a send in progress is counted in bytes");
+
+impl Send {
+    pub fn op(&self) -> SendOp {
+        SendOp { context: self.context, silent: self.silent }
+    }
+
+    pub fn span(&self) -> Option<Span> {
+        self.span
+    }
+
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.deadline_ns != 0 && self.deadline_ns <= now_ns
+    }
+}
+
+/// The table.
+pub(super) struct Sends {
+    all: Vec<Send>,
+    free: u32,
+    max: u32,
+    in_use: u32,
+}
+
+/// The sends of one link, oldest first.
+#[derive(Debug)]
+pub(super) struct Fifo {
+    first: u32,
+    last: u32,
+    /// The first one without a deadline; from there on, none has one.
+    unstamped: u32,
+    len: u32,
+}
+
+impl Fifo {
+    pub const fn new() -> Fifo {
+        Fifo { first: NIL, last: NIL, unstamped: NIL, len: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+impl Sends {
+    /// Room for `max` sends; the memory is the endpoint's from now on. None: the system has not so much.
+    pub fn new(max: u32) -> Option<Sends> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(max as usize).ok()?;
+        Some(Sends { all, free: NIL, max, in_use: 0 })
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.in_use >= self.max
+    }
+
+    pub fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.all.capacity() * size_of::<Send>()
+    }
+
+    /// Appends a send. The caller has seen that the table is not full.
+    #[inline]
+    pub fn push(&mut self, fifo: &mut Fifo, span: Span, conn: u32, op: SendOp) {
+        let send = Send {
+            span: Some(span),
+            context: op.context,
+            deadline_ns: 0,
+            conn,
+            next: NIL,
+            silent: op.silent,
+        };
+        let at = if let Some(place) = self.all.get_mut(self.free as usize) {
+            let at = self.free;
+            self.free = place.next;
+            *place = send;
+            at
+        } else {
+            debug_assert!(self.all.len() < self.max as usize, "looked at before the record was written");
+            self.all.push(send);
+            self.all.len() as u32 - 1
+        };
+        match self.all.get_mut(fifo.last as usize) {
+            Some(last) => last.next = at,
+            None => fifo.first = at,
+        }
+        fifo.last = at;
+        if fifo.unstamped == NIL {
+            fifo.unstamped = at;
+        }
+        fifo.len += 1;
+        self.in_use += 1;
+    }
+
+    /// Takes the oldest send out if its record ends at `consumed` or before.
+    #[inline]
+    pub fn pop_consumed(&mut self, fifo: &mut Fifo, consumed: u64) -> Option<Send> {
+        let at = fifo.first;
+        let send = *self.all.get(at as usize)?;
+        if send.span.is_some_and(|span| span.end() > consumed) {
+            return None;
+        }
+        fifo.first = send.next;
+        if fifo.first == NIL {
+            fifo.last = NIL;
+        }
+        if fifo.unstamped == at {
+            fifo.unstamped = send.next;
+        }
+        fifo.len -= 1;
+        self.release(at);
+        Some(send)
+    }
+
+    fn release(&mut self, at: u32) {
+        if let Some(place) = self.all.get_mut(at as usize) {
+            place.next = self.free;
+            self.free = at;
+            self.in_use -= 1;
+        }
+    }
+
+    /// Gives those without a deadline theirs. Answers the earliest one given.
+    pub fn stamp(&mut self, fifo: &mut Fifo, deadline_ns: impl Fn(u32) -> u64) -> u64 {
+        let mut earliest_ns = u64::MAX;
+        while let Some(send) = self.all.get_mut(fifo.unstamped as usize) {
+            // 0 would mean unstamped.
+            send.deadline_ns = deadline_ns(send.conn).max(1);
+            earliest_ns = earliest_ns.min(send.deadline_ns);
+            fifo.unstamped = send.next;
+        }
+        earliest_ns
+    }
+
+    /// Visits every send, oldest first; those for which `remove` says so are taken out and given to `removed`.
+    pub fn retain(
+        &mut self,
+        fifo: &mut Fifo,
+        mut remove: impl FnMut(&mut Send) -> bool,
+        mut removed: impl FnMut(Send),
+    ) {
+        let (mut at, mut before, mut unstamped) = (fifo.first, NIL, NIL);
+        while let Some(send) = self.all.get_mut(at as usize) {
+            let next = send.next;
+            if remove(send) {
+                let send = *send;
+                match self.all.get_mut(before as usize) {
+                    Some(before) => before.next = next,
+                    None => fifo.first = next,
+                }
+                fifo.len -= 1;
+                self.release(at);
+                removed(send);
+            } else {
+                if send.deadline_ns == 0 && unstamped == NIL {
+                    unstamped = at;
+                }
+                before = at;
+            }
+            at = next;
+        }
+        fifo.last = before;
+        fifo.unstamped = unstamped;
+    }
+
+    /// The earliest deadline given so far, u64::MAX if none.
+    pub fn earliest_ns(&self, fifo: &Fifo) -> u64 {
+        let (mut at, mut earliest_ns) = (fifo.first, u64::MAX);
+        while let Some(send) = self.all.get(at as usize) {
+            if send.deadline_ns != 0 {
+                earliest_ns = earliest_ns.min(send.deadline_ns);
+            }
+            at = send.next;
+        }
+        earliest_ns
+    }
+}
+
+impl Send {
+    /// Brings a deadline forward, or puts it off.
+    pub fn set_deadline_ns(&mut self, deadline_ns: u64) {
+        self.deadline_ns = deadline_ns.max(1);
+    }
+
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+}

@@ -1,0 +1,403 @@
+//! What a poll looks at, and what is done before sleeping.
+//!
+//! - *Hot* links, those active lately and at most [`HOT_MAX`], are looked at in every poll: one cache line each.
+//! - All others are *cold*: their attention word is raised, so that a peer that writes rings our doorbell, which the
+//!   kernel reports. One of them is looked at in every few polls besides, so that nothing can get lost.
+//! - *Busy* links, those with sends, closing connections or stalls under way, are looked after now and then.
+//! - The kernel is asked every [`KERNEL_POLL_NS`] at most: a system call in each poll would be the latency.
+
+use super::link::{Life, Link};
+use super::receive;
+use super::{Shm, token};
+use crate::engine::core::Core;
+use crate::transport::Armed;
+use cci_ring::slab::Key;
+use cci_sys::clock;
+
+/// Links looked at in every poll.
+pub(super) const HOT_MAX: usize = 16;
+/// So many stay hot however idle: looking at them costs next to nothing.
+const HOT_IDLE_MAX: usize = 2;
+/// A hot link with nothing for so long becomes cold.
+const HOT_IDLE_NS: u64 = 200_000;
+/// Polls between looks at the clock and the less urgent.
+const POLLS_PER_CARE: u32 = 8;
+/// Polls between looks at how far the peer of a hot link has read. Each look takes its cache line away from it.
+const POLLS_PER_LOOK: u32 = 32;
+/// Between questions to the kernel, while polling.
+const KERNEL_POLL_NS: u64 = 20_000;
+/// The same right after the owner may have slept on the descriptor.
+const KERNEL_DUE_NS: u64 = 2_000;
+/// Busy links looked after in one go.
+const CARE_MAX: usize = 32;
+/// Rounds of events taken from the kernel at once.
+const KERNEL_ROUNDS_MAX: u32 = 4;
+/// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
+const STALL_POLL_NS: u64 = 1_000_000;
+
+impl Shm {
+    /// One poll.
+    #[inline]
+    pub(super) fn poll(&mut self, core: &mut Core) {
+        if !self.is_ours() {
+            return;
+        }
+        self.polls = self.polls.wrapping_add(1);
+        let look = self.polls.is_multiple_of(POLLS_PER_LOOK);
+        let mut at = 0;
+        while let Some(&key) = self.hot.get(at) {
+            self.poll_hot(core, key, look);
+            // A link that ended has left the list, and another may have its place.
+            if self.hot.get(at) == Some(&key) {
+                at += 1;
+            }
+        }
+        if self.polls.is_multiple_of(POLLS_PER_CARE) || self.kernel_due {
+            self.care(core);
+        }
+    }
+
+    #[inline]
+    fn poll_hot(&mut self, core: &mut Core, key: Key, look: bool) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        link.out.flush();
+        let records = match receive::drain(link, &mut self.table, core) {
+            Ok(records) => records,
+            Err(_) => return self.kill(core, key),
+        };
+        if records == 0 {
+            if link.tell_due {
+                link.tell();
+            }
+            if look && !link.out.fifo.is_empty() && link.complete_taken(&mut self.table, core).is_err() {
+                return self.kill(core, key);
+            }
+        }
+        if link.conns == 0 || link.life != Life::Up || link.out.bell_failed {
+            self.after_poll(core, key);
+        } else if !link.is_busy && link.needs_care() {
+            self.care_for(key);
+        }
+    }
+
+    /// Looks at one link, whatever its temperature. Answers whether anything had come.
+    pub(super) fn poll_link(&mut self, core: &mut Core, key: Key) -> bool {
+        let Some(link) = self.links.get_mut(key) else { return false };
+        link.out.flush();
+        match receive::drain(link, &mut self.table, core) {
+            Err(_) => {
+                self.kill(core, key);
+                true
+            }
+            Ok(records) => {
+                if records > 0 {
+                    self.make_hot(key);
+                }
+                self.after_poll(core, key);
+                records > 0
+            }
+        }
+    }
+
+    /// A link may have come to its end.
+    fn after_poll(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        if link.out.bell_failed {
+            return self.kill(core, key);
+        }
+        if let Life::Draining { until } = link.life {
+            let rest = !link.consumer.is_stalled() && link.consumer.head() < until;
+            let over = match link.consumer.peek() {
+                Ok(record) => record.is_none() && rest,
+                Err(_) => true,
+            };
+            if over || link.consumer.head() >= until {
+                return self.end_link(core, key);
+            }
+        }
+        if link.conns == 0 {
+            return self.drop_if_unused(core, key);
+        }
+        if !link.is_busy && link.needs_care() {
+            self.care_for(key);
+        }
+    }
+
+    /// Puts a link on the list of those with something under way.
+    pub(super) fn care_for(&mut self, key: Key) {
+        if let Some(link) = self.links.get_mut(key)
+            && !link.is_busy
+        {
+            link.is_busy = true;
+            self.busy.push(key);
+        }
+    }
+
+    /// The less urgent: the clock, the kernel, busy links, one cold link.
+    #[cold]
+    fn care(&mut self, core: &mut Core) {
+        let now_ns = clock::now_ns();
+        self.table.now_ns = now_ns;
+        let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
+        if since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS {
+            self.kernel_due = false;
+            self.ask_kernel(core);
+        }
+        let look = self.polls.is_multiple_of(POLLS_PER_LOOK);
+        for _ in 0..self.busy.len().min(CARE_MAX) {
+            if self.next_busy >= self.busy.len() {
+                self.next_busy = 0;
+            }
+            let Some(&key) = self.busy.get(self.next_busy) else { break };
+            self.care_for_one(core, key, look);
+            if self.busy.get(self.next_busy) == Some(&key) {
+                self.next_busy += 1;
+            }
+        }
+        self.look_at_a_cold_one(core);
+        if self.hot.len() > HOT_IDLE_MAX {
+            self.cool_idle();
+        }
+        self.time_out(core);
+    }
+
+    /// Looks after one busy link; takes it off the list when nothing is under way any more.
+    fn care_for_one(&mut self, core: &mut Core, key: Key, look: bool) {
+        let Some(link) = self.links.get_mut(key) else {
+            self.busy.retain(|busy| *busy != key);
+            return;
+        };
+        link.out.flush();
+        if link.tell_due {
+            link.tell();
+        }
+        let mut fine = Ok(());
+        if (look || !link.is_hot) && !link.out.fifo.is_empty() {
+            fine = link.complete_taken(&mut self.table, core).map(drop);
+        }
+        if fine.is_ok() && !link.out.control.is_empty() {
+            fine = link.push_control();
+            link.out.flush();
+        }
+        if fine.is_err() {
+            return self.kill(core, key);
+        }
+        self.stamp(key);
+        self.time_out_sends(core, key);
+        let Some(link) = self.links.get_mut(key) else { return };
+        if link.consumer.is_stalled() || link.life != Life::Up || link.out.bell_failed {
+            self.poll_link(core, key);
+        }
+        if let Some(link) = self.links.get_mut(key)
+            && !link.needs_care()
+        {
+            link.is_busy = false;
+            self.busy.retain(|busy| *busy != key);
+            self.drop_if_unused(core, key);
+        }
+    }
+
+    fn look_at_a_cold_one(&mut self, core: &mut Core) {
+        if self.links.len() as usize <= self.hot.len() {
+            return;
+        }
+        self.next_cold = if self.next_cold + 1 < self.link_places { self.next_cold + 1 } else { 0 };
+        if let Some(key) = self.links.key_at(self.next_cold)
+            && self.links.get(key).is_some_and(|link| !link.is_hot)
+        {
+            self.poll_cold(core, key);
+        }
+    }
+
+    /// Looks at a cold link. One that had something becomes hot.
+    fn poll_cold(&mut self, core: &mut Core, key: Key) {
+        if !self.poll_link(core, key)
+            && let Some(link) = self.links.get_mut(key)
+            && !link.is_hot
+            && !link.armed
+            && cool(link)
+        {
+            self.make_hot(key);
+        }
+    }
+
+    /// Polls a link directly from now on. When too many are hot, the one idle longest gives way.
+    pub(super) fn make_hot(&mut self, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        if link.is_hot {
+            return;
+        }
+        link.is_hot = true;
+        link.worked_ns = self.table.now_ns;
+        self.hot.push(key);
+        if self.hot.len() > HOT_MAX {
+            let idlest = self
+                .hot
+                .iter()
+                .copied()
+                .min_by_key(|key| self.links.get(*key).map_or(0, |link| link.worked_ns));
+            if let Some(idlest) = idlest {
+                self.make_cold(idlest);
+            }
+        }
+    }
+
+    /// Lets the peer ring from now on.
+    fn make_cold(&mut self, key: Key) {
+        self.hot.retain(|hot| *hot != key);
+        let Some(link) = self.links.get_mut(key) else { return };
+        link.is_hot = false;
+        if cool(link) {
+            // Not so idle after all.
+            link.consumer.disarm();
+            (link.armed, link.is_hot, link.worked_ns) = (false, true, self.table.now_ns);
+            self.hot.push(key);
+        }
+    }
+
+    /// Hot links with nothing for a while.
+    fn cool_idle(&mut self) {
+        let now_ns = self.table.now_ns;
+        let idle = self.hot.iter().copied().find(|key| {
+            self.links.get(*key).is_none_or(|link| now_ns.saturating_sub(link.worked_ns) > HOT_IDLE_NS)
+        });
+        if let Some(idle) = idle {
+            self.make_cold(idle);
+        }
+    }
+
+    /// Takes what the kernel has to report.
+    pub(super) fn ask_kernel(&mut self, core: &mut Core) {
+        self.kernel_polled_ns = self.table.now_ns;
+        self.table.counts.kernel_polls += 1;
+        let Some(mut events) = self.events.take() else { return };
+        for _ in 0..KERNEL_ROUNDS_MAX {
+            core.poller.ready(&mut events);
+            for event in events.iter() {
+                self.kernel_says(core, event.token);
+            }
+            if events.len() < super::KERNEL_EVENTS {
+                break;
+            }
+        }
+        self.events = Some(events);
+    }
+
+    fn kernel_says(&mut self, core: &mut Core, said: u64) {
+        let index = token::index(said);
+        match token::kind(said) {
+            token::LISTENER => self.let_in(core),
+            token::HAND => {
+                if let Some(key) = self.table.hands.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.hand_ready(core, key);
+                }
+            }
+            token::LIFELINE => {
+                if let Some(key) = self.links.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.lifeline_ready(core, key);
+                }
+            }
+            token::BELL => {
+                if let Some(key) = self.links.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.bell_rang(core, key);
+                }
+            }
+            // The engine's own.
+            _ => {}
+        }
+    }
+
+    fn bell_rang(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        self.table.counts.wakes_received += 1;
+        // It is ours: it can't fail, and if a peer has made it blocking, the peer is the one to suffer.
+        link.out.bell_failed |= link.bell.drain().is_err();
+        link.rung = false;
+        link.armed = false;
+        if link.waits_for_progress() && link.complete_taken(&mut self.table, core).is_err() {
+            return self.kill(core, key);
+        }
+        self.poll_cold(core, key);
+    }
+
+    /// The lifeline carries nothing but its end.
+    fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        let mut buffer = [0; 16];
+        match link.lifeline.recv(&mut buffer, 0) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Ok(got) if got.len == 0 => self.peer_hung_up(core, key),
+            Ok(_) | Err(_) => {
+                self.table.counts.bad_handshake += 1;
+                self.kill(core, key);
+            }
+        }
+    }
+
+    /// Raises the attention words of all links and says how long one may sleep.
+    pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
+        if !self.is_ours() {
+            return Armed::Sleep { deadline_ns: None };
+        }
+        self.table.now_ns = clock::now_ns();
+        self.kernel_due = true;
+        for at in 0..self.busy.len() {
+            let Some(&key) = self.busy.get(at) else { break };
+            self.stamp(key);
+            if self.arm_link(core, key) {
+                return Armed::Pending;
+            }
+        }
+        for at in 0..self.hot.len() {
+            let Some(&key) = self.hot.get(at) else { break };
+            if self.arm_link(core, key) {
+                return Armed::Pending;
+            }
+        }
+        if core.has_events() {
+            return Armed::Pending;
+        }
+        Armed::Sleep { deadline_ns: self.next_deadline_ns(STALL_POLL_NS) }
+    }
+
+    /// True: something is there.
+    fn arm_link(&mut self, core: &mut Core, key: Key) -> bool {
+        let Some(link) = self.links.get_mut(key) else { return true };
+        link.out.flush();
+        if link.tell_due {
+            link.tell();
+        }
+        if link.life != Life::Up || link.out.bell_failed {
+            // A link that drains and is not stalled has work to do.
+            return !link.consumer.is_stalled();
+        }
+        if link.rung {
+            link.rung = false;
+            link.out.bell_failed |= link.bell.drain().is_err();
+        }
+        let progress = link.waits_for_progress();
+        if (!link.armed || progress && !link.armed_for_progress) && cool(link) {
+            link.consumer.disarm();
+            link.armed = false;
+            return true;
+        }
+        if !progress {
+            return false;
+        }
+        // Once more, after the attention word is up: see the ring's protocol for sleeping.
+        match link.complete_taken(&mut self.table, core) {
+            Ok(news) => news,
+            Err(_) => {
+                self.kill(core, key);
+                true
+            }
+        }
+    }
+}
+
+/// Raises a link's attention word. True: something is there already.
+fn cool(link: &mut Link) -> bool {
+    link.armed = true;
+    link.armed_for_progress = link.waits_for_progress();
+    if link.armed_for_progress { link.consumer.arm_for_progress() } else { link.consumer.arm() }
+}

@@ -1,0 +1,154 @@
+//! What comes out of a ring. Everything in shared memory is read once, then checked; a message is copied once, from
+//! the ring into a receive buffer.
+
+use super::close;
+use super::handshake;
+use super::link::{Life, Link};
+use super::table::{State, Table};
+use super::wire::{PeerConn, kind};
+use crate::engine::core::Core;
+use cci_ring::spsc::Corrupt;
+
+/// Records taken from one link before the others have their turn.
+const RECORDS_PER_POLL_MAX: u32 = 64;
+
+/// What to do with a record.
+enum Taken {
+    /// Done with.
+    Yes,
+    /// No receive buffer: it stays.
+    No,
+    /// About a connection's life; handled once the record is no longer borrowed.
+    Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
+}
+
+/// Takes out what has come. Answers how many records.
+///
+/// # Errors
+/// The peer wrote what can't be: the link is to be given up.
+pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<u32, Corrupt> {
+    if link.consumer.is_stalled() && !resume(link, core) {
+        return Ok(0);
+    }
+    let mut records = 0;
+    while records < RECORDS_PER_POLL_MAX {
+        if let Life::Draining { until } = link.life
+            && link.consumer.head() >= until
+        {
+            break;
+        }
+        match take_one(link, table, core)? {
+            None => break,
+            Some(Taken::Yes) => {}
+            Some(Taken::No) => {
+                link.consumer.stall();
+                link.stalls += 1;
+                table.counts.stalls += 1;
+                break;
+            }
+            Some(Taken::Other { kind, conn, generation, from }) => {
+                other(link, table, core, kind, conn, generation, from)?;
+            }
+        }
+        link.consumer.consume();
+        records += 1;
+    }
+    if records > 0 {
+        link.publish();
+        link.worked_ns = table.now_ns;
+        link.heard_ns = table.now_ns;
+        if link.armed {
+            // The peer may have rung for this, or be about to.
+            link.consumer.disarm();
+            link.armed = false;
+            link.rung = true;
+        }
+    }
+    Ok(records)
+}
+
+/// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back.
+fn resume(link: &mut Link, core: &Core) -> bool {
+    if core.receive.free_count() == 0 {
+        return false;
+    }
+    if link.life == Life::Up {
+        return link.consumer.resume();
+    }
+    link.consumer.resume_orphaned();
+    true
+}
+
+#[inline]
+fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
+    let Some(record) = link.consumer.peek()? else { return Ok(None) };
+    let header = record.header();
+    link.out.acknowledged(header.ack, table, core)?;
+    if header.kind != kind::MESSAGE {
+        let mut own = [0; 8];
+        record.copy_to(&mut own);
+        let [a, b, c, d, e, f, g, h] = own;
+        let from = PeerConn {
+            index: u32::from_ne_bytes([a, b, c, d]),
+            generation: u32::from_ne_bytes([e, f, g, h]),
+        };
+        let (kind, conn, generation) = (header.kind, header.conn, header.flags);
+        return Ok(Some(Taken::Other { kind, conn, generation, from }));
+    }
+    let len_bytes = record.len_bytes();
+    let (here, counts) = (link.key, &mut table.counts);
+    let Some(key) = table.conns.key_at(header.conn).filter(|key| key.generation as u8 == header.flags) else {
+        counts.unknown_connection += 1;
+        return Ok(Some(Taken::Yes));
+    };
+    let Some(conn) = table.conns.get_mut(key).filter(|conn| conn.at == here) else {
+        counts.unknown_connection += 1;
+        return Ok(Some(Taken::Yes));
+    };
+    match conn.state {
+        State::Open | State::Broken => {}
+        State::Closing => {
+            counts.after_close += 1;
+            return Ok(Some(Taken::Yes));
+        }
+        State::Making | State::Gone => {
+            counts.unknown_connection += 1;
+            return Ok(Some(Taken::Yes));
+        }
+    }
+    let delivered = core.deliver_with(conn.connection, len_bytes as usize, |buffer| {
+        record.copy_to(buffer);
+    });
+    if delivered {
+        conn.messages_received += 1;
+        conn.bytes_received += u64::from(len_bytes);
+    } else if conn.is_reliable {
+        return Ok(Some(Taken::No));
+    } else {
+        counts.unreliable_no_buffer += 1;
+    }
+    Ok(Some(Taken::Yes))
+}
+
+/// Records that are not messages. What names no connection of this link is counted and passed over: it can be late.
+fn other(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    kind: u8,
+    conn: u32,
+    generation: u8,
+    from: PeerConn,
+) -> Result<(), Corrupt> {
+    match kind {
+        kind::CLOSE => close::close_came(link, table, core, conn, generation),
+        kind::CLOSE_ACK => close::close_ack_came(link, table, core, conn, generation),
+        kind::CONFIRM => handshake::confirm_came(link, table, core, conn, generation, from),
+        kind::PING => close::say_pong(link),
+        kind::PONG => Ok(()),
+        _ => {
+            table.counts.bad_record += 1;
+            Ok(())
+        }
+    }
+}

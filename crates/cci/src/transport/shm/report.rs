@@ -1,0 +1,131 @@
+//! Counters, memory and explanations.
+
+use super::Shm;
+use super::link::{Life, Link, Side};
+use super::table::State;
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::explain::{Explanation, PathOption};
+use cci_ring::slab::Key;
+
+/// A request that the program holds: its payload, and what it stands in.
+const REQUEST_BYTES: u64 = 1_300;
+
+impl Shm {
+    pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
+        let Some(conn) = self.table.conns.get(key) else { return ConnectionCounters::default() };
+        let link = self.link_of(key);
+        ConnectionCounters {
+            messages_sent: conn.messages_sent,
+            bytes_sent: conn.bytes_sent,
+            messages_received: conn.messages_received,
+            bytes_received: conn.bytes_received,
+            retransmissions: 0,
+            rtt_ns: None,
+            window_bytes: link.map_or(0, |link| u64::from(link.out.ring_bytes)),
+            receiver_not_ready: link.map_or(0, |link| link.rnr),
+            sends_in_progress: u64::from(conn.in_progress),
+        }
+    }
+
+    fn link_of(&self, key: Key) -> Option<&Link> {
+        let conn = self.table.conns.get(key)?;
+        match conn.state {
+            State::Open | State::Closing | State::Broken => self.links.get(conn.at).map(|link| &**link),
+            State::Making | State::Gone => None,
+        }
+    }
+
+    pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        let counts = &self.table.counts;
+        into.extend([
+            ("links", u64::from(self.links.len())),
+            ("links_made", counts.links_made),
+            ("links_joined", counts.links_joined),
+            ("links_died", counts.links_died),
+            ("links_polled", self.hot.len() as u64),
+            (
+                "wakes_sent",
+                counts.wakes_sent + self.links.iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
+            ),
+            ("wakes_received", counts.wakes_received),
+            ("kernel_polls", counts.kernel_polls),
+            ("stalls", counts.stalls),
+            ("sends_in_progress", u64::from(self.table.sends.in_use())),
+            ("requests_waiting", u64::from(self.shown)),
+            ("system_errors", counts.system_errors),
+        ]);
+        drops.extend(
+            [
+                ("bad_record", counts.bad_record),
+                ("link_corrupt", counts.link_corrupt),
+                ("unknown_connection", counts.unknown_connection),
+                ("after_close", counts.after_close),
+                ("unreliable_no_buffer", counts.unreliable_no_buffer),
+                ("bad_handshake", counts.bad_handshake),
+                ("not_permitted", counts.not_permitted),
+                ("handshake_timed_out", counts.handshake_timed_out),
+            ]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| DropReason { name, count }),
+        );
+    }
+
+    pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        let links = self.links.bytes() as u64 + u64::from(self.links.len()) * size_of::<Link>() as u64;
+        into.extend([
+            ("rings", self.ring_memory_bytes),
+            ("links", links),
+            ("connections", self.table.conns.bytes() as u64),
+            ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
+            ("sends in progress", self.table.sends.bytes() as u64),
+        ]);
+    }
+
+    pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
+        let Some(conn) = self.table.conns.get(key) else { return };
+        into.paths.push(PathOption {
+            path: "shared-memory ring".to_owned(),
+            chosen: true,
+            reason: "same host: the peer took descriptors of this kernel's, and the kernel named its user"
+                .to_owned(),
+        });
+        into.paths.push(PathOption {
+            path: "network devices".to_owned(),
+            chosen: false,
+            reason: "not looked at: the endpoint was opened on a shared-memory device".to_owned(),
+        });
+        let Some(link) = self.link_of(key) else {
+            into.blocked_on = match conn.state {
+                State::Making => Some("the peer has not confirmed yet".to_owned()),
+                _ => Some("the peer has closed or died".to_owned()),
+            };
+            return;
+        };
+        let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
+        into.peer = format!("process {pid} of user {}", link.peer.uid);
+        let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
+        into.facts.extend([
+            ("ring to the peer", format!("{in_ring} of {} bytes in use", link.out.ring_bytes)),
+            ("ring from the peer", format!("{} bytes", link.ring_bytes)),
+            ("connections on the link", link.conns.to_string()),
+            ("link made by", if link.side == Side::Server { "this side" } else { "the peer" }.to_owned()),
+            ("sends in progress", format!("{} here, {} on the link", conn.in_progress, link.out.fifo.len())),
+            ("polled directly", if link.is_hot { "yes" } else { "no: the peer rings" }.to_owned()),
+            ("wake-ups sent", link.out.wakes.to_string()),
+            ("times without a receive buffer here", link.stalls.to_string()),
+            ("messages taken back for want of a receive buffer there", link.rnr.to_string()),
+        ]);
+        into.blocked_on = if conn.state == State::Broken {
+            Some("a send timed out: the peer is not taking messages".to_owned())
+        } else if link.life != Life::Up {
+            Some("the peer has gone; what it sent before is being delivered".to_owned())
+        } else if conn.in_progress > 0 && link.out.producer.is_stalled() {
+            Some("peer has no receive buffer".to_owned())
+        } else if in_ring + 2 * u64::from(self.table.mss) > u64::from(link.out.ring_bytes) {
+            Some("ring full: the peer is not taking messages".to_owned())
+        } else {
+            None
+        };
+    }
+}

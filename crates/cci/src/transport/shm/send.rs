@@ -1,0 +1,83 @@
+//! A message enters a ring.
+
+use super::Shm;
+use super::table::State;
+use super::wire::kind;
+use crate::engine::core::{Core, SendOp};
+use crate::error::SendError;
+use crate::event::Status;
+use cci_ring::slab::Key;
+use cci_ring::spsc::{PushError, RecordHeader};
+
+impl Shm {
+    /// Copies a message into the ring. A reliable one completes when the peer has taken it, an unreliable one here:
+    /// it has left. A full ring is `WouldBlock` for both: on one host, nothing is gained by losing it.
+    #[inline]
+    pub(super) fn send_message(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        if !self.is_ours() {
+            return Err(SendError::Disconnected);
+        }
+        let Some(conn) = self.table.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
+        if conn.state != State::Open {
+            return Err(SendError::Disconnected);
+        }
+        let (at, is_reliable) = (conn.at, conn.is_reliable);
+        let (index, generation, connection) = (conn.peer_index, conn.peer_generation, conn.connection);
+        let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
+        if (is_reliable && self.table.sends.is_full()) || !link.out.control.is_empty() {
+            // Perhaps the peer has taken something that we have not looked at yet.
+            let looked = link.complete_taken(&mut self.table, core).and_then(|_| link.push_control());
+            let blocked = (is_reliable && self.table.sends.is_full()) || !link.out.control.is_empty();
+            if looked.is_err() || blocked {
+                return Err(SendError::WouldBlock);
+            }
+        }
+        let was_flushed = link.out.flushed == link.out.producer.tail();
+        let header = RecordHeader { kind: kind::MESSAGE, flags: generation, conn: index, ack: link.ack() };
+        let span = match link.out.producer.push(header, segments) {
+            Ok(span) => span,
+            Err(PushError::Full) => {
+                // The sends that were taken meanwhile complete now, so that a program that waits for them sees them.
+                let _ = link.complete_taken(&mut self.table, core);
+                link.out.flush();
+                return Err(SendError::WouldBlock);
+            }
+            Err(PushError::TooLong) => {
+                let len_bytes = segments.iter().map(|segment| segment.len()).sum();
+                return Err(SendError::TooLong {
+                    len_bytes,
+                    max_bytes: link.out.producer.payload_bytes_max(),
+                });
+            }
+            Err(PushError::Corrupt(_)) => {
+                self.kill(core, at);
+                return Err(SendError::Disconnected);
+            }
+        };
+        let Some(conn) = self.table.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
+        conn.messages_sent += 1;
+        conn.bytes_sent += segments.iter().map(|segment| segment.len() as u64).sum::<u64>();
+        if is_reliable {
+            conn.in_progress += 1;
+            self.table.sends.push(&mut link.out.fifo, span, key.index, op);
+        }
+        link.out.flush_after_send(was_flushed);
+        let (is_busy, is_hot) = (link.is_busy, link.is_hot);
+        if !is_reliable {
+            core.complete(connection, op, Status::Success);
+        }
+        if !is_busy {
+            self.care_for(at);
+        }
+        if !is_hot {
+            self.make_hot(at);
+        }
+        Ok(())
+    }
+}

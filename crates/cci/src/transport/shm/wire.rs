@@ -1,0 +1,332 @@
+//! What two processes say to each other: the messages of the handshake, over the UNIX socket, and the kinds of
+//! records in the rings. Same host, same byte order: numbers are the machine's own.
+//!
+//! | message | from | says | descriptors |
+//! |---|---|---|---|
+//! | Request | client | its endpoint, connection, MSS and the program's payload | |
+//! | Accept  | server | its endpoint, connection, MSS; a new link (size of the ring it reads) or one to join | new: ring, doorbell |
+//! | Confirm | client | new link only: size of the ring it reads | ring, doorbell |
+//! | Refuse  | either | why not | |
+//! | NoLink  | client | the link to join is gone on its side: offer a new one | |
+
+use crate::error::ConnectFailure;
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::options::Attribute;
+
+/// Changes whenever a message, a record or the ring's layout does.
+pub(super) const VERSION: u8 = 1;
+const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
+const HEAD_BYTES: usize = 8;
+/// The longest message of the handshake.
+pub(super) const BYTES_MAX: usize = HEAD_BYTES + 24 + REQUEST_BYTES_MAX;
+
+/// Kinds of records in a ring. `conn` is the receiver's connection, `flags` the low bits of its generation, `ack` the
+/// sender's own read position in the opposite ring, in lines.
+pub(super) mod kind {
+    /// A message of the program's.
+    pub const MESSAGE: u8 = 1;
+    /// The sender disconnected: nothing more comes for this connection, and nothing more is wanted.
+    pub const CLOSE: u8 = 2;
+    /// Answer to CLOSE: the last record for this connection.
+    pub const CLOSE_ACK: u8 = 3;
+    /// Are you there? For the link as a whole.
+    pub const PING: u8 = 4;
+    /// Answer to PING.
+    pub const PONG: u8 = 5;
+    /// The client has joined the link: the accepted connection is open. Payload: the client's connection. It comes
+    /// through the ring because only the process that the link was made with can write there.
+    pub const CONFIRM: u8 = 6;
+}
+
+/// A connection as its owner names it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct PeerConn {
+    pub index: u32,
+    pub generation: u32,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub endpoint: u64,
+    pub conn: PeerConn,
+    pub mss: u32,
+    pub attribute: Attribute,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Accept {
+    pub endpoint: u64,
+    pub link_id: u64,
+    pub conn: PeerConn,
+    pub mss: u32,
+    pub offer: Offer,
+}
+
+/// Which link an accepted connection rides on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// A new one; the server reads a ring with so many bytes of data.
+    New { ring_bytes: u32 },
+    /// One that is there. `server_made_it`: which end of it the server is (matters where both ends are in one
+    /// endpoint).
+    Join { server_made_it: bool },
+}
+
+/// A message, parsed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    Request(Request, &'a [u8]),
+    Accept(Accept),
+    Confirm { ring_bytes: u32 },
+    Refuse(ConnectFailure),
+    NoLink,
+}
+
+/// Why a message could not be parsed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotUnderstood {
+    /// Another version of the protocol.
+    Version(u8),
+    /// Not a message of ours.
+    Nonsense,
+}
+
+/// A message ready to be sent.
+pub(super) struct Bytes {
+    bytes: [u8; BYTES_MAX],
+    len: usize,
+}
+
+impl Bytes {
+    fn new(kind: u8) -> Bytes {
+        let mut message = Bytes { bytes: [0; BYTES_MAX], len: 0 };
+        message.put(&MAGIC.to_ne_bytes());
+        message.put(&[VERSION, kind, 0, 0]);
+        message
+    }
+
+    fn put(&mut self, field: &[u8]) {
+        // Every message fits (see the test), so that nothing is ever cut off here.
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + field.len()) {
+            room.copy_from_slice(field);
+            self.len += field.len();
+        }
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Said<'_> {
+    pub fn bytes(&self) -> Bytes {
+        match self {
+            Said::Request(request, payload) => {
+                let mut to = Bytes::new(1);
+                to.put(&request.endpoint.to_ne_bytes());
+                put_conn(&mut to, request.conn);
+                to.put(&request.mss.to_ne_bytes());
+                to.put(&[attribute_code(request.attribute), 0, 0, 0]);
+                to.put(payload.get(..REQUEST_BYTES_MAX).unwrap_or(payload));
+                to
+            }
+            Said::Accept(accept) => {
+                let mut to = Bytes::new(2);
+                to.put(&accept.endpoint.to_ne_bytes());
+                to.put(&accept.link_id.to_ne_bytes());
+                put_conn(&mut to, accept.conn);
+                to.put(&accept.mss.to_ne_bytes());
+                let (how, ring_bytes) = match accept.offer {
+                    Offer::New { ring_bytes } => (0, ring_bytes),
+                    Offer::Join { server_made_it } => (1 + u8::from(server_made_it), 0),
+                };
+                to.put(&ring_bytes.to_ne_bytes());
+                to.put(&[how]);
+                to
+            }
+            Said::Confirm { ring_bytes } => {
+                let mut to = Bytes::new(3);
+                to.put(&ring_bytes.to_ne_bytes());
+                to
+            }
+            Said::Refuse(why) => {
+                let mut to = Bytes::new(4);
+                to.put(&[failure_code(*why)]);
+                to
+            }
+            Said::NoLink => Bytes::new(5),
+        }
+    }
+}
+
+fn put_conn(to: &mut Bytes, conn: PeerConn) {
+    to.put(&conn.index.to_ne_bytes());
+    to.put(&conn.generation.to_ne_bytes());
+}
+
+/// Reads a message once, into values that cannot be wrong.
+pub(super) fn parse(message: &[u8]) -> Result<Said<'_>, NotUnderstood> {
+    let mut from = Fields(message);
+    if u32::from_ne_bytes(from.take()?) != MAGIC {
+        return Err(NotUnderstood::Nonsense);
+    }
+    let [version, kind, _, _] = from.take()?;
+    if version != VERSION {
+        return Err(NotUnderstood::Version(version));
+    }
+    match kind {
+        1 => {
+            let endpoint = u64::from_ne_bytes(from.take()?);
+            let (conn, mss) = (from.conn()?, u32::from_ne_bytes(from.take()?));
+            let [attribute, _, _, _] = from.take()?;
+            let attribute = attribute_of(attribute).ok_or(NotUnderstood::Nonsense)?;
+            if from.0.len() > REQUEST_BYTES_MAX {
+                return Err(NotUnderstood::Nonsense);
+            }
+            Ok(Said::Request(Request { endpoint, conn, mss, attribute }, from.0))
+        }
+        2 => {
+            let endpoint = u64::from_ne_bytes(from.take()?);
+            let link_id = u64::from_ne_bytes(from.take()?);
+            let (conn, mss) = (from.conn()?, u32::from_ne_bytes(from.take()?));
+            let ring_bytes = u32::from_ne_bytes(from.take()?);
+            let offer = match from.take()? {
+                [0] => Offer::New { ring_bytes },
+                [made] if made <= 2 => Offer::Join { server_made_it: made == 2 },
+                _ => return Err(NotUnderstood::Nonsense),
+            };
+            from.end(Said::Accept(Accept { endpoint, link_id, conn, mss, offer }))
+        }
+        3 => {
+            let ring_bytes = u32::from_ne_bytes(from.take()?);
+            from.end(Said::Confirm { ring_bytes })
+        }
+        4 => {
+            let [code] = from.take()?;
+            from.end(Said::Refuse(failure_of(code)))
+        }
+        5 => from.end(Said::NoLink),
+        _ => Err(NotUnderstood::Nonsense),
+    }
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], NotUnderstood> {
+        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(NotUnderstood::Nonsense)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    fn conn(&mut self) -> Result<PeerConn, NotUnderstood> {
+        let index = u32::from_ne_bytes(self.take()?);
+        Ok(PeerConn { index, generation: u32::from_ne_bytes(self.take()?) })
+    }
+
+    fn end(self, said: Said<'a>) -> Result<Said<'a>, NotUnderstood> {
+        if self.0.is_empty() { Ok(said) } else { Err(NotUnderstood::Nonsense) }
+    }
+}
+
+fn attribute_code(attribute: Attribute) -> u8 {
+    match attribute {
+        Attribute::ReliableOrdered => 0,
+        Attribute::ReliableUnordered => 1,
+        Attribute::Unreliable => 2,
+    }
+}
+
+fn attribute_of(code: u8) -> Option<Attribute> {
+    match code {
+        0 => Some(Attribute::ReliableOrdered),
+        1 => Some(Attribute::ReliableUnordered),
+        2 => Some(Attribute::Unreliable),
+        _ => None,
+    }
+}
+
+fn failure_code(why: ConnectFailure) -> u8 {
+    match why {
+        ConnectFailure::Refused => 0,
+        ConnectFailure::TimedOut => 1,
+        ConnectFailure::Version { .. } => 2,
+        ConnectFailure::NotPermitted => 3,
+        ConnectFailure::NoMemory => 4,
+        ConnectFailure::Disconnected => 5,
+    }
+}
+
+fn failure_of(code: u8) -> ConnectFailure {
+    match code {
+        1 => ConnectFailure::TimedOut,
+        // Ours is the version that it did not understand, and it did not say which one it speaks: 0.
+        2 => ConnectFailure::Version { theirs: 0 },
+        3 => ConnectFailure::NotPermitted,
+        4 => ConnectFailure::NoMemory,
+        5 => ConnectFailure::Disconnected,
+        _ => ConnectFailure::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every() -> Vec<Said<'static>> {
+        let conn = PeerConn { index: 77, generation: u32::MAX };
+        let request = Request { endpoint: u64::MAX, conn, mss: 8192, attribute: Attribute::Unreliable };
+        let accept = |offer| Said::Accept(Accept { endpoint: 1, link_id: 2, conn, mss: 3, offer });
+        vec![
+            Said::Request(request, &[]),
+            Said::Request(request, &[7; REQUEST_BYTES_MAX]),
+            accept(Offer::New { ring_bytes: 1 << 18 }),
+            accept(Offer::Join { server_made_it: true }),
+            accept(Offer::Join { server_made_it: false }),
+            Said::Confirm { ring_bytes: 4096 },
+            Said::Refuse(ConnectFailure::NotPermitted),
+            Said::Refuse(ConnectFailure::Refused),
+            Said::NoLink,
+        ]
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for said in every() {
+            assert_eq!(parse(said.bytes().as_slice()), Ok(said));
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic_and_cut_messages_are_refused() {
+        for said in every() {
+            let bytes = said.bytes();
+            for len in 0..bytes.as_slice().len() {
+                let parsed = parse(&bytes.as_slice()[..len]);
+                // A shorter payload is a request all the same; everything else has a fixed length.
+                assert!(parsed.is_err() || matches!(parsed, Ok(Said::Request(..))));
+            }
+            let mut longer = bytes.as_slice().to_vec();
+            longer.push(0);
+            assert!(
+                parse(&longer).is_err() || longer.len() <= BYTES_MAX && matches!(said, Said::Request(..))
+            );
+            for at in 0..bytes.as_slice().len().min(48) {
+                for value in 0..=255 {
+                    let mut changed = bytes.as_slice().to_vec();
+                    changed[at] = value;
+                    let _ = parse(&changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_nonsense() {
+        let mut bytes = Said::NoLink.bytes().as_slice().to_vec();
+        bytes[4] = 9;
+        assert_eq!(parse(&bytes), Err(NotUnderstood::Version(9)));
+        bytes[0] ^= 1;
+        assert_eq!(parse(&bytes), Err(NotUnderstood::Nonsense));
+    }
+}

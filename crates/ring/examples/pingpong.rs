@@ -55,6 +55,23 @@ fn bounce(line: &Line, odd: bool, base: u64) {
     }
 }
 
+/// The same with a line for each direction, as any two rings have: the reader's polling takes the line away from the
+/// writer, which has to fetch it back.
+fn bounce_two(lines: &[Line; 2], odd: bool, base: u64) {
+    let (mine, theirs) = (&lines[usize::from(odd)].0, &lines[usize::from(!odd)].0);
+    for trip in base + 1..=base + TRIPS {
+        if !odd {
+            mine.store(trip, Ordering::Release);
+        }
+        while theirs.load(Ordering::Acquire) != trip {
+            std::hint::spin_loop();
+        }
+        if odd {
+            mine.store(trip, Ordering::Release);
+        }
+    }
+}
+
 fn send(producer: &mut Producer<Arc<Memory>>, number: u64, wakes: bool) {
     let header = RecordHeader { kind: 1, flags: 0, conn: 5, ack: 0 };
     while producer.push(header, &[&number.to_ne_bytes()]).is_err() {}
@@ -78,17 +95,20 @@ fn receive(consumer: &mut Consumer<Arc<Memory>>) -> u64 {
 
 fn main() {
     let line = Arc::new(Line(AtomicU64::new(0)));
+    let two = Arc::new([Line(AtomicU64::new(0)), Line(AtomicU64::new(0))]);
     let (forth, back) = (ring(), ring());
     let (mut out, mut echo_in) = forth;
     let (mut echo_out, mut input) = back;
     // Also keeps the two in step between rounds.
     let gate = Arc::new(std::sync::Barrier::new(2));
     let echo = std::thread::spawn({
-        let (line, gate) = (Arc::clone(&line), Arc::clone(&gate));
+        let (line, two, gate) = (Arc::clone(&line), Arc::clone(&two), Arc::clone(&gate));
         move || {
             for round in 0..ROUNDS {
                 gate.wait();
                 bounce(&line, true, round as u64 * 2 * TRIPS);
+                gate.wait();
+                bounce_two(&two, true, round as u64 * TRIPS);
                 for wakes in [false, true] {
                     gate.wait();
                     for _ in 0..TRIPS {
@@ -99,13 +119,17 @@ fn main() {
             }
         }
     });
-    let mut half_ns: [Vec<f64>; 3] = Default::default();
+    let mut half_ns: [Vec<f64>; 4] = Default::default();
     for round in 0..ROUNDS {
         gate.wait();
         let start = Instant::now();
         bounce(&line, false, round as u64 * 2 * TRIPS);
         // The last answer is the next round's start: half a trip of 20,000 missing is not seen.
         half_ns[0].push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
+        gate.wait();
+        let start = Instant::now();
+        bounce_two(&two, false, round as u64 * TRIPS);
+        half_ns[3].push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
         for wakes in [false, true] {
             gate.wait();
             let start = Instant::now();
@@ -126,14 +150,45 @@ fn main() {
         let of = |sorted: &[f64]| [sorted[ROUNDS / 10], sorted[ROUNDS / 2], sorted[ROUNDS * 9 / 10]];
         println!("{name:<28} p10, p50, p90: {:6.1?} ns, {:.2?} x", of(&sample), of(&ratios));
     };
-    let (mut producer, mut consumer) = ring();
-    let start = Instant::now();
-    for number in 0..1_000_000 {
-        send(&mut producer, number, false);
-        assert_eq!(receive(&mut consumer), number);
-    }
-    println!("both ends in one thread: {:.1} ns a record", start.elapsed().as_nanos() as f64 / 1e6);
     report("cache line bounced", &half_ns[0]);
+    report("one line each way", &half_ns[3]);
     report("ring, 8 B", &half_ns[1]);
     report("ring, 8 B, with needs_wake", &half_ns[2]);
+    stream();
+}
+
+/// One way, as fast as it goes: the consumer publishes its position once in 32 records.
+fn stream() {
+    const RECORDS: u64 = 200_000;
+    let (mut producer, mut consumer) = ring();
+    let sink = std::thread::spawn(move || {
+        for batch in 0..RECORDS * ROUNDS as u64 / 32 {
+            for number in 32 * batch..32 * (batch + 1) {
+                let mut bytes = [0; 8];
+                loop {
+                    if let Some(record) = consumer.peek().unwrap() {
+                        record.copy_to(&mut bytes);
+                        break;
+                    }
+                    std::hint::spin_loop();
+                }
+                assert_eq!(u64::from_ne_bytes(bytes), number);
+                consumer.consume();
+            }
+            consumer.publish_head();
+        }
+    });
+    let mut each_ns: Vec<f64> = (0..ROUNDS as u64)
+        .map(|round| {
+            let start = Instant::now();
+            for number in round * RECORDS..(round + 1) * RECORDS {
+                send(&mut producer, number, false);
+            }
+            start.elapsed().as_nanos() as f64 / RECORDS as f64
+        })
+        .collect();
+    sink.join().unwrap();
+    each_ns.sort_by(f64::total_cmp);
+    let of = [each_ns[ROUNDS / 10], each_ns[ROUNDS / 2], each_ns[ROUNDS * 9 / 10]];
+    println!("ring, 8 B, one way           p10, p50, p90: {of:6.1?} ns a record");
 }

@@ -80,9 +80,10 @@ fn send(producer: &mut Producer<Arc<Memory>>, number: u64, wakes: bool) {
     }
 }
 
-fn receive(consumer: &mut Consumer<Arc<Memory>>) -> u64 {
+fn receive(consumer: &mut Consumer<Arc<Memory>>, answers: &Producer<Arc<Memory>>) -> u64 {
     loop {
         if let Some(record) = consumer.peek().unwrap() {
+            answers.prefetch();
             let mut bytes = [0; 8];
             record.copy_to(&mut bytes);
             consumer.consume();
@@ -112,7 +113,7 @@ fn main() {
                 for wakes in [false, true] {
                     gate.wait();
                     for _ in 0..TRIPS {
-                        let number = receive(&mut echo_in);
+                        let number = receive(&mut echo_in, &echo_out);
                         send(&mut echo_out, number, wakes);
                     }
                 }
@@ -135,7 +136,7 @@ fn main() {
             let start = Instant::now();
             for number in 0..TRIPS {
                 send(&mut out, number, wakes);
-                assert_eq!(receive(&mut input), number);
+                assert_eq!(receive(&mut input, &out), number);
             }
             half_ns[1 + usize::from(wakes)].push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
         }

@@ -30,6 +30,7 @@ fn carries_records_of_every_length_in_order() {
     let limit = payload_bytes_limit(1024);
     let (mut producer, mut consumer) = pair(1024, limit as u32);
     let mut end = 0;
+    producer.prefetch();
     for len in (0..=limit).step_by(if cfg!(miri) { 7 } else { 1 }) {
         let bytes: Vec<u8> = (0..len).map(|at| (at + len) as u8).collect();
         let (left, right) = bytes.split_at(len / 3);

@@ -151,6 +151,14 @@ impl<M> Producer<M> {
         Ok(Span { start, end })
     }
 
+    /// Fetches the line that the next record will need; a hint, worth its while when a message has just come in that is
+    /// likely to be answered. (The peer polls that line, which takes it away from us: fetching it back is a third of
+    /// the time of a short message, and this does it while the message is handled.)
+    #[inline]
+    pub fn prefetch(&self) {
+        self.region.prefetch_for_write(self.tail);
+    }
+
     /// Zeroes the words that the next record will need, as far as known to be consumed.
     #[inline]
     fn zero_ahead(&mut self) {

@@ -94,6 +94,20 @@ impl<M> Region<M> {
         unsafe { self.at(position, 0, LINE_BYTES).cast().as_ref() }
     }
 
+    /// Asks the processor to fetch the line at `position` for writing, if there is a way to say so.
+    #[inline]
+    pub(super) fn prefetch_for_write(&self, position: u64) {
+        let line = self.at(position, 0, LINE_BYTES);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: changes no memory, register or flag; faults on no address; on processors without it, it does nothing.
+        // (`_mm_prefetch` fetches for reading only, unless the target is known to have this one.)
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) line.as_ptr(), options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = line;
+    }
+
     /// The second word of the header of the record at `position`.
     #[inline]
     pub(super) fn tag(&self, position: u64) -> &AtomicU64 {

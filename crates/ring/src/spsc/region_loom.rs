@@ -73,6 +73,8 @@ impl<M> Region<M> {
         &self.memory.data[self.index(position)]
     }
 
+    pub(super) fn prefetch_for_write(&self, _: u64) {}
+
     pub(super) fn tag(&self, position: u64) -> &AtomicU64 {
         &self.memory.data[self.index(position) + 1]
     }

@@ -49,10 +49,7 @@ fn atomics_by_the_door(file: &Source, breaches: &mut Vec<String>) {
         return;
     }
     for (line, text) in (1..).zip(file.code.lines()) {
-        if text.contains("core::sync::atomic")
-            || text.contains("std::sync::atomic")
-            || text.contains("loom::")
-        {
+        if ["core", "std", "loom"].iter().any(|home| text.contains(&format!("{home}::sync::atomic"))) {
             breaches.push(format!("{}:{line}: atomics come from crate::atomic only", file.path));
         }
     }

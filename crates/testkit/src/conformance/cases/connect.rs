@@ -220,7 +220,7 @@ pub fn connects_to_itself<D: Driver>(place: &Place<D>) {
     let uri = side.port.uri();
     side.dial(&uri, RO, 1);
     let until_all = Instant::now() + conformance_timeout();
-    let mut poll_until = |side: &mut Side<D>, what: &str, done: fn(&Side<D>) -> bool| {
+    let poll_until = |side: &mut Side<D>, what: &str, done: fn(&Side<D>) -> bool| {
         while !done(side) {
             assert!(Instant::now() < until_all, "waited too long for {what}");
             side.poll();

@@ -1,7 +1,9 @@
 //! Messages: sizes, order, contents (CCI-028 to CCI-031, CCI-040 to CCI-049).
 
 use super::{ATTRIBUTES, RELIABLE, RO};
-use crate::conformance::{Driver, Flags, Pair, Place, Port, Refusal, Side, number_of, pattern};
+use crate::conformance::{
+    Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, conformance_timeout, number_of, pattern,
+};
 use cci::{Attribute, Status};
 use std::time::{Duration, Instant};
 
@@ -86,39 +88,40 @@ fn varied_len(number: u64, longest: usize) -> usize {
 /// the server and the client received, in order of arrival.
 fn flood_both_ways<D: Driver>(pair: &mut Pair<D>, count: u64) -> (Vec<u64>, Vec<u64>) {
     let longest = pair.client.port.max_send_size(pair.to_server);
+    let patience = Instant::now() + conformance_timeout();
+    let Pair { client, server, to_server, to_client } = pair;
+    let (mut next, mut last_came) = ((0, 0), Instant::now());
     let (mut at_server, mut at_client) = (Vec::new(), Vec::new());
-    let drain = |side: &mut Side<D>, into: &mut Vec<u64>| {
-        into.extend(side.inbox.drain(..).map(|(_, message)| number_of(message.as_ref())));
-    };
-    for number in 0..count {
-        let message = pattern(number, varied_len(number, longest));
-        let Pair { client, server, to_server, to_client } = pair;
-        client.send(server, *to_server, &message, number);
-        server.send(client, *to_client, &message, number);
-        if number % 7 == 0 {
-            client.poll();
-            server.poll();
-        }
-        drain(client, &mut at_client);
-        drain(server, &mut at_server);
-    }
-    let started = Instant::now();
-    let mut progress = (0, Instant::now());
-    while pair.client.sent.len() < count as usize
-        || pair.server.sent.len() < count as usize
-        || progress.1.elapsed() < Duration::from_millis(100)
+    // Unreliable messages may still be under way when all sends have completed.
+    while client.sent.len() < count as usize
+        || server.sent.len() < count as usize
+        || last_came.elapsed() < Duration::from_millis(100)
     {
-        assert!(started.elapsed() < crate::conformance::conformance_timeout(), "all completions in time");
-        pair.client.poll();
-        pair.server.poll();
-        drain(&mut pair.client, &mut at_client);
-        drain(&mut pair.server, &mut at_server);
-        let seen = at_client.len() + at_server.len();
-        if seen != progress.0 {
-            progress = (seen, Instant::now());
+        assert!(Instant::now() < patience, "{next:?} of {count} sent, {} completed", client.sent.len());
+        next.0 = send_some(client, *to_server, next.0, count, longest);
+        next.1 = send_some(server, *to_client, next.1, count, longest);
+        for (side, numbers) in [(&mut *client, &mut at_client), (&mut *server, &mut at_server)] {
+            side.poll();
+            for (_, message) in side.inbox.drain(..) {
+                numbers.push(number_of(message.as_ref()));
+                last_came = Instant::now();
+            }
         }
     }
     (at_server, at_client)
+}
+
+/// Sends up to seven messages from number `next` on, as far as there is room. Returns the number of the next.
+fn send_some<D: Driver>(side: &mut Side<D>, to: Conn<D>, next: u64, count: u64, longest: usize) -> u64 {
+    for number in next..count.min(next + 7) {
+        let message = pattern(number, varied_len(number, longest));
+        match side.port.send(to, &message, number, Flags::default()) {
+            Ok(()) => {}
+            Err(Refusal::WouldBlock) => return number,
+            Err(other) => panic!("send refused: {other:?}"),
+        }
+    }
+    count.min(next + 7)
 }
 
 /// RO: in order, once, and completions in order too (CCI-028).

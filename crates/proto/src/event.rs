@@ -70,6 +70,7 @@ pub struct Request {
     pub(crate) datagram_bytes_max: u16,
     pub(crate) window_kib: u16,
     pub(crate) timestamp: u32,
+    pub(crate) came_at: crate::Time,
     pub(crate) payload: Box<[u8]>,
 }
 

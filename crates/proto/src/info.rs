@@ -14,11 +14,13 @@ pub enum ConnState {
     Accepting,
     /// Messages flow.
     Up,
+    /// The peer has closed: it may still send what it had, and takes no more.
+    PeerClosed,
     /// Closed locally; what was sent before is still being delivered.
     Lingering,
     /// Closed locally, everything is delivered or given up; the peer is being told.
     Closing,
-    /// The peer has closed or died; waits for the local disconnect.
+    /// The peer has died; waits for the local disconnect.
     Broken,
     /// Over; only its last event is still to be raised.
     Done,

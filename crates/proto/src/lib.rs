@@ -8,18 +8,22 @@
 //! The datagrams are described clause by clause in `docs/wire.md`; comments beginning with `//=` name the
 //! clause that the code below them carries out.
 #![forbid(unsafe_code)]
-#![allow(dead_code)] // while the engine behind the surface is being filled in
 
 mod address;
 mod config;
+mod congestion;
+mod conn;
 mod counters;
 mod endpoint;
 mod event;
 mod info;
 pub mod limits;
+mod reliable;
 mod seam;
+mod secret;
 mod seq;
 mod time;
+mod wire;
 
 pub use address::Address;
 pub use config::{Config, ConfigError};

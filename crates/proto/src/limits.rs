@@ -39,9 +39,72 @@ pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 30_000_000_000;
 /// How long an acknowledgement waits for company at most.
 pub const ACK_DELAY_NS_MAX: u64 = 200_000;
 
+/// And at least, so that an answer that comes at once takes the acknowledgement along.
+pub const ACK_DELAY_NS_MIN: u64 = 20_000;
+
 /// A second datagram is acknowledged at once; a single one waits for [`ACK_DELAY_NS_MAX`] or a quarter of the
 /// round trip.
 pub const ACK_BUNDLES: u32 = 2;
+
+/// What a receiver's socket spends on a datagram beyond its bytes, about: counted against windows, so that a
+/// flood of small datagrams does not overrun it.
+pub const DATAGRAM_OVERHEAD_BYTES: u32 = 640;
+
+/// The congestion window a connection starts with, in full datagrams.
+pub const INITIAL_WINDOW_DATAGRAMS: u32 = 16;
+
+/// Loss without delay does not make the congestion window smaller than this.
+pub const LOSS_WINDOW_DATAGRAMS: u32 = 16;
+
+/// The queueing delay that is no reason to send less: what a receiver's process takes to come round.
+pub const TARGET_QUEUE_NS: u64 = 250_000;
+
+/// Round trips shorter than this are not paced: the acknowledgements are the pace.
+pub const PACING_RTT_NS_MIN: u64 = 1_000_000;
+
+/// A paced connection may send what falls due in this time in one burst.
+pub const PACING_BURST_NS: u64 = 250_000;
+
+/// A connection idle for this long gives its active state back.
+pub const IDLE_NS: u64 = 100_000_000;
+
+/// Datagrams a connection may send before it is the next one's turn.
+pub const TURN_DATAGRAMS: u32 = 16;
+
+/// First wait of a client for an answer; doubles up to [`DIAL_RETRY_NS_MAX`].
+pub const DIAL_RETRY_NS_MIN: u64 = 20_000_000;
+
+/// The longest wait of a client between two requests.
+pub const DIAL_RETRY_NS_MAX: u64 = 1_000_000_000;
+
+/// How long a server waits for the client to confirm.
+pub const ACCEPT_TIMEOUT_NS: u64 = 30_000_000_000;
+
+/// Times a closing side tells the peer so before it gives up.
+pub const CLOSE_TRIES_MAX: u32 = 10;
+
+/// The first wait for the answer to a close, at least.
+pub const CLOSE_RETRY_NS_MIN: u64 = 10_000_000;
+
+/// First and longest wait between two questions whether a receiver is ready again.
+pub const RNR_PROBE_NS_MIN: u64 = 1_000_000;
+/// See [`RNR_PROBE_NS_MIN`].
+pub const RNR_PROBE_NS_MAX: u64 = 100_000_000;
+
+/// Refused senders that are told at once that they may go on; the others follow as buffers come back.
+pub const READY_PER_RETURN_MAX: usize = 8;
+
+/// Answers to strangers that may wait for room in the carrier.
+pub const REPLIES_MAX: usize = 256;
+
+/// The share of the memory cap that packet buffers get: one in this many parts.
+pub const POOL_SHARE: u64 = 2;
+
+/// And no more than this, in bytes: beyond it buffers only add delay.
+pub const POOL_BYTES_MAX: u64 = 16 << 20;
+
+/// The fewest packet buffers with which an endpoint works.
+pub const POOL_BUFFERS_MIN: u64 = 8;
 
 /// The longest message that fits a datagram of this size, in bytes.
 #[must_use]

@@ -1,158 +1,173 @@
-//! The endpoint: all connections, and what they share.
+//! The endpoint: all connections, and what they share. Split by event.
 
+mod close;
+mod handshake;
+mod handshakes;
+mod on_ack;
+mod on_data;
+mod on_datagram;
+pub(crate) mod pool;
+mod replies;
+mod send;
+pub(crate) mod sends;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod timeout;
+pub(crate) mod timers;
+mod transmit;
+
+use crate::conn::table::Table;
+use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX, message_bytes_max};
+use crate::secret::Secret;
 use crate::{
-    AcceptError, Address, Attribute, Config, ConfigError, ConnKey, ConnectError, ConnectionInfo, Counters,
-    Memory, Request, RequestTicket, SendError, Sink, Time, Transmit, Unknown,
+    Address, Config, ConfigError, ConnKey, ConnState, ConnectionInfo, Counters, Memory, Time, Unknown,
 };
 
-/// One side of any number of connections. Driven by its owner: it never waits, never calls the system.
+use handshakes::Handshakes;
+use replies::Replies;
+use shared::Shared;
+
+/// One side of any number of connections. Driven by its owner: it never waits and never calls the system.
+///
+/// The owner calls [`Endpoint::handle_datagram`] for what arrives, [`Endpoint::handle_timeout`] when
+/// [`Endpoint::next_deadline`] has passed, and after either, and after sends, [`Endpoint::poll_transmit`].
 pub struct Endpoint {
-    config: Config,
-    counters: Counters,
+    table: Table,
+    shared: Shared,
+    handshakes: Handshakes,
+    replies: Replies,
+    secret: Secret,
+    /// The latest time that a datagram brought.
+    seen: Time,
 }
 
 impl Endpoint {
-    /// Makes an endpoint. All memory of the data path is allocated here; the connection table grows with the
-    /// connections.
+    /// Makes an endpoint. The packet buffers and the room for sends are allocated here; the connection table and
+    /// the states of active connections grow with their number, under `memory_bytes_max`.
     pub fn new(config: Config) -> Result<Endpoint, ConfigError> {
-        Ok(Endpoint { config, counters: Counters::default() })
+        let size = config.datagram_bytes_max;
+        if !size.is_multiple_of(8) || !(DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX).contains(&size) {
+            return Err(ConfigError::DatagramBytes);
+        }
+        let counts = [config.connections_max, config.requests_max, config.sends_max];
+        if counts.iter().any(|&count| count == 0 || count > INDEX_MAX) {
+            return Err(ConfigError::Count);
+        }
+        let mut secret = Secret::new(&config.secret);
+        Ok(Endpoint {
+            table: Table::new(config.connections_max),
+            handshakes: Handshakes::new(secret.table_hash(), config.requests_max),
+            replies: Replies::new(),
+            shared: Shared::new(config)?,
+            secret,
+            seen: Time(0),
+        })
     }
 
-    /// Starts a connection. Ends in exactly one `Event::Connected` or `Event::ConnectFailed` with `token`.
-    /// `timeout_ns` `None`: asks for ever, ever more rarely.
-    pub fn connect(
-        &mut self,
-        now: Time,
-        to: Address,
-        request: &[u8],
-        attribute: Attribute,
-        token: u64,
-        timeout_ns: Option<u64>,
-    ) -> Result<ConnKey, ConnectError> {
-        let _ = (now, to, request, attribute, token, timeout_ns);
-        Err(ConnectError::NoMemory)
-    }
-
-    /// Accepts a request, which may have come to another endpoint (then tell that one by `request_taken`). Ends
-    /// in exactly one `Event::Accepted` or `Event::AcceptFailed` with `token`.
-    pub fn accept(
-        &mut self,
-        now: Time,
-        request: Request,
-        token: u64,
-    ) -> Result<ConnKey, (AcceptError, Request)> {
-        let _ = (now, token);
-        Err((AcceptError::NoMemory, request))
-    }
-
-    /// Refuses a request; the client learns it.
-    pub fn reject(&mut self, now: Time, request: Request) {
-        let _ = (now, request);
-    }
-
-    /// Another endpoint accepted this request: repeats of it are ignored from now on.
-    pub fn request_taken(&mut self, ticket: RequestTicket) {
-        let _ = ticket;
-    }
-
-    /// Closes a connection in an orderly way: what was sent before is still delivered or times out, then the
-    /// peer is told. The key is dead to `send` at once; `Event::Closed` when all is over.
-    pub fn disconnect(&mut self, now: Time, conn: ConnKey) -> Result<(), Unknown> {
-        let _ = (now, conn);
-        Err(Unknown)
-    }
-
-    /// Queues one message made of `segments`, copied before return. Reliable: completes when the peer has stored
-    /// it; unreliable: when it has left. `silent`: no completion event.
-    pub fn send(
-        &mut self,
-        now: Time,
-        conn: ConnKey,
-        segments: &[&[u8]],
-        context: u64,
-        silent: bool,
-    ) -> Result<(), SendError> {
-        let _ = (now, conn, segments, context, silent);
-        Err(SendError::Unknown)
-    }
-
-    /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
-    pub fn handle_datagram(&mut self, now: Time, from: Address, datagram: &[u8], sink: &mut impl Sink) {
-        let _ = (now, from, datagram, sink);
-    }
-
-    /// Does what is due by `now`. Call it when `next_deadline` has passed.
-    pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
-        let _ = (now, sink);
-    }
-
-    /// When `handle_timeout` is to be called at the latest; `None`: nothing is pending.
+    /// When `handle_timeout` is to be called at the latest; `None`: nothing is pending. May be earlier than what is
+    /// really due: then the call only looks.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        None
-    }
-
-    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may
-    /// go on.
-    pub fn buffers_returned(&mut self, now: Time, sink: &mut impl Sink) {
-        let _ = (now, sink);
-    }
-
-    /// Writes datagrams while the carrier has room, round robin over the connections that have something to send.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
-        let _ = (now, out, sink);
+        self.shared.timers.next()
     }
 
     /// True if `poll_transmit` has something to do now.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        false
+        !self.shared.ready.is_empty() || !self.replies.is_empty()
     }
 
     /// A connection seen from outside; `None` if the key names none.
     #[must_use]
-    pub fn connection(&self, conn: ConnKey) -> Option<ConnectionInfo> {
-        let _ = conn;
-        None
+    pub fn connection(&self, key: ConnKey) -> Option<ConnectionInfo> {
+        let conn = self.table.get(key)?;
+        let active = conn.active.as_deref();
+        let idle_window_bytes = u64::from(conn.idle_window_kib) << 10;
+        Some(ConnectionInfo {
+            attribute: conn.attribute,
+            state: conn.state,
+            peer: conn.peer,
+            token: conn.token,
+            message_bytes_max: message_bytes_max(conn.datagram_bytes),
+            datagram_bytes_max: conn.datagram_bytes,
+            rtt_ns: active.map_or(u64::from(conn.idle_rtt) << 6, |active| active.rtt.smoothed_ns_or_zero()),
+            rtt_ns_min: active.map_or(0, |active| active.rtt.min_ns()),
+            congestion_window_bytes: active
+                .map_or(idle_window_bytes, |active| u64::from(active.window.bytes())),
+            peer_window_bytes: u64::from(conn.peer_window_kib) << 10,
+            in_flight_bytes: active.map_or(0, |active| u64::from(active.tx.in_flight_bytes)),
+            bundles_unacked: active.map_or(0, |active| active.tx.len()),
+            bundles_held: active.map_or(0, |active| active.rx.held),
+            send_timeout_ns: self.shared.send_timeout_ns(conn.send_timeout_ms),
+            keepalive_ns: active.map_or(0, |active| active.keepalive_ns),
+            blocked: active.and_then(|active| active.blocked),
+            counters: active.map(|active| active.counters).unwrap_or_default(),
+        })
     }
 
-    /// Sets how long a send on this connection may take, in nanoseconds; 0: the endpoint's default.
-    pub fn set_send_timeout(&mut self, conn: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
-        let _ = (conn, timeout_ns);
-        Err(Unknown)
+    /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
+    /// 0: the endpoint's default. Holds for sends that are already waiting, too.
+    pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
+        let conn = self.table.get_mut(key).ok_or(Unknown)?;
+        conn.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
+        if let Some(active) = conn.active.as_deref_mut()
+            && !active.tx.is_empty()
+        {
+            active.send_due = Time(0); // looked at, and set right, at once
+            self.shared.arm(active);
+        }
+        Ok(())
     }
 
-    /// Sets after how much silence, in nanoseconds, the peer is asked whether it lives; 0: never.
-    pub fn set_keepalive(&mut self, now: Time, conn: ConnKey, keepalive_ns: u64) -> Result<(), Unknown> {
-        let _ = (now, conn, keepalive_ns);
-        Err(Unknown)
+    /// Sets after how much silence, in nanoseconds, `KeepaliveTimedOut` is raised; 0: never. From half of it on
+    /// the peer is asked. A connection with keepalive on does not give its active state back.
+    pub fn set_keepalive(&mut self, now: Time, key: ConnKey, keepalive_ns: u64) -> Result<(), Unknown> {
+        let conn = self.table.get_mut(key).ok_or(Unknown)?;
+        if keepalive_ns != 0 && !self.shared.wake(conn, key.index, now) {
+            return Err(Unknown);
+        }
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.start_keepalive(now, keepalive_ns, conn.state);
+            self.shared.arm(active);
+        }
+        Ok(())
     }
 
     /// Sets the send timeout of connections that have none of their own, in nanoseconds; 0: the built-in default.
     pub fn set_default_send_timeout(&mut self, timeout_ns: u64) {
-        self.config.send_timeout_ns = timeout_ns;
+        self.shared.config.send_timeout_ns = timeout_ns;
     }
 
     /// Sets the keepalive of connections made from now on, in nanoseconds; 0: off.
     pub fn set_default_keepalive(&mut self, keepalive_ns: u64) {
-        self.config.keepalive_ns = keepalive_ns;
+        self.shared.config.keepalive_ns = keepalive_ns;
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.shared.counters
     }
 
     /// What is held now, in bytes by kind.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        Memory::default()
+        self.shared.memory()
     }
 
     /// The path to `to` carries only datagrams of this size: later bundles are smaller, older bigger ones go with
-    /// fragmentation allowed.
+    /// fragmentation allowed. Looks at every connection, so not for every packet.
     pub fn path_mtu_changed(&mut self, now: Time, to: Address, datagram_bytes_max: u16) {
-        let _ = (now, to, datagram_bytes_max);
+        let _ = now;
+        let bytes = (datagram_bytes_max & !7).max(DATAGRAM_BYTES_MIN);
+        for index in self.table.indices() {
+            if let Some(conn) = self.table.at_mut(index)
+                && conn.state != ConnState::Free
+                && conn.peer == to
+            {
+                conn.datagram_bytes = conn.datagram_bytes.min(bytes);
+            }
+        }
     }
 }

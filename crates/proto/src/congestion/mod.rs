@@ -1,0 +1,162 @@
+//! How much may be in flight: Swift's answer to delay, and a gentle one to loss. Why: `docs/adr/0002`.
+
+use crate::Time;
+use crate::limits::{
+    DATAGRAM_OVERHEAD_BYTES, INITIAL_WINDOW_DATAGRAMS, LOSS_WINDOW_DATAGRAMS, TARGET_QUEUE_NS,
+    WINDOW_BUNDLES_MAX,
+};
+use crate::reliable::rtt::Rtt;
+
+/// A connection's congestion window.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Window {
+    bytes: u32,
+    /// What one full datagram weighs.
+    unit_bytes: u32,
+    /// Doubling every round trip, until the first sign of a queue or of loss.
+    slow_start: bool,
+    /// When it was last made smaller; once a round trip is enough.
+    shrunk_at: Time,
+}
+
+impl Window {
+    pub fn new(datagram_bytes: u16) -> Window {
+        let unit_bytes = u32::from(datagram_bytes) + DATAGRAM_OVERHEAD_BYTES;
+        Window {
+            bytes: INITIAL_WINDOW_DATAGRAMS * unit_bytes,
+            unit_bytes,
+            slow_start: true,
+            shrunk_at: Time(0),
+        }
+    }
+
+    /// Takes up where an idle connection left off, but not with a burst larger than a path can have forgotten.
+    pub fn restored(datagram_bytes: u16, kib: u16) -> Window {
+        let mut window = Window::new(datagram_bytes);
+        if kib != 0 {
+            window.bytes = (u32::from(kib) << 10).clamp(2 * window.unit_bytes, 8 * window.bytes);
+        }
+        window
+    }
+
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Rounded up, for the compact form.
+    pub fn kib(&self) -> u16 {
+        self.bytes.div_ceil(1024).min(u32::from(u16::MAX)) as u16
+    }
+
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+
+    /// The delay above which there is a queue: the path's own, what a busy receiver adds, and twice what it varies
+    /// by, so that jitter is not taken for a queue.
+    fn target_ns(rtt: &Rtt) -> u64 {
+        rtt.min_ns() + rtt.min_ns() / 4 + TARGET_QUEUE_NS + 2 * rtt.variation_ns()
+    }
+
+    /// `acked_bytes` left the network. `limited`: the window was what held sending back.
+    pub fn on_ack(&mut self, now: Time, acked_bytes: u32, limited: bool, rtt: &Rtt) {
+        let target_ns = Window::target_ns(rtt);
+        let delay_ns = rtt.smoothed_ns();
+        if delay_ns < target_ns {
+            if limited {
+                let max = WINDOW_BUNDLES_MAX * self.unit_bytes;
+                self.bytes = self.bytes.saturating_add(self.growth_bytes(acked_bytes)).min(max);
+            }
+        } else if now.since(self.shrunk_at) > delay_ns {
+            // Swift: in proportion to how far the delay is above its target, by half at most.
+            let excess = (delay_ns - target_ns) as f32 / delay_ns as f32;
+            self.shrink(now, (1.0 - 0.8 * excess).max(0.5), 2);
+        }
+    }
+
+    /// Doubling in slow start; later one datagram and a sixteenth of the window per round trip, because on a
+    /// short fat path one datagram a round trip never arrives, and delay tells soon enough when it is too much.
+    fn growth_bytes(&self, acked_bytes: u32) -> u32 {
+        if self.slow_start {
+            return acked_bytes;
+        }
+        let per_round = u64::from(self.unit_bytes + self.bytes / 16);
+        (u64::from(acked_bytes) * per_round / u64::from(self.bytes.max(1))) as u32
+    }
+
+    /// Bundles sent at `sent_at` or before were lost.
+    pub fn on_loss(&mut self, now: Time, sent_at: Time, rtt: &Rtt) {
+        if sent_at < self.shrunk_at {
+            return; // sent before the window was last made smaller: the same event
+        }
+        let queue = rtt.is_measured() && rtt.smoothed_ns() > Window::target_ns(rtt) * 4 / 5;
+        // Loss without a queue is mostly not ours: the link's, or a short burst. The window bends, and not below
+        // what any path carries; see the ADR's table by loss rate.
+        if queue { self.shrink(now, 0.6, 2) } else { self.shrink(now, 0.85, LOSS_WINDOW_DATAGRAMS) }
+    }
+
+    /// Nothing has come back for several probe time-outs.
+    pub fn on_silence(&mut self, now: Time) {
+        self.shrink(now, 0.5, 2);
+    }
+
+    /// The receiver took no more: go on with less when it does.
+    pub fn on_receiver_not_ready(&mut self, now: Time) {
+        self.shrink(now, 0.5, 2);
+    }
+
+    fn shrink(&mut self, now: Time, factor: f32, floor_datagrams: u32) {
+        let floor = floor_datagrams * self.unit_bytes;
+        let smaller = (self.bytes as f32 * factor) as u32;
+        self.bytes = smaller.max(floor.min(self.bytes));
+        self.slow_start = false;
+        self.shrunk_at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(rtt_ns: u64) -> Rtt {
+        let mut rtt = Rtt::default();
+        for step in 0..64 {
+            rtt.sample(Time(step), rtt_ns);
+        }
+        rtt
+    }
+
+    #[test]
+    fn grows_without_a_queue_and_shrinks_with_one() {
+        let mut rtt = path(50_000);
+        let mut window = Window::new(1472);
+        let start = window.bytes();
+        window.on_ack(Time(1), start, true, &rtt);
+        assert_eq!(window.bytes(), 2 * start);
+        for step in 0..64 {
+            rtt.sample(Time(step), 5_000_000);
+        }
+        window.on_ack(Time(100_000_000), 1472, true, &rtt);
+        assert!(window.bytes() <= start + start / 8 && !window.in_slow_start());
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut window = Window::new(1472);
+        let start = window.bytes();
+        window.on_ack(Time(1), 1472, false, &path(50_000));
+        assert_eq!(window.bytes(), start);
+    }
+
+    #[test]
+    fn random_loss_does_not_close_it() {
+        let rtt = path(50_000_000);
+        let mut window = Window::new(1472);
+        for round in 1..1000u64 {
+            let now = Time(round * 50_000_000);
+            window.on_loss(now, now, &rtt);
+            window.on_ack(now, window.bytes(), true, &rtt);
+        }
+        assert!(window.bytes() >= LOSS_WINDOW_DATAGRAMS * 1472);
+    }
+}

@@ -1,0 +1,223 @@
+//! A connection: 96 bytes while idle, and what it borrows while active.
+
+pub(crate) mod state;
+pub(crate) mod table;
+
+use crate::congestion::Window;
+use crate::endpoint::timers::TimerId;
+use crate::reliable::rtt::Rtt;
+use crate::reliable::rx::{Rx, RxRing};
+use crate::reliable::tx::{Tx, TxRing};
+use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
+
+/// A connection as the table holds it: all that an idle one needs.
+pub(crate) struct Conn {
+    pub peer: Address,
+    /// What proves that a datagram to us belongs to this connection.
+    pub nonce: u64,
+    /// What proves it to the peer.
+    pub peer_nonce: u64,
+    pub token: u64,
+    pub active: Option<Box<Active>>,
+    pub peer_index: u32,
+    pub peer_generation: u32,
+    pub generation: u32,
+    /// Next bundle to send, while idle.
+    pub idle_tx: Seq,
+    /// Next bundle to come, while idle.
+    pub idle_rx: Seq,
+    /// Smoothed round trip while idle, in units of 64 ns; 0: not measured.
+    pub idle_rtt: u32,
+    /// 0: the endpoint's default.
+    pub send_timeout_ms: u32,
+    /// What is sent at most: the smaller of the two sides'.
+    pub datagram_bytes: u16,
+    /// The receiver-not-ready epoch in which we send.
+    pub tx_epoch: u16,
+    /// The epoch in which we take data.
+    pub rx_epoch: u16,
+    /// What the peer lets be in flight.
+    pub peer_window_kib: u16,
+    /// Congestion window while idle.
+    pub idle_window_kib: u16,
+    pub state: ConnState,
+    pub attribute: Attribute,
+}
+
+const _: () = {
+    assert!(size_of::<Conn>() <= 96, "an idle connection, all told");
+    assert!(size_of::<Active>() <= 768, "an active one without its windows");
+};
+
+/// What a connection has to send besides data.
+pub(crate) mod want {
+    /// An acknowledgement, now.
+    pub const ACK: u8 = 1;
+    /// The next step of asking for a connection.
+    pub const DIAL: u8 = 2;
+    pub const ACCEPT: u8 = 4;
+    /// A question that asks for an answer: keepalive, receiver-not-ready probe, confirmation.
+    pub const PING: u8 = 8;
+    pub const CLOSE: u8 = 16;
+    /// Only the last event is left to raise.
+    pub const FINISH: u8 = 32;
+}
+
+/// A connection being asked for.
+pub(crate) struct Dial {
+    pub request: Box<[u8]>,
+    pub cookie: Option<(u32, u64)>,
+    pub give_up_at: Time,
+}
+
+/// What a connection borrows while something is going on.
+pub(crate) struct Active {
+    pub timer: TimerId,
+    /// In the queue of those that have something to send.
+    pub queued: bool,
+    /// Things to send besides data, from [`want`].
+    pub wants: u8,
+    /// Accepted here, and not confirmed by the client.
+    pub unconfirmed: bool,
+    /// The peer refuses data.
+    pub rnr: bool,
+    /// We refuse data.
+    pub refusing: bool,
+    /// In the queue of those that hold messages for the program.
+    pub holding: bool,
+    /// In the list of those that are refused.
+    pub listed: bool,
+    pub blocked: Option<Blocked>,
+
+    pub tx: Tx,
+    pub tx_ring: Option<TxRing>,
+    pub rx: Rx,
+    pub rx_ring: Option<RxRing>,
+
+    pub rtt: Rtt,
+    pub window: Window,
+    /// When the acknowledged bundle that was sent last was sent, and how long that took.
+    pub rack_at: Time,
+    pub rack_rtt_ns: u64,
+    /// How tolerant of reordering; grows when a resend proves needless.
+    pub reorder_steps: u8,
+    /// When a bundle must be declared lost unless it is acknowledged first.
+    pub rack_due: Time,
+    /// When to probe if nothing is acknowledged.
+    pub probe_due: Time,
+    /// Probes in vain.
+    pub probes: u32,
+    /// Bundles that must leave now, whatever the window says.
+    pub probe_credit: u8,
+    /// The next paced bundle may leave.
+    pub pace_due: Time,
+    /// When the wait for a refusing receiver ended last.
+    pub rnr_end: Time,
+
+    /// Bundles not acknowledged yet.
+    pub ack_pending: u32,
+    pub ack_due: Time,
+    /// The peer's timestamp seen last, and when.
+    pub echo: u32,
+    pub echo_at: Time,
+
+    pub heard_at: Time,
+    /// Something was sent or came: not idle yet.
+    pub used_at: Time,
+    pub keepalive_ns: u64,
+    /// The next keepalive question, or its time-out.
+    pub keepalive_due: Time,
+    /// No send is older than its time-out before this.
+    pub send_due: Time,
+    /// Next handshake step, receiver-not-ready probe or close: what the state calls for.
+    pub step_due: Time,
+    pub step_ns: u64,
+    pub steps: u32,
+    pub dial: Option<Box<Dial>>,
+    pub counters: ConnectionCounters,
+}
+
+impl Conn {
+    pub fn key(&self, index: u32) -> ConnKey {
+        ConnKey { index, generation: self.generation }
+    }
+
+    /// Datagrams for this connection are expected and answered.
+    pub fn is_established(&self) -> bool {
+        use ConnState::{Accepting, Closing, Lingering, PeerClosed, Up};
+        matches!(self.state, Accepting | Up | PeerClosed | Lingering | Closing)
+    }
+}
+
+impl Active {
+    /// The active state of a connection that wakes up.
+    pub fn wake(conn: &Conn, timer: TimerId, now: Time) -> Active {
+        let rtt = match conn.idle_rtt {
+            0 => Rtt::default(),
+            units => Rtt::restored(u64::from(units) << 6, now),
+        };
+        Active {
+            timer,
+            queued: false,
+            wants: 0,
+            unconfirmed: false,
+            rnr: false,
+            refusing: false,
+            holding: false,
+            listed: false,
+            blocked: None,
+            tx: Tx::new(conn.idle_tx),
+            tx_ring: None,
+            rx: Rx::new(conn.idle_rx),
+            rx_ring: None,
+            rtt,
+            window: Window::restored(conn.datagram_bytes, conn.idle_window_kib),
+            rack_at: Time(0),
+            rack_rtt_ns: 0,
+            reorder_steps: 1,
+            rack_due: Time::FAR,
+            probe_due: Time::FAR,
+            probes: 0,
+            probe_credit: 0,
+            pace_due: Time(0),
+            rnr_end: Time(0),
+            ack_pending: 0,
+            ack_due: Time::FAR,
+            echo: 0,
+            echo_at: now,
+            heard_at: now,
+            used_at: now,
+            keepalive_ns: 0,
+            keepalive_due: Time::FAR,
+            send_due: Time::FAR,
+            step_due: Time::FAR,
+            step_ns: 0,
+            steps: 0,
+            dial: None,
+            counters: ConnectionCounters::default(),
+        }
+    }
+
+    /// True if nothing is going on: the connection may go to sleep.
+    pub fn is_quiet(&self) -> bool {
+        self.tx.is_empty()
+            && self.rx.held == 0
+            && self.rx.end == self.rx.next
+            && self.ack_pending == 0
+            && self.wants == 0
+            && !self.queued
+            && !self.rnr
+            && !self.refusing
+            && self.keepalive_ns == 0
+            && self.step_due == Time::FAR
+            && self.dial.is_none()
+    }
+
+    /// Turns keepalive on, or off with 0. Counts from now, or from when the connection is up.
+    pub fn start_keepalive(&mut self, now: Time, keepalive_ns: u64, state: ConnState) {
+        self.keepalive_ns = keepalive_ns;
+        self.heard_at = self.heard_at.max(now);
+        let on = keepalive_ns != 0 && state == ConnState::Up;
+        self.keepalive_due = if on { now.plus(keepalive_ns / 2) } else { Time::FAR };
+    }
+}

@@ -1,0 +1,145 @@
+//! The connection table: an index finds a connection, with no hashing.
+
+use super::Conn;
+use crate::{Address, Attribute, ConnKey, ConnState, Seq};
+
+/// Connections per piece: the table grows by pieces, so that growing moves nothing.
+const PIECE: usize = 64;
+
+/// All connections of an endpoint.
+pub(crate) struct Table {
+    pieces: Vec<Box<[Conn; PIECE]>>,
+    /// First free place; the rest is linked through `peer_index`.
+    free: u32,
+    used: u32,
+    max: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+fn empty(next_free: u32) -> Conn {
+    Conn {
+        peer: Address::from(std::net::SocketAddr::from(([0, 0, 0, 0], 0))),
+        nonce: 0,
+        peer_nonce: 0,
+        token: 0,
+        active: None,
+        peer_index: next_free,
+        peer_generation: 0,
+        generation: 0,
+        idle_tx: Seq(0),
+        idle_rx: Seq(0),
+        idle_rtt: 0,
+        send_timeout_ms: 0,
+        datagram_bytes: 0,
+        tx_epoch: 0,
+        rx_epoch: 0,
+        peer_window_kib: 0,
+        idle_window_kib: 0,
+        state: ConnState::Free,
+        attribute: Attribute::Unreliable,
+    }
+}
+
+impl Table {
+    pub const GROWTH_BYTES: u64 = (PIECE * size_of::<Conn>() + size_of::<Box<[Conn; PIECE]>>()) as u64;
+
+    pub fn new(max: u32) -> Table {
+        Table { pieces: Vec::new(), free: NONE, used: 0, max }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        (self.pieces.len() * PIECE * size_of::<Conn>()
+            + self.pieces.capacity() * size_of::<Box<[Conn; PIECE]>>()) as u64
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.used >= self.max
+    }
+
+    /// True if the next connection needs another piece of table.
+    pub fn must_grow(&self) -> bool {
+        self.free == NONE
+    }
+
+    /// A free place; its generation is set and never was used at this place before (in 2^32 tries).
+    pub fn add(&mut self) -> Option<(u32, &mut Conn)> {
+        if self.is_full() {
+            return None;
+        }
+        if self.free == NONE {
+            let first = (self.pieces.len() * PIECE) as u32;
+            let piece = std::array::from_fn(|place| {
+                empty(if place + 1 == PIECE { NONE } else { first + place as u32 + 1 })
+            });
+            self.pieces.push(Box::new(piece));
+            self.free = first;
+        }
+        let index = self.free;
+        let next = self.at(index)?.peer_index;
+        self.free = next;
+        self.used += 1;
+        let conn = self.at_mut(index)?;
+        let generation = conn.generation.wrapping_add(1);
+        *conn = Conn { generation, ..empty(NONE) };
+        Some((index, conn))
+    }
+
+    /// The connection is gone; its key is dead from now on.
+    pub fn remove(&mut self, index: u32) {
+        let free = self.free;
+        if let Some(conn) = self.at_mut(index) {
+            assert!(conn.state != ConnState::Free && conn.active.is_none(), "removed once, and asleep");
+            *conn = Conn { generation: conn.generation, ..empty(free) };
+            self.free = index;
+            self.used -= 1;
+        }
+    }
+
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<&Conn> {
+        Some(&self.pieces.get(index as usize / PIECE)?[index as usize % PIECE])
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut Conn> {
+        Some(&mut self.pieces.get_mut(index as usize / PIECE)?[index as usize % PIECE])
+    }
+
+    #[inline]
+    pub fn get(&self, key: ConnKey) -> Option<&Conn> {
+        self.at(key.index).filter(|conn| conn.generation == key.generation && conn.state != ConnState::Free)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, key: ConnKey) -> Option<&mut Conn> {
+        self.at_mut(key.index)
+            .filter(|conn| conn.generation == key.generation && conn.state != ConnState::Free)
+    }
+
+    /// Every index that may be in use.
+    pub fn indices(&self) -> std::ops::Range<u32> {
+        0..(self.pieces.len() * PIECE) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_keys_are_refused() {
+        let mut table = Table::new(2);
+        let (index, conn) = table.add().unwrap();
+        conn.state = ConnState::Up;
+        let old = conn.key(index);
+        assert!(table.get(old).is_some());
+        table.remove(index);
+        assert!(table.get(old).is_none());
+        let (again, conn) = table.add().unwrap();
+        conn.state = ConnState::Up;
+        assert_eq!(again, index);
+        assert!(table.get(old).is_none());
+        assert!(table.add().is_some() && table.add().is_none(), "two at most");
+    }
+}

@@ -1,0 +1,250 @@
+//! Connections end.
+
+use super::Endpoint;
+use super::pool::Buf;
+use super::replies::Reply;
+use super::shared::Shared;
+use crate::conn::state::Input;
+use crate::conn::{Active, Conn, want};
+use crate::limits::CLOSE_RETRY_NS_MIN;
+use crate::reliable::rx::Bits;
+use crate::wire::{Head, Kind, timestamp};
+use crate::{
+    AcceptFailure, Attribute, ConnKey, ConnState, ConnectFailure, Event, Sink, Status, Time, Unknown,
+};
+
+impl Endpoint {
+    /// Closes a connection in an orderly way: what was sent before is still delivered or times out, then the
+    /// peer is told. The key is dead to `send` at once; `Event::Closed` when all is over. A connection that is
+    /// not there yet ends in `ConnectFailed` or `AcceptFailed`, for the reason `Cancelled`.
+    pub fn disconnect(&mut self, now: Time, key: ConnKey) -> Result<(), Unknown> {
+        let conn = self.table.get_mut(key).ok_or(Unknown)?;
+        let shared = &mut self.shared;
+        match conn.state {
+            ConnState::Dialing | ConnState::Accepting => {
+                conn.enter(Input::Failed);
+            }
+            ConnState::Broken => conn.enter(Input::Over),
+            ConnState::Up | ConnState::PeerClosed => {
+                if !shared.wake(conn, key.index, now) {
+                    return Err(Unknown);
+                }
+                let busy = conn.active.as_deref().is_some_and(|active| !active.tx.is_empty());
+                conn.enter(if busy { Input::Disconnect } else { Input::Delivered });
+                if let Some(active) = conn.active.as_deref_mut() {
+                    shared.stop_receiving(active, now);
+                }
+                if !busy {
+                    shared.start_closing(conn, key.index);
+                }
+            }
+            _ => return Err(Unknown),
+        }
+        if conn.state == ConnState::Done
+            && shared.wake(conn, key.index, now)
+            && let Some(active) = conn.active.as_deref_mut()
+        {
+            active.wants = want::FINISH;
+        }
+        if let Some(active) = conn.active.as_deref_mut() {
+            shared.enqueue(active, key.index);
+            shared.arm(active);
+        }
+        Ok(())
+    }
+
+    /// The peer says that all is over.
+    pub(super) fn on_close(&mut self, now: Time, head: &Head, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(head.index) else { return };
+        //= wire.md R-CLOSE-3
+        let answer = Head {
+            kind: Kind::CloseAck,
+            flags: 0,
+            index: conn.peer_index,
+            generation: conn.peer_generation,
+            source_index: head.index,
+            nonce: conn.peer_nonce,
+            seq: head.ack,
+            ack: head.seq,
+            timestamp: timestamp(now),
+            echo: head.timestamp,
+            window_kib: 0,
+            epoch: conn.tx_epoch,
+            epoch_ack: conn.rx_epoch,
+        };
+        self.replies.push(conn.peer, Reply::CloseAck(answer), &mut self.shared.counters);
+        self.peer_is_gone(now, head.index, sink);
+    }
+
+    /// Nothing more will come from the peer.
+    pub(super) fn peer_is_gone(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(index) else { return };
+        let state = conn.state;
+        match state {
+            ConnState::Up | ConnState::PeerClosed => {
+                self.shared.lose(conn, index, Status::Disconnected, now, sink);
+            }
+            ConnState::Accepting => {
+                conn.enter(Input::Failed);
+                self.finish_with(index, Some(AcceptFailure::Gone), sink);
+            }
+            ConnState::Lingering => {
+                self.shared.fail_sends(conn, index, Status::Disconnected, sink);
+                conn.enter(Input::Lost);
+                self.finish(index, sink);
+            }
+            ConnState::Closing => {
+                conn.enter(Input::Over);
+                self.finish(index, sink);
+            }
+            _ => {}
+        }
+    }
+
+    /// Raises the last event of a connection that is done, and frees its place.
+    pub(super) fn finish(&mut self, index: u32, sink: &mut impl Sink) {
+        self.finish_with(index, None, sink);
+    }
+
+    /// The same, with the reason if it never came up.
+    pub(super) fn finish_with(&mut self, index: u32, failure: Option<AcceptFailure>, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.state == ConnState::Done) else {
+            return;
+        };
+        let (key, token) = (conn.key(index), conn.token);
+        let dialed = conn.active.as_deref_mut().and_then(|active| active.dial.take());
+        let unconfirmed = conn.active.as_deref().is_some_and(|active| active.unconfirmed);
+        let event = if let Some(dial) = &dialed {
+            self.shared.handshakes_bytes -= dial.request.len() as u64;
+            Event::ConnectFailed { conn: key, token, why: ConnectFailure::Cancelled }
+        } else if unconfirmed {
+            Event::AcceptFailed { conn: key, token, why: failure.unwrap_or(AcceptFailure::Cancelled) }
+        } else {
+            Event::Closed { conn: key, token }
+        };
+        self.shared.free(conn);
+        self.table.remove(index);
+        sink.event(event);
+    }
+
+    /// A dial came to nothing.
+    pub(super) fn dial_failed(&mut self, index: u32, why: ConnectFailure, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.state == ConnState::Dialing) else {
+            return;
+        };
+        let (key, token) = (conn.key(index), conn.token);
+        conn.enter(Input::Failed);
+        if let Some(dial) = conn.active.as_deref_mut().and_then(|active| active.dial.take()) {
+            self.shared.handshakes_bytes -= dial.request.len() as u64;
+        }
+        self.shared.free(conn);
+        self.table.remove(index);
+        sink.event(Event::ConnectFailed { conn: key, token, why });
+    }
+}
+
+impl Shared {
+    /// Takes everything back that the connection borrowed.
+    fn free(&mut self, conn: &mut Conn) {
+        if let Some(mut active) = conn.active.take() {
+            assert!(active.tx.is_empty(), "every send has completed");
+            self.drop_held(&mut active);
+            (active.holding, active.queued, active.listed) = (false, false, false);
+            conn.active = Some(active);
+            self.sleep(conn);
+        }
+    }
+
+    /// The peer is dead, or silent for too long: every send ends, and the program is told.
+    pub(super) fn lose(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        status: Status,
+        now: Time,
+        sink: &mut impl Sink,
+    ) {
+        let was_up = conn.state == ConnState::Up;
+        let ordered = conn.attribute == Attribute::ReliableOrdered;
+        self.fail_sends(conn, index, status, sink);
+        conn.enter(Input::Lost);
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.wants = 0;
+            active.refusing = false;
+            (active.ack_pending, active.keepalive_ns) = (0, 0);
+            (active.keepalive_due, active.step_due) = (Time::FAR, Time::FAR);
+            active.forget_gaps(self, ordered);
+            active.used_at = now;
+            self.arm(active);
+        }
+        self.counters.connections_broken += u64::from(status != Status::Disconnected || was_up);
+        if was_up {
+            sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token });
+        }
+    }
+
+    /// The peer delivers what it has and takes no more.
+    //= wire.md R-CLOSE-2
+    pub(super) fn on_peer_closing(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) {
+        match conn.state {
+            ConnState::Up => {
+                self.fail_sends(conn, index, Status::Disconnected, sink);
+                conn.enter(Input::PeerCloses);
+                sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token });
+            }
+            ConnState::Lingering => {
+                self.fail_sends(conn, index, Status::Disconnected, sink);
+                conn.enter(Input::PeerCloses);
+                self.start_closing(conn, index);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything is delivered or given up: tell the peer until it answers.
+    pub(super) fn start_closing(&mut self, conn: &mut Conn, index: u32) {
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        active.wants |= want::CLOSE;
+        active.steps = 0;
+        active.step_ns = active.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
+        active.step_due = active.used_at.plus(active.step_ns);
+        active.keepalive_ns = 0;
+        active.keepalive_due = Time::FAR;
+        self.enqueue(active, index);
+    }
+
+    /// The program wants nothing more from this connection.
+    fn stop_receiving(&mut self, active: &mut Active, now: Time) {
+        self.drop_held(active);
+        active.holding = false;
+        active.refusing = false;
+        active.keepalive_ns = 0;
+        active.keepalive_due = Time::FAR;
+        active.used_at = now;
+    }
+}
+
+impl Active {
+    /// No bundle will fill the gaps any more: what order keeps behind them can never be delivered.
+    fn forget_gaps(&mut self, shared: &mut Shared, ordered: bool) {
+        if let Some(ring) = self.rx_ring.as_mut().filter(|_| ordered) {
+            let mut seq = self.rx.next;
+            while seq != self.rx.end {
+                let buf = std::mem::replace(ring.at(seq), Buf::NONE);
+                if buf.is_some() {
+                    shared.pool.give_back(buf);
+                    self.rx.held -= 1;
+                }
+                seq = seq.next();
+            }
+        } else {
+            self.rx.next = self.rx.end;
+        }
+        self.rx.end = self.rx.next;
+        self.rx.bits = Bits::default();
+        if self.rx.held == 0 {
+            self.rx.deliver = self.rx.next;
+            shared.spare_rx_ring(self.rx_ring.take());
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A bundle has come: deliver it, keep it, or refuse it.
+
+use super::Endpoint;
+use super::pool::Buf;
+use super::shared::Shared;
+use crate::conn::{Active, Conn, want};
+use crate::limits::{ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS};
+use crate::reliable::rx::Bits;
+use crate::wire::{Head, RecordKind, Records};
+use crate::{Attribute, ConnKey, ConnState, PeerFault, Sink, Time};
+
+/// How far the program took a bundle.
+enum Taken {
+    All,
+    /// Up to this byte of the body; 0: nothing.
+    UpTo(usize),
+}
+
+/// Gives the records from byte `at` on to the program: how far it took them, how many messages, of how many bytes.
+#[inline]
+fn hand_over(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sink) -> (Taken, u64, u64) {
+    let (mut messages, mut bytes, mut done) = (0, 0, at);
+    for (kind, payload, end) in Records::from(body, at) {
+        if kind == RecordKind::Message {
+            if !sink.message(key, token, payload) {
+                return (Taken::UpTo(done), messages, bytes);
+            }
+            messages += 1;
+            bytes += payload.len() as u64;
+        }
+        done = end;
+    }
+    (Taken::All, messages, bytes)
+}
+
+impl Shared {
+    pub(super) fn on_data(
+        &mut self,
+        conn: &mut Conn,
+        head: &Head,
+        body: &[u8],
+        now: Time,
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFault> {
+        if body.len() > usize::from(self.config.datagram_bytes_max) {
+            return Err(PeerFault::Length);
+        }
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        (active.echo, active.echo_at) = (head.timestamp, now);
+        if !conn.attribute.is_reliable() {
+            self.on_unreliable(conn, head, body, sink);
+            return Ok(());
+        }
+        //= wire.md R-CLOSE-2
+        // A closing side takes no more; its flag in the answer says so.
+        if matches!(conn.state, ConnState::Lingering | ConnState::Closing) {
+            self.ack_now(active, head.index);
+            return Ok(());
+        }
+        let offset = head.seq.since(active.rx.next);
+        if offset >= active.rx.window() || active.rx.has(head.seq) {
+            return self.on_odd_bundle(active, head, offset);
+        }
+        //= wire.md R-RNR-2
+        if head.epoch != conn.rx_epoch || active.refusing {
+            self.ack_now(active, head.index);
+            return if head.epoch.wrapping_sub(conn.rx_epoch) > u16::MAX / 2 || head.epoch == conn.rx_epoch {
+                Ok(())
+            } else {
+                Err(PeerFault::Field)
+            };
+        }
+        if offset != 0 {
+            self.counters.reordered_received += 1;
+        }
+        if !self.take_in(conn, head, body, offset, sink) {
+            return Ok(());
+        }
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let in_order = offset == 0 && active.rx.end == active.rx.next;
+        active.rx.arrived(head.seq);
+        active.counters.bundles_received += 1;
+        self.counters.bundles_received += 1;
+        if in_order {
+            self.ack_soon(active, head.index, now);
+        } else {
+            self.ack_now(active, head.index);
+        }
+        if active.rx.held != 0 && !active.holding {
+            self.deliver_held(conn, head.index, sink);
+        } else if active.rx.held == 0 {
+            active.rx.deliver = active.rx.next;
+        }
+        Ok(())
+    }
+
+    /// A bundle outside the window, or one that has come before.
+    fn on_odd_bundle(&mut self, active: &mut Active, head: &Head, offset: u32) -> Result<(), PeerFault> {
+        self.ack_now(active, head.index);
+        if offset < active.rx.window() || offset > u32::MAX / 2 {
+            //= wire.md R-ACK-3
+            // A repeat is acknowledged too: the peer repeats because our acknowledgement was lost.
+            self.counters.duplicates_received += 1;
+            return Ok(());
+        }
+        Err(PeerFault::OutsideWindow)
+    }
+
+    /// Delivers or stores a new bundle; false: neither, it has not come as far as the sender is concerned.
+    fn take_in(
+        &mut self,
+        conn: &mut Conn,
+        head: &Head,
+        body: &[u8],
+        offset: u32,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let (key, token, ordered) =
+            (conn.key(head.index), conn.token, conn.attribute == Attribute::ReliableOrdered);
+        let Some(active) = conn.active.as_deref_mut() else { return false };
+        let deliverable = if ordered { offset == 0 && active.rx.deliver == active.rx.next } else { true };
+        let held_back = active.holding;
+        let mut at = 0;
+        if deliverable && !held_back {
+            // Once the program has taken a part, the rest must be kept. A bundle of several records for which there
+            // would be no buffer then is not begun; of one record there is no rest.
+            let single = Records::from(body, 0).nth(1).is_none();
+            if single || (self.pool.any() && self.has_rx_ring(active)) {
+                match self.deliver(active, key, token, body, 0, sink) {
+                    Taken::All => return true,
+                    Taken::UpTo(part) => at = part,
+                }
+            }
+        }
+        let fair = self.pool.fair(active.tx.bufs + active.rx.held);
+        if (at != 0 || fair)
+            && self.has_rx_ring(active)
+            && let Some(buf) = self.pool.take_reserved()
+        {
+            self.pool.store(buf, body, at);
+            if let Some(ring) = active.rx_ring.as_mut() {
+                *ring.at(head.seq) = buf;
+            }
+            active.rx.held += 1;
+            if deliverable {
+                self.hold(active, head.index);
+            }
+            return true;
+        }
+        self.counters.no_buffer_drops += 1;
+        // Behind a gap there is no harm in a drop: the sender repeats it anyhow. Only a program that does not take
+        // what could be delivered makes a receiver not ready.
+        if deliverable || held_back {
+            self.refuse(conn, head.index);
+        }
+        false
+    }
+
+    fn has_rx_ring(&mut self, active: &mut Active) -> bool {
+        if active.rx_ring.is_none() {
+            active.rx_ring = self.rx_ring();
+        }
+        active.rx_ring.is_some()
+    }
+
+    fn hold(&mut self, active: &mut Active, index: u32) {
+        if !active.holding {
+            active.holding = true;
+            self.holding.push_back(index);
+        }
+    }
+
+    /// Gives the records from byte `at` on to the program, as far as it takes them.
+    #[inline]
+    fn deliver(
+        &mut self,
+        active: &mut Active,
+        key: ConnKey,
+        token: u64,
+        body: &[u8],
+        at: usize,
+        sink: &mut impl Sink,
+    ) -> Taken {
+        let (taken, messages, bytes) = hand_over(key, token, body, at, sink);
+        self.count_messages(active, messages, bytes);
+        taken
+    }
+
+    fn count_messages(&mut self, active: &mut Active, messages: u64, bytes: u64) {
+        active.counters.messages_received += messages;
+        active.counters.message_bytes_received += bytes;
+        self.counters.messages_received += messages;
+        self.counters.message_bytes_received += bytes;
+    }
+
+    /// Says receiver-not-ready to this sender.
+    //= wire.md R-RNR-1
+    fn refuse(&mut self, conn: &mut Conn, index: u32) {
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        active.refusing = true;
+        conn.rx_epoch = conn.rx_epoch.wrapping_add(1);
+        if !active.listed {
+            active.listed = true;
+            self.refused.push_back(index);
+        }
+        active.counters.rnr_sent += 1;
+        self.counters.rnr_sent += 1;
+        self.ack_now(active, index);
+    }
+
+    /// Delivers what is held, as far as order and the program allow; true if the program took all it was offered.
+    pub(super) fn deliver_held(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) -> bool {
+        let (key, token, ordered) =
+            (conn.key(index), conn.token, conn.attribute == Attribute::ReliableOrdered);
+        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let Some(mut ring) = active.rx_ring.take() else { return true };
+        let mut took_all = true;
+        let mut seq = active.rx.deliver;
+        let stop = if ordered { active.rx.next } else { active.rx.end };
+        while seq != stop && active.rx.held != 0 {
+            let buf = *ring.at(seq);
+            if buf.is_some() {
+                let (body, at) = self.pool.stored(buf);
+                let (taken, messages, bytes) = hand_over(key, token, body, at, sink);
+                self.count_messages(active, messages, bytes);
+                if let Taken::UpTo(at) = taken {
+                    self.pool.delivered_to(buf, at);
+                    took_all = false;
+                    break;
+                }
+                *ring.at(seq) = Buf::NONE;
+                self.pool.give_back(buf);
+                active.rx.held -= 1;
+            }
+            seq = seq.next();
+        }
+        active.rx.settle(&ring);
+        if active.rx.held == 0 {
+            self.spare_rx_ring(Some(ring));
+        } else {
+            active.rx_ring = Some(ring);
+        }
+        if !took_all {
+            self.hold(active, index);
+        }
+        took_all
+    }
+
+    /// Each message at most once, and only if its number is not too old to tell.
+    //= wire.md R-UU-1
+    fn on_unreliable(&mut self, conn: &mut Conn, head: &Head, body: &[u8], sink: &mut impl Sink) {
+        let (key, token) = (conn.key(head.index), conn.token);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        let rx = &mut active.rx;
+        if head.seq.precedes(rx.end) {
+            if head.seq.precedes(rx.deliver) || rx.has(head.seq) {
+                self.counters.duplicates_received += 1;
+                return;
+            }
+            self.counters.reordered_received += 1;
+        } else {
+            let skipped = head.seq.since(rx.end);
+            if skipped >= SACK_BITS {
+                rx.bits = Bits::default();
+            } else {
+                (0..skipped).for_each(|step| rx.bits.clear(rx.end.plus(step)));
+            }
+            rx.end = head.seq.next();
+            rx.next = rx.end;
+            if rx.end.since(rx.deliver) > SACK_BITS {
+                rx.deliver = rx.end.plus(SACK_BITS.wrapping_neg());
+            }
+        }
+        rx.bits.set(head.seq);
+        active.counters.bundles_received += 1;
+        self.counters.bundles_received += 1;
+        let (mut messages, mut bytes) = (0, 0);
+        for (kind, payload, _) in Records::from(body, 0) {
+            if kind != RecordKind::Message {
+                continue;
+            }
+            if sink.message(key, token, payload) {
+                messages += 1;
+                bytes += payload.len() as u64;
+            } else {
+                self.counters.unreliable_drops += 1;
+            }
+        }
+        self.count_messages(active, messages, bytes);
+    }
+
+    #[inline]
+    pub(super) fn ack_now(&mut self, active: &mut Active, index: u32) {
+        active.wants |= want::ACK;
+        active.ack_due = Time::FAR;
+        self.enqueue(active, index);
+    }
+
+    /// In order: every second bundle, or when the delay is over.
+    //= wire.md R-ACK-5
+    #[inline]
+    fn ack_soon(&mut self, active: &mut Active, index: u32, now: Time) {
+        active.ack_pending += 1;
+        if active.ack_pending >= ACK_BUNDLES {
+            self.ack_now(active, index);
+        } else {
+            let delay_ns = (active.rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
+            active.ack_due = now.plus(delay_ns);
+        }
+    }
+
+    /// The peer asks for an answer.
+    pub(super) fn on_probe(&mut self, conn: &mut Conn, head: &Head, now: Time, sink: &mut impl Sink) {
+        if let Some(active) = conn.active.as_deref_mut() {
+            (active.echo, active.echo_at) = (head.timestamp, now);
+            if active.refusing {
+                self.deliver_held(conn, head.index, sink);
+            }
+        }
+        if let Some(active) = conn.active.as_deref_mut() {
+            if active.refusing && active.rx.deliver == active.rx.next {
+                active.refusing = false;
+            }
+            self.ack_now(active, head.index);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may
+    /// go on.
+    pub fn buffers_returned(&mut self, now: Time, sink: &mut impl Sink) {
+        for _ in 0..self.shared.holding.len() {
+            let Some(index) = self.shared.holding.pop_front() else { break };
+            let Some(conn) = self.table.at_mut(index) else { continue };
+            let Some(active) = conn.active.as_deref_mut().filter(|active| active.holding) else { continue };
+            active.holding = false;
+            active.used_at = now;
+            let took_all = self.shared.deliver_held(conn, index, sink);
+            if let Some(active) = conn.active.as_deref_mut() {
+                self.shared.arm(active);
+            }
+            if !took_all {
+                return; // no more buffers; the one that waits goes to the end of the queue
+            }
+        }
+        //= wire.md R-RNR-4
+        for _ in 0..READY_PER_RETURN_MAX.min(self.shared.refused.len()) {
+            let Some(index) = self.shared.refused.pop_front() else { break };
+            let Some(conn) = self.table.at_mut(index) else { continue };
+            let Some(active) = conn.active.as_deref_mut().filter(|active| active.listed) else { continue };
+            active.listed = false;
+            if active.refusing {
+                active.refusing = false;
+                active.used_at = now;
+                self.shared.ack_now(active, index);
+            }
+        }
+    }
+}

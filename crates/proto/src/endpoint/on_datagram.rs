@@ -1,0 +1,165 @@
+//! A datagram has come in: what it is, and whose.
+
+use super::Endpoint;
+use super::replies::Reply;
+use crate::conn::state::Input;
+use crate::conn::{Conn, want};
+use crate::wire::{Head, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
+use crate::{Address, ConnState, Event, PeerFault, Sink, Time};
+
+impl Endpoint {
+    /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
+    pub fn handle_datagram(&mut self, now: Time, from: Address, datagram: &[u8], sink: &mut impl Sink) {
+        self.seen = now;
+        self.shared.counters.datagrams_received += 1;
+        self.shared.counters.datagram_bytes_received += datagram.len() as u64;
+        let outcome = match Packet::parse(datagram) {
+            Ok(Packet::Established(head, sack, body)) => {
+                self.on_established(now, from, &head, &sack, body, sink)
+            }
+            Ok(Packet::Hello(hello)) => self.on_hello(now, from, &hello),
+            Ok(Packet::Retry(retry)) => self.on_retry(now, from, &retry),
+            Ok(Packet::Connect(connect)) => self.on_connect(now, from, &connect, sink),
+            Ok(Packet::Accept(accept)) => self.on_accept(now, from, &accept, sink),
+            Ok(Packet::Reject(reject)) => self.on_reject(now, from, &reject, sink),
+            Ok(Packet::Version(notice)) => self.on_version(now, from, &notice, sink),
+            Ok(Packet::Reset(reset)) => self.on_reset(now, from, &reset, sink),
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = outcome {
+            self.shared.counters.count_fault(fault);
+        }
+    }
+
+    fn on_established(
+        &mut self,
+        now: Time,
+        from: Address,
+        head: &Head,
+        sack: &Sack,
+        body: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFault> {
+        let Some(conn) = self
+            .table
+            .at_mut(head.index)
+            .filter(|conn| conn.generation == head.generation && conn.is_established())
+        else {
+            return self.on_unknown(from, head);
+        };
+        //= wire.md R-CONN-1
+        if conn.nonce != head.nonce || conn.peer_index != head.source_index {
+            return Err(PeerFault::Nonce);
+        }
+        //= wire.md R-CONN-2
+        if conn.peer != from {
+            return Err(PeerFault::Source);
+        }
+        let shared = &mut self.shared;
+        if !shared.wake(conn, head.index, now) {
+            shared.counters.no_buffer_drops += 1;
+            return Ok(());
+        }
+        conn.peer_window_kib = head.window_kib;
+        if let Some(active) = conn.active.as_deref_mut() {
+            (active.heard_at, active.used_at) = (now, now);
+        }
+        if conn.state == ConnState::Accepting {
+            confirmed(conn, head, now);
+            shared.counters.connections_opened += 1;
+            sink.event(Event::Accepted { conn: conn.key(head.index), token: conn.token });
+            if let Some(active) = conn.active.as_deref_mut() {
+                active.start_keepalive(now, shared.config.keepalive_ns, ConnState::Up);
+            }
+        }
+        let outcome =
+            if conn.attribute.is_reliable() { shared.on_ack(conn, head, sack, now, sink) } else { Ok(()) };
+        if head.flags & flags::CLOSING != 0 {
+            shared.on_peer_closing(conn, head.index, sink);
+        }
+        match head.kind {
+            Kind::Data => shared.on_data(conn, head, body, now, sink),
+            Kind::Ack | Kind::Ping => {
+                if head.flags & flags::PROBE != 0 {
+                    shared.on_probe(conn, head, now, sink);
+                }
+                Ok(())
+            }
+            Kind::Close => {
+                self.on_close(now, head, sink);
+                return outcome;
+            }
+            Kind::CloseAck => {
+                if conn.state == ConnState::Closing {
+                    conn.enter(Input::Over);
+                    self.finish(head.index, sink);
+                    return outcome;
+                }
+                Ok(())
+            }
+        }?;
+        if let Some(active) = conn.active.as_deref_mut() {
+            shared.arm(active);
+        }
+        outcome
+    }
+
+    /// A datagram for a connection that is not there: tell its sender, unless that could start a quarrel.
+    //= wire.md R-RST-1
+    fn on_unknown(&mut self, from: Address, head: &Head) -> Result<(), PeerFault> {
+        let answer = match head.kind {
+            Kind::Data | Kind::Ping | Kind::Close => true,
+            Kind::Ack => head.flags & flags::PROBE != 0,
+            Kind::CloseAck => false,
+        };
+        if answer {
+            let reset = Reset {
+                index: head.source_index,
+                dead_index: head.index,
+                dead_generation: head.generation,
+                nonce: head.nonce,
+                seq: head.seq,
+            };
+            self.replies.push(from, Reply::Reset(reset), &mut self.shared.counters);
+        }
+        Err(PeerFault::Unknown)
+    }
+
+    /// Our peer's host says that the connection is not there.
+    pub(super) fn on_reset(
+        &mut self,
+        now: Time,
+        from: Address,
+        reset: &Reset,
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFault> {
+        let conn =
+            self.table.at_mut(reset.index).filter(|conn| conn.is_established()).ok_or(PeerFault::Unknown)?;
+        //= wire.md R-RST-2
+        if conn.peer_nonce != reset.nonce
+            || conn.peer_index != reset.dead_index
+            || conn.peer_generation != reset.dead_generation
+        {
+            return Err(PeerFault::Nonce);
+        }
+        if conn.peer != from {
+            return Err(PeerFault::Source);
+        }
+        self.peer_is_gone(now, reset.index, sink);
+        Ok(())
+    }
+}
+
+/// The first datagram with our nonce: the client has our acceptance.
+fn confirmed(conn: &mut Conn, head: &Head, now: Time) {
+    conn.enter(Input::Confirmed);
+    if let Some(active) = conn.active.as_deref_mut() {
+        active.wants &= !want::ACCEPT;
+        active.unconfirmed = false;
+        (active.step_due, active.send_due) = (Time::FAR, Time::FAR);
+        let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
+        if rtt_ns != 0 {
+            active.rtt.sample(now, rtt_ns);
+        }
+    }
+}

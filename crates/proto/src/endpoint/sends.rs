@@ -1,0 +1,136 @@
+//! What is remembered of each send until it completes.
+
+/// Names a send not yet completed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SendId(u32);
+
+impl SendId {
+    pub const NONE: SendId = SendId(u32::MAX);
+    const SILENT: u32 = 1 << 31;
+}
+
+#[derive(Copy, Clone)]
+struct Node {
+    context: u64,
+    /// The next send of the same bundle, or free node.
+    next: SendId,
+    /// When it was queued, in ticks; the top bit is the silent mark.
+    ticks_silent: u32,
+}
+
+/// A send, taken out to be completed.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Done {
+    pub context: u64,
+    pub silent: bool,
+    pub next: SendId,
+}
+
+/// All sends of an endpoint that have not completed: a list per bundle through one array.
+pub(crate) struct Sends {
+    nodes: Vec<Node>,
+    free: SendId,
+}
+
+/// Nanoseconds of one tick, as a power of two: send time-outs are this exact.
+const TICK_SHIFT: u32 = 16;
+
+/// A time as it is stored: wraps after about 39 hours.
+pub(crate) const fn ticks(ns: u64) -> u32 {
+    (ns >> TICK_SHIFT) as u32 & !SendId::SILENT
+}
+
+impl Sends {
+    pub const COST_BYTES: u64 = size_of::<Node>() as u64;
+
+    pub fn new(count: u32) -> Sends {
+        let node = |index| Node {
+            context: 0,
+            next: if index + 1 == count { SendId::NONE } else { SendId(index + 1) },
+            ticks_silent: 0,
+        };
+        Sends { nodes: (0..count).map(node).collect(), free: SendId(0) }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.nodes.len() as u64 * Sends::COST_BYTES
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.free == SendId::NONE
+    }
+
+    /// Remembers one send, behind `tail` if there is one.
+    #[inline]
+    pub fn add(&mut self, tail: SendId, context: u64, silent: bool, now_ticks: u32) -> Option<SendId> {
+        let id = self.free;
+        let node = self.nodes.get_mut(id.0 as usize)?;
+        self.free = node.next;
+        let mark = if silent { SendId::SILENT } else { 0 };
+        *node = Node { context, next: SendId::NONE, ticks_silent: now_ticks | mark };
+        if let Some(before) = self.nodes.get_mut(tail.0 as usize) {
+            before.next = id;
+        }
+        Some(id)
+    }
+
+    /// Forgets one send and returns what completes it.
+    #[inline]
+    pub fn take(&mut self, id: SendId) -> Option<Done> {
+        let node = self.nodes.get_mut(id.0 as usize)?;
+        let done =
+            Done { context: node.context, silent: node.ticks_silent & SendId::SILENT != 0, next: node.next };
+        node.next = self.free;
+        self.free = id;
+        Some(done)
+    }
+
+    /// How many sends follow from this one on, itself included.
+    pub fn count(&self, first: SendId) -> u16 {
+        let mut count = 0;
+        let mut id = first;
+        while let Some(node) = self.nodes.get(id.0 as usize) {
+            count += 1;
+            id = node.next;
+        }
+        count
+    }
+
+    /// When this send was queued; `None` for [`SendId::NONE`].
+    pub fn queued_ticks(&self, id: SendId) -> Option<u32> {
+        self.nodes.get(id.0 as usize).map(|node| node.ticks_silent & !SendId::SILENT)
+    }
+}
+
+/// Nanoseconds since a stored time, exact to a tick.
+pub(crate) const fn ns_since(queued_ticks: u32, now_ns: u64) -> u64 {
+    let passed = ticks(now_ns).wrapping_sub(queued_ticks) & !SendId::SILENT;
+    (passed as u64) << TICK_SHIFT
+}
+
+const _: () = assert!(size_of::<Node>() == 16, "sends_max is 2^20 at times");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_a_list() {
+        let mut sends = Sends::new(2);
+        let first = sends.add(SendId::NONE, 10, false, 5).unwrap();
+        let second = sends.add(first, 20, true, 6).unwrap();
+        assert!(sends.is_full() && sends.add(second, 30, false, 0).is_none());
+        assert_eq!(sends.queued_ticks(first), Some(5));
+        let done = sends.take(first).unwrap();
+        assert_eq!((done.context, done.silent, done.next), (10, false, second));
+        let done = sends.take(second).unwrap();
+        assert_eq!((done.context, done.silent, done.next), (20, true, SendId::NONE));
+        assert!(sends.add(SendId::NONE, 1, false, 0).is_some());
+    }
+
+    #[test]
+    fn ages_survive_the_wrap() {
+        let before = (1u64 << 47) - 65_536;
+        assert_eq!(ns_since(ticks(before), before + 131_072), 131_072);
+    }
+}

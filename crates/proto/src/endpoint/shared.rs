@@ -1,0 +1,284 @@
+//! What all connections of an endpoint share: buffers, queues, timers, counters.
+
+use std::collections::VecDeque;
+
+use super::pool::Pool;
+use super::sends::{SendId, Sends};
+use super::timers::Timers;
+use crate::conn::{Active, Conn};
+use crate::limits::{IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT};
+use crate::reliable::rx::RxRing;
+use crate::reliable::tx::TxRing;
+use crate::{Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, Memory, Sink, Status, Time};
+
+/// What all connections of an endpoint share.
+pub(crate) struct Shared {
+    pub config: Config,
+    pub counters: Counters,
+    pub pool: Pool,
+    pub sends: Sends,
+    pub timers: Timers,
+    /// Connections with something to send; each at most once while its `queued` mark is set.
+    pub ready: VecDeque<u32>,
+    /// Connections that hold messages for the program.
+    pub holding: VecDeque<u32>,
+    /// Connections whose peers were told receiver-not-ready.
+    pub refused: VecDeque<u32>,
+    #[expect(clippy::vec_box, reason = "the boxes move into connections and back")]
+    spare_actives: Vec<Box<Active>>,
+    spare_tx: Vec<TxRing>,
+    spare_rx: Vec<RxRing>,
+    /// Made so far, spare ones included.
+    actives: u64,
+    tx_rings: u64,
+    rx_rings: u64,
+    pub table_bytes: u64,
+    pub handshakes_bytes: u64,
+}
+
+/// What one more active connection costs beside its state: places in queues.
+const QUEUES_BYTES_PER_ACTIVE: u64 = 4 * size_of::<u32>() as u64;
+
+impl Shared {
+    pub fn new(config: Config) -> Result<Shared, ConfigError> {
+        let buffer_bytes = usize::from(config.datagram_bytes_max);
+        let sends_bytes = u64::from(config.sends_max) * Sends::COST_BYTES;
+        let buffers_bytes = (config.memory_bytes_max / POOL_SHARE).min(POOL_BYTES_MAX);
+        let buffers = buffers_bytes / Pool::cost_bytes(buffer_bytes);
+        // A quarter at least must be left for connections.
+        let pool_bytes_min = POOL_BUFFERS_MIN * Pool::cost_bytes(buffer_bytes);
+        let bytes_min = (pool_bytes_min * POOL_SHARE).max((sends_bytes + pool_bytes_min) * 4 / 3);
+        if buffers < POOL_BUFFERS_MIN || buffers_bytes + sends_bytes > config.memory_bytes_max / 4 * 3 {
+            let bytes_min = bytes_min.max(sends_bytes * 4 + 64).max(pool_bytes_min * POOL_SHARE + 64);
+            return Err(ConfigError::Memory { bytes_min });
+        }
+        Ok(Shared {
+            counters: Counters::default(),
+            pool: Pool::new(buffers as u32, buffer_bytes),
+            sends: Sends::new(config.sends_max),
+            timers: Timers::new(),
+            ready: VecDeque::new(),
+            holding: VecDeque::new(),
+            refused: VecDeque::new(),
+            spare_actives: Vec::new(),
+            spare_tx: Vec::new(),
+            spare_rx: Vec::new(),
+            actives: 0,
+            tx_rings: 0,
+            rx_rings: 0,
+            table_bytes: 0,
+            handshakes_bytes: 0,
+            config,
+        })
+    }
+
+    pub fn memory(&self) -> Memory {
+        let buffer_bytes = usize::from(self.config.datagram_bytes_max);
+        Memory {
+            pool_bytes: self.pool.buffers() as u64 * Pool::cost_bytes(buffer_bytes),
+            pool_used_bytes: self.pool.used() as u64 * Pool::cost_bytes(buffer_bytes),
+            sends_bytes: self.sends.bytes(),
+            connections_bytes: self.table_bytes,
+            actives_bytes: self.actives * size_of::<Active>() as u64
+                + self.tx_rings * TxRing::COST_BYTES
+                + self.rx_rings * RxRing::COST_BYTES,
+            handshakes_bytes: self.handshakes_bytes,
+            queues_bytes: self.actives * (QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES),
+            cap_bytes: self.config.memory_bytes_max,
+        }
+    }
+
+    /// True if `more_bytes` still fit under the cap.
+    pub fn fits(&self, more_bytes: u64) -> bool {
+        self.memory().total_bytes() + more_bytes <= self.config.memory_bytes_max
+    }
+
+    /// Gives the connection its active state if it has none. False: no memory.
+    pub fn wake(&mut self, conn: &mut Conn, index: u32, now: Time) -> bool {
+        if conn.active.is_some() {
+            return true;
+        }
+        let spare = self.spare_actives.pop();
+        if spare.is_none() {
+            let more_bytes = size_of::<Active>() as u64 + QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES;
+            if !self.fits(more_bytes) {
+                return false;
+            }
+            self.actives += 1;
+        }
+        let active = Active::wake(conn, self.timers.add(index), now);
+        conn.active = Some(match spare {
+            Some(mut place) => {
+                *place = active;
+                place
+            }
+            None => Box::new(active),
+        });
+        true
+    }
+
+    /// Takes the active state back, leaving what an idle connection remembers.
+    pub fn sleep(&mut self, conn: &mut Conn) {
+        let Some(mut active) = conn.active.take() else { return };
+        assert!(active.tx.is_empty() && active.rx.held == 0, "nothing may be forgotten");
+        conn.idle_tx = active.tx.next;
+        conn.idle_rx = active.rx.end;
+        conn.idle_rtt = (active.rtt.smoothed_ns_or_zero() >> 6) as u32;
+        conn.idle_window_kib = active.window.kib();
+        self.timers.remove(active.timer);
+        if let Some(ring) = active.tx_ring.take() {
+            self.spare_tx.push(ring);
+        }
+        if let Some(ring) = active.rx_ring.take() {
+            self.spare_rx.push(ring);
+        }
+        active.dial = None;
+        self.spare_actives.push(active);
+    }
+
+    /// Room for a send window; `None`: no memory.
+    pub fn tx_ring(&mut self) -> Option<TxRing> {
+        self.spare_tx.pop().or_else(|| {
+            let fits = self.fits(TxRing::COST_BYTES);
+            self.tx_rings += u64::from(fits);
+            fits.then(TxRing::new)
+        })
+    }
+
+    /// Room for held bundles; `None`: no memory.
+    pub fn rx_ring(&mut self) -> Option<RxRing> {
+        self.spare_rx.pop().or_else(|| {
+            let fits = self.fits(RxRing::COST_BYTES);
+            self.rx_rings += u64::from(fits);
+            fits.then(RxRing::new)
+        })
+    }
+
+    pub fn spare_tx_ring(&mut self, ring: Option<TxRing>) {
+        self.spare_tx.extend(ring);
+    }
+
+    pub fn spare_rx_ring(&mut self, ring: Option<RxRing>) {
+        self.spare_rx.extend(ring);
+    }
+
+    /// The connection has something to send.
+    #[inline]
+    pub fn enqueue(&mut self, active: &mut Active, index: u32) {
+        if !active.queued {
+            active.queued = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// How long a send may take on a connection whose own timeout is this (0: none of its own).
+    pub fn send_timeout_ns(&self, own_ms: u32) -> u64 {
+        match (own_ms, self.config.send_timeout_ns) {
+            (0, 0) => SEND_TIMEOUT_NS_DEFAULT,
+            (0, default_ns) => default_ns,
+            (own_ms, _) => u64::from(own_ms) * 1_000_000,
+        }
+    }
+
+    /// What all peers together may have in flight to us, divided by those that are active.
+    pub fn window_kib(&self) -> u16 {
+        if self.config.receive_buffer_bytes == 0 {
+            return u16::MAX;
+        }
+        let awake = (self.actives - self.spare_actives.len() as u64).max(1);
+        let least_bytes = 2 * u64::from(self.config.datagram_bytes_max) + 2048;
+        let share_bytes = (self.config.receive_buffer_bytes / awake).max(least_bytes);
+        (share_bytes >> 10).min(u64::from(u16::MAX)) as u16
+    }
+
+    /// Makes sure the connection is looked at in time for whatever falls due first.
+    #[inline]
+    pub fn arm(&mut self, active: &Active) {
+        let mut due = active.step_due.min(active.rack_due).min(active.probe_due);
+        due = due.min(active.send_due).min(active.keepalive_due);
+        if active.ack_pending != 0 {
+            due = due.min(active.ack_due);
+        }
+        if active.blocked == Some(Blocked::Pacing) {
+            due = due.min(active.pace_due);
+        }
+        if due == Time::FAR && active.is_quiet() {
+            due = active.used_at.plus(IDLE_NS);
+        }
+        self.timers.at_most(active.timer, due);
+    }
+
+    /// Completes a list of sends, each exactly once.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        first: SendId,
+        status: Status,
+        conn: ConnKey,
+        token: u64,
+        sink: &mut impl Sink,
+    ) {
+        let mut id = first;
+        while let Some(done) = self.sends.take(id) {
+            self.report(done.context, done.silent, status, conn, token, sink);
+            id = done.next;
+        }
+    }
+
+    #[inline]
+    pub fn report(
+        &mut self,
+        context: u64,
+        silent: bool,
+        status: Status,
+        conn: ConnKey,
+        token: u64,
+        sink: &mut impl Sink,
+    ) {
+        if status != Status::Success {
+            self.counters.sends_failed += 1;
+        }
+        if !silent {
+            sink.event(Event::Sent { conn, token, context, status });
+        }
+    }
+
+    /// Ends all sends of a connection with `status`; nothing of them is sent any more.
+    pub fn fail_sends(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(index), conn.token);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        let Some(mut ring) = active.tx_ring.take() else { return };
+        while active.tx.unacked != active.tx.next {
+            let slot = *ring.at(active.tx.unacked);
+            *ring.at(active.tx.unacked) = crate::reliable::tx::TxSlot::EMPTY;
+            if slot.buf.is_some() {
+                self.pool.give_back(slot.buf);
+            }
+            self.complete(slot.first, status, key, token, sink);
+            active.tx.unacked = active.tx.unacked.next();
+        }
+        active.tx = crate::reliable::tx::Tx::new(active.tx.next);
+        self.spare_tx.push(ring);
+        (active.probe_due, active.rack_due, active.send_due) = (Time::FAR, Time::FAR, Time::FAR);
+        active.rnr = false;
+        if matches!(conn.state, ConnState::Up | ConnState::Lingering) {
+            active.step_due = Time::FAR;
+        }
+    }
+
+    /// Throws away what the connection holds for the program.
+    pub fn drop_held(&mut self, active: &mut Active) {
+        let Some(mut ring) = active.rx_ring.take() else { return };
+        let mut seq = active.rx.deliver;
+        while seq != active.rx.end {
+            let buf = std::mem::replace(ring.at(seq), super::pool::Buf::NONE);
+            if buf.is_some() {
+                self.pool.give_back(buf);
+            }
+            seq = seq.next();
+        }
+        // What has come stays acknowledged, and what has not stays unacknowledged.
+        (active.rx.held, active.rx.deliver) = (0, active.rx.next);
+        self.spare_rx.push(ring);
+    }
+}

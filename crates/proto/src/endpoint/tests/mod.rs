@@ -1,0 +1,258 @@
+//! Two endpoints wired back to back, in virtual time.
+
+mod basic;
+mod loss;
+mod refused;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use crate::*;
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000 * MS;
+
+/// What the program sees of one endpoint.
+#[derive(Default)]
+pub(super) struct App {
+    pub messages: Vec<(ConnKey, Vec<u8>)>,
+    pub events: Vec<Event>,
+    /// Receive buffers left; `None`: any number.
+    pub buffers: Option<usize>,
+}
+
+impl Sink for App {
+    fn message(&mut self, conn: ConnKey, _token: u64, payload: &[u8]) -> bool {
+        match &mut self.buffers {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.messages.push((conn, payload.to_vec()));
+        true
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
+impl App {
+    pub fn statuses(&self) -> Vec<(u64, Status)> {
+        let sent = |event: &Event| match event {
+            Event::Sent { context, status, .. } => Some((*context, *status)),
+            _ => None,
+        };
+        self.events.iter().filter_map(sent).collect()
+    }
+
+    pub fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(wanted)
+    }
+}
+
+/// Takes what an endpoint sends.
+struct Out {
+    sent: VecDeque<(Address, Vec<u8>)>,
+    next: Option<(Address, Vec<u64>)>,
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Transmit for Out {
+    fn room(&self) -> bool {
+        self.sent.len() < self.room
+    }
+
+    fn begin(&mut self, to: Address, len_max: usize, _fragment: bool) -> Option<&mut [u8]> {
+        if !self.room() {
+            return None;
+        }
+        self.next = Some((to, Vec::new()));
+        self.bytes.clear();
+        self.bytes.resize(len_max, 0xee);
+        Some(&mut self.bytes)
+    }
+
+    fn commit(&mut self, len: usize) {
+        let (to, _) = self.next.take().expect("begun");
+        assert!(len.is_multiple_of(8) && len <= self.bytes.len());
+        self.sent.push_back((to, self.bytes[..len].to_vec()));
+    }
+}
+
+/// A small network: loss, repeats and jitter by seed.
+pub(super) struct Net {
+    pub now: Time,
+    pub ends: Vec<Endpoint>,
+    pub apps: Vec<App>,
+    flying: BTreeMap<(Time, u64), (usize, Address, Vec<u8>)>,
+    count: u64,
+    seed: u64,
+    pub loss_pct: u64,
+    pub repeat_pct: u64,
+    pub delay_ns: u64,
+    pub jitter_ns: u64,
+    pub cut: bool,
+    pub datagrams: u64,
+    steps: u64,
+}
+
+pub(super) fn address(end: usize) -> Address {
+    SocketAddr::from(([10, 0, 0, 1], 1000 + end as u16)).into()
+}
+
+impl Net {
+    pub fn new(seed: u64, configs: Vec<Config>) -> Net {
+        let ends: Vec<Endpoint> = configs
+            .into_iter()
+            .enumerate()
+            .map(|(end, config)| {
+                let secret = [(seed as u8).wrapping_add(end as u8); 32];
+                Endpoint::new(Config { secret, ..config }).expect("config")
+            })
+            .collect();
+        Net {
+            now: Time(1_000_000_000_000),
+            apps: ends.iter().map(|_| App::default()).collect(),
+            ends,
+            flying: BTreeMap::new(),
+            count: 0,
+            seed: seed ^ 0x9e37_79b9_7f4a_7c15,
+            loss_pct: 0,
+            repeat_pct: 0,
+            delay_ns: 10_000,
+            jitter_ns: 0,
+            cut: false,
+            datagrams: 0,
+            steps: 0,
+        }
+    }
+
+    pub fn pair(seed: u64) -> Net {
+        let config = Config { first_seq: Some(u32::MAX - 20), ..Config::default() };
+        Net::new(seed, vec![config.clone(), config])
+    }
+
+    pub fn random(&mut self, below: u64) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % below.max(1)
+    }
+
+    /// Lets every endpoint send what it has.
+    pub fn flush(&mut self) {
+        for end in 0..self.ends.len() {
+            let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
+            self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
+            for (to, bytes) in out.sent {
+                let target = usize::from(to.socket_addr().expect("ip").port() - 1000);
+                self.datagrams += 1;
+                self.launch(end, target, bytes);
+            }
+        }
+    }
+
+    fn launch(&mut self, from: usize, target: usize, bytes: Vec<u8>) {
+        let copies = if self.random(100) < self.repeat_pct { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.cut || self.random(100) < self.loss_pct {
+                continue;
+            }
+            let jitter_ns = self.jitter_ns;
+            let when = self.now.plus(self.delay_ns + self.random(jitter_ns));
+            self.count += 1;
+            self.flying.insert((when, self.count), (target, address(from), bytes.clone()));
+        }
+    }
+
+    /// One step of time; false: nothing will happen by `until`.
+    fn step(&mut self, until: Time) -> bool {
+        self.steps += 1;
+        assert!(self.steps < 3_000_000, "time stands still");
+        self.flush();
+        let flying = self.flying.keys().next().map_or(Time::FAR, |&(when, _)| when);
+        let due = self.ends.iter().filter_map(Endpoint::next_deadline).min().unwrap_or(Time::FAR);
+        let ready =
+            if self.ends.iter().any(Endpoint::wants_transmit) { self.now.plus(1000) } else { Time::FAR };
+        let next = flying.min(due).min(ready).max(self.now);
+        if next > until {
+            self.now = until;
+            return false;
+        }
+        self.now = next;
+        while let Some((&(when, id), _)) = self.flying.first_key_value() {
+            if when > self.now {
+                break;
+            }
+            let (target, from, bytes) = self.flying.remove(&(when, id)).expect("first");
+            self.ends[target].handle_datagram(self.now, from, &bytes, &mut self.apps[target]);
+        }
+        for end in 0..self.ends.len() {
+            self.ends[end].handle_timeout(self.now, &mut self.apps[end]);
+        }
+        true
+    }
+
+    pub fn run(&mut self, ns: u64) {
+        let until = self.now.plus(ns);
+        while self.step(until) {}
+    }
+
+    /// Runs until `done`, or panics after `ns`.
+    pub fn run_until(&mut self, ns: u64, what: &str, done: impl Fn(&Net) -> bool) {
+        let until = self.now.plus(ns);
+        while !done(self) {
+            assert!(self.step(until), "not in time: {what}");
+        }
+    }
+
+    /// Connects end 0 to end 1; the server accepts everything.
+    pub fn join(&mut self, attribute: Attribute) -> (ConnKey, ConnKey) {
+        let (now, to) = (self.now, address(1));
+        let client = self.ends[0].connect(now, to, b"hello", attribute, 7, None).expect("connect");
+        let server = self.serve(9);
+        self.run_until(60 * SECOND, "connected", |net| {
+            net.apps[0].has(|event| matches!(event, Event::Connected { .. }))
+                && net.apps[1].has(|event| matches!(event, Event::Accepted { .. }))
+        });
+        (client, server)
+    }
+
+    /// Waits for a request at end 1 and accepts it there.
+    pub fn serve(&mut self, token: u64) -> ConnKey {
+        let request = self.request();
+        self.ends[1].accept(self.now, request, token).expect("accept")
+    }
+
+    pub fn request(&mut self) -> Request {
+        let is_request = |event: &Event| matches!(event, Event::Request(_));
+        self.run_until(60 * SECOND, "request", |net| net.apps[1].has(is_request));
+        let place = self.apps[1].events.iter().position(is_request).expect("there");
+        match self.apps[1].events.remove(place) {
+            Event::Request(request) => request,
+            _ => unreachable!(),
+        }
+    }
+
+    /// Sends, waiting for room as long as it takes.
+    pub fn send(&mut self, end: usize, conn: ConnKey, payload: &[u8], context: u64) {
+        let until = self.now.plus(600 * SECOND);
+        loop {
+            match self.ends[end].send(self.now, conn, &[payload], context, false) {
+                Ok(()) => return,
+                Err(SendError::WouldBlock) => assert!(self.step(until), "blocked for ever"),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    /// Nothing is held any more, but for idle connections.
+    pub fn assert_clean(&self) {
+        for end in &self.ends {
+            assert_eq!(end.memory().pool_used_bytes, 0, "packet buffers leaked");
+            assert!(end.memory().total_bytes() <= end.memory().cap_bytes);
+        }
+    }
+}

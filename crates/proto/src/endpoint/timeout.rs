@@ -1,0 +1,278 @@
+//! Time has passed.
+
+use super::Endpoint;
+use super::sends::{SendId, ns_since};
+use super::shared::Shared;
+use crate::conn::state::Input;
+use crate::conn::{Active, Conn, want};
+use crate::limits::{CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX};
+use crate::reliable::rtt::PROBE_NS_MAX;
+use crate::reliable::tx::{TxRing, mark, weight};
+use crate::wire::set_void;
+use crate::{AcceptFailure, Blocked, ConnState, ConnectFailure, Event, Seq, Sink, Status, Time};
+
+/// Probe time-outs in vain before the congestion window is made smaller.
+const PROBES_BEFORE_SHRINKING: u32 = 3;
+
+impl Endpoint {
+    /// Does what is due by `now`. Call it when `next_deadline` has passed; calling it earlier does no harm.
+    pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
+        while let Some(index) = self.shared.timers.pop_due(now) {
+            let Some(conn) = self.table.at_mut(index) else { continue };
+            match conn.state {
+                ConnState::Dialing => self.on_dial_due(now, index, sink),
+                ConnState::Accepting => self.on_accept_due(now, index, sink),
+                ConnState::Closing => self.on_close_due(now, index, sink),
+                ConnState::Free | ConnState::Done => {}
+                ConnState::Up | ConnState::PeerClosed | ConnState::Lingering | ConnState::Broken => {
+                    self.shared.on_due(conn, index, now, sink);
+                }
+            }
+        }
+    }
+
+    fn on_dial_due(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
+        let Some(active) = self.table.at_mut(index).and_then(|conn| conn.active.as_deref_mut()) else {
+            return;
+        };
+        let give_up_at = active.dial.as_deref().map_or(Time::FAR, |dial| dial.give_up_at);
+        if give_up_at <= now {
+            return self.dial_failed(index, ConnectFailure::TimedOut, sink);
+        }
+        active.next_step(now, want::DIAL, DIAL_RETRY_NS_MAX);
+        active.step_due = active.step_due.min(give_up_at);
+        self.shared.enqueue(active, index);
+        self.shared.arm(active);
+    }
+
+    fn on_accept_due(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(index) else { return };
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        if active.send_due <= now {
+            conn.enter(Input::Failed);
+            return self.finish_with(index, Some(AcceptFailure::TimedOut), sink);
+        }
+        active.next_step(now, want::ACCEPT, DIAL_RETRY_NS_MAX);
+        self.shared.enqueue(active, index);
+        self.shared.arm(active);
+    }
+
+    fn on_close_due(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
+        let Some(conn) = self.table.at_mut(index) else { return };
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        active.next_step(now, want::CLOSE, PROBE_NS_MAX);
+        //= wire.md R-CLOSE-4
+        if active.steps > CLOSE_TRIES_MAX {
+            conn.enter(Input::Over);
+            return self.finish(index, sink);
+        }
+        self.shared.enqueue(active, index);
+        self.shared.arm(active);
+    }
+}
+
+impl Shared {
+    fn on_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
+        let token = conn.token;
+        let key = conn.key(index);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        if active.ack_pending != 0 && active.ack_due <= now {
+            self.ack_now(active, index);
+        }
+        if active.rack_due <= now {
+            active.find_losses(now);
+            active.set_probe(now);
+            self.enqueue(active, index);
+        }
+        if active.probe_due <= now {
+            active.probe(now, self);
+            self.enqueue(active, index);
+        }
+        if active.blocked == Some(Blocked::Pacing) && active.pace_due <= now {
+            active.blocked = None;
+            self.enqueue(active, index);
+        }
+        if active.rnr && active.step_due <= now {
+            //= wire.md R-RNR-5
+            active.next_step(now, want::PING, RNR_PROBE_NS_MAX);
+            self.enqueue(active, index);
+        }
+        if active.keepalive_due <= now {
+            if active.keepalive(now) {
+                sink.event(Event::KeepaliveTimedOut { conn: key, token });
+            } else if active.wants & want::PING != 0 {
+                self.enqueue(active, index);
+            }
+        }
+        if active.send_due <= now {
+            self.on_send_due(conn, index, now, sink);
+        }
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        if active.is_quiet() && now.since(active.used_at) >= IDLE_NS {
+            self.sleep(conn);
+        } else {
+            self.arm(active);
+        }
+    }
+
+    /// A send may have taken too long.
+    fn on_send_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
+        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        if active.tx.is_empty() {
+            active.send_due = Time::FAR;
+            return;
+        }
+        let heard_lately = now.since(active.heard_at) < timeout_ns;
+        let started = match active.oldest_send_ns(self, now) {
+            Some(age_ns) => Time(now.0.saturating_sub(age_ns)).max(active.rnr_end),
+            None => active.heard_at, // only what was given up is left
+        };
+        let due = started.plus(timeout_ns);
+        if due > now {
+            active.send_due = due;
+        } else if active.rnr && heard_lately {
+            //= wire.md R-RNR-6
+            self.give_up_refused(conn, index, timeout_ns, now, sink);
+        } else if conn.state == ConnState::Lingering {
+            self.fail_sends(conn, index, Status::TimedOut, sink);
+            conn.enter(Input::Delivered);
+            self.start_closing(conn, index);
+        } else {
+            //= wire.md R-LOSS-5
+            self.lose(conn, index, Status::TimedOut, now, sink);
+        }
+    }
+
+    /// The receiver refused for too long: sends that are old enough end, and are taken out of their bundles, so
+    /// that they can never be delivered after their sender was told that they were not.
+    fn give_up_refused(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        timeout_ns: u64,
+        now: Time,
+        sink: &mut impl Sink,
+    ) {
+        let (key, token, epoch) = (conn.key(index), conn.token, conn.tx_epoch);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        let Some(mut ring) = active.tx_ring.take() else { return };
+        let mut seq = active.tx.unacked;
+        let mut left = false;
+        while seq != active.tx.next {
+            let was_sent = seq.precedes(active.tx.unsent);
+            let slot = ring.at(seq);
+            seq = seq.next();
+            if slot.has(mark::ACKED) && !left {
+                // Stored behind a gap that is being given up: it will be delivered, and nothing before it is open.
+                let first = std::mem::replace(&mut slot.first, SendId::NONE);
+                self.complete(first, Status::Success, key, token, sink);
+                continue;
+            }
+            // What was sent in the epoch in which the receiver takes data may have been taken.
+            if slot.has(mark::ACKED) || (was_sent && slot.epoch == epoch) {
+                left |= slot.first != SendId::NONE;
+                continue;
+            }
+            while let Some(queued) = self.sends.queued_ticks(slot.first)
+                && ns_since(queued, now.0) >= timeout_ns
+            {
+                let Some(done) = self.sends.take(slot.first) else { break };
+                slot.first = done.next;
+                self.report(done.context, done.silent, Status::ReceiverNotReady, key, token, sink);
+            }
+            if slot.first == SendId::NONE {
+                slot.last = SendId::NONE;
+            }
+            let gone = slot.records - self.sends.count(slot.first);
+            set_void(&mut self.pool.get_mut(slot.buf)[..usize::from(slot.body_bytes)], gone);
+            left |= slot.first != SendId::NONE;
+        }
+        active.tx_ring = Some(ring);
+        let oldest_ns = active.oldest_send_ns(self, now).unwrap_or(0);
+        active.send_due =
+            Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
+        if !left && conn.state == ConnState::Lingering {
+            self.fail_sends(conn, index, Status::ReceiverNotReady, sink);
+            conn.enter(Input::Delivered);
+            self.start_closing(conn, index);
+        }
+    }
+}
+
+impl Active {
+    /// The next try of whatever the state calls for; each waits twice as long as the last.
+    fn next_step(&mut self, now: Time, want: u8, ns_max: u64) {
+        self.steps = self.steps.saturating_add(1);
+        self.wants |= want;
+        self.step_ns = (self.step_ns * 2).min(ns_max);
+        self.step_due = now.plus(self.step_ns);
+    }
+
+    /// How long ago the oldest send that has not completed was queued.
+    fn oldest_send_ns(&self, shared: &Shared, now: Time) -> Option<u64> {
+        let ring = self.tx_ring.as_ref()?;
+        let mut seq = self.tx.unacked;
+        while seq != self.tx.next {
+            if let Some(queued) = shared.sends.queued_ticks(ring.get(seq).first) {
+                return Some(ns_since(queued, now.0));
+            }
+            seq = seq.next();
+        }
+        None
+    }
+
+    /// Nothing was acknowledged for longer than it should take: send the oldest and the newest bundle again. What
+    /// else is lost will show when they are acknowledged.
+    //= wire.md R-LOSS-3
+    fn probe(&mut self, now: Time, shared: &mut Shared) {
+        self.probes = self.probes.saturating_add(1);
+        shared.counters.probe_timeouts += 1;
+        if self.probes >= PROBES_BEFORE_SHRINKING {
+            self.window.on_silence(now);
+        }
+        let Some(mut ring) = self.tx_ring.take() else {
+            self.probe_due = Time::FAR;
+            return;
+        };
+        let newest = self.tx.unsent.plus(u32::MAX);
+        let mut oldest = self.tx.unacked;
+        while oldest != newest && !ring.get(oldest).has(mark::IN_FLIGHT) {
+            oldest = oldest.next();
+        }
+        self.resend_one(&mut ring, oldest);
+        self.resend_one(&mut ring, newest);
+        self.tx_ring = Some(ring);
+        self.probe_credit = 2;
+        self.pace_due = self.pace_due.min(now);
+        self.probe_due = now.plus(self.rtt.probe_ns(self.probes));
+    }
+
+    fn resend_one(&mut self, ring: &mut TxRing, seq: Seq) {
+        let slot = ring.at(seq);
+        if seq.precedes(self.tx.unsent) && slot.has(mark::IN_FLIGHT) {
+            slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
+            self.tx.in_flight_bytes -= weight(slot.body_bytes);
+            self.tx.resend += 1;
+        }
+    }
+
+    /// Asks a silent peer whether it lives. True: it has been silent for too long; keepalive is then off.
+    //= wire.md R-KEEP-1
+    fn keepalive(&mut self, now: Time) -> bool {
+        let silent_ns = now.since(self.heard_at);
+        if silent_ns >= self.keepalive_ns {
+            (self.keepalive_ns, self.keepalive_due) = (0, Time::FAR);
+            return true;
+        }
+        let half_ns = self.keepalive_ns / 2;
+        if silent_ns >= half_ns {
+            self.wants |= want::PING;
+            let again = now.plus((self.keepalive_ns / 8).max(1));
+            self.keepalive_due = again.min(self.heard_at.plus(self.keepalive_ns));
+        } else {
+            self.keepalive_due = self.heard_at.plus(half_ns);
+        }
+        false
+    }
+}

@@ -1,0 +1,404 @@
+//! Datagrams go out: answers first, then each connection in turn.
+
+use super::Endpoint;
+use super::handshake::dial_datagram;
+use super::shared::Shared;
+use crate::conn::{Active, Conn, want};
+use crate::limits::{HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS};
+use crate::reliable::tx::{TxSlot, mark, weight};
+use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, padded, timestamp};
+use crate::{Blocked, ConnState, Seq, Sink, Status, Time, Transmit};
+
+/// How a connection's turn ended.
+#[derive(PartialEq)]
+enum Turn {
+    /// It has nothing more that may leave now.
+    Done,
+    /// It has more, and had its share of this round.
+    More,
+    /// The carrier is full.
+    Full,
+}
+
+impl Endpoint {
+    /// Writes datagrams while the carrier has room, round robin over the connections that have something to send.
+    /// Unreliable sends complete here, into `sink`.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
+        if !self.replies.transmit(out, &mut self.shared.counters) {
+            return;
+        }
+        while let Some(&index) = self.shared.ready.front() {
+            let Some(conn) = self.table.at_mut(index) else {
+                self.shared.ready.pop_front();
+                continue;
+            };
+            if !conn.active.as_deref().is_some_and(|active| active.queued) {
+                self.shared.ready.pop_front(); // gone meanwhile, or asleep
+                continue;
+            }
+            if conn.state == ConnState::Done {
+                self.shared.ready.pop_front();
+                self.finish(index, sink);
+                continue;
+            }
+            let turn = self.shared.take_turn(conn, index, now, out, sink);
+            if turn == Turn::Full {
+                return; // stays at the head of the queue
+            }
+            self.shared.ready.pop_front();
+            if let Some(active) = conn.active.as_deref_mut() {
+                active.queued = false;
+                if turn == Turn::More {
+                    self.shared.enqueue(active, index);
+                }
+                self.shared.arm(active);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn take_turn(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        now: Time,
+        out: &mut impl Transmit,
+        sink: &mut impl Sink,
+    ) -> Turn {
+        let Some(wants) = conn.active.as_deref().map(|active| active.wants) else { return Turn::Done };
+        if wants & !want::ACK != 0 && !self.send_wanted(conn, index, wants, now, out) {
+            return Turn::Full;
+        }
+        let turn = if conn.state == ConnState::Up || conn.state == ConnState::Lingering {
+            self.send_data(conn, index, now, out, sink)
+        } else {
+            Turn::Done
+        };
+        let wants_ack = conn.active.as_deref().is_some_and(|active| active.wants & want::ACK != 0);
+        if turn == Turn::Done && wants_ack && conn.is_established() {
+            if !self.send_bare(conn, index, Kind::Ack, 0, now, out) {
+                return Turn::Full;
+            }
+            self.counters.acks_sent += 1;
+        }
+        turn
+    }
+
+    /// The special datagrams; false: the carrier is full.
+    fn send_wanted(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        wants: u8,
+        now: Time,
+        out: &mut impl Transmit,
+    ) -> bool {
+        if wants & want::DIAL != 0 && !self.send_dial(conn, index, now, out) {
+            return false;
+        }
+        if wants & want::ACCEPT != 0 && !self.send_accept(conn, index, now, out) {
+            return false;
+        }
+        if wants & want::PING != 0 && conn.is_established() {
+            if !self.send_bare(conn, index, Kind::Ping, flags::PROBE, now, out) {
+                return false;
+            }
+            clear(conn, want::PING);
+        }
+        if wants & want::CLOSE != 0 && conn.state == ConnState::Closing {
+            if !self.send_bare(conn, index, Kind::Close, 0, now, out) {
+                return false;
+            }
+            clear(conn, want::CLOSE);
+        }
+        true
+    }
+
+    fn send_dial(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
+        let own = (self.config.datagram_bytes_max, self.window_kib());
+        let generation = conn.generation;
+        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let Some(dial) = active.dial.as_deref() else { return true };
+        let len_max = Hello::BYTES.max(Connect::FIXED_BYTES + padded(dial.request.len()));
+        let Some(buffer) = out.begin(conn.peer, len_max, false) else { return false };
+        let seq = active.tx.next;
+        let len = dial_datagram(dial, (index, generation), conn.nonce, seq, own, conn.attribute, now, buffer);
+        self.committed(len, out);
+        active.wants &= !want::DIAL;
+        true
+    }
+
+    fn send_accept(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
+        let window_kib = self.window_kib();
+        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let Some(buffer) = out.begin(conn.peer, Accept::BYTES, false) else { return false };
+        let accept = Accept {
+            index: conn.peer_index,
+            generation: conn.peer_generation,
+            source_index: index,
+            nonce: conn.peer_nonce,
+            source_generation: conn.generation,
+            first_seq: active.tx.next,
+            source_nonce: conn.nonce,
+            timestamp: timestamp(now),
+            echo: active.echo_now(now),
+            datagram_bytes_max: self.config.datagram_bytes_max,
+            window_kib,
+        };
+        let len = accept.emit(buffer);
+        self.committed(len, out);
+        active.wants &= !want::ACCEPT;
+        true
+    }
+
+    /// A header with no body; it acknowledges all the same. False: the carrier is full.
+    fn send_bare(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        kind: Kind,
+        more_flags: u8,
+        now: Time,
+        out: &mut impl Transmit,
+    ) -> bool {
+        let Some(active) = conn.active.as_deref() else { return true };
+        let sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
+        let mut head = head(conn, active, index, kind, active.tx.unsent, self.window_kib(), now);
+        head.flags |= more_flags;
+        let Some(buffer) = out.begin(conn.peer, HEADER_BYTES + sack.bytes(), false) else { return false };
+        let len = head.emit(&sack, 0, buffer);
+        self.committed(len, out);
+        acked_now(conn);
+        true
+    }
+
+    #[inline]
+    fn committed(&mut self, len: usize, out: &mut impl Transmit) {
+        out.commit(len);
+        self.counters.datagrams_sent += 1;
+        self.counters.datagram_bytes_sent += len as u64;
+    }
+
+    /// Bundles, the lost ones first, as far as windows and pace allow.
+    fn send_data(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        now: Time,
+        out: &mut impl Transmit,
+        sink: &mut impl Sink,
+    ) -> Turn {
+        for _ in 0..TURN_DATAGRAMS {
+            let window_kib = conn.peer_window_kib;
+            let reliable = conn.attribute.is_reliable();
+            let Some(active) = conn.active.as_deref_mut() else { return Turn::Done };
+            if !active.tx.has_work() {
+                active.blocked = None;
+                return Turn::Done;
+            }
+            let Some(seq) = active.next_to_send() else { return Turn::Done };
+            if reliable && let Some(why) = active.held_back(seq, window_kib, now) {
+                active.blocked = Some(why);
+                return Turn::Done;
+            }
+            active.blocked = None;
+            if !self.send_bundle(conn, index, seq, now, out) {
+                return Turn::Full;
+            }
+            if !reliable {
+                self.left(conn, index, seq, sink);
+            }
+        }
+        Turn::More
+    }
+
+    /// Writes bundle `seq`; false: the carrier is full.
+    fn send_bundle(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        seq: Seq,
+        now: Time,
+        out: &mut impl Transmit,
+    ) -> bool {
+        let window_kib = self.window_kib();
+        let Some(active) = conn.active.as_deref() else { return true };
+        let Some(slot) = active.tx_ring.as_ref().map(|ring| *ring.get(seq)) else { return true };
+        let body_bytes = usize::from(slot.body_bytes);
+        let mut sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
+        // The bundle was filled without regard to the acknowledgement: what does not fit travels alone.
+        let room = usize::from(conn.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
+        let cut = sack.bytes() > room;
+        if cut {
+            sack = Sack { words: [0; SACK_WORDS_MAX], len: 0 };
+        }
+        let len = HEADER_BYTES + sack.bytes() + body_bytes;
+        //= wire.md R-MTU-2
+        let fragment = len > usize::from(conn.datagram_bytes) || slot.resends >= 3;
+        let head = head(conn, active, index, Kind::Data, seq, window_kib, now);
+        let Some(buffer) = out.begin(conn.peer, len, fragment) else { return false };
+        let at = head.emit(&sack, body_bytes, buffer);
+        buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
+        self.committed(len, out);
+        let had_want = active.wants & want::ACK != 0;
+        acked_now(conn);
+        let epoch = conn.tx_epoch;
+        let Some(active) = conn.active.as_deref_mut() else { return true };
+        if cut && had_want {
+            active.wants |= want::ACK;
+        }
+        active.note_sent(self, seq, epoch, now);
+        true
+    }
+
+    /// An unreliable bundle has left: that is all that was promised.
+    //= wire.md R-UU-2
+    fn left(&mut self, conn: &mut Conn, index: u32, seq: Seq, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(index), conn.token);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        let Some(ring) = active.tx_ring.as_mut() else { return };
+        let slot = std::mem::replace(ring.at(seq), TxSlot::EMPTY);
+        self.pool.give_back(slot.buf);
+        active.tx.bufs -= 1;
+        active.tx.in_flight_bytes = 0;
+        active.tx.unacked = seq.next();
+        active.probe_due = Time::FAR;
+        self.complete(slot.first, Status::Success, key, token, sink);
+        if active.tx.is_empty() {
+            self.spare_tx_ring(active.tx_ring.take());
+            active.send_due = Time::FAR;
+            if conn.state == ConnState::Lingering {
+                conn.enter(crate::conn::state::Input::Delivered);
+                self.start_closing(conn, index);
+            }
+        }
+    }
+}
+
+/// The header of a datagram that leaves now.
+#[inline]
+fn head(conn: &Conn, active: &Active, index: u32, kind: Kind, seq: Seq, window_kib: u16, now: Time) -> Head {
+    let mut flags = if active.refusing { flags::RNR } else { 0 };
+    if matches!(conn.state, ConnState::Lingering | ConnState::Closing) {
+        flags |= flags::CLOSING;
+    }
+    Head {
+        kind,
+        flags,
+        index: conn.peer_index,
+        generation: conn.peer_generation,
+        source_index: index,
+        nonce: conn.peer_nonce,
+        seq,
+        ack: active.rx.next,
+        timestamp: timestamp(now),
+        echo: active.echo_now(now),
+        window_kib,
+        epoch: conn.tx_epoch,
+        epoch_ack: conn.rx_epoch,
+    }
+}
+
+/// Everything that has come is acknowledged by what was just written.
+#[inline]
+fn acked_now(conn: &mut Conn) {
+    if let Some(active) = conn.active.as_deref_mut() {
+        active.wants &= !want::ACK;
+        active.ack_pending = 0;
+    }
+}
+
+fn clear(conn: &mut Conn, want: u8) {
+    if let Some(active) = conn.active.as_deref_mut() {
+        active.wants &= !want;
+    }
+}
+
+impl Active {
+    /// The peer's last timestamp, moved on by the time since: what is left is the network's.
+    //= wire.md R-ACK-6
+    #[inline]
+    fn echo_now(&self, now: Time) -> u32 {
+        self.echo.wrapping_add((now.since(self.echo_at) >> 6) as u32)
+    }
+
+    /// The bundle whose turn it is.
+    fn next_to_send(&self) -> Option<Seq> {
+        if self.tx.resend == 0 {
+            return Some(self.tx.unsent);
+        }
+        let ring = self.tx_ring.as_ref()?;
+        let mut seq = self.tx.unacked;
+        while seq != self.tx.unsent {
+            if ring.get(seq).has(mark::RESEND) {
+                return Some(seq);
+            }
+            seq = seq.next();
+        }
+        debug_assert!(false, "counted bundles to resend that are not there");
+        None
+    }
+
+    /// What keeps bundle `seq` from leaving, if anything.
+    fn held_back(&self, seq: Seq, peer_window_kib: u16, now: Time) -> Option<Blocked> {
+        if self.rnr {
+            return Some(Blocked::ReceiverNotReady);
+        }
+        let bytes = self.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
+        // With nothing in flight one bundle may always go: windows smaller than that would never open again.
+        if self.tx.in_flight_bytes != 0 && self.probe_credit == 0 {
+            let after = self.tx.in_flight_bytes + bytes;
+            if after > u32::from(peer_window_kib) << 10 {
+                return Some(Blocked::PeerWindow);
+            }
+            if after > self.window.bytes() {
+                return Some(Blocked::Congestion);
+            }
+        }
+        (self.pace_due > now).then_some(Blocked::Pacing)
+    }
+
+    fn note_sent(&mut self, shared: &mut Shared, seq: Seq, epoch: u16, now: Time) {
+        let Some(ring) = self.tx_ring.as_mut() else { return };
+        let slot = ring.at(seq);
+        let bytes = weight(slot.body_bytes);
+        if slot.has(mark::RESEND) {
+            self.tx.resend -= 1;
+            slot.resends = slot.resends.saturating_add(1);
+            slot.marks = mark::RESENT;
+            self.tx.irregular = true;
+            self.counters.retransmissions += 1;
+            shared.counters.retransmissions += 1;
+        } else {
+            self.tx.unsent = seq.next();
+            if self.tx.unsent == self.tx.next {
+                self.tx.open = false;
+            }
+            self.counters.bundles_sent += 1;
+            shared.counters.bundles_sent += 1;
+        }
+        slot.marks |= mark::IN_FLIGHT;
+        slot.sent_at = now;
+        slot.epoch = epoch;
+        self.tx.in_flight_bytes += bytes;
+        self.probe_credit = self.probe_credit.saturating_sub(1);
+        self.used_at = now;
+        if self.probe_due == Time::FAR {
+            self.set_probe(now);
+        }
+        self.pace(bytes, now);
+    }
+
+    /// On long paths a window's worth is spread over the round trip, a little faster than it will be acknowledged.
+    fn pace(&mut self, bytes: u32, now: Time) {
+        let rtt_ns = self.rtt.smoothed_ns_or_zero();
+        if rtt_ns < PACING_RTT_NS_MIN {
+            return;
+        }
+        let (gain_num, gain_den) = if self.window.in_slow_start() { (1, 2) } else { (4, 5) };
+        let gap_ns = rtt_ns * u64::from(bytes) / u64::from(self.window.bytes().max(1)) * gain_num / gain_den;
+        let earliest = Time(now.0.saturating_sub(PACING_BURST_NS));
+        self.pace_due = self.pace_due.max(earliest).plus(gap_ns);
+    }
+}

@@ -1,0 +1,172 @@
+//! The receive window: which bundles have come, and those that cannot be delivered yet.
+
+use crate::Seq;
+use crate::endpoint::pool::Buf;
+use crate::limits::{SACK_BITS, SACK_WORDS_MAX, WINDOW_BUNDLES_MAX};
+use crate::wire::Sack;
+
+/// Which bundles have come: a bit for each number, in a ring.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Bits([u64; SACK_WORDS_MAX]);
+
+impl Bits {
+    #[inline]
+    fn place(seq: Seq) -> (usize, u64) {
+        let bit = seq.0 % SACK_BITS;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    #[inline]
+    pub fn has(&self, seq: Seq) -> bool {
+        let (word, bit) = Bits::place(seq);
+        self.0[word] & bit != 0
+    }
+
+    #[inline]
+    pub fn set(&mut self, seq: Seq) {
+        let (word, bit) = Bits::place(seq);
+        self.0[word] |= bit;
+    }
+
+    #[inline]
+    pub fn clear(&mut self, seq: Seq) {
+        let (word, bit) = Bits::place(seq);
+        self.0[word] &= !bit;
+    }
+
+    /// The ring, cut at `ack`: bit `i` of the result says that `ack + i` has come.
+    //= wire.md R-ACK-2
+    pub fn sack(&self, ack: Seq, end: Seq) -> Sack {
+        let bits = end.since(ack).min(SACK_BITS);
+        let len = bits.div_ceil(64);
+        let (first, shift) = (((ack.0 % SACK_BITS) / 64) as usize, ack.0 % 64);
+        let mut sack = Sack { words: [0; SACK_WORDS_MAX], len: len as u8 };
+        for (place, word) in sack.words.iter_mut().enumerate().take(len as usize) {
+            let low = self.0[(first + place) % SACK_WORDS_MAX] >> shift;
+            let high = match shift {
+                0 => 0,
+                shift => self.0[(first + place + 1) % SACK_WORDS_MAX] << (64 - shift),
+            };
+            *word = low | high;
+        }
+        // A full ring shows its first bits again behind its last.
+        if let Some(last) = sack.words.get_mut((len as usize).wrapping_sub(1)) {
+            let used = bits - (len - 1) * 64;
+            *last &= u64::MAX >> (64 - used);
+        }
+        sack
+    }
+}
+
+/// Buffers of bundles that wait to be delivered; borrowed while there are any.
+pub(crate) struct RxRing(Box<[Buf; WINDOW_BUNDLES_MAX as usize]>);
+
+impl RxRing {
+    pub const COST_BYTES: u64 = (WINDOW_BUNDLES_MAX as usize * size_of::<Buf>()) as u64;
+
+    pub fn new() -> RxRing {
+        RxRing(Box::new([Buf::NONE; WINDOW_BUNDLES_MAX as usize]))
+    }
+
+    pub fn at(&mut self, seq: Seq) -> &mut Buf {
+        &mut self.0[(seq.0 % WINDOW_BUNDLES_MAX) as usize]
+    }
+
+    pub fn get(&self, seq: Seq) -> Buf {
+        self.0[(seq.0 % WINDOW_BUNDLES_MAX) as usize]
+    }
+}
+
+/// The numbers of the receive side; stored bundles are in an [`RxRing`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Rx {
+    /// The first that has not come.
+    pub next: Seq,
+    /// The first that has not been delivered; before or at `next`.
+    pub deliver: Seq,
+    /// Behind the last that has come.
+    pub end: Seq,
+    pub bits: Bits,
+    /// Bundles stored.
+    pub held: u32,
+}
+
+impl Rx {
+    pub fn new(next: Seq) -> Rx {
+        Rx { next, deliver: next, end: next, bits: Bits::default(), held: 0 }
+    }
+
+    /// How many numbers from `next` on may come now.
+    #[inline]
+    pub fn window(&self) -> u32 {
+        WINDOW_BUNDLES_MAX - self.next.since(self.deliver)
+    }
+
+    /// Bundle `seq`, inside the window, has come and is stored or delivered.
+    #[inline]
+    pub fn arrived(&mut self, seq: Seq) {
+        if seq == self.next && self.end == self.next {
+            self.next = seq.next();
+            self.end = self.next;
+            return;
+        }
+        self.bits.set(seq);
+        if !seq.precedes(self.end) {
+            self.end = seq.next();
+        }
+        while self.next != self.end && self.bits.has(self.next) {
+            self.bits.clear(self.next);
+            self.next = self.next.next();
+        }
+    }
+
+    #[inline]
+    pub fn has(&self, seq: Seq) -> bool {
+        self.bits.has(seq)
+    }
+
+    /// Moves `deliver` over what has been delivered.
+    pub fn settle(&mut self, ring: &RxRing) {
+        while self.deliver != self.next && !ring.get(self.deliver).is_some() {
+            self.deliver = self.deliver.next();
+        }
+    }
+
+    pub fn sack(&self) -> Sack {
+        if self.end == self.next { Sack::default() } else { self.bits.sack(self.next, self.end) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_bitmap_says_what_has_come(
+            start: u32, offsets in prop::collection::vec(0u32..256, 0..300),
+        ) {
+            let start = Seq(start);
+            let mut rx = Rx::new(start);
+            let mut come = std::collections::BTreeSet::new();
+            for offset in offsets {
+                let seq = start.plus(offset);
+                let fresh = come.insert(offset);
+                if seq.precedes(rx.next) {
+                    prop_assert!(!fresh);
+                    continue;
+                }
+                prop_assert_eq!(rx.has(seq), !fresh);
+                rx.arrived(seq);
+            }
+            let gap = (0..).find(|offset| !come.contains(offset)).unwrap();
+            prop_assert_eq!(rx.next, start.plus(gap));
+            let sack = rx.sack();
+            for bit in 0..256u32 {
+                let told = sack.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1;
+                prop_assert_eq!(told, come.contains(&(gap + bit)), "bit {}", bit);
+            }
+        }
+    }
+}

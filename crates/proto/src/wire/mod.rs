@@ -1,0 +1,186 @@
+//! The datagrams, byte for byte. `docs/wire.md` is the rule; this is its only reader and writer.
+//!
+//! Everything is parsed once, into values that cannot be wrong; fields are little-endian.
+
+mod handshake;
+mod head;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
+pub(crate) use head::{Head, Kind, Sack, flags};
+#[cfg(test)]
+use record::check;
+pub(crate) use record::{RecordKind, Records, record_bytes, set_void, write_record};
+
+use crate::limits::{DATAGRAM_BYTES_MAX, VERSION};
+use crate::{PeerFault, Time};
+
+/// One datagram, understood.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Packet<'a> {
+    Hello(Hello),
+    Retry(Retry),
+    Connect(Connect<'a>),
+    Accept(Accept),
+    Reject(Reject),
+    Version(VersionNotice),
+    Reset(Reset),
+    /// Every type that only an established connection sends; the body is a checked run of records.
+    Established(Head, Sack, &'a [u8]),
+}
+
+/// The wire's type numbers (the low four bits of the first byte).
+mod types {
+    pub const HELLO: u8 = 1;
+    pub const RETRY: u8 = 2;
+    pub const CONNECT: u8 = 3;
+    pub const ACCEPT: u8 = 4;
+    pub const REJECT: u8 = 5;
+    pub const VERSION: u8 = 6;
+    pub const RESET: u8 = 7;
+    pub const DATA: u8 = 8;
+    pub const ACK: u8 = 9;
+    pub const PING: u8 = 10;
+    pub const CLOSE: u8 = 11;
+    pub const CLOSE_ACK: u8 = 12;
+}
+
+/// The first byte of a datagram of type `kind`.
+const fn first_byte(kind: u8) -> u8 {
+    VERSION << 4 | kind
+}
+
+/// The clock as it travels: units of 64 ns, wrapping after 274 s.
+pub(crate) const fn timestamp(now: Time) -> u32 {
+    (now.0 >> 6) as u32
+}
+
+/// Nanoseconds from `earlier` to `later`, both as they travel; 0 if the result makes no sense (later than half
+/// the wrap).
+pub(crate) const fn timestamp_ns_between(earlier: u32, later: u32) -> u64 {
+    let units = later.wrapping_sub(earlier);
+    if units < 1 << 31 { (units as u64) << 6 } else { 0 }
+}
+
+/// The number of bytes up to the next multiple of 8.
+pub(crate) const fn padded(len: usize) -> usize {
+    (len + 7) & !7
+}
+
+impl Packet<'_> {
+    /// Parses one datagram.
+    pub(crate) fn parse(datagram: &[u8]) -> Result<Packet<'_>, PeerFault> {
+        //= wire.md R-GEN-2
+        if datagram.len() > DATAGRAM_BYTES_MAX as usize || !datagram.len().is_multiple_of(8) {
+            return Err(PeerFault::Length);
+        }
+        let &[first, ..] = datagram else { return Err(PeerFault::Short) };
+        //= wire.md R-VER-1
+        if first >> 4 != VERSION {
+            // The two datagrams that every version understands; for all else a version is all or nothing.
+            return match first & 15 {
+                types::HELLO => Hello::parse_any_version(datagram).map(Packet::Hello),
+                types::VERSION => VersionNotice::parse(datagram).map(Packet::Version),
+                _ => Err(PeerFault::Version),
+            };
+        }
+        match first & 15 {
+            types::HELLO => Hello::parse(datagram).map(Packet::Hello),
+            types::RETRY => Retry::parse(datagram).map(Packet::Retry),
+            types::CONNECT => Connect::parse(datagram).map(Packet::Connect),
+            types::ACCEPT => Accept::parse(datagram).map(Packet::Accept),
+            types::REJECT => Reject::parse(datagram).map(Packet::Reject),
+            types::VERSION => VersionNotice::parse(datagram).map(Packet::Version),
+            types::RESET => Reset::parse(datagram).map(Packet::Reset),
+            kind => {
+                let kind = Kind::from_wire(kind).ok_or(PeerFault::Type)?;
+                let (head, sack, body) = Head::parse(kind, datagram)?;
+                Ok(Packet::Established(head, sack, body))
+            }
+        }
+    }
+}
+
+/// Reads little-endian fields in order from a slice whose length has been checked by the type.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], PeerFault> {
+        let (bytes, rest) = self.0.split_first_chunk::<N>().ok_or(PeerFault::Short)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, PeerFault> {
+        self.bytes::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, PeerFault> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, PeerFault> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, PeerFault> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    /// Reserved bytes: zero in this version.
+    fn zero<const N: usize>(&mut self) -> Result<(), PeerFault> {
+        if self.bytes::<N>()? == [0; N] { Ok(()) } else { Err(PeerFault::Field) }
+    }
+
+    fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// Writes fields in order; what does not fit is a bug of ours, not the peer's.
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(out: &'a mut [u8]) -> Writer<'a> {
+        Writer { out, at: 0 }
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+        self
+    }
+
+    fn u8(self, value: u8) -> Self {
+        self.bytes(&[value])
+    }
+
+    fn u16(self, value: u16) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    fn zeros(mut self, count: usize) -> Self {
+        self.out[self.at..self.at + count].fill(0);
+        self.at += count;
+        self
+    }
+
+    /// The length written, a multiple of 8.
+    fn finish(self) -> usize {
+        debug_assert!(self.at.is_multiple_of(8), "every datagram is a multiple of 8 bytes long");
+        self.at
+    }
+}

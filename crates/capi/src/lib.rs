@@ -9,7 +9,7 @@
 //!   lies in the gaps between the public fields;
 //! - an event's struct comes from the endpoint's pool and owns the received message until it is returned.
 //!
-//! **Invariants:** nothing of the protocol or of a transport is here; no panic crosses the boundary ([`guard`]);
+//! **Invariants:** nothing of the protocol or of a transport is here; no panic crosses the boundary (`guard`);
 //! nothing is allocated per message once the pool has grown to what the program keeps.
 
 mod connections;

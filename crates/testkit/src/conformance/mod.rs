@@ -1,6 +1,6 @@
 //! The conformance suite: what an endpoint promises, written once, run on every device and through every language.
 //!
-//! The list of cases is in [`conformance!`](crate::conformance), so a new case reaches every device and language; a
+//! The list of cases is in [`conformance!`](macro@crate::conformance), so a new case reaches every device and language; a
 //! language implements [`Driver`], a device is a [`DeviceUnderTest`]. To instantiate it:
 //!
 //! ```ignore

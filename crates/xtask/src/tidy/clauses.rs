@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const DOCUMENT: &str = "docs/wire.md";
 
 /// Lists clauses without code and code without a clause.
-pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>) -> Result<(), String> {
+pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>) {
     let mut cited: BTreeMap<&str, &str> = BTreeMap::new();
     for file in files.iter().filter(|file| file.crate_folder() != "xtask") {
         for line in file.text.lines() {
@@ -16,10 +16,8 @@ pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>
         }
     }
     let path = workspace.root.join(DOCUMENT);
-    if !path.exists() && cited.is_empty() {
-        return Ok(());
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+    // Without the document every citation is one too many.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
     let written: BTreeSet<&str> = clause_ids(&text).collect();
     for id in written.iter().filter(|id| !cited.contains_key(**id)) {
         breaches
@@ -28,7 +26,6 @@ pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>
     for (id, file) in cited.iter().filter(|(id, _)| !written.contains(**id)) {
         breaches.push(format!("{file}: {id} is not in {DOCUMENT}"));
     }
-    Ok(())
 }
 
 /// Every `R-WORD-number` in the text.

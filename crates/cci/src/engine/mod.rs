@@ -8,5 +8,3 @@ pub(crate) mod origin;
 pub(crate) mod poller;
 mod receive;
 pub(crate) mod spin;
-
-pub(crate) use self::core::{ConnState, Core, SendOp};

@@ -1,23 +1,311 @@
-//! Datagrams with the protocol above them: UDP.
+//! Datagrams with the protocol above them: UDP. One socket for each endpoint, all connections on it.
+//!
+//! The protocol (`cci_proto`) decides what is sent and when; here it meets a socket ([`carrier`]), a clock and the
+//! engine ([`glue`]). **Invariant:** nothing here knows the wire format.
 
+mod carrier;
+mod glue;
+mod link;
+mod open;
+mod report;
 mod size;
 mod uri;
 
+#[cfg(test)]
+mod tests;
+
+pub(crate) use open::open_udp;
 pub(crate) use size::{MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max};
 pub(crate) use uri::parse_host;
 
-use super::Transport;
-use crate::device::DeviceInfo;
-use crate::engine::poller::Poller;
-use crate::error::CreateError;
-use crate::options::Options;
-use std::sync::Arc;
+use self::carrier::{Carrier, Received};
+use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
+use super::{Armed, Dial, Transport};
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::engine::core::{Core, SendOp};
+use crate::engine::origin::{RequestBody, RequestInner};
+use crate::error::{AcceptError, ConnectError, SendError};
+use crate::event::Connection;
+use crate::explain::Explanation;
+use crate::limits;
+use cci_proto::{Address, Endpoint, Request, Time};
+use cci_sys::{clock, udp};
+use std::net::SocketAddr;
 
-/// Opens an endpoint's UDP transport.
-pub(crate) fn open_udp(
-    _: &DeviceInfo,
-    _: &Options,
-    _: &Arc<Poller>,
-) -> Result<Box<dyn Transport>, CreateError> {
-    Err(CreateError::DeviceDown)
+/// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
+const RECV_CALLS_MAX: u32 = 4;
+/// Fewer datagrams than this in one call: the socket is empty, or as good as.
+const RECV_MORE: usize = 16;
+/// Rounds of filling and flushing the send batch in one progress.
+const SEND_ROUNDS_MAX: u32 = 8;
+/// Bytes queued by sends before they leave without waiting for the next progress: about one batch for the kernel.
+const QUEUED_BYTES_MAX: usize = 48 << 10;
+/// Sends that use one reading of the clock: packed ones, whose time of leaving is not theirs.
+const SENDS_PER_CLOCK: u32 = 16;
+/// How soon to look again when the socket had no room: a fast link empties a buffer in less.
+const ROOM_RETRY_NS: u64 = 100_000;
+
+/// The UDP transport of one endpoint.
+pub(super) struct Udp {
+    proto: Endpoint,
+    carrier: Carrier,
+    glue: Glue,
+    uri: String,
+    local: SocketAddr,
+    /// The last reading of the clock.
+    now: Time,
+    sends_since_clock: u32,
+    /// Of messages queued since the last transmission.
+    queued_bytes: usize,
+}
+
+impl Udp {
+    fn read_clock(&mut self) -> Time {
+        self.now = Time(clock::now_ns());
+        self.sends_since_clock = 0;
+        self.now
+    }
+
+    /// Takes what has arrived, up to a bound.
+    fn receive(&mut self, core: &mut Core) {
+        for _ in 0..RECV_CALLS_MAX {
+            let count = match self.carrier.receive() {
+                Received::Datagrams(count) => count,
+                Received::Failed { first: true } => return core.device_failed(),
+                Received::Failed { first: false } => return,
+            };
+            if count == 0 {
+                return;
+            }
+            for (from, datagram) in self.carrier.arrived() {
+                let mut sink = ToProgram { core, glue: &mut self.glue };
+                self.proto.handle_datagram(self.now, Address::from(from), datagram, &mut sink);
+                self.glue.settle(&mut self.proto, core, self.now);
+            }
+            if count < RECV_MORE {
+                return;
+            }
+        }
+    }
+
+    /// Delivers what waited for a receive buffer, once there are some again.
+    fn feed(&mut self, core: &mut Core) {
+        if !self.glue.starved || core.receive.free_count() == 0 {
+            return;
+        }
+        self.glue.starved = false;
+        self.proto.buffers_returned(self.now, &mut ToProgram { core, glue: &mut self.glue });
+        self.glue.settle(&mut self.proto, core, self.now);
+    }
+
+    /// Does what is due.
+    fn time_out(&mut self, core: &mut Core) {
+        if self.proto.next_deadline().is_some_and(|at| at <= self.now) {
+            self.proto.handle_timeout(self.now, &mut ToProgram { core, glue: &mut self.glue });
+            self.glue.settle(&mut self.proto, core, self.now);
+        }
+    }
+
+    /// Sends what may be sent, as far as the socket has room.
+    fn transmit(&mut self, core: &mut Core) {
+        self.queued_bytes = 0;
+        for _ in 0..SEND_ROUNDS_MAX {
+            let wants = self.proto.wants_transmit();
+            if wants {
+                let mut sink = ToProgram { core, glue: &mut self.glue };
+                self.proto.poll_transmit(self.now, &mut self.carrier, &mut sink);
+                self.glue.settle(&mut self.proto, core, self.now);
+            }
+            if self.carrier.pending() == 0 {
+                return;
+            }
+            if self.carrier.flush() {
+                core.device_failed();
+            }
+            if let Some(too_big) = self.carrier.take_too_big() {
+                let bytes = size::smaller_than(too_big.len, udp::path_mtu(too_big.to), too_big.to.is_ipv6());
+                self.proto.path_mtu_changed(self.now, Address::from(too_big.to), bytes);
+            }
+            if !wants || self.carrier.pending() > 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Transport for Udp {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn connect(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
+        let peer = uri::parse(to.uri).and_then(|peer| uri::from_here(peer, self.local)).map_err(bad_uri)?;
+        let now = self.read_clock();
+        let (attribute, token) = (attribute(to.attribute), connection.to_bits());
+        let address = Address::from(peer);
+        let key = self.proto.connect(now, address, to.request, attribute, token, to.timeout_ns);
+        let key = key.map_err(glue::connect_error)?;
+        self.glue.live += 1;
+        // The way there may take less than our own link does, and the kernel may know.
+        if let Some(mtu_bytes) = udp::path_mtu(peer).and_then(|bytes| u32::try_from(bytes).ok()) {
+            let bytes = size::datagram_bytes_max(mtu_bytes, peer.is_ipv6());
+            if bytes < self.glue.datagram_bytes_max {
+                self.proto.path_mtu_changed(now, address, bytes);
+            }
+        }
+        self.transmit(core);
+        Ok(link::pack(key))
+    }
+
+    fn accept(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        mut request: RequestBody,
+    ) -> Result<u64, AcceptError> {
+        let inner = match request.inner.downcast::<Request>() {
+            Ok(inner) => inner,
+            Err(other) => {
+                request.inner = other;
+                request.refuse();
+                return Err(AcceptError::OtherDevice);
+            }
+        };
+        let peer = inner.peer().socket_addr();
+        if peer.is_none_or(|peer| peer.is_ipv6() != self.local.is_ipv6()) {
+            request.inner = inner;
+            request.refuse();
+            return Err(AcceptError::OtherDevice);
+        }
+        let now = self.read_clock();
+        match self.proto.accept(now, *inner, connection.to_bits()) {
+            Ok(key) => {
+                self.glue.live += 1;
+                if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
+                    self.glue.forget(request.ticket);
+                }
+                self.transmit(core);
+                Ok(link::pack(key))
+            }
+            Err((error, inner)) => {
+                request.inner = Box::new(inner);
+                request.refuse();
+                Err(accept_error(error))
+            }
+        }
+    }
+
+    fn refused(&mut self, core: &mut Core, ticket: u64, inner: RequestInner) {
+        self.glue.forget(ticket);
+        if let Ok(request) = inner.downcast::<Request>() {
+            let now = self.read_clock();
+            self.proto.reject(now, *request);
+            self.transmit(core);
+        }
+    }
+
+    fn taken(&mut self, _: &mut Core, ticket: u64) {
+        if let Some(ticket) = self.glue.forget(ticket) {
+            self.proto.request_taken(ticket);
+        }
+    }
+
+    fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
+        let now = self.read_clock();
+        if self.proto.disconnect(now, link::unpack(link)).is_err() {
+            core.closed(connection);
+        }
+        self.transmit(core);
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        let key = link::unpack(link);
+        // A lone message must not wait for the next progress; one behind others may, and shares their datagram.
+        let lone = self.queued_bytes == 0 && self.glue.is_quiet(&self.proto, key);
+        self.sends_since_clock += 1;
+        if lone || self.sends_since_clock >= SENDS_PER_CLOCK {
+            self.read_clock();
+        }
+        self.proto.send(self.now, key, segments, op.context, op.silent).map_err(send_error)?;
+        self.queued_bytes += segments.iter().map(|segment| segment.len() + 8).sum::<usize>();
+        if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
+            self.transmit(core);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn progress(&mut self, core: &mut Core) {
+        self.read_clock();
+        self.receive(core);
+        self.feed(core);
+        self.time_out(core);
+        self.transmit(core);
+        // Silent sends that fail raise no event; only the protocol has them all.
+        core.counters.sends_failed = self.proto.counters().sends_failed;
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Armed {
+        self.transmit(core);
+        let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
+        let room_ns = if self.carrier.pending() > 0 { soon(ROOM_RETRY_NS) } else { None };
+        // A buffer that another thread gives back wakes nobody.
+        let feed_ns = if self.glue.starved { soon(limits::ROOM_POLL_NS) } else { None };
+        let due_ns = self.proto.next_deadline().map(|at| at.0);
+        Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.glue.live == 0 && self.carrier.pending() == 0 && !self.proto.wants_transmit()
+    }
+
+    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
+        // The engine has checked the connection; one that has ended since has no timeouts.
+        let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);
+    }
+
+    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
+        let now = self.read_clock();
+        let _ = self.proto.set_keepalive(now, link::unpack(link), timeout_ns);
+    }
+
+    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
+        self.proto.set_default_send_timeout(send_timeout_ns);
+        self.proto.set_default_keepalive(keepalive_ns);
+    }
+
+    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
+        let info = self.proto.connection(link::unpack(link))?;
+        Some((info.send_timeout_ns, info.keepalive_ns))
+    }
+
+    fn connection_counters(&self, link: u64) -> ConnectionCounters {
+        report::connection_counters(&self.proto, link::unpack(link))
+    }
+
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        report::counters(&self.proto, &self.carrier, &self.glue, into, drops);
+    }
+
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        report::memory(&self.proto, &self.carrier, &self.glue, into);
+    }
+
+    fn explain(&self, link: u64, into: &mut Explanation) {
+        report::explain(&self.proto, &self.carrier, link::unpack(link), into);
+    }
 }

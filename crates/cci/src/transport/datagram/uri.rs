@@ -76,6 +76,28 @@ pub(super) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
     }
 }
 
+/// Where to send to reach `peer` from a socket bound to `local`. A link-local address means one link, the socket's own
+/// if that is bound to one: a URI made on the peer's machine names the interface there.
+pub(super) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
+    match (peer, local) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) => Ok(peer),
+        (SocketAddr::V6(mut to), SocketAddr::V6(from)) => {
+            if is_link_local(*to.ip()) && from.scope_id() != 0 {
+                to.set_scope_id(from.scope_id());
+            }
+            Ok(to.into())
+        }
+        (SocketAddr::V4(_), SocketAddr::V6(_)) => {
+            Err("this endpoint speaks IPv6; connect from one on a device with an IPv4 address".to_owned())
+        }
+        (SocketAddr::V6(_), SocketAddr::V4(_)) => {
+            let remedy =
+                "connect from one on a device with an IPv6 address (ip = ADDRESS in the configuration)";
+            Err(format!("this endpoint speaks IPv4; {remedy}"))
+        }
+    }
+}
+
 /// The URI of an address. A link-local one names the interface on this machine; peers on others write theirs.
 pub(super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     match (addr, interface) {

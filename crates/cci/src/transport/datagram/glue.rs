@@ -1,0 +1,220 @@
+//! Between the protocol and the engine: events, errors and names, both ways.
+
+use crate::engine::core::{Core, SendOp};
+use crate::engine::origin::RequestBody;
+use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
+use crate::event::{Connection, Status};
+use crate::limits::{self, MESSAGE_BYTES_MAX};
+use crate::options::Attribute;
+use cci_proto as proto;
+use cci_proto::{ConnKey, Event, Request, RequestTicket, Sink, Time};
+use cci_ring::slab::{Key, Slab};
+
+/// What the transport remembers beside the protocol.
+pub(super) struct Glue {
+    /// Requests that the program has: by the number it knows them by, what the protocol calls them.
+    tickets: Slab<RequestTicket>,
+    /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
+    opened: Vec<(ConnKey, Connection)>,
+    /// Requests for which there was no room in `tickets`.
+    refused: Vec<Request>,
+    /// The protocol holds messages for which there was no receive buffer.
+    pub starved: bool,
+    /// Connections that the protocol still has to raise the last event of.
+    pub live: u64,
+    /// Messages longer than the largest receive buffer: a peer that does not keep to what was agreed.
+    pub too_long: u64,
+    pub datagram_bytes_max: u16,
+    /// The longest message that a receive buffer of this endpoint takes.
+    message_bytes_max: usize,
+}
+
+impl Glue {
+    pub fn new(datagram_bytes_max: u16, message_bytes_max: u32) -> Glue {
+        Glue {
+            tickets: Slab::new(4 * limits::REQUESTS_MAX),
+            opened: Vec::with_capacity(4),
+            refused: Vec::new(),
+            starved: false,
+            live: 0,
+            too_long: 0,
+            datagram_bytes_max,
+            message_bytes_max: message_bytes_max as usize,
+        }
+    }
+
+    /// After each call of the protocol: what could not be done while it ran.
+    #[inline]
+    pub fn settle(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
+        if self.opened.is_empty() && self.refused.is_empty() {
+            return;
+        }
+        for (key, connection) in self.opened.drain(..) {
+            if let (Some(info), Some(conn)) = (protocol.connection(key), core.conn_mut(connection)) {
+                let bytes = u32::try_from(info.message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX);
+                conn.mss = bytes.min(MESSAGE_BYTES_MAX);
+            }
+        }
+        for request in self.refused.drain(..) {
+            protocol.reject(now, request);
+        }
+    }
+
+    /// The program has decided on a request.
+    pub fn forget(&mut self, ticket: u64) -> Option<RequestTicket> {
+        self.tickets.remove(Key::from_bits(ticket))
+    }
+
+    /// Whether nothing of a connection is queued or under way.
+    #[inline]
+    pub fn is_quiet(&self, protocol: &proto::Endpoint, key: ConnKey) -> bool {
+        protocol.connection(key).is_none_or(|info| info.bundles_unacked == 0)
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.tickets.bytes() as u64
+    }
+}
+
+/// Where the protocol puts what it has for the program.
+pub(super) struct ToProgram<'a> {
+    pub core: &'a mut Core,
+    pub glue: &'a mut Glue,
+}
+
+impl Sink for ToProgram<'_> {
+    #[inline]
+    fn message(&mut self, _: ConnKey, token: u64, payload: &[u8]) -> bool {
+        if payload.len() > self.glue.message_bytes_max {
+            self.glue.too_long += 1;
+            return true;
+        }
+        let taken = self.core.deliver(Connection::from_bits(token), payload);
+        self.glue.starved |= !taken;
+        taken
+    }
+
+    #[inline]
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Sent { token, context, status, .. } => {
+                let op = SendOp { context, silent: false };
+                self.core.complete(Connection::from_bits(token), op, status_of(status));
+            }
+            other => self.seldom(other),
+        }
+    }
+}
+
+impl ToProgram<'_> {
+    #[cold]
+    fn seldom(&mut self, event: Event) {
+        match event {
+            Event::Sent { .. } => {}
+            Event::Request(request) => self.request(request),
+            Event::Connected { conn, token } | Event::Accepted { conn, token } => {
+                let connection = Connection::from_bits(token);
+                // The protocol can't be asked while it is calling us: `settle` puts the true size in.
+                self.core.opened(connection, 0);
+                self.glue.opened.push((conn, connection));
+            }
+            Event::ConnectFailed { token, why, .. } => self.failed(token, connect_failure(why)),
+            Event::AcceptFailed { token, why, .. } => self.failed(token, accept_failure(why)),
+            Event::KeepaliveTimedOut { token, .. } => {
+                self.core.keepalive_timed_out(Connection::from_bits(token));
+            }
+            Event::Disconnected { token, .. } => self.core.peer_gone(Connection::from_bits(token)),
+            Event::Closed { token, .. } => {
+                self.glue.live = self.glue.live.saturating_sub(1);
+                self.core.closed(Connection::from_bits(token));
+            }
+        }
+    }
+
+    fn failed(&mut self, token: u64, why: ConnectFailure) {
+        self.glue.live = self.glue.live.saturating_sub(1);
+        self.core.failed(Connection::from_bits(token), why);
+    }
+
+    fn request(&mut self, request: Request) {
+        let Ok(key) = self.glue.tickets.insert(request.ticket()) else {
+            self.glue.refused.push(request);
+            return;
+        };
+        let peer = request.peer().socket_addr().map_or_else(String::new, |peer| peer.to_string());
+        self.core.requested(RequestBody {
+            payload: request.payload().to_vec(),
+            attribute: match request.attribute() {
+                proto::Attribute::ReliableOrdered => Attribute::ReliableOrdered,
+                proto::Attribute::ReliableUnordered => Attribute::ReliableUnordered,
+                proto::Attribute::Unreliable => Attribute::Unreliable,
+            },
+            peer,
+            ticket: key.to_bits(),
+            inner: Box::new(request),
+            origin: self.core.origin.clone(),
+        });
+    }
+}
+
+pub(super) fn attribute(ours: Attribute) -> proto::Attribute {
+    match ours {
+        Attribute::ReliableOrdered => proto::Attribute::ReliableOrdered,
+        Attribute::ReliableUnordered => proto::Attribute::ReliableUnordered,
+        Attribute::Unreliable => proto::Attribute::Unreliable,
+    }
+}
+
+fn status_of(theirs: proto::Status) -> Status {
+    match theirs {
+        proto::Status::Success => Status::Success,
+        proto::Status::Disconnected => Status::Disconnected,
+        proto::Status::ReceiverNotReady => Status::ReceiverNotReady,
+        proto::Status::TimedOut => Status::TimedOut,
+        proto::Status::DeviceDead => Status::DeviceDead,
+    }
+}
+
+fn connect_failure(why: proto::ConnectFailure) -> ConnectFailure {
+    match why {
+        proto::ConnectFailure::Refused => ConnectFailure::Refused,
+        proto::ConnectFailure::TimedOut => ConnectFailure::TimedOut,
+        proto::ConnectFailure::Version { theirs } => ConnectFailure::Version { theirs },
+        proto::ConnectFailure::Cancelled => ConnectFailure::Disconnected,
+        proto::ConnectFailure::NoMemory => ConnectFailure::NoMemory,
+    }
+}
+
+fn accept_failure(why: proto::AcceptFailure) -> ConnectFailure {
+    match why {
+        proto::AcceptFailure::TimedOut => ConnectFailure::TimedOut,
+        proto::AcceptFailure::Gone | proto::AcceptFailure::Cancelled => ConnectFailure::Disconnected,
+    }
+}
+
+pub(super) fn connect_error(error: proto::ConnectError) -> ConnectError {
+    match error {
+        proto::ConnectError::TooLong { max } => ConnectError::RequestTooLong { len_bytes: max + 1 },
+        proto::ConnectError::TooMany | proto::ConnectError::NoMemory => ConnectError::NoMemory,
+    }
+}
+
+pub(super) fn accept_error(error: proto::AcceptError) -> AcceptError {
+    match error {
+        proto::AcceptError::TooMany | proto::AcceptError::NoMemory => AcceptError::NoMemory,
+    }
+}
+
+pub(super) fn send_error(error: proto::SendError) -> SendError {
+    match error {
+        proto::SendError::TooLong { max } => {
+            // The engine checks against what was agreed when the connection was made; the path has become
+            // narrower since.
+            let max_bytes = u32::try_from(max).unwrap_or(u32::MAX);
+            SendError::TooLong { len_bytes: max + 1, max_bytes }
+        }
+        proto::SendError::WouldBlock => SendError::WouldBlock,
+        proto::SendError::Disconnected => SendError::Disconnected,
+        proto::SendError::NotConnected | proto::SendError::Unknown => SendError::UnknownConnection,
+    }
+}

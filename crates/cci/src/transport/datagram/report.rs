@@ -1,0 +1,188 @@
+//! What the transport tells about itself.
+
+use super::carrier::Carrier;
+use super::glue::Glue;
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::explain::{Explanation, PathOption};
+use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
+
+pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionCounters {
+    let Some(info) = proto.connection(key) else { return ConnectionCounters::default() };
+    ConnectionCounters {
+        messages_sent: info.counters.messages_sent,
+        bytes_sent: info.counters.message_bytes_sent,
+        messages_received: info.counters.messages_received,
+        bytes_received: info.counters.message_bytes_received,
+        retransmissions: info.counters.retransmissions,
+        rtt_ns: (info.rtt_ns > 0).then_some(info.rtt_ns),
+        window_bytes: window_bytes(&info),
+        receiver_not_ready: info.counters.rnr_received,
+        sends_in_progress: info.bundles_unacked.into(),
+    }
+}
+
+/// What may be under way at once.
+fn window_bytes(info: &ConnectionInfo) -> u64 {
+    match info.peer_window_bytes {
+        0 => info.congestion_window_bytes,
+        peer => peer.min(info.congestion_window_bytes),
+    }
+}
+
+pub(super) fn counters(
+    proto: &Endpoint,
+    carrier: &Carrier,
+    glue: &Glue,
+    into: &mut Vec<(&'static str, u64)>,
+    drops: &mut Vec<DropReason>,
+) {
+    let (of, sent, received) = (proto.counters(), carrier.send_stats(), carrier.recv_stats());
+    into.extend([
+        ("datagrams_sent", sent.datagrams),
+        ("datagrams_received", received.datagrams),
+        ("datagram_bytes_sent", sent.bytes),
+        ("datagram_bytes_received", received.bytes),
+        ("send_syscalls", sent.syscalls),
+        ("recv_syscalls", received.syscalls),
+        ("recv_syscalls_empty", received.empty),
+        ("gso_batches", sent.gso_batches),
+        ("gro_batches", received.gro_batches),
+        ("send_would_block", sent.would_block),
+        ("socket_errors", carrier.errors() + sent.soft_errors + received.soft_errors),
+        ("bundles_sent", of.bundles_sent),
+        ("bundles_received", of.bundles_received),
+        ("retransmissions", of.retransmissions),
+        ("retransmissions_spurious", of.retransmissions_spurious),
+        ("probe_timeouts", of.probe_timeouts),
+        ("acks_sent", of.acks_sent),
+        ("duplicates_received", of.duplicates_received),
+        ("reordered_received", of.reordered_received),
+        ("rnr_sent", of.rnr_sent),
+        ("rnr_received", of.rnr_received),
+        ("requests_received", of.requests_received),
+        ("cookies_sent", of.cookies_sent),
+        ("connections_broken", of.connections_broken),
+        ("resets_sent", of.resets_sent),
+    ]);
+    let faults = PeerFault::ALL.into_iter().map(|fault| (fault.name(), of.fault(fault)));
+    let others = [
+        ("message-too-long", glue.too_long),
+        ("no-packet-buffer", of.no_buffer_drops),
+        ("no-receive-buffer", of.unreliable_drops),
+        ("too-many-requests", of.requests_dropped),
+        ("too-many-replies", of.replies_dropped),
+        ("socket-buffer-full", received.kernel_drops),
+        ("truncated", received.skipped),
+        ("too-big-for-path", sent.too_big),
+        ("unreachable", sent.unreachable),
+        ("socket-failed", sent.failed),
+    ];
+    let met = faults.chain(others).filter(|(_, count)| *count > 0);
+    drops.extend(met.map(|(name, count)| DropReason { name, count }));
+}
+
+pub(super) fn memory(proto: &Endpoint, carrier: &Carrier, glue: &Glue, into: &mut Vec<(&'static str, u64)>) {
+    let held = proto.memory();
+    let (send_bytes, recv_bytes) = carrier.memory_bytes();
+    into.extend([
+        ("packet buffers", held.pool_bytes),
+        ("sends in progress", held.sends_bytes),
+        ("protocol connection table", held.connections_bytes),
+        ("active connections", held.actives_bytes),
+        ("handshakes", held.handshakes_bytes + glue.memory_bytes()),
+        ("timers and queues", held.queues_bytes),
+        ("socket batches out", send_bytes),
+        ("socket batches in", recv_bytes),
+    ]);
+}
+
+pub(super) fn explain(proto: &Endpoint, carrier: &Carrier, key: ConnKey, into: &mut Explanation) {
+    let Some(info) = proto.connection(key) else { return };
+    into.peer = info.peer.socket_addr().map_or_else(String::new, |peer| format!("udp://{peer}"));
+    into.paths = paths(carrier, &info);
+    let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
+    if info.rtt_ns > 0 {
+        into.facts.push(("round trip, smoothed", us(info.rtt_ns)));
+    }
+    if info.rtt_ns_min > 0 {
+        into.facts.push(("round trip, least", us(info.rtt_ns_min)));
+    }
+    into.facts.extend([
+        ("state", state(info.state).to_owned()),
+        ("largest message", format!("{} bytes", info.message_bytes_max)),
+        ("largest datagram", format!("{} bytes", info.datagram_bytes_max)),
+        ("congestion window", format!("{} bytes", info.congestion_window_bytes)),
+        ("peer's receive window", format!("{} bytes", info.peer_window_bytes)),
+        ("in flight", format!("{} bytes", info.in_flight_bytes)),
+        ("bundles unacknowledged", info.bundles_unacked.to_string()),
+        ("bundles waiting for a receive buffer", info.bundles_held.to_string()),
+        ("retransmissions", info.counters.retransmissions.to_string()),
+        ("socket receive buffer", format!("{} bytes", carrier.socket().recv_buffer_bytes())),
+    ]);
+    into.blocked_on = info.blocked.map(|blocked| blocked_on(blocked).to_owned());
+}
+
+/// The chosen path first.
+fn paths(carrier: &Carrier, info: &ConnectionInfo) -> Vec<PathOption> {
+    let gso = carrier.socket().gso();
+    let gro = carrier.socket().gro();
+    let (path, reason) = match (carrier.gso(), gro.is_ok()) {
+        (true, true) => ("UDP with GSO and GRO", "the kernel cuts and joins batches of datagrams both ways"),
+        (true, false) => ("UDP with GSO, without GRO", "the kernel cuts batches of datagrams but joins none"),
+        (false, true) => ("UDP with GRO, without GSO", "the kernel joins batches of datagrams but cuts none"),
+        (false, false) => ("UDP without GSO and GRO", "each datagram passes the kernel by itself"),
+    };
+    let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
+    let mut paths = vec![option(path, true, reason.to_owned())];
+    if !carrier.gso() {
+        let why = gso.err().map_or_else(
+            || {
+                "a network device on the way refused it; its driver or settings (ethtool -k) may allow it"
+                    .to_owned()
+            },
+            |error| format!("{error}; use Linux 4.18 or newer"),
+        );
+        paths.push(option("UDP with GSO", false, why));
+    }
+    if let Err(error) = gro {
+        paths.push(option("UDP with GRO", false, format!("{error}; use Linux 5.0 or newer")));
+    }
+    let here = info
+        .peer
+        .socket_addr()
+        .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == carrier.socket().local_addr().ip());
+    let why = if here {
+        "the URI says udp; the peer is on this host, so its shm:// URI would be faster"
+    } else {
+        "the peer is on another host"
+    };
+    paths.push(option("shared memory", false, why.to_owned()));
+    paths
+}
+
+fn state(state: ConnState) -> &'static str {
+    match state {
+        ConnState::Free => "free",
+        ConnState::Dialing => "waits for the peer's answer",
+        ConnState::Accepting => "accepted, waits for the peer to confirm",
+        ConnState::Up => "up",
+        ConnState::PeerClosed => "the peer has closed and takes no more",
+        ConnState::Lingering => "closed here, delivers what was sent before",
+        ConnState::Closing => "closed here, tells the peer",
+        ConnState::Broken => "the peer died or stopped answering",
+        ConnState::Done => "over",
+    }
+}
+
+fn blocked_on(blocked: Blocked) -> &'static str {
+    match blocked {
+        Blocked::Congestion => "as much is in flight as the congestion window allows",
+        Blocked::PeerWindow => "as much is in flight as the peer's socket buffer takes",
+        Blocked::Window => "the most datagrams a connection may have unacknowledged are",
+        Blocked::ReceiverNotReady => "the peer's program has no receive buffer free",
+        Blocked::Pacing => "the pacer holds the next datagram back for a moment",
+        Blocked::Pool => {
+            "this endpoint's packet buffers are in use, or this connection has its share of them"
+        }
+    }
+}

@@ -5,7 +5,7 @@ use super::sends::{SendId, ns_since};
 use super::shared::Shared;
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn, want};
-use crate::limits::{CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX};
+use crate::limits::{CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN};
 use crate::reliable::rtt::PROBE_NS_MAX;
 use crate::reliable::tx::{TxRing, mark, weight};
 use crate::wire::set_void;
@@ -94,7 +94,10 @@ impl Shared {
         }
         if active.rnr && active.step_due <= now {
             //= wire.md R-RNR-5
-            active.next_step(now, want::PING, RNR_PROBE_NS_MAX);
+            // Several answers must fit into the send timeout, or a receiver that is not ready would be taken for dead.
+            let probe_ns_max =
+                (self.send_timeout_ns(conn.send_timeout_ms) / 8).clamp(RNR_PROBE_NS_MIN, RNR_PROBE_NS_MAX);
+            active.next_step(now, want::PING, probe_ns_max);
             self.enqueue(active, index);
         }
         if active.keepalive_due <= now {

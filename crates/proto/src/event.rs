@@ -163,8 +163,8 @@ pub enum Event {
         /// The connection's token.
         token: u64,
     },
-    /// The peer closed, was reset or stopped answering: later sends fail. The key stays until
-    /// [`crate::Endpoint::disconnect`]; messages that had already arrived may still be delivered.
+    /// The peer closed, was reset or stopped answering: later sends fail. Raised behind the last message that had
+    /// arrived from it. The key stays until [`crate::Endpoint::disconnect`].
     Disconnected {
         /// The connection.
         conn: ConnKey,

@@ -85,6 +85,8 @@ pub(crate) struct Active {
     pub refusing: bool,
     /// In the queue of those that hold messages for the program.
     pub holding: bool,
+    /// The connection is broken, and the program hears of it when it has taken what is held.
+    pub untold: bool,
     /// In the list of those that are refused.
     pub listed: bool,
     pub blocked: Option<Blocked>,
@@ -164,6 +166,7 @@ impl Active {
             rnr: false,
             refusing: false,
             holding: false,
+            untold: false,
             listed: false,
             blocked: None,
             tx: Tx::new(conn.idle_tx),

@@ -165,6 +165,7 @@ impl Shared {
         sink: &mut impl Sink,
     ) {
         let was_up = conn.state == ConnState::Up;
+        let untold = was_up || conn.state == ConnState::PeerClosed;
         let ordered = conn.attribute == Attribute::ReliableOrdered;
         self.fail_sends(conn, index, status, sink);
         conn.enter(Input::Lost);
@@ -178,8 +179,12 @@ impl Shared {
             self.arm(active);
         }
         self.counters.connections_broken += u64::from(status != Status::Disconnected || was_up);
-        if was_up {
-            sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token });
+        // Messages that are held were acknowledged: they come first, then the news.
+        let held = conn.active.as_deref().is_some_and(|active| active.rx.held != 0);
+        match conn.active.as_deref_mut().filter(|_| untold && held) {
+            Some(active) => active.untold = true,
+            None if untold => sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token }),
+            None => {}
         }
     }
 
@@ -189,8 +194,9 @@ impl Shared {
         match conn.state {
             ConnState::Up => {
                 self.fail_sends(conn, index, Status::Disconnected, sink);
+                // The program hears of it when the last message has come: it may answer by hanging up, which would
+                // cut off what is still under way.
                 conn.enter(Input::PeerCloses);
-                sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token });
             }
             ConnState::Lingering => {
                 self.fail_sends(conn, index, Status::Disconnected, sink);

@@ -7,7 +7,7 @@ use crate::conn::{Active, Conn, want};
 use crate::limits::{ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS};
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, RecordKind, Records};
-use crate::{Attribute, ConnKey, ConnState, PeerFault, Sink, Time};
+use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
 enum Taken {
@@ -132,7 +132,8 @@ impl Shared {
                 }
             }
         }
-        let fair = self.pool.fair(active.tx.bufs + active.rx.held);
+        // What is sent does not count: a connection that sends in bulk must still take in what comes out of order.
+        let fair = self.pool.fair(active.rx.held);
         if (at != 0 || fair)
             && self.has_rx_ring(active)
             && let Some(buf) = self.pool.take_reserved()
@@ -242,6 +243,8 @@ impl Shared {
         }
         if !took_all {
             self.hold(active, index);
+        } else if std::mem::take(&mut active.untold) {
+            sink.event(Event::Disconnected { conn: key, token });
         }
         took_all
     }

@@ -1,4 +1,5 @@
 //! Real sockets with a bad network between them: everything arrives, exactly once, in order where that was promised.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use cci::{Attribute, Connection, Context, Endpoint, Event, Options, SendFlags, Status};
 use cci_testkit::relay::{Relay, Weather};

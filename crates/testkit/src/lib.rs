@@ -3,4 +3,5 @@
 
 pub mod conformance;
 pub mod relay;
+pub mod kill;
 pub mod sim;

@@ -1,0 +1,28 @@
+//! Peers over shared memory that die at any instruction.
+#![forbid(unsafe_code)]
+
+use cci_testkit::kill::{self, Plan};
+use std::time::Duration;
+
+/// Not a test: the process to be killed, when the harness starts this program for it.
+#[test]
+fn victim() {
+    kill::victim();
+}
+
+/// One test, not two: descriptors are counted for the whole process.
+#[test]
+fn killed_peers_leave_nothing_behind_and_harm_nobody() {
+    let plan = Plan {
+        device: "shm",
+        kills: 250,
+        seed: 20_261_120,
+        send_timeout: Duration::from_secs(5),
+        noticed_within: Duration::from_secs(5),
+    };
+    let toll = kill::kill_clients(&plan);
+    println!("clients: {toll:?}");
+    assert!(toll.received > 1_000 && toll.exchanges > 1_000, "{toll:?}");
+    let toll = kill::kill_servers(&Plan { kills: 150, seed: 4, ..plan });
+    println!("servers: {toll:?}");
+}

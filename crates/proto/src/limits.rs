@@ -97,6 +97,9 @@ pub const READY_PER_RETURN_MAX: usize = 8;
 /// Answers to strangers that may wait for room in the carrier.
 pub const REPLIES_MAX: usize = 256;
 
+/// Resets are sent no faster than one in this time, over a burst of [`REPLIES_MAX`].
+pub const RESET_INTERVAL_NS: u64 = 50_000;
+
 /// The share of the memory cap that packet buffers get: one in this many parts.
 pub const POOL_SHARE: u64 = 2;
 

@@ -59,8 +59,6 @@ pub(crate) mod want {
     /// A question that asks for an answer: keepalive, receiver-not-ready probe, confirmation.
     pub const PING: u8 = 8;
     pub const CLOSE: u8 = 16;
-    /// Only the last event is left to raise.
-    pub const FINISH: u8 = 32;
 }
 
 /// A connection being asked for.

@@ -53,6 +53,10 @@ impl Table {
             + self.pieces.capacity() * size_of::<Box<[Conn; PIECE]>>()) as u64
     }
 
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
     pub fn is_full(&self) -> bool {
         self.used >= self.max
     }

@@ -20,15 +20,18 @@ impl Endpoint {
     pub fn disconnect(&mut self, now: Time, key: ConnKey) -> Result<(), Unknown> {
         let conn = self.table.get_mut(key).ok_or(Unknown)?;
         let shared = &mut self.shared;
-        match conn.state {
+        let state = conn.state;
+        match state {
             ConnState::Dialing | ConnState::Accepting => {
                 conn.enter(Input::Failed);
             }
             ConnState::Broken => conn.enter(Input::Over),
+            ConnState::Up | ConnState::PeerClosed if !shared.wake(conn, key.index, now) => {
+                // No memory to part in good order: the peer learns it by a reset, when it sends next.
+                conn.enter(Input::Delivered);
+                conn.enter(Input::Over);
+            }
             ConnState::Up | ConnState::PeerClosed => {
-                if !shared.wake(conn, key.index, now) {
-                    return Err(Unknown);
-                }
                 let busy = conn.active.as_deref().is_some_and(|active| !active.tx.is_empty());
                 conn.enter(if busy { Input::Disconnect } else { Input::Delivered });
                 if let Some(active) = conn.active.as_deref_mut() {
@@ -40,13 +43,9 @@ impl Endpoint {
             }
             _ => return Err(Unknown),
         }
-        if conn.state == ConnState::Done
-            && shared.wake(conn, key.index, now)
-            && let Some(active) = conn.active.as_deref_mut()
-        {
-            active.wants = want::FINISH;
-        }
-        if let Some(active) = conn.active.as_deref_mut() {
+        if conn.state == ConnState::Done {
+            shared.ready.push_back(key.index); // the event is raised where there is a sink
+        } else if let Some(active) = conn.active.as_deref_mut() {
             shared.enqueue(active, key.index);
             shared.arm(active);
         }
@@ -76,7 +75,7 @@ impl Endpoint {
         self.peer_is_gone(now, head.index, sink);
     }
 
-    /// Nothing more will come from the peer.
+    /// Nothing more will come from the peer: it has closed, or was reset.
     pub(super) fn peer_is_gone(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
         let Some(conn) = self.table.at_mut(index) else { return };
         let state = conn.state;
@@ -178,7 +177,6 @@ impl Shared {
             active.used_at = now;
             self.arm(active);
         }
-        self.counters.connections_broken += u64::from(status != Status::Disconnected || was_up);
         // Messages that are held were acknowledged: they come first, then the news.
         let held = conn.active.as_deref().is_some_and(|active| active.rx.held != 0);
         match conn.active.as_deref_mut().filter(|_| untold && held) {
@@ -197,6 +195,10 @@ impl Shared {
                 // The program hears of it when the last message has come: it may answer by hanging up, which would
                 // cut off what is still under way.
                 conn.enter(Input::PeerCloses);
+                let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
+                if let Some(active) = conn.active.as_deref_mut() {
+                    active.step_due = active.heard_at.plus(timeout_ns);
+                }
             }
             ConnState::Lingering => {
                 self.fail_sends(conn, index, Status::Disconnected, sink);

@@ -293,7 +293,7 @@ impl Endpoint {
             Ok(conn) => conn,
             Err(fault) => {
                 if fault == PeerFault::Unknown {
-                    self.reset_accept(from, accept);
+                    self.reset_accept(now, from, accept);
                 }
                 return Err(fault);
             }
@@ -344,7 +344,7 @@ impl Endpoint {
     }
 
     /// The client that this acceptance is for has gone.
-    fn reset_accept(&mut self, from: Address, accept: &Accept) {
+    fn reset_accept(&mut self, now: Time, from: Address, accept: &Accept) {
         let reset = crate::wire::Reset {
             index: accept.source_index,
             dead_index: accept.index,
@@ -352,7 +352,7 @@ impl Endpoint {
             nonce: accept.nonce,
             seq: accept.first_seq,
         };
-        self.replies.push(from, Reply::Reset(reset), &mut self.shared.counters);
+        self.replies.push_reset(now, from, reset, &mut self.shared.counters);
     }
 
     pub(super) fn on_reject(

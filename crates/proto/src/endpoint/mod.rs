@@ -144,6 +144,12 @@ impl Endpoint {
         self.shared.config.keepalive_ns = keepalive_ns;
     }
 
+    /// How many connections there are, in whatever state.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.table.used()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {

@@ -1,7 +1,6 @@
 //! A datagram has come in: what it is, and whose.
 
 use super::Endpoint;
-use super::replies::Reply;
 use crate::conn::state::Input;
 use crate::conn::{Conn, want};
 use crate::wire::{Head, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
@@ -45,7 +44,7 @@ impl Endpoint {
             .at_mut(head.index)
             .filter(|conn| conn.generation == head.generation && conn.is_established())
         else {
-            return self.on_unknown(from, head);
+            return self.on_unknown(now, from, head);
         };
         //= wire.md R-CONN-1
         if conn.nonce != head.nonce || conn.peer_index != head.source_index {
@@ -106,7 +105,7 @@ impl Endpoint {
 
     /// A datagram for a connection that is not there: tell its sender, unless that could start a quarrel.
     //= wire.md R-RST-1
-    fn on_unknown(&mut self, from: Address, head: &Head) -> Result<(), PeerFault> {
+    fn on_unknown(&mut self, now: Time, from: Address, head: &Head) -> Result<(), PeerFault> {
         let answer = match head.kind {
             Kind::Data | Kind::Ping | Kind::Close => true,
             Kind::Ack => head.flags & flags::PROBE != 0,
@@ -120,7 +119,7 @@ impl Endpoint {
                 nonce: head.nonce,
                 seq: head.seq,
             };
-            self.replies.push(from, Reply::Reset(reset), &mut self.shared.counters);
+            self.replies.push_reset(now, from, reset, &mut self.shared.counters);
         }
         Err(PeerFault::Unknown)
     }
@@ -145,6 +144,7 @@ impl Endpoint {
         if conn.peer != from {
             return Err(PeerFault::Source);
         }
+        self.shared.counters.connections_broken += u64::from(conn.state == ConnState::Up);
         self.peer_is_gone(now, reset.index, sink);
         Ok(())
     }

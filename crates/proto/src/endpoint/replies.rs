@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::REPLIES_MAX;
+use crate::limits::{REPLIES_MAX, RESET_INTERVAL_NS};
 use crate::wire::{Head, Reject, Reset, Retry, Sack, VersionNotice};
-use crate::{Address, Counters, Transmit};
+use crate::{Address, Counters, Time, Transmit};
 
 /// An answer that waits for room in the carrier.
 pub(crate) enum Reply {
@@ -16,30 +16,47 @@ pub(crate) enum Reply {
 }
 
 /// All answers that wait.
-pub(crate) struct Replies(VecDeque<(Address, Reply)>);
+pub(crate) struct Replies {
+    waiting: VecDeque<(Address, Reply)>,
+    /// When the resets sent so far will have been earned, at one per [`RESET_INTERVAL_NS`].
+    resets_paid_until: Time,
+}
 
 impl Replies {
     pub fn new() -> Replies {
-        Replies(VecDeque::with_capacity(REPLIES_MAX))
+        Replies { waiting: VecDeque::with_capacity(REPLIES_MAX), resets_paid_until: Time(0) }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.waiting.is_empty()
     }
 
     /// Queues an answer; drops it if too many wait, because whoever asked will ask again.
     //= wire.md R-GEN-6
     pub fn push(&mut self, to: Address, reply: Reply, counters: &mut Counters) {
-        if self.0.len() < REPLIES_MAX {
-            self.0.push_back((to, reply));
+        if self.waiting.len() < REPLIES_MAX {
+            self.waiting.push_back((to, reply));
         } else {
             counters.replies_dropped += 1;
         }
     }
 
+    /// Queues a reset, unless there have been too many lately.
+    //= wire.md R-RST-3
+    pub fn push_reset(&mut self, now: Time, to: Address, reset: Reset, counters: &mut Counters) {
+        let burst_ns = REPLIES_MAX as u64 * RESET_INTERVAL_NS;
+        let paid_until = self.resets_paid_until.max(Time(now.0.saturating_sub(burst_ns)));
+        if paid_until > now {
+            counters.replies_dropped += 1;
+            return;
+        }
+        self.resets_paid_until = paid_until.plus(RESET_INTERVAL_NS);
+        self.push(to, Reply::Reset(reset), counters);
+    }
+
     /// Writes what fits; true if nothing is left.
     pub fn transmit(&mut self, out: &mut impl Transmit, counters: &mut Counters) -> bool {
-        while let Some((to, reply)) = self.0.front() {
+        while let Some((to, reply)) = self.waiting.front() {
             let Some(buffer) = out.begin(*to, 64, false) else { return false };
             let len = match reply {
                 Reply::Retry(retry) => retry.emit(buffer),
@@ -56,7 +73,7 @@ impl Replies {
             out.commit(len);
             counters.datagrams_sent += 1;
             counters.datagram_bytes_sent += len as u64;
-            self.0.pop_front();
+            self.waiting.pop_front();
         }
         true
     }

@@ -194,6 +194,12 @@ impl Shared {
     /// Makes sure the connection is looked at in time for whatever falls due first.
     #[inline]
     pub fn arm(&mut self, active: &Active) {
+        self.arm_after(active, Time(0));
+    }
+
+    /// The same, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
+    #[inline]
+    pub fn arm_after(&mut self, active: &Active, earliest: Time) {
         let mut due = active.step_due.min(active.rack_due).min(active.probe_due);
         due = due.min(active.send_due).min(active.keepalive_due);
         if active.ack_pending != 0 {
@@ -205,7 +211,7 @@ impl Shared {
         if due == Time::FAR && active.is_quiet() {
             due = active.used_at.plus(IDLE_NS);
         }
-        self.timers.at_most(active.timer, due);
+        self.timers.at_most(active.timer, due.max(earliest));
     }
 
     /// Completes a list of sends, each exactly once.

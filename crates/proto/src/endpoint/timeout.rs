@@ -110,11 +110,25 @@ impl Shared {
         if active.send_due <= now {
             self.on_send_due(conn, index, now, sink);
         }
+        if conn.state == ConnState::PeerClosed {
+            self.on_last_words_due(conn, index, now, sink);
+        }
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.is_quiet() && now.since(active.used_at) >= IDLE_NS {
             self.sleep(conn);
         } else {
-            self.arm(active);
+            self.arm_after(active, now.plus(1_000));
+        }
+    }
+
+    /// A peer that has begun to close may have died before it was done.
+    fn on_last_words_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
+        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
+        let Some(active) = conn.active.as_deref_mut().filter(|active| active.step_due <= now) else { return };
+        active.step_due = active.heard_at.plus(timeout_ns);
+        if active.step_due <= now {
+            self.counters.connections_broken += 1;
+            self.lose(conn, index, Status::Disconnected, now, sink);
         }
     }
 
@@ -143,6 +157,7 @@ impl Shared {
             self.start_closing(conn, index);
         } else {
             //= wire.md R-LOSS-5
+            self.counters.connections_broken += 1;
             self.lose(conn, index, Status::TimedOut, now, sink);
         }
     }

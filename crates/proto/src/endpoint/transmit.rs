@@ -32,13 +32,13 @@ impl Endpoint {
                 self.shared.ready.pop_front();
                 continue;
             };
-            if !conn.active.as_deref().is_some_and(|active| active.queued) {
-                self.shared.ready.pop_front(); // gone meanwhile, or asleep
-                continue;
-            }
             if conn.state == ConnState::Done {
                 self.shared.ready.pop_front();
                 self.finish(index, sink);
+                continue;
+            }
+            if !conn.active.as_deref().is_some_and(|active| active.queued) {
+                self.shared.ready.pop_front(); // gone meanwhile, or asleep
                 continue;
             }
             let turn = self.shared.take_turn(conn, index, now, out, sink);

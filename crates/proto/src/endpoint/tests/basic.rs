@@ -255,3 +255,21 @@ fn another_version_is_named() {
     };
     assert!(net.apps[0].has(named));
 }
+
+#[test]
+fn a_peer_that_dies_while_closing_is_missed() {
+    let mut net = Net::pair(14);
+    let (client, server) = net.join(Attribute::ReliableOrdered);
+    net.ends[1].set_send_timeout(server, 3 * SECOND).unwrap();
+    // The server hears a lingering peer, and then nothing any more.
+    for context in 0..100 {
+        net.send(0, client, &[1; 1000], context);
+    }
+    net.ends[0].disconnect(net.now, client).unwrap();
+    net.run_until(SECOND, "closing seen", |net| {
+        net.ends[1].connection(server).is_some_and(|info| info.state == ConnState::PeerClosed)
+    });
+    net.cut = true;
+    net.run(10 * SECOND);
+    assert!(net.apps[1].has(|event| matches!(event, Event::Disconnected { .. })));
+}

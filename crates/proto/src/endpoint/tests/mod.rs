@@ -1,6 +1,7 @@
 //! Two endpoints wired back to back, in virtual time.
 
 mod basic;
+mod hostile;
 mod loss;
 mod refused;
 
@@ -95,6 +96,8 @@ pub(super) struct Net {
     pub jitter_ns: u64,
     pub cut: bool,
     pub datagrams: u64,
+    /// Every datagram, and where it went, if they are to be kept.
+    pub keep: Option<Vec<(usize, Vec<u8>)>>,
     steps: u64,
 }
 
@@ -125,6 +128,7 @@ impl Net {
             jitter_ns: 0,
             cut: false,
             datagrams: 0,
+            keep: None,
             steps: 0,
         }
     }
@@ -149,6 +153,9 @@ impl Net {
             for (to, bytes) in out.sent {
                 let target = usize::from(to.socket_addr().expect("ip").port() - 1000);
                 self.datagrams += 1;
+                if let Some(keep) = &mut self.keep {
+                    keep.push((target, bytes.clone()));
+                }
                 self.launch(end, target, bytes);
             }
         }

@@ -134,7 +134,10 @@ impl Shared {
         }
         // What is sent does not count: a connection that sends in bulk must still take in what comes out of order.
         let fair = self.pool.fair(active.rx.held);
-        if (at != 0 || fair)
+        // What is stored behind a gap has been acknowledged for good. So the gap must not be refused: its sends could end
+        // as not ready, and what is behind it would never be delivered.
+        let gap = ordered && active.rx.end != active.rx.next;
+        if (at != 0 || fair || (gap && offset == 0))
             && self.has_rx_ring(active)
             && let Some(buf) = self.pool.take_reserved()
         {
@@ -151,7 +154,7 @@ impl Shared {
         self.counters.no_buffer_drops += 1;
         // Behind a gap there is no harm in a drop: the sender repeats it anyhow. Only a program that does not take
         // what could be delivered makes a receiver not ready.
-        if deliverable || held_back {
+        if (deliverable || held_back) && !gap {
             self.refuse(conn, head.index);
         }
         false

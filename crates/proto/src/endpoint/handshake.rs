@@ -177,7 +177,9 @@ impl Endpoint {
             self.replies.push(from, Reply::Retry(retry), &mut self.shared.counters);
             return Err(PeerFault::Cookie);
         }
-        let forgotten = self.handshakes.expire(now);
+        let table = &self.table;
+        let pending = |key| table.get(key).is_some_and(|conn| conn.state == crate::ConnState::Accepting);
+        let forgotten = self.handshakes.expire(now, pending);
         self.shared.handshakes_bytes -= forgotten * Handshakes::COST_BYTES;
         let ticket = RequestTicket { peer: from, nonce };
         //= wire.md R-HS-4

@@ -68,14 +68,21 @@ impl Handshakes {
         Some(payload_bytes)
     }
 
-    /// Forgets what can no longer be repeated; returns how many.
-    pub fn expire(&mut self, now: Time) -> u64 {
+    /// Forgets what can no longer be repeated; returns how many. A client whose acceptance is `pending` still asks, with
+    /// new cookies, so that one is kept.
+    pub fn expire(&mut self, now: Time, pending: impl Fn(ConnKey) -> bool) -> u64 {
         let mut count = 0;
         while let Some(&(when, ticket)) = self.answered.front() {
             if when > now {
                 break;
             }
             self.answered.pop_front();
+            if let Some(&Fate::Accepted(key)) = self.requests.get(&ticket)
+                && pending(key)
+            {
+                self.answered.push_back((now.plus(COOKIE_NS_MAX), ticket));
+                continue;
+            }
             self.requests.remove(&ticket);
             count += 1;
         }

@@ -89,7 +89,7 @@ impl Window {
         if sent_at < self.shrunk_at {
             return; // sent before the window was last made smaller: the same event
         }
-        let queue = rtt.is_measured() && rtt.smoothed_ns() > Window::target_ns(rtt) * 4 / 5;
+        let queue = rtt.is_measured() && rtt.smoothed_ns() > Window::target_ns(rtt);
         // Loss without a queue is mostly not ours: the link's, or a short burst. The window bends, and not below
         // what any path carries; see the ADR's table by loss rate.
         if queue { self.shrink(now, 0.6, 2) } else { self.shrink(now, 0.85, LOSS_WINDOW_DATAGRAMS) }

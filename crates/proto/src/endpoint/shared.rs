@@ -94,10 +94,13 @@ impl Shared {
     }
 
     /// Gives the connection its active state if it has none. False: no memory.
+    #[inline]
     pub fn wake(&mut self, conn: &mut Conn, index: u32, now: Time) -> bool {
-        if conn.active.is_some() {
-            return true;
-        }
+        conn.active.is_some() || self.wake_up(conn, index, now)
+    }
+
+    #[cold]
+    fn wake_up(&mut self, conn: &mut Conn, index: u32, now: Time) -> bool {
         let spare = self.spare_actives.pop();
         if spare.is_none() {
             let more_bytes = size_of::<Active>() as u64 + QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES;

@@ -81,6 +81,7 @@ impl Sack {
 }
 
 impl Head {
+    #[inline]
     pub(super) fn parse(kind: Kind, datagram: &[u8]) -> Result<(Head, Sack, &[u8]), PeerFault> {
         let Some((fixed, mut rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(PeerFault::Short);
@@ -124,6 +125,7 @@ impl Head {
     }
 
     /// Writes header and acknowledgement; the body, `body_bytes` long, follows at the returned offset.
+    #[inline]
     pub(crate) fn emit(&self, sack: &Sack, body_bytes: usize, out: &mut [u8]) -> usize {
         debug_assert!(body_bytes.is_multiple_of(8), "bodies are whole records");
         let Some((fixed, rest)) = out.split_first_chunk_mut::<HEADER_BYTES>() else { return 0 };

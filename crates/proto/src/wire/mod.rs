@@ -71,6 +71,7 @@ pub(crate) const fn padded(len: usize) -> usize {
 
 impl Packet<'_> {
     /// Parses one datagram.
+    #[inline]
     pub(crate) fn parse(datagram: &[u8]) -> Result<Packet<'_>, PeerFault> {
         //= wire.md R-GEN-2
         if datagram.len() > DATAGRAM_BYTES_MAX as usize || !datagram.len().is_multiple_of(8) {
@@ -107,24 +108,29 @@ impl Packet<'_> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    #[inline(always)]
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], PeerFault> {
         let (bytes, rest) = self.0.split_first_chunk::<N>().ok_or(PeerFault::Short)?;
         self.0 = rest;
         Ok(*bytes)
     }
 
+    #[inline(always)]
     fn u8(&mut self) -> Result<u8, PeerFault> {
         self.bytes::<1>().map(|[byte]| byte)
     }
 
+    #[inline(always)]
     fn u16(&mut self) -> Result<u16, PeerFault> {
         self.bytes().map(u16::from_le_bytes)
     }
 
+    #[inline(always)]
     fn u32(&mut self) -> Result<u32, PeerFault> {
         self.bytes().map(u32::from_le_bytes)
     }
 
+    #[inline(always)]
     fn u64(&mut self) -> Result<u64, PeerFault> {
         self.bytes().map(u64::from_le_bytes)
     }

@@ -73,12 +73,18 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     let out = &mut out[..total];
     let [l0, l1] = (payload_bytes as u16).to_le_bytes();
     out[..RECORD_BYTES].copy_from_slice(&[l0, l1, RecordKind::Message as u8, 0, 0, 0, 0, 0]);
+    // The last word first: the payload overwrites all of it but the padding.
+    if let Some(last) = out[RECORD_BYTES..].last_chunk_mut::<8>() {
+        *last = [0; 8];
+    }
     let mut at = RECORD_BYTES;
     for segment in segments {
-        out[at..at + segment.len()].copy_from_slice(segment);
+        match (out[at..].first_chunk_mut::<8>(), <&[u8; 8]>::try_from(*segment)) {
+            (Some(word), Ok(bytes)) => *word = *bytes,
+            _ => out[at..at + segment.len()].copy_from_slice(segment),
+        }
         at += segment.len();
     }
-    out[at..].fill(0);
     total
 }
 

@@ -4,7 +4,9 @@ use super::Endpoint;
 use super::pool::Buf;
 use super::shared::Shared;
 use crate::conn::{Active, Conn, want};
-use crate::limits::{ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS};
+use crate::limits::{
+    ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WINDOW_BUNDLES_MAX,
+};
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, RecordKind, Records};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
@@ -58,7 +60,10 @@ impl Shared {
             return Ok(());
         }
         let offset = head.seq.since(active.rx.next);
-        if offset >= active.rx.window() || active.rx.has(head.seq) {
+        // What is held for the program narrows our window, but not the sender's: its bundle is in order, and late is
+        // our program.
+        let behind = (active.rx.window()..WINDOW_BUNDLES_MAX).contains(&offset);
+        if !behind && (offset >= WINDOW_BUNDLES_MAX || active.rx.has(head.seq)) {
             return self.on_odd_bundle(active, head, offset);
         }
         //= wire.md R-RNR-2
@@ -69,6 +74,11 @@ impl Shared {
             } else {
                 Err(PeerFault::Field)
             };
+        }
+        if behind {
+            self.counters.no_buffer_drops += 1;
+            self.refuse(conn, head.index);
+            return Ok(());
         }
         if offset != 0 {
             self.counters.reordered_received += 1;

@@ -42,6 +42,9 @@ const SEND_ROUNDS_MAX: u32 = 8;
 const QUEUED_BYTES_MAX: usize = 48 << 10;
 /// Sends that use one reading of the clock: packed ones, whose time of leaving is not theirs.
 const SENDS_PER_CLOCK: u32 = 16;
+/// While messages wait for receive buffers, the socket is looked at no more often than this, for acknowledgements: what
+/// comes is better kept by the kernel than refused for want of packet buffers.
+const STARVED_RECV_NS: u64 = 100_000;
 /// How soon to look again when the socket had no room: a fast link empties a buffer in less.
 const ROOM_RETRY_NS: u64 = 100_000;
 
@@ -54,6 +57,8 @@ pub(super) struct Udp {
     local: SocketAddr,
     /// The last reading of the clock.
     now: Time,
+    /// When the socket was last looked at.
+    received_at: Time,
     sends_since_clock: u32,
     /// Of messages queued since the last transmission.
     queued_bytes: usize,
@@ -68,6 +73,10 @@ impl Udp {
 
     /// Takes what has arrived, up to a bound.
     fn receive(&mut self, core: &mut Core) {
+        if self.glue.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
+            return;
+        }
+        self.received_at = self.now;
         for _ in 0..RECV_CALLS_MAX {
             let count = match self.carrier.receive() {
                 Received::Datagrams(count) => count,
@@ -82,7 +91,7 @@ impl Udp {
                 self.proto.handle_datagram(self.now, Address::from(from), datagram, &mut sink);
                 self.glue.settle(&mut self.proto, core, self.now);
             }
-            if count < RECV_MORE {
+            if count < RECV_MORE || self.glue.starved {
                 return;
             }
         }
@@ -251,8 +260,8 @@ impl Transport for Udp {
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.read_clock();
-        self.receive(core);
         self.feed(core);
+        self.receive(core);
         self.time_out(core);
         self.transmit(core);
         // Silent sends that fail raise no event; only the protocol has them all.

@@ -45,6 +45,7 @@ pub(crate) fn open_udp(
         uri: uri::format(local, device.interface.as_deref()),
         local,
         now: Time(clock::now_ns()),
+        received_at: Time(0),
         sends_since_clock: 0,
         queued_bytes: 0,
     }))

@@ -4,6 +4,7 @@ use super::carrier::Carrier;
 use super::glue::Glue;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};
+use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
 
 pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionCounters {
@@ -109,7 +110,7 @@ pub(super) fn explain(proto: &Endpoint, carrier: &Carrier, key: ConnKey, into: &
     }
     into.facts.extend([
         ("state", state(info.state).to_owned()),
-        ("largest message", format!("{} bytes", info.message_bytes_max)),
+        ("largest message", format!("{} bytes", info.message_bytes_max.min(MESSAGE_BYTES_MAX as usize))),
         ("largest datagram", format!("{} bytes", info.datagram_bytes_max)),
         ("congestion window", format!("{} bytes", info.congestion_window_bytes)),
         ("peer's receive window", format!("{} bytes", info.peer_window_bytes)),

@@ -54,22 +54,31 @@ fn messages_wait_for_buffers_and_arrive_when_there_are_some() {
 
 #[test]
 fn a_send_that_finds_no_buffer_in_time_fails_and_the_connection_lives() {
-    // Small packet memory, so that the receiver's library cannot hold everything in its stead.
-    let Some(device) = device_with("127.0.0.1", "mtu = 1500") else { return };
-    let options = Options {
-        recv_buffers: 4,
-        send_buffers: 1024,
-        memory_bytes_max: 1 << 20,
-        send_timeout: Duration::from_millis(300),
-        ..Options::default()
-    };
-    let mut pair = Pair::of(&device, Attribute::ReliableOrdered, options);
+    // The receiver's library holds messages in the program's stead: with little memory until that is used up, with
+    // plenty until it holds a whole window.
+    for (memory_bytes_max, len) in [(1 << 20, 1000), (256 << 20, 8000)] {
+        let Some(device) = device_with("127.0.0.1", if len == 1000 { "mtu = 1500" } else { "" }) else {
+            return;
+        };
+        let options = Options {
+            recv_buffers: 4,
+            send_buffers: 1024,
+            memory_bytes_max,
+            send_timeout: Duration::from_millis(300),
+            ..Options::default()
+        };
+        not_ready(&device, options, len);
+    }
+}
+
+fn not_ready(device: &Device, options: Options, len: usize) {
+    let mut pair = Pair::of(device, Attribute::ReliableOrdered, options);
     let mut kept = Vec::new();
     let (to_server, mut sent) = (pair.to_server, 0);
     let mut ended = Vec::new();
     pair.run(|client, _, side, event| {
         if !ended.iter().any(|(_, status)| *status == Status::ReceiverNotReady)
-            && client.send(to_server, &fill(sent, 1000), sent, SendFlags::NONE).is_ok()
+            && client.send(to_server, &fill(sent, len), sent, SendFlags::NONE).is_ok()
         {
             sent += 1;
         }
@@ -97,7 +106,7 @@ fn a_send_that_finds_no_buffer_in_time_fails_and_the_connection_lives() {
     };
     take(&mut kept, &mut got);
     pair.run(|client, _, side, event| {
-        late = late || client.send(to_server, &fill(sent, 1000), sent, SendFlags::SILENT).is_ok();
+        late = late || client.send(to_server, &fill(sent, len), sent, SendFlags::SILENT).is_ok();
         match (side, event) {
             (Side::Server, Some(Event::Recv(message))) => kept.push(message),
             (_, None) => {}

@@ -184,7 +184,7 @@ impl Endpoint {
         let ticket = RequestTicket { peer: from, nonce };
         //= wire.md R-HS-4
         match self.handshakes.fate(ticket) {
-            Some(Fate::Waiting { .. } | Fate::Taken) => return Ok(()),
+            Some(Fate::Waiting { .. } | Fate::Taken { .. }) => return Ok(()),
             Some(Fate::Rejected) => {
                 let reject = Reject { index, generation, nonce };
                 self.replies.push(from, Reply::Reject(reject), &mut self.shared.counters);
@@ -274,7 +274,7 @@ impl Endpoint {
 
     /// Another endpoint accepted this request: repeats of it are ignored from now on.
     pub fn request_taken(&mut self, ticket: RequestTicket) {
-        self.answered(ticket, Fate::Taken, self.seen);
+        self.answered(ticket, Handshakes::TAKEN, self.seen);
     }
 
     fn answered(&mut self, ticket: RequestTicket, fate: Fate, now: Time) {

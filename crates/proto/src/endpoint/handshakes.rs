@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::limits::ACCEPT_TIMEOUT_NS;
 use crate::secret::{COOKIE_NS_MAX, KeyedHash};
 use crate::{ConnKey, RequestTicket, Time};
 
@@ -15,8 +16,11 @@ pub(crate) enum Fate {
     /// Accepted here.
     Accepted(ConnKey),
     Rejected,
-    /// Accepted by another endpoint, which answers for it.
-    Taken,
+    /// Accepted by another endpoint, which answers for it. Kept for so many lives of a cookie more, because that answer
+    /// may be under way for as long as an acceptance may be pending.
+    Taken {
+        lives: u8,
+    },
 }
 
 /// All requests remembered. One is kept as long as a cookie can be good, counted from the program's answer: then no
@@ -30,6 +34,9 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
+    /// Lives of a cookie in which an acceptance by another endpoint is over.
+    pub const TAKEN: Fate = Fate::Taken { lives: (ACCEPT_TIMEOUT_NS / COOKIE_NS_MAX + 2) as u8 };
+
     /// What one remembered request costs: its place in the map, twice for the map's free places, and in the queue.
     pub const COST_BYTES: u64 =
         (2 * size_of::<(RequestTicket, Fate)>() + size_of::<(Time, RequestTicket)>()) as u64;
@@ -77,9 +84,15 @@ impl Handshakes {
                 break;
             }
             self.answered.pop_front();
-            if let Some(&Fate::Accepted(key)) = self.requests.get(&ticket)
-                && pending(key)
-            {
+            let kept = match self.requests.get_mut(&ticket) {
+                Some(Fate::Accepted(key)) => pending(*key),
+                Some(Fate::Taken { lives }) => {
+                    *lives = lives.saturating_sub(1);
+                    *lives != 0
+                }
+                _ => false,
+            };
+            if kept {
                 self.answered.push_back((now.plus(COOKIE_NS_MAX), ticket));
                 continue;
             }

@@ -35,6 +35,7 @@ impl Secret {
         Secret { cookie_key, nonce_key, drawn: 0 }
     }
 
+    //= wire.md R-HS-1
     /// A number nobody outside can guess, different every time.
     pub fn draw(&mut self) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.nonce_key);

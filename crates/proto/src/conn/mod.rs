@@ -214,6 +214,11 @@ impl Active {
             && self.dial.is_none()
     }
 
+    /// What was set before the connection was up, or the endpoint's default.
+    pub fn keepalive_or(&self, default_ns: u64) -> u64 {
+        if self.keepalive_ns != 0 { self.keepalive_ns } else { default_ns }
+    }
+
     /// Turns keepalive on, or off with 0. Counts from now, or from when the connection is up.
     pub fn start_keepalive(&mut self, now: Time, keepalive_ns: u64, state: ConnState) {
         self.keepalive_ns = keepalive_ns;

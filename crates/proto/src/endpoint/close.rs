@@ -209,6 +209,7 @@ impl Shared {
         }
     }
 
+    //= wire.md R-CLOSE-1
     /// Everything is delivered or given up: tell the peer until it answers.
     pub(super) fn start_closing(&mut self, conn: &mut Conn, index: u32) {
         let Some(active) = conn.active.as_deref_mut() else { return };

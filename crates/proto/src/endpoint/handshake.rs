@@ -201,6 +201,7 @@ impl Endpoint {
             }
             None => {}
         }
+        //= wire.md R-HS-8
         let cost_bytes = Handshakes::COST_BYTES + connect.payload.len() as u64;
         if self.handshakes.is_full() || !self.shared.fits(cost_bytes) {
             self.shared.counters.requests_dropped += 1;
@@ -323,7 +324,8 @@ impl Endpoint {
                 if let Some(dial) = active.dial.take() {
                     self.shared.handshakes_bytes -= dial.request.len() as u64;
                 }
-                active.start_keepalive(now, self.shared.config.keepalive_ns, crate::ConnState::Up);
+                let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
+                active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
             }
             self.shared.counters.connections_opened += 1;
             sink.event(Event::Connected { conn: key, token });

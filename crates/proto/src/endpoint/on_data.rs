@@ -8,7 +8,7 @@ use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rx::Bits;
-use crate::wire::{Head, RecordKind, Records};
+use crate::wire::{Head, RecordKind, Records, flags};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
@@ -59,6 +59,7 @@ impl Shared {
             self.ack_now(active, head.index);
             return Ok(());
         }
+        //= wire.md R-ORD-3
         let offset = head.seq.since(active.rx.next);
         // What is held for the program narrows our window, but not the sender's: its bundle is in order, and late is
         // our program.
@@ -91,7 +92,7 @@ impl Shared {
         active.rx.arrived(head.seq);
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
-        if in_order {
+        if in_order && head.flags & flags::PROBE == 0 {
             self.ack_soon(active, head.index, now);
         } else {
             self.ack_now(active, head.index);
@@ -116,6 +117,7 @@ impl Shared {
         Err(PeerFault::OutsideWindow)
     }
 
+    //= wire.md R-ACK-7
     /// Delivers or stores a new bundle; false: neither, it has not come as far as the sender is concerned.
     fn take_in(
         &mut self,
@@ -222,6 +224,7 @@ impl Shared {
         self.ack_now(active, index);
     }
 
+    //= wire.md R-ORD-1
     /// Delivers what is held, as far as order and the program allow; true if the program took all it was offered.
     pub(super) fn deliver_held(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) -> bool {
         let (key, token, ordered) =

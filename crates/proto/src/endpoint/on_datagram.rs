@@ -68,9 +68,11 @@ impl Endpoint {
             shared.counters.connections_opened += 1;
             sink.event(Event::Accepted { conn: conn.key(head.index), token: conn.token });
             if let Some(active) = conn.active.as_deref_mut() {
-                active.start_keepalive(now, shared.config.keepalive_ns, ConnState::Up);
+                let keepalive_ns = active.keepalive_or(shared.config.keepalive_ns);
+                active.start_keepalive(now, keepalive_ns, ConnState::Up);
             }
         }
+        //= wire.md R-ACK-1
         let outcome =
             if conn.attribute.is_reliable() { shared.on_ack(conn, head, sack, now, sink) } else { Ok(()) };
         if head.flags & flags::CLOSING != 0 {

@@ -180,6 +180,7 @@ impl Shared {
         self.counters.datagram_bytes_sent += len as u64;
     }
 
+    //= wire.md R-LOSS-4
     /// Bundles, the lost ones first, as far as windows and pace allow.
     fn send_data(
         &mut self,
@@ -236,7 +237,10 @@ impl Shared {
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
         //= wire.md R-MTU-2
         let fragment = len > usize::from(conn.datagram_bytes) || slot.resends >= 3;
-        let head = head(conn, active, index, Kind::Data, seq, window_kib, now);
+        let mut head = head(conn, active, index, Kind::Data, seq, window_kib, now);
+        if active.waits_after(slot.body_bytes, conn.peer_window_kib) {
+            head.flags |= flags::PROBE;
+        }
         let Some(buffer) = out.begin(conn.peer, len, fragment) else { return false };
         let at = head.emit(&sack, body_bytes, buffer);
         buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
@@ -346,6 +350,7 @@ impl Active {
             return Some(Blocked::ReceiverNotReady);
         }
         let bytes = self.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
+        //= wire.md R-CONN-3
         // With nothing in flight one bundle may always go: windows smaller than that would never open again.
         if self.tx.in_flight_bytes != 0 && self.probe_credit == 0 {
             let after = self.tx.in_flight_bytes + bytes;
@@ -357,6 +362,12 @@ impl Active {
             }
         }
         (self.pace_due > now).then_some(Blocked::Pacing)
+    }
+
+    /// True if nothing more can be sent before an acknowledgement: then it had better not be delayed.
+    fn waits_after(&self, body_bytes: u16, peer_window_kib: u16) -> bool {
+        let allowed = self.window.bytes().min(u32::from(peer_window_kib) << 10);
+        self.probe_credit != 0 || self.tx.in_flight_bytes + 2 * weight(body_bytes) > allowed
     }
 
     fn note_sent(&mut self, shared: &mut Shared, seq: Seq, epoch: u16, now: Time) {

@@ -17,6 +17,7 @@ pub(crate) mod mark {
     pub const RESENT: u8 = 8;
 }
 
+//= wire.md R-REC-2
 /// One bundle that was queued or sent.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TxSlot {

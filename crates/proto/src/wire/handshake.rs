@@ -174,6 +174,7 @@ impl<'a> Connect<'a> {
     }
 }
 
+//= wire.md R-GEN-1
 /// A datagram size a peer may name.
 fn datagram_bytes(bytes: u16) -> Result<u16, PeerFault> {
     if bytes.is_multiple_of(8) && (DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX).contains(&bytes) {

@@ -31,6 +31,8 @@ pub(crate) enum Packet<'a> {
     Established(Head, Sack, &'a [u8]),
 }
 
+//= wire.md R-GEN-4
+//= wire.md R-GEN-5
 /// The wire's type numbers (the low four bits of the first byte).
 mod types {
     pub const HELLO: u8 = 1;
@@ -52,6 +54,7 @@ const fn first_byte(kind: u8) -> u8 {
     VERSION << 4 | kind
 }
 
+//= wire.md R-GEN-7
 /// The clock as it travels: units of 64 ns, wrapping after 274 s.
 pub(crate) const fn timestamp(now: Time) -> u32 {
     (now.0 >> 6) as u32

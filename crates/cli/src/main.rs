@@ -1,3 +1,51 @@
-//! The cci command.
+//! The command `cci`: what this machine's devices are (`info`), whether a peer answers (`ping`), how fast messages
+//! are (`perf`), and the other side of both (`serve`).
 #![forbid(unsafe_code)]
-fn main() {}
+// The one crate that prints.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod args;
+mod devices;
+mod dial;
+mod failure;
+mod info;
+mod pattern;
+mod perf;
+mod ping;
+mod protocol;
+mod serve;
+mod tally;
+mod text;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use failure::Outcome;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Info(args) => info::run(&args),
+        Command::Ping(args) => ping::run(&args),
+        Command::Perf(args) => perf::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "cci", &mut script);
+            text::emit(&script)
+        }
+        Command::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut page)
+                .map_err(|error| failure::Failure::new(format!("the manual page: {error}")))?;
+            text::emit(&page)
+        }
+    }
+}

@@ -9,7 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-ring"]),
     ("cci", &["cci-proto", "cci-sys", "cci-ring"]),
     ("cci-capi", &["cci"]),
-    ("cci-cli", &["cci"]),
+    ("cci-cli", &["cci", "cci-sys"]),
     ("cci-testkit", &["cci", "cci-proto"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,269 @@
+//! What can be asked for: every subcommand with its options, help and examples.
+
+use cci::Attribute;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::fmt;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  what was asked for failed; the message says why and what to do
+  2  it was asked for in a way that can't be understood
+
+Environment:
+  CCI_CONFIG  an INI file that names the devices; without it they are found";
+
+/// The Common Communication Interface: devices, ping and performance.
+#[derive(Parser)]
+#[command(name = "cci", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Cli {
+    /// Which subcommand.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show the devices of this machine, their limits, and what is unavailable with its remedy
+    Info(InfoArgs),
+    /// Ask a `cci serve` for echoes: round trip, loss, and why the connection goes where it goes
+    Ping(PingArgs),
+    /// Measure latency and rate; every message is verified
+    Perf(PerfArgs),
+    /// Be the other side of `cci ping` and `cci perf`
+    Serve(ServeArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  cci completions bash > ~/.local/share/bash-completion/completions/cci"
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in troff
+    #[command(after_help = "Example:\n  cci man | man -l -")]
+    Man,
+}
+
+/// Options of `cci info`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  cci info\n  cci info --json | jq '.devices[].name'")]
+pub struct InfoArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `cci ping`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cci serve                                       in one terminal: prints its URIs
+  cci ping shm://cci-serve                        in another, with one of them
+  cci ping udp://192.168.0.7:7777 -c 1000 -i 0s   a thousand, one right after the other
+  cci ping udp://192.168.0.7:7777 --explain       with the path taken, and why")]
+pub struct PingArgs {
+    /// What `cci serve` printed: shm://NAME or udp://HOST:PORT
+    pub uri: String,
+    /// How many
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: u64,
+    /// Pause between two, such as 10ms
+    #[arg(short, long, default_value = "100ms")]
+    pub interval: humantime::Duration,
+    /// Bytes in each message
+    #[arg(short, long, default_value_t = 64)]
+    pub size: u32,
+    /// Kind of connection
+    #[arg(short, long, value_enum, ignore_case = true, default_value_t = Kind::Ro)]
+    pub r#type: Kind,
+    /// Give up connecting, or waiting for an echo, after this long
+    #[arg(long, default_value = "3s")]
+    pub timeout: humantime::Duration,
+    /// The device to send from; otherwise the one that leads there
+    #[arg(short, long)]
+    pub device: Option<String>,
+    /// Say which path the connection took, why not another, and what was measured
+    #[arg(short, long)]
+    pub explain: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `cci serve`.
+#[derive(Args, Clone, Default)]
+#[command(after_help = "\
+Examples:
+  cci serve                                  on every device; prints the URIs to ping
+  cci serve --device udp-eth0 --service 7777 on UDP port 7777 of eth0
+  cci serve --service bench                  shm://bench")]
+pub struct ServeArgs {
+    /// Only on this device; otherwise on every one that is up
+    #[arg(short, long)]
+    pub device: Option<String>,
+    /// Where to listen: a port for UDP, a name or an absolute path for shared memory
+    #[arg(short, long)]
+    pub service: Option<String>,
+    /// Pin the server to this core
+    #[arg(long)]
+    pub core: Option<usize>,
+    /// Print the URIs as JSON, one line for each device
+    #[arg(long)]
+    pub json: bool,
+    /// End when standard input closes: for a parent process that may be killed
+    #[arg(long, hide = true)]
+    pub lifeline: bool,
+}
+
+/// Options of `cci perf`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cci perf                                     every device of this machine, two processes on it
+  cci perf --quick --device shm                a few seconds, one device
+  cci perf --server --device udp-eth0          on one machine, then on another with the URI it prints:
+  cci perf udp://192.168.0.7:7777
+  cci perf --type ro --sizes 8,1024 --seconds 5 --json
+
+What is measured:
+  latency  one message there and its echo back, contents verified at both ends outside of the time taken.
+           Half of the round trip is shown: p50, p99 and p99.9 of all of them after a warm-up.
+  rate     a window of messages kept full, contents verified by the receiver, who also counts and
+           takes the time, from the first to the last.")]
+pub struct PerfArgs {
+    /// Measure against the `cci perf --server` of this URI; otherwise against a second process here
+    #[arg(conflicts_with = "server")]
+    pub uri: Option<String>,
+    /// Be the other side; the same as `cci serve`
+    #[arg(long)]
+    pub server: bool,
+    /// Only this device; may be given several times
+    #[arg(short, long)]
+    pub device: Vec<String>,
+    /// With --server: where to listen, a port for UDP, a name or an absolute path for shared memory
+    #[arg(short, long, requires = "server")]
+    pub service: Option<String>,
+    /// Only these kinds of connection, such as ro,uu
+    #[arg(short, long, value_enum, ignore_case = true, value_delimiter = ',', default_values_t = Kind::ALL)]
+    pub r#type: Vec<Kind>,
+    /// Message sizes in bytes; `max` is the longest the connection takes
+    #[arg(long, value_delimiter = ',', default_values_t = Size::USUAL)]
+    pub sizes: Vec<Size>,
+    /// How long each measurement takes; there are two for each device, kind of connection and size
+    #[arg(long, default_value_t = 0.2, value_parser = seconds, conflicts_with = "iterations")]
+    pub seconds: f64,
+    /// Messages in each measurement, instead of a time
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub iterations: Option<u64>,
+    /// A few seconds in all: enough to see that it works, too short to compare
+    #[arg(long, conflicts_with_all = ["seconds", "iterations"])]
+    pub quick: bool,
+    /// Messages under way at once in the rate measurement; otherwise 1024, and 1 MiB at most
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub window: Option<u32>,
+    /// Leave both processes to the scheduler instead of pinning them to a core each
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Print JSON (and write no page unless --html is given)
+    #[arg(long)]
+    pub json: bool,
+    /// Where to write the page with the curves [default: cci-perf.html]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write no page
+    #[arg(long, conflicts_with = "html")]
+    pub no_html: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.001..=3600.0).contains(&value) { Ok(value) } else { Err("not in 0.001..=3600".to_owned()) }
+}
+
+/// A kind of connection, on the command line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Reliable, ordered
+    Ro,
+    /// Reliable, unordered
+    Ru,
+    /// Unreliable, unordered
+    Uu,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Ro, Kind::Ru, Kind::Uu];
+
+    /// As the library calls it.
+    pub fn attribute(self) -> Attribute {
+        match self {
+            Kind::Ro => Attribute::ReliableOrdered,
+            Kind::Ru => Attribute::ReliableUnordered,
+            Kind::Uu => Attribute::Unreliable,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Ro => "ro",
+            Kind::Ru => "ru",
+            Kind::Uu => "uu",
+        })
+    }
+}
+
+/// A message size, on the command line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many.
+    Bytes(u32),
+    /// The longest the connection takes.
+    Max,
+}
+
+impl Size {
+    const USUAL: [Size; 7] = [
+        Size::Bytes(0),
+        Size::Bytes(8),
+        Size::Bytes(64),
+        Size::Bytes(512),
+        Size::Bytes(1024),
+        Size::Bytes(4096),
+        Size::Max,
+    ];
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Size, String> {
+        match text {
+            "max" => Ok(Size::Max),
+            _ => text.parse().map(Size::Bytes).map_err(|_| "neither a number of bytes nor `max`".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Bytes(count) => write!(f, "{count}"),
+            Size::Max => f.write_str("max"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_options_fit_each_other() {
+        Cli::command().debug_assert();
+    }
+}

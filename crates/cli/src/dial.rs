@@ -1,0 +1,101 @@
+//! Opening endpoints and connections for the subcommands, with a remedy for everything that can go wrong.
+
+use crate::failure::{Failure, Outcome};
+use cci::{
+    Attribute, ConnectError, ConnectFailure, Connection, CreateError, Device, Endpoint, Event, Options,
+    SendError, Status,
+};
+use std::time::{Duration, Instant};
+
+/// Opens an endpoint on `device`.
+pub fn open(device: &Device, options: Options) -> Outcome<Endpoint> {
+    Endpoint::create(device, options).map_err(|error| {
+        let failure = Failure::new(format!("device {}: {error}", device.name()));
+        match error {
+            CreateError::DeviceDown => match device.interface() {
+                Some(interface) => failure.remedy(format!("ip link set {interface} up; then `cci info`")),
+                None => failure.remedy("`cci info` says why"),
+            },
+            CreateError::InUse { .. } => failure.remedy("another --service, or none: then one is chosen"),
+            CreateError::BadService { .. } => failure.remedy(match device.ip() {
+                Some(_) => "a port number, such as --service 7777",
+                None => "a name or an absolute path, such as --service bench",
+            }),
+            CreateError::NoMemory { .. } | CreateError::BadOption { .. } => failure,
+            CreateError::System(_) => failure.remedy("`cci info` shows the limits of this machine"),
+        }
+    })
+}
+
+/// Connects, or says what to do. Events of other connections that come meanwhile are dropped.
+pub fn connect(
+    endpoint: &mut Endpoint,
+    uri: &str,
+    hello: &[u8],
+    attribute: Attribute,
+    timeout: Duration,
+) -> Outcome<Connection> {
+    // Connections are told apart by what none of ours uses as context.
+    const CONTEXT: u64 = u64::MAX;
+    endpoint.connect(uri, hello, attribute, CONTEXT, Some(timeout)).map_err(|error| match error {
+        ConnectError::BadUri { .. } => {
+            Failure::usage(error.to_string()).remedy("a URI as `cci serve` prints it")
+        }
+        _ => Failure::new(error.to_string()),
+    })?;
+    // The library ends the attempt in time; a little more is for a machine that is busy.
+    let until = Instant::now() + timeout + Duration::from_secs(2);
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        if let Some(Event::Connect { context: CONTEXT, result }) = wait(endpoint, left)? {
+            return result.map_err(|why| not_connected(uri, why));
+        }
+    }
+    Err(not_connected(uri, ConnectFailure::TimedOut))
+}
+
+fn not_connected(uri: &str, why: ConnectFailure) -> Failure {
+    let is_shm = uri.starts_with("shm://");
+    let remedy = match why {
+        ConnectFailure::Refused if is_shm => "start `cci serve` on this host and use the URI it prints",
+        ConnectFailure::Refused => {
+            "start `cci serve --device udp-... --service PORT` there; see that the port is the same"
+        }
+        ConnectFailure::TimedOut if is_shm => "see whether the server's process is stopped or hangs",
+        ConnectFailure::TimedOut => {
+            "see whether the host answers `ping`, whether a firewall drops UDP to this port, and whether the \
+             server's process hangs; a longer --timeout"
+        }
+        ConnectFailure::Version { .. } => "the same version of CCI on both sides",
+        ConnectFailure::NotPermitted => "run both as the same user, or one of them as root",
+        ConnectFailure::NoMemory => "close connections of the server, or raise its memory_bytes_max",
+        ConnectFailure::Disconnected => "see why the server ended, then again",
+    };
+    Failure::new(format!("connecting to {uri}: {why}")).remedy(remedy)
+}
+
+/// The next event, or none after `timeout`.
+pub fn wait(endpoint: &mut Endpoint, timeout: Duration) -> Outcome<Option<Event>> {
+    endpoint.wait(Some(timeout)).map_err(|error| Failure::new(format!("waiting: {error}")))
+}
+
+/// A message was not taken, for good.
+pub fn not_sent(error: SendError) -> Failure {
+    match error {
+        SendError::Disconnected => {
+            Failure::new("the server closed the connection or died").remedy("see why it ended, then again")
+        }
+        _ => Failure::new(format!("sending: {error}")),
+    }
+}
+
+/// A message was taken and failed.
+pub fn not_delivered(status: Status) -> Failure {
+    let failure = Failure::new(format!("a send ended with: {status}"));
+    match status {
+        Status::ReceiverNotReady => failure.remedy("see whether the server is overloaded or stopped"),
+        Status::TimedOut => failure.remedy("see whether the network is up and the server's process runs"),
+        Status::Disconnected => failure.remedy("see why the server ended, then again"),
+        Status::DeviceDead => failure.remedy("`cci info` shows the device"),
+        Status::Success => failure,
+    }
+}

@@ -1,0 +1,217 @@
+//! `cci info`: what there is, what it can do, and what it lacks.
+
+use crate::args::InfoArgs;
+use crate::devices;
+use crate::failure::Outcome;
+use crate::text::{self, Table};
+use cci::{Context, Device, Unavailable};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Descriptors that a server with many shared-memory peers should be allowed: three or so for each.
+const DESCRIPTORS_WANTED: u64 = 4096;
+
+/// What this version does not do at all; the rest of `cci info` is about this machine.
+const NOT_BUILT: &[&str] = &["remote memory access", "TCP", "multicast", "raw Ethernet", "encryption"];
+
+/// Runs the subcommand.
+pub fn run(args: &InfoArgs) -> Outcome {
+    let context = devices::context()?;
+    if args.json { text::emit_json(&as_json(&context)) } else { text::emit(as_text(&context).as_bytes()) }
+}
+
+fn as_text(context: &Context) -> String {
+    let mut out = String::new();
+    let config = config_file().map_or_else(|| "found".to_owned(), |path| format!("from {path}"));
+    let _ = writeln!(out, "cci {}, devices {config}\n", env!("CARGO_PKG_VERSION"));
+    let mut table = Table::new(
+        5,
+        &["device", "transport", "up", "default", "address", "priority", "MTU", "longest message", "rate"],
+    );
+    for device in context.devices() {
+        table.row(vec![
+            device.name().to_owned(),
+            device.transport().to_string(),
+            yes_no(device.is_up()),
+            if is_default(context, device) { "default".to_owned() } else { String::new() },
+            device.ip().map_or_else(|| "this host".to_owned(), |ip| ip.to_string()),
+            device.priority().to_string(),
+            if device.mtu_bytes() == 0 { "-".to_owned() } else { format!("{} B", device.mtu_bytes()) },
+            text::bytes(device.max_send_size().into()),
+            rate(device),
+        ]);
+    }
+    out.push_str(&table.render(0));
+    lacking(context, &mut out);
+    let _ = writeln!(out, "\nlimits of an endpoint, unless told otherwise");
+    out.push_str(&pairs(&library_limits()));
+    let _ = writeln!(out, "\nlimits of this machine");
+    out.push_str(&pairs(&machine_limits()));
+    let _ = writeln!(out, "\nnot in this version: {}", NOT_BUILT.join(", "));
+    out
+}
+
+fn lacking(context: &Context, out: &mut String) {
+    let machine = machine_lacks();
+    let devices = context
+        .devices()
+        .iter()
+        .flat_map(|device| device.unavailable().iter().map(|missing| (device.name(), missing)));
+    let all: Vec<(&str, &Unavailable)> =
+        devices.chain(machine.iter().map(|missing| ("this machine", missing))).collect();
+    if all.is_empty() {
+        let _ = writeln!(out, "\nnothing is unavailable");
+        return;
+    }
+    let _ = writeln!(out, "\nunavailable");
+    for (whose, missing) in all {
+        let _ = writeln!(out, "  {whose}: {}", missing.what);
+        let _ = writeln!(out, "    why:    {}", missing.reason);
+        let _ = writeln!(out, "    remedy: {}", missing.remedy);
+    }
+}
+
+fn pairs(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().fold(String::new(), |mut out, (name, value)| {
+        let _ = writeln!(out, "  {name:<width$}  {value}");
+        out
+    })
+}
+
+fn library_limits() -> Vec<(&'static str, String)> {
+    use cci::limits::*;
+    vec![
+        ("longest message", text::bytes(MESSAGE_BYTES_MAX.into())),
+        ("payload of a connection request", text::bytes(REQUEST_BYTES_MAX as u64)),
+        ("receive buffers", format!("{RECV_BUFFERS_DEFAULT} (up to {RECV_BUFFERS_MAX})")),
+        ("sends in progress", format!("{SENDS_DEFAULT} (up to {SENDS_MAX})")),
+        ("memory, all kinds together", text::bytes(MEMORY_BYTES_DEFAULT)),
+        ("send timeout", text::duration(SEND_TIMEOUT_NS_DEFAULT as f64)),
+        ("connections, at most", CONNECTIONS_MAX.to_string()),
+    ]
+}
+
+fn machine_limits() -> Vec<(&'static str, String)> {
+    let limits = cci_sys::limits::read();
+    let count = |value: Option<u64>| value.map_or_else(|| "no limit".to_owned(), |value| value.to_string());
+    let unknown = |value: Option<u64>| value.map_or_else(|| "unknown".to_owned(), text::bytes);
+    vec![
+        ("cores this process may use", cci_sys::cpu::available().to_string()),
+        ("memory available", unknown(cci_sys::limits::memory_available_bytes())),
+        (
+            "descriptors",
+            format!("{} (can be raised to {})", count(limits.descriptors), count(limits.descriptors_hard)),
+        ),
+        ("locked memory", limits.locked_bytes.map_or_else(|| "no limit".to_owned(), text::bytes)),
+        ("socket receive buffer (net.core.rmem_max)", unknown(limits.socket_recv_bytes)),
+        ("socket send buffer (net.core.wmem_max)", unknown(limits.socket_send_bytes)),
+    ]
+}
+
+/// What holds for every device of the machine.
+fn machine_lacks() -> Vec<Unavailable> {
+    let mut lacks = Vec::new();
+    let mut lack = |what: &str, reason: String, remedy: String| {
+        lacks.push(Unavailable { what: what.to_owned(), reason, remedy });
+    };
+    let limits = cci_sys::limits::read();
+    if let Some(soft) = limits.descriptors.filter(|&soft| soft < DESCRIPTORS_WANTED) {
+        let raise_to =
+            limits.descriptors_hard.map_or(DESCRIPTORS_WANTED, |hard| hard.min(DESCRIPTORS_WANTED));
+        let remedy = if raise_to > soft {
+            format!("ulimit -n {raise_to}")
+        } else {
+            "raise the hard limit: nofile in /etc/security/limits.conf, or LimitNOFILE= of the service"
+                .to_owned()
+        };
+        lack(
+            "many shared-memory peers",
+            format!("a process may hold {soft} descriptors, and each peer takes three or so"),
+            remedy,
+        );
+    }
+    if cci_sys::cpu::available() < 2 {
+        lack(
+            "spinning for low latency",
+            "this process may use one core: two processes take turns on it".to_owned(),
+            "give it a second core (taskset, the cpuset or the quota of its cgroup)".to_owned(),
+        );
+    }
+    lacks
+}
+
+fn as_json(context: &Context) -> Value {
+    use cci::limits::*;
+    let limits = cci_sys::limits::read();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "config_file": config_file(),
+        "devices": context.devices().iter().map(|device| device_json(context, device)).collect::<Vec<_>>(),
+        "limits": {
+            "message_bytes_max": MESSAGE_BYTES_MAX,
+            "request_bytes_max": REQUEST_BYTES_MAX,
+            "recv_buffers_default": RECV_BUFFERS_DEFAULT,
+            "recv_buffers_max": RECV_BUFFERS_MAX,
+            "sends_default": SENDS_DEFAULT,
+            "sends_max": SENDS_MAX,
+            "memory_bytes_default": MEMORY_BYTES_DEFAULT,
+            "send_timeout_ns_default": SEND_TIMEOUT_NS_DEFAULT,
+            "connections_max": CONNECTIONS_MAX,
+        },
+        "machine": {
+            "cores": cci_sys::cpu::available(),
+            "memory_available_bytes": cci_sys::limits::memory_available_bytes(),
+            "descriptors": limits.descriptors,
+            "descriptors_hard": limits.descriptors_hard,
+            "locked_bytes": limits.locked_bytes,
+            "socket_recv_bytes": limits.socket_recv_bytes,
+            "socket_send_bytes": limits.socket_send_bytes,
+            "unavailable": machine_lacks().iter().map(lack_json).collect::<Vec<_>>(),
+        },
+        "not_in_this_version": NOT_BUILT,
+    })
+}
+
+fn device_json(context: &Context, device: &Device) -> Value {
+    json!({
+        "name": device.name(),
+        "transport": device.transport().name(),
+        "info": device.info(),
+        "up": device.is_up(),
+        "default": is_default(context, device),
+        "priority": device.priority(),
+        "max_send_size_bytes": device.max_send_size(),
+        "mtu_bytes": (device.mtu_bytes() > 0).then(|| device.mtu_bytes()),
+        "rate_bits_per_s": (device.rate_bits_per_s() > 0).then(|| device.rate_bits_per_s()),
+        "address": device.ip().map(|ip| ip.to_string()),
+        "interface": device.interface(),
+        "pci": device.pci().map(|at| format!("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func)),
+        "configuration": device.conf_argv(),
+        "unavailable": device.unavailable().iter().map(lack_json).collect::<Vec<_>>(),
+    })
+}
+
+fn lack_json(missing: &Unavailable) -> Value {
+    json!({ "what": missing.what, "reason": missing.reason, "remedy": missing.remedy })
+}
+
+fn is_default(context: &Context, device: &Device) -> bool {
+    context.default_device().name() == device.name()
+}
+
+fn config_file() -> Option<String> {
+    let path = std::env::var_os("CCI_CONFIG").filter(|path| !path.is_empty())?;
+    Some(path.to_string_lossy().into_owned())
+}
+
+fn rate(device: &Device) -> String {
+    match device.rate_bits_per_s() {
+        0 => "-".to_owned(),
+        bits => format!("{}bit/s", text::si(bits as f64)),
+    }
+}
+
+fn yes_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}

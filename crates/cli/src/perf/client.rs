@@ -1,0 +1,167 @@
+//! The client's side of a measurement: connections to the server, and orders.
+
+use crate::dial;
+use crate::failure::{Failure, Outcome};
+use crate::pattern::{Pattern, SEQ_BYTES};
+use crate::protocol::{self, Answer, Hello, Order, Report, Role};
+use cci::{Attribute, Connection, Device, Endpoint, Event, Options, SendError, SendFlags};
+use cci_sys::{clock, random};
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The server answers an order at once, or after its grace for messages that are late.
+const ANSWER_NS: u64 = 15_000_000_000;
+/// Polls without an event between two looks at the clock.
+const POLLS_PER_LOOK: u32 = 64;
+
+/// The connections to one server.
+pub struct Client {
+    /// Where they are.
+    pub endpoint: Endpoint,
+    /// What messages contain.
+    pub pattern: Pattern,
+    control: Connection,
+    uri: String,
+    session: u64,
+    /// Poll instead of waiting: there is a core for each side.
+    spin: bool,
+}
+
+/// The connection for the messages that are measured.
+pub struct Data {
+    /// Where they go.
+    pub connection: Connection,
+    /// Its kind.
+    pub attribute: Attribute,
+    /// The longest message it takes.
+    pub len_max: u32,
+}
+
+impl Client {
+    /// Connects to the server at `uri`.
+    pub fn open(device: &Device, uri: &str, spin: bool) -> Outcome<Client> {
+        let mut endpoint = dial::open(device, Options::default())?;
+        let session = random::u64().map_err(|error| Failure::new(error.to_string()))?;
+        let hello = protocol::encode(&Hello::new(Role::Control, session));
+        let control = dial::connect(&mut endpoint, uri, &hello, Attribute::ReliableOrdered, CONNECT_TIMEOUT)?;
+        let uri = uri.to_owned();
+        Ok(Client { endpoint, pattern: Pattern::new(), control, uri, session, spin })
+    }
+
+    /// One more connection, for messages of one kind.
+    pub fn data(&mut self, attribute: Attribute) -> Outcome<Data> {
+        let hello = protocol::encode(&Hello::new(Role::Data, self.session));
+        let connection = dial::connect(&mut self.endpoint, &self.uri, &hello, attribute, CONNECT_TIMEOUT)?;
+        let len_max = self.endpoint.max_send_size(connection).unwrap_or(0);
+        Ok(Data { connection, attribute, len_max })
+    }
+
+    /// Ends a connection.
+    pub fn close(&mut self, data: &Data) {
+        self.endpoint.disconnect(data.connection);
+    }
+
+    /// Announces messages of `len` bytes.
+    pub fn start(&mut self, data: &Data, len: u32, echo: bool) -> Outcome {
+        let attribute = data.attribute.short_name().to_owned();
+        match self.ask(&Order::Start { echo, attribute, len })? {
+            Answer::Ready => Ok(()),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Says how many there were, and hears how many came.
+    pub fn finish(&mut self, sent: u64) -> Outcome<Report> {
+        match self.ask(&Order::Finish { sent })? {
+            Answer::Report(report) => Ok(report),
+            other => Err(confused(other)),
+        }
+    }
+
+    fn ask(&mut self, order: &Order) -> Outcome<Answer> {
+        let text = protocol::encode(order);
+        let until_ns = clock::now_ns() + ANSWER_NS;
+        while !self.try_send(self.control, &[&text], SendFlags::SILENT)? {
+            self.endpoint.progress();
+            if clock::now_ns() > until_ns {
+                return Err(Failure::new("the server takes no orders"));
+            }
+        }
+        loop {
+            match self.next(until_ns)? {
+                Some(Event::Recv(message)) if message.connection() == self.control => {
+                    return serde_json::from_slice(&message)
+                        .map_err(|error| Failure::new(format!("the server's answer: {error}")));
+                }
+                Some(event) => no_failure(&event)?,
+                None => return Err(self.silent("the server does not answer")),
+            }
+        }
+    }
+
+    /// Sends message `seq` of `len` bytes. False: no room now.
+    #[inline]
+    pub fn send(&mut self, data: &Data, seq: u64, len: u32, flags: SendFlags) -> Outcome<bool> {
+        let (number, len) = (seq.to_le_bytes(), len as usize);
+        let head: &[u8] = if len < SEQ_BYTES { &[] } else { &number };
+        let segments = [head, self.pattern.body(seq, len)];
+        taken(self.endpoint.send_vectored(data.connection, &segments, seq, flags))
+    }
+
+    fn try_send(&mut self, connection: Connection, segments: &[&[u8]], flags: SendFlags) -> Outcome<bool> {
+        taken(self.endpoint.send_vectored(connection, segments, 0, flags))
+    }
+
+    /// The next event; none when `until_ns` has passed.
+    #[inline]
+    pub fn next(&mut self, until_ns: u64) -> Outcome<Option<Event>> {
+        if !self.spin {
+            let left_ns = until_ns.saturating_sub(clock::now_ns());
+            return dial::wait(&mut self.endpoint, Duration::from_nanos(left_ns));
+        }
+        let mut polls = 0_u32;
+        loop {
+            if let Some(event) = self.endpoint.next_event() {
+                return Ok(Some(event));
+            }
+            polls += 1;
+            if polls.is_multiple_of(POLLS_PER_LOOK) && clock::now_ns() >= until_ns {
+                return Ok(None);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Nothing comes any more, with what the library knows of the reason.
+    pub fn silent(&self, what: &str) -> Failure {
+        let held = self.endpoint.explain(self.control).and_then(|explanation| explanation.blocked_on);
+        let held = held.map_or_else(String::new, |reason| format!("; held up by: {reason}"));
+        Failure::new(format!("{what}{held}"))
+            .remedy("see whether the server's process runs, and on which cores both processes are")
+    }
+}
+
+fn taken(sent: Result<(), SendError>) -> Outcome<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(SendError::WouldBlock) => Ok(false),
+        Err(error) => Err(dial::not_sent(error)),
+    }
+}
+
+fn confused(answer: Answer) -> Failure {
+    let told = match answer {
+        Answer::Confused(told) => told,
+        Answer::Ready | Answer::Report(_) => "an answer to something else".to_owned(),
+    };
+    Failure::new(format!("the server says: {told}")).remedy("the same version of CCI on both sides")
+}
+
+/// Events that are of no interest, unless they are bad news.
+pub fn no_failure(event: &Event) -> Outcome {
+    match event {
+        Event::Send { status, .. } if *status != cci::Status::Success => Err(dial::not_delivered(*status)),
+        Event::DeviceFailed => Err(Failure::new("the device failed").remedy("`cci info` shows its state")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,174 @@
+//! `cci perf`: how fast messages are, over every device, with every message verified.
+
+mod chart;
+mod child;
+mod client;
+mod cores;
+mod html;
+mod latency;
+mod machine;
+mod noise;
+mod plan;
+mod rate;
+mod results;
+mod table;
+
+use crate::args::{PerfArgs, ServeArgs};
+use crate::devices;
+use crate::failure::{Failure, Outcome};
+use crate::{serve, text};
+use cci::Device;
+use child::Child;
+use client::Client;
+use cores::Cores;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plan::Plan;
+use results::{Cell, Results, Target};
+use std::path::PathBuf;
+
+/// The page, unless told otherwise.
+const HTML_FILE: &str = "cci-perf.html";
+
+/// Runs the subcommand.
+pub fn run(args: &PerfArgs) -> Outcome {
+    if args.server {
+        return serve::run(&ServeArgs {
+            device: one_device(args)?,
+            service: args.service.clone(),
+            json: args.json,
+            ..ServeArgs::default()
+        });
+    }
+    let plan = Plan::new(args);
+    let targets = targets(args)?;
+    let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
+    let mut results = Results::new(machine::describe(&cores, &plan), noise::measure(&cores));
+    let before = noise::StealClock::start();
+    let bar = progress_bar(targets.iter().map(|(device, _)| plan.steps(device.max_send_size())).sum());
+    for (device, target) in targets {
+        measure(&plan, &device, target, &cores, &bar, &mut results);
+    }
+    bar.finish_and_clear();
+    results.noise.steal_fraction = before.stolen_fraction();
+    report(args, &results)
+}
+
+/// Table or JSON, and the page; then whether all went well.
+fn report(args: &PerfArgs, results: &Results) -> Outcome {
+    let page = match (&args.html, args.no_html || args.json) {
+        (Some(path), _) => Some(path.clone()),
+        (None, true) => None,
+        (None, false) => Some(PathBuf::from(HTML_FILE)),
+    };
+    if args.json {
+        text::emit_json(results)?;
+    } else {
+        text::emit(table::render(results).as_bytes())?;
+    }
+    if let Some(path) = page {
+        match std::fs::write(&path, html::render(results)) {
+            Ok(()) if args.json => {}
+            Ok(()) => text::emit(format!("curves: {}\n", path.display()).as_bytes())?,
+            Err(error) if args.html.is_some() => {
+                return Err(Failure::new(format!("{}: {error}", path.display())));
+            }
+            // Nobody asked for it: the measurement is what counts.
+            Err(error) => eprintln!("cci: no page with curves, {}: {error}", path.display()),
+        }
+    }
+    match results.failures().as_slice() {
+        [] => Ok(()),
+        [one] => Err(Failure::new(one.clone())),
+        [first, rest @ ..] => Err(Failure::new(format!("{first}; and {} more, listed above", rest.len()))),
+    }
+}
+
+fn one_device(args: &PerfArgs) -> Outcome<Option<String>> {
+    match args.device.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        _ => Err(Failure::usage("--server takes one --device, or none for all")),
+    }
+}
+
+/// What to measure: one URI, or each device of this machine.
+fn targets(args: &PerfArgs) -> Outcome<Vec<(Device, Target)>> {
+    let context = devices::context()?;
+    let target = |device: &Device, uri: Option<&str>| (device.clone(), Target::new(device, uri));
+    if let Some(uri) = &args.uri {
+        let device = match one_device(args)? {
+            Some(name) => devices::named(&context, &name)?.clone(),
+            None => devices::towards(&context, uri)?.clone(),
+        };
+        return Ok(vec![target(&device, Some(uri))]);
+    }
+    if !args.device.is_empty() {
+        let named = args.device.iter().map(|name| Ok(target(devices::named(&context, name)?, None)));
+        return named.collect();
+    }
+    let up: Vec<_> =
+        context.devices().iter().filter(|device| device.is_up()).map(|device| target(device, None)).collect();
+    if up.is_empty() {
+        return Err(Failure::new("no device is up").remedy("`cci info` shows what each lacks"));
+    }
+    Ok(up)
+}
+
+/// On a terminal only; indicatif hides it elsewhere.
+fn progress_bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {eta:>4} left  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Measures one target; what goes wrong is a result too.
+fn measure(
+    plan: &Plan,
+    device: &Device,
+    mut target: Target,
+    cores: &Cores,
+    bar: &ProgressBar,
+    results: &mut Results,
+) {
+    let end = bar.position() + plan.steps(device.max_send_size());
+    bar.set_message(target.device.clone());
+    let outcome = match target.uri.clone() {
+        Some(uri) => measure_at(plan, device, &uri, cores.can_spin, bar, &mut target.cells),
+        None => Child::start(device.name(), cores.theirs).and_then(|child| {
+            let outcome = measure_at(plan, device, child.uri(), cores.can_spin, bar, &mut target.cells);
+            child.end();
+            outcome
+        }),
+    };
+    target.failure = outcome.err().map(|failure| failure.line());
+    results.targets.push(target);
+    bar.set_position(end);
+}
+
+fn measure_at(
+    plan: &Plan,
+    device: &Device,
+    uri: &str,
+    spin: bool,
+    bar: &ProgressBar,
+    cells: &mut Vec<Cell>,
+) -> Outcome {
+    let mut client = Client::open(device, uri, spin)?;
+    for &attribute in &plan.attributes {
+        let kind = attribute.short_name();
+        let data = client.data(attribute).map_err(|failure| failure.of(kind))?;
+        for len in plan.sizes(data.len_max)? {
+            let of = |what: &str| format!("{kind}, {len} B, {what}");
+            bar.set_message(format!("{} {}", device.name(), of("latency")));
+            let latency = client.latency(plan, &data, len).map_err(|failure| failure.of(&of("latency")))?;
+            bar.inc(1);
+            bar.set_message(format!("{} {}", device.name(), of("rate")));
+            let rate = client.rate(plan, &data, len).map_err(|failure| failure.of(&of("rate")))?;
+            bar.inc(1);
+            cells.push(Cell { r#type: kind, size_bytes: len, latency, rate });
+        }
+        client.close(&data);
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What was measured. Its JSON is what `cci perf --json` prints.
+
+use super::machine::Machine;
+use super::noise::Noise;
+use cci::Device;
+use serde::Serialize;
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// Where and how.
+    pub machine: Machine,
+    /// What interfered.
+    pub noise: Noise,
+    /// By device.
+    pub targets: Vec<Target>,
+}
+
+/// One device of this machine, or one URI.
+#[derive(Debug, Serialize)]
+pub struct Target {
+    /// Name of the device.
+    pub device: String,
+    /// "shm" or "udp".
+    pub transport: &'static str,
+    /// The server, if it was not a process of ours.
+    pub uri: Option<String>,
+    /// What the numbers are not.
+    pub note: Option<String>,
+    /// Why it was not measured to the end.
+    pub failure: Option<String>,
+    /// By kind of connection and size.
+    pub cells: Vec<Cell>,
+}
+
+/// One kind of connection, one size.
+#[derive(Debug, Serialize)]
+pub struct Cell {
+    /// "RO", "RU" or "UU".
+    pub r#type: &'static str,
+    /// Bytes in each message.
+    pub size_bytes: u32,
+    /// Round trips.
+    pub latency: Latency,
+    /// Streams.
+    pub rate: Rate,
+}
+
+/// Half of the time from sending a message to having its echo.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Latency {
+    pub half_round_trip_ns_min: f64,
+    pub half_round_trip_ns_p50: f64,
+    pub half_round_trip_ns_p99: f64,
+    pub half_round_trip_ns_p999: f64,
+    pub half_round_trip_ns_max: f64,
+    pub half_round_trip_ns_mean: f64,
+    /// Round trips in these numbers: those after the warm-up.
+    pub samples: u64,
+    /// Messages sent, warm-up included.
+    pub sent: u64,
+    /// Those of which both directions were verified.
+    pub verified: u64,
+    /// Those of which no echo came (UU only).
+    pub lost: u64,
+    /// What was wrong first, if anything.
+    pub wrong: Option<String>,
+}
+
+/// What the receiver of a stream counted.
+#[derive(Debug, Serialize)]
+pub struct Rate {
+    /// Messages a second that came.
+    pub messages_per_s: f64,
+    /// Bytes a second in them.
+    pub bytes_per_s: f64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages that came.
+    pub received: u64,
+    /// Those of them that were what they had to be.
+    pub verified: u64,
+    /// Sent and not come (UU only).
+    pub lost: u64,
+    /// What was wrong first, if anything.
+    pub wrong: Option<String>,
+}
+
+impl Results {
+    /// Nothing measured yet.
+    pub fn new(machine: Machine, noise: Noise) -> Results {
+        Results { machine, noise, targets: Vec::new() }
+    }
+
+    /// Everything that went wrong, a line each.
+    pub fn failures(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for target in &self.targets {
+            for cell in &target.cells {
+                let of = |what: &str, told: &str| {
+                    format!("{} {}, {} B, {what}: {told}", target.device, cell.r#type, cell.size_bytes)
+                };
+                all.extend(cell.latency.wrong.as_ref().map(|told| of("latency", told)));
+                all.extend(cell.rate.wrong.as_ref().map(|told| of("rate", told)));
+            }
+            all.extend(target.failure.as_ref().map(|told| format!("{}: {told}", target.device)));
+        }
+        all
+    }
+
+    /// Messages verified in all.
+    pub fn verified(&self) -> u64 {
+        let cells = self.targets.iter().flat_map(|target| &target.cells);
+        cells.map(|cell| cell.latency.verified + cell.rate.verified).sum()
+    }
+}
+
+impl Target {
+    /// Not measured yet.
+    pub fn new(device: &Device, uri: Option<&str>) -> Target {
+        let leaves_machine = device.ip().is_some_and(|ip| !ip.is_loopback());
+        let note = (uri.is_none() && leaves_machine).then(|| {
+            "both processes are on this machine: its kernel short-circuits the packets, the wire is not measured".to_owned()
+        });
+        Target {
+            device: device.name().to_owned(),
+            transport: device.transport().name(),
+            uri: uri.map(str::to_owned),
+            note,
+            failure: None,
+            cells: Vec::new(),
+        }
+    }
+}
+
+impl Rate {
+    /// The part that was lost.
+    pub fn lost_fraction(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+    }
+}

@@ -1,0 +1,207 @@
+//! `cci ping`: does the peer answer, how fast, and by which path.
+
+use crate::args::PingArgs;
+use crate::devices;
+use crate::dial;
+use crate::failure::{Failure, Outcome};
+use crate::pattern::{Pattern, SEQ_BYTES};
+use crate::protocol::{self, Hello, Role};
+use crate::text;
+use cci::{Connection, Endpoint, Event, Explanation, Options, SendError, SendFlags, Status};
+use cci_sys::clock;
+use hdrhistogram::Histogram;
+use serde_json::json;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Runs the subcommand.
+pub fn run(args: &PingArgs) -> Outcome {
+    let context = devices::context()?;
+    let device = match &args.device {
+        Some(name) => devices::named(&context, name)?,
+        None => devices::towards(&context, &args.uri)?,
+    };
+    let mut endpoint = dial::open(device, Options::default())?;
+    let hello = protocol::encode(&Hello::new(Role::Echo, 0));
+    let attribute = args.r#type.attribute();
+    let connection = dial::connect(&mut endpoint, &args.uri, &hello, attribute, args.timeout.into())?;
+    let longest = endpoint.max_send_size(connection).unwrap_or(0);
+    if args.size > longest {
+        return Err(Failure::usage(format!("--size {}: this connection takes {longest} bytes", args.size))
+            .remedy(format!("--size {longest} or less")));
+    }
+    let mut pinger =
+        Pinger { args, endpoint, connection, pattern: Pattern::new(), rtt: Rtt::new(), received: 0 };
+    pinger.ping()?;
+    let explanation = pinger.endpoint.explain(pinger.connection);
+    pinger.report(explanation)
+}
+
+struct Pinger<'a> {
+    args: &'a PingArgs,
+    endpoint: Endpoint,
+    connection: Connection,
+    pattern: Pattern,
+    rtt: Rtt,
+    received: u64,
+}
+
+/// Round trips, all of them.
+struct Rtt(Histogram<u64>);
+
+impl Rtt {
+    fn new() -> Rtt {
+        // A minute at three digits: the bounds are right, so this can't fail.
+        Rtt(Histogram::new_with_bounds(1, 60_000_000_000, 3)
+            .unwrap_or_else(|_| unreachable!("bounds are right")))
+    }
+}
+
+impl Pinger<'_> {
+    fn ping(&mut self) -> Outcome {
+        for seq in 0..self.args.count {
+            let rtt_ns = self.once(seq)?;
+            if let Some(rtt_ns) = rtt_ns {
+                self.received += 1;
+                self.rtt.0.saturating_record(rtt_ns);
+            }
+            if !self.args.json && self.worth_a_line(seq) {
+                let line = match rtt_ns {
+                    Some(rtt_ns) => {
+                        format!(
+                            "{} bytes back: seq={seq} time={}\n",
+                            self.args.size,
+                            text::duration(rtt_ns as f64)
+                        )
+                    }
+                    None => format!("lost: seq={seq}\n"),
+                };
+                text::emit(line.as_bytes())?;
+            }
+            if seq + 1 < self.args.count {
+                self.pause(self.args.interval.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thousand lines tell less than the summary.
+    fn worth_a_line(&self, seq: u64) -> bool {
+        seq < 10 || !Duration::from(self.args.interval).is_zero()
+    }
+
+    /// Sends one and waits for it. None: lost, which only an unreliable connection may do.
+    fn once(&mut self, seq: u64) -> Outcome<Option<u64>> {
+        let (number, len) = (seq.to_le_bytes(), self.args.size as usize);
+        let head: &[u8] = if len < SEQ_BYTES { &[] } else { &number };
+        let until_ns = clock::now_ns() + Duration::from(self.args.timeout).as_nanos() as u64;
+        let sent_ns = loop {
+            let now_ns = clock::now_ns();
+            let segments = [head, self.pattern.body(seq, len)];
+            match self.endpoint.send_vectored(self.connection, &segments, seq, SendFlags::NONE) {
+                Ok(()) => break now_ns,
+                Err(SendError::WouldBlock) if now_ns < until_ns => self.endpoint.progress(),
+                Err(error) => return Err(dial::not_sent(error)),
+            }
+        };
+        loop {
+            let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
+            match dial::wait(&mut self.endpoint, left)? {
+                Some(Event::Recv(message)) => {
+                    let rtt_ns = clock::now_ns() - sent_ns;
+                    let is_late = Pattern::seq_of(&message).is_some_and(|number| number < seq);
+                    match self.pattern.check(&message, seq, len) {
+                        Ok(()) => return Ok(Some(rtt_ns)),
+                        Err(_) if is_late && self.args.r#type != crate::args::Kind::Ro => {}
+                        Err(told) => {
+                            return Err(Failure::new(format!("the answer is not what was sent: {told}"))
+                                .remedy("is it `cci serve` that listens there?"));
+                        }
+                    }
+                }
+                Some(Event::Send { status: Status::Success, .. }) => {}
+                Some(Event::Send { status, .. }) => return Err(dial::not_delivered(status)),
+                Some(Event::DeviceFailed) => return Err(Failure::new("the device failed")),
+                None if !self.args.r#type.attribute().is_reliable() => return Ok(None),
+                None => return Err(self.no_echo()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn no_echo(&self) -> Failure {
+        let held = self.endpoint.explain(self.connection).and_then(|explanation| explanation.blocked_on);
+        let held = held.map_or_else(String::new, |reason| format!("; held up by: {reason}"));
+        Failure::new(format!("no echo within {}{held}", self.args.timeout))
+            .remedy("see whether it is `cci serve` that listens there, and whether it runs or is stopped")
+    }
+
+    /// Between two pings the library goes on: acknowledgements, and late echoes, which are dropped.
+    fn pause(&mut self, interval: Duration) -> Outcome {
+        let until_ns = clock::now_ns() + interval.as_nanos() as u64;
+        while let Some(left_ns) = until_ns.checked_sub(clock::now_ns()).filter(|&left_ns| left_ns > 0) {
+            if let Some(Event::Send { status, .. }) =
+                dial::wait(&mut self.endpoint, Duration::from_nanos(left_ns))?
+                && status != Status::Success
+            {
+                return Err(dial::not_delivered(status));
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, explanation: Option<Explanation>) -> Outcome {
+        let (sent, rtt) = (self.args.count, &self.rtt.0);
+        let lost = sent - self.received;
+        if self.args.json {
+            text::emit_json(&json!({
+                "uri": self.args.uri,
+                "device": self.endpoint.device().name(),
+                "type": self.args.r#type.attribute().short_name(),
+                "size_bytes": self.args.size,
+                "sent": sent,
+                "received": self.received,
+                "lost": lost,
+                "round_trip_ns": (self.received > 0).then(|| json!({
+                    "min": rtt.min(), "mean": rtt.mean(), "max": rtt.max(),
+                    "p50": rtt.value_at_quantile(0.5), "p90": rtt.value_at_quantile(0.9),
+                    "p99": rtt.value_at_quantile(0.99), "p999": rtt.value_at_quantile(0.999),
+                })),
+                "explanation": explanation.as_ref().map(explanation_json),
+            }))?;
+        } else {
+            let mut out = format!("\n{sent} sent, {} came back, {lost} lost\n", self.received);
+            if self.received > 0 {
+                let show = |ns: u64| text::duration(ns as f64);
+                let at = |quantile| show(rtt.value_at_quantile(quantile));
+                let (min, mean, max) = (show(rtt.min()), text::duration(rtt.mean()), show(rtt.max()));
+                let _ = writeln!(
+                    out,
+                    "round trip: min {min}, mean {mean}, max {max}; p50 {}, p90 {}, p99 {}",
+                    at(0.5),
+                    at(0.9),
+                    at(0.99)
+                );
+            }
+            if let Some(explanation) = explanation.filter(|_| self.args.explain) {
+                let _ = write!(out, "\n{explanation}");
+            }
+            text::emit(out.as_bytes())?;
+        }
+        if self.received == 0 { Err(Failure::new("nothing came back")) } else { Ok(()) }
+    }
+}
+
+fn explanation_json(explanation: &Explanation) -> serde_json::Value {
+    let paths = explanation.paths.iter();
+    json!({
+        "transport": explanation.transport,
+        "peer": explanation.peer,
+        "type": explanation.attribute,
+        "paths": paths
+            .map(|path| json!({ "path": path.path, "chosen": path.chosen, "reason": path.reason }))
+            .collect::<Vec<_>>(),
+        "facts": explanation.facts.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
+        "blocked_on": explanation.blocked_on,
+    })
+}

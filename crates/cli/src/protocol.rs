@@ -1,0 +1,129 @@
+//! What the two sides of `cci perf` and `cci ping` tell each other, beside the messages that are measured.
+//!
+//! A client opens a control connection and one connection for the data of each kind. The payload of each connection
+//! request is a [`Hello`]; without one, a connection gets back what it sends. Control messages are JSON: they are few,
+//! and not measured.
+
+use cci::Attribute;
+use serde::{Deserialize, Serialize};
+
+/// Changes when a side would misunderstand the other.
+pub const VERSION: u32 = 1;
+
+/// Payload of a connection request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`] of the client.
+    #[serde(rename = "cci-perf")]
+    pub version: u32,
+    /// What the connection is for.
+    pub role: Role,
+    /// Joins the connections of one client.
+    pub session: u64,
+}
+
+/// What a connection is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Everything that comes goes back.
+    Echo,
+    /// [`Order`]s and [`Answer`]s.
+    Control,
+    /// The messages that are measured.
+    Data,
+}
+
+/// From the client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Messages of so many bytes follow on the data connection of this kind.
+    Start {
+        /// Send each one back.
+        echo: bool,
+        /// "RO", "RU" or "UU".
+        attribute: String,
+        /// Bytes in each.
+        len: u32,
+    },
+    /// That were all: so many were sent.
+    Finish {
+        /// Messages sent since the start.
+        sent: u64,
+    },
+}
+
+/// From the server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// To [`Order::Start`].
+    Ready,
+    /// To [`Order::Finish`].
+    Report(Report),
+    /// The order makes no sense.
+    Confused(String),
+}
+
+/// What the receiver counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Messages that came.
+    pub received: u64,
+    /// Those of them that were what they had to be.
+    pub verified: u64,
+    /// From the first to the last, by the receiver's clock.
+    pub elapsed_ns: u64,
+    /// What was wrong with the first that was wrong.
+    pub first_wrong: Option<String>,
+}
+
+impl Hello {
+    /// For a connection of this version.
+    pub fn new(role: Role, session: u64) -> Hello {
+        Hello { version: VERSION, role, session }
+    }
+}
+
+/// As it goes into a message.
+pub fn encode(value: &impl Serialize) -> Vec<u8> {
+    // Strings, numbers and enums only: this can't fail.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// The attribute of a short name.
+pub fn attribute(name: &str) -> Option<Attribute> {
+    use Attribute::{ReliableOrdered, ReliableUnordered, Unreliable};
+    [ReliableOrdered, ReliableUnordered, Unreliable]
+        .into_iter()
+        .find(|attribute| attribute.short_name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_understood() {
+        let hello: Hello = serde_json::from_slice(&encode(&Hello::new(Role::Data, u64::MAX))).unwrap();
+        assert_eq!((hello.version, hello.role, hello.session), (VERSION, Role::Data, u64::MAX));
+        let orders = [Order::Start { echo: true, attribute: "RO".into(), len: 8 }, Order::Finish { sent: 7 }];
+        for order in orders {
+            let text = encode(&order);
+            assert_eq!(encode(&serde_json::from_slice::<Order>(&text).unwrap()), text);
+        }
+        assert!(serde_json::from_slice::<Hello>(b"hello").is_err());
+    }
+
+    #[test]
+    fn the_longest_report_fits_the_smallest_message() {
+        let report = Report {
+            received: u64::MAX,
+            verified: u64::MAX,
+            elapsed_ns: u64::MAX,
+            first_wrong: Some("\u{1f}".repeat(100)),
+        };
+        assert!(encode(&Answer::Report(report)).len() < 1024);
+    }
+}

@@ -1,0 +1,112 @@
+//! `cci serve`: the other side of `cci ping` and `cci perf`, on every device that is up or on one.
+
+mod server;
+mod session;
+
+use crate::args::ServeArgs;
+use crate::devices;
+use crate::dial;
+use crate::failure::{Failure, Outcome};
+use crate::text;
+use cci::{Device, Endpoint, Options};
+use serde_json::json;
+use server::Server;
+use std::io::Read;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A silent peer is taken for gone after this long.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// How long the servers may take to end after the parent process did.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Runs the subcommand: until it is interrupted, or until standard input closes if that is asked for.
+pub fn run(args: &ServeArgs) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    if args.lifeline {
+        let stop = stop.clone();
+        // Before pinning: this thread inherits nothing.
+        thread::spawn(move || end_with_parent(&stop));
+    }
+    if let Some(core) = args.core {
+        cci_sys::cpu::pin(core).map_err(|error| {
+            Failure::new(error.to_string()).remedy("a --core that `taskset -p $$` allows, or none")
+        })?;
+    }
+    let servers = open(args)?;
+    for server in &servers {
+        announce(args, server)?;
+    }
+    if !args.json && !args.lifeline {
+        eprintln!("ready; end with Ctrl-C");
+    }
+    serve(servers, &stop)
+}
+
+/// One server for each device. Without `--device`, those that can't be opened are told and left out.
+fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
+    let context = devices::context()?;
+    let server = |device: &Device| -> Outcome<Server> {
+        // A core was chosen for us alone; being pinned, we would not see that there are others.
+        let can_spin = args.core.is_some() || cci_sys::cpu::available() >= 2;
+        let options =
+            Options { service: args.service.clone(), keepalive: Some(KEEPALIVE), ..Options::default() };
+        Ok(Server::new(dial::open(device, options)?, !args.lifeline && !args.json, can_spin))
+    };
+    if let Some(name) = &args.device {
+        return Ok(vec![server(devices::named(&context, name)?)?]);
+    }
+    let mut servers = Vec::new();
+    for device in context.devices() {
+        match server(device) {
+            Ok(server) => servers.push(server),
+            Err(failure) => eprintln!("left out: {}", failure.line()),
+        }
+    }
+    if servers.is_empty() {
+        return Err(Failure::new("no device can be served").remedy("`cci info` shows what each lacks"));
+    }
+    Ok(servers)
+}
+
+fn announce(args: &ServeArgs, server: &Server) -> Outcome {
+    let endpoint: &Endpoint = server.endpoint();
+    let (device, uri) = (endpoint.device().name(), endpoint.uri());
+    let line = if args.json {
+        json!({ "device": device, "uri": uri }).to_string()
+    } else {
+        format!("{device}  {uri}")
+    };
+    text::emit(format!("{line}\n").as_bytes())
+}
+
+/// One thread for each server; one that fails ends them all.
+fn serve(mut servers: Vec<Server>, stop: &AtomicBool) -> Outcome {
+    let Some(mut first) = servers.pop() else { return Ok(()) };
+    let watched = |server: &mut Server| {
+        let outcome = server.run(stop);
+        stop.store(true, Ordering::Relaxed);
+        outcome
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = servers.iter_mut().map(|server| scope.spawn(|| watched(server))).collect();
+        let mut outcome = watched(&mut first);
+        for other in others {
+            let ended = other.join().unwrap_or_else(|_| Err(Failure::new("a server thread failed")));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    })
+}
+
+/// A parent that ends, in whatever way, closes our standard input.
+fn end_with_parent(stop: &AtomicBool) {
+    let mut ignored = [0; 64];
+    while matches!(std::io::stdin().read(&mut ignored), Ok(1..)) {}
+    stop.store(true, Ordering::Relaxed);
+    thread::sleep(ENDING);
+    process::exit(0);
+}

@@ -1,0 +1,277 @@
+//! One endpoint that answers any number of clients.
+
+use super::session::Session;
+use crate::failure::{Failure, Outcome};
+use crate::pattern::Pattern;
+use crate::protocol::{self, Answer, Hello, Role};
+use cci::{ConnectRequest, Connection, Endpoint, Event, Message, SendError, SendFlags};
+use cci_sys::clock;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// After so long without a message, a measurement no longer keeps the server spinning.
+const SPIN_NS: u64 = 300_000_000;
+/// How often clients that are gone are looked for, and the longest sleep.
+const SWEEP_NS: u64 = 50_000_000;
+/// Polls without an event between two looks at the clock.
+const POLLS_PER_LOOK: u32 = 64;
+
+/// What one connection is for.
+struct Peer {
+    role: Role,
+    session: u64,
+    name: String,
+    connection: Option<Connection>,
+}
+
+/// See the module.
+pub struct Server {
+    endpoint: Endpoint,
+    pattern: Pattern,
+    /// By the context that was given when accepting: found again without searching.
+    peers: Vec<Option<Peer>>,
+    sessions: HashMap<u64, Session>,
+    /// Echoes that found no room, oldest first. While they wait they hold receive buffers, which slows the sender.
+    waiting: VecDeque<Message>,
+    /// Tell on standard error who comes and goes.
+    talkative: bool,
+    /// It has a core to itself: poll while something is measured.
+    can_spin: bool,
+    /// Polls without an event since the last look at the clock.
+    polls: u32,
+    /// The first look at the clock since something came.
+    idle_since_ns: Option<u64>,
+    sweep_at_ns: u64,
+}
+
+impl Server {
+    /// Serves on `endpoint`.
+    pub fn new(endpoint: Endpoint, talkative: bool, can_spin: bool) -> Server {
+        Server {
+            endpoint,
+            pattern: Pattern::new(),
+            peers: Vec::new(),
+            sessions: HashMap::new(),
+            waiting: VecDeque::new(),
+            talkative,
+            can_spin,
+            polls: 0,
+            idle_since_ns: None,
+            sweep_at_ns: 0,
+        }
+    }
+
+    /// The endpoint it serves on.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Serves until `stop`.
+    pub fn run(&mut self, stop: &AtomicBool) -> Outcome {
+        while !stop.load(Ordering::Relaxed) {
+            self.retry();
+            let mut event = self.endpoint.next_event();
+            if event.is_none() && self.may_sleep() {
+                event = self.sleep()?;
+            }
+            if let Some(event) = event {
+                (self.polls, self.idle_since_ns) = (0, None);
+                self.on_event(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing came. While something is measured the server spins, where it has a core for that; else it sleeps.
+    fn may_sleep(&mut self) -> bool {
+        self.polls += 1;
+        if self.polls == 1 {
+            self.report_due();
+        }
+        if self.polls < POLLS_PER_LOOK {
+            std::hint::spin_loop();
+            return false;
+        }
+        self.polls = 0;
+        let now_ns = clock::now_ns();
+        if now_ns >= self.sweep_at_ns {
+            self.sweep();
+            self.sweep_at_ns = now_ns + SWEEP_NS;
+        }
+        let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
+        !self.can_spin || !self.is_measuring() || now_ns > since_ns + SPIN_NS
+    }
+
+    fn is_measuring(&self) -> bool {
+        self.sessions.values().any(Session::is_measuring)
+    }
+
+    fn sleep(&mut self) -> Outcome<Option<Event>> {
+        // A report may be due soon, and nothing announces room for an echo.
+        let soon = self.is_measuring() || !self.waiting.is_empty();
+        let limit = if soon { Duration::from_millis(1) } else { Duration::from_nanos(SWEEP_NS) };
+        self.endpoint.wait(Some(limit)).map_err(|error| Failure::new(format!("waiting: {error}")))
+    }
+
+    fn on_event(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Recv(message) => self.on_message(message),
+            Event::ConnectRequest(request) => self.on_request(request),
+            Event::Accept { context, result } => match result {
+                Ok(connection) => self.on_accepted(context, connection),
+                Err(_) => self.forget(context),
+            },
+            Event::KeepaliveTimedOut { connection } => self.close(connection),
+            Event::DeviceFailed => {
+                return Err(Failure::new(format!("device {} failed", self.endpoint.device().name()))
+                    .remedy("`cci info` shows its state"));
+            }
+            // Echoes are silent, answers are awaited by the client, and nobody connects from here.
+            Event::Send { .. } | Event::Connect { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn on_request(&mut self, request: ConnectRequest) {
+        let hello = match serde_json::from_slice::<Hello>(request.data()) {
+            Ok(hello) if hello.version != protocol::VERSION => return request.reject(),
+            Ok(hello) => hello,
+            // Somebody's own client: it gets echoes.
+            Err(_) => Hello::new(Role::Echo, 0),
+        };
+        let name = format!("{} ({})", request.peer(), request.attribute().short_name());
+        let peer = Peer { role: hello.role, session: hello.session, name, connection: None };
+        let context = self.peers.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.peers.push(None);
+            self.peers.len() - 1
+        });
+        if let Some(slot) = self.peers.get_mut(context) {
+            *slot = Some(peer);
+        }
+        if let Err(error) = self.endpoint.accept(request, context as u64) {
+            self.tell(|| format!("not accepted: {error}"));
+            self.forget(context as u64);
+        }
+    }
+
+    fn on_accepted(&mut self, context: u64, connection: Connection) {
+        let Some(Some(peer)) = self.peers.get_mut(context as usize) else { return };
+        peer.connection = Some(connection);
+        let (role, session, name) = (peer.role, peer.session, peer.name.clone());
+        if role == Role::Control {
+            self.sessions.insert(session, Session::new(connection));
+        }
+        if role != Role::Data {
+            self.tell(|| format!("connected: {name}"));
+        }
+    }
+
+    fn on_message(&mut self, message: Message) {
+        let connection = message.connection();
+        let context = self.endpoint.context(connection).unwrap_or(u64::MAX);
+        let Some(Some(peer)) = self.peers.get(context as usize) else { return };
+        match peer.role {
+            Role::Echo => self.echo(message),
+            Role::Control => self.on_order(peer.session, &message),
+            Role::Data => {
+                let Some(session) = self.sessions.get_mut(&peer.session) else { return };
+                // The echo goes first: verifying must not be part of the round trip.
+                let full = session.wants_echo() && !echo(&mut self.endpoint, &message);
+                session.verify(&message, &self.pattern);
+                if full {
+                    self.waiting.push_back(message);
+                }
+            }
+        }
+    }
+
+    fn echo(&mut self, message: Message) {
+        if !self.waiting.is_empty() || !echo(&mut self.endpoint, &message) {
+            self.waiting.push_back(message);
+        }
+    }
+
+    /// Sends what found no room before.
+    fn retry(&mut self) {
+        while let Some(message) = self.waiting.front() {
+            if !echo(&mut self.endpoint, message) {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    fn on_order(&mut self, id: u64, message: &[u8]) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let answer = match serde_json::from_slice(message) {
+            Ok(order) => session.order(order),
+            Err(error) => Some(Answer::Confused(format!("not an order: {error}"))),
+        };
+        if let Some(answer) = answer {
+            let control = session.control;
+            self.answer(control, &answer);
+        }
+    }
+
+    /// Answers are few and small: one that finds no room means that the client does not take them, and is gone.
+    fn answer(&mut self, control: Connection, answer: &Answer) {
+        if self.endpoint.send(control, &protocol::encode(answer), 0, SendFlags::SILENT).is_err() {
+            self.close(control);
+        }
+    }
+
+    /// Sends the report that waited for messages which have come, or will not.
+    fn report_due(&mut self) {
+        let mut due = None;
+        for session in self.sessions.values_mut() {
+            if let Some(answer) = session.idle() {
+                due = Some((session.control, answer));
+                break;
+            }
+        }
+        if let Some((control, answer)) = due {
+            self.answer(control, &answer);
+        }
+    }
+
+    /// Frees what belongs to clients that went away.
+    fn sweep(&mut self) {
+        for context in 0..self.peers.len() {
+            let connection = self.peers.get(context).and_then(|peer| peer.as_ref()?.connection);
+            if let Some(connection) = connection.filter(|&connection| !self.endpoint.is_open(connection)) {
+                self.close(connection);
+                // The handle may be unknown already, and then its context is too.
+                self.forget(context as u64);
+            }
+        }
+    }
+
+    fn close(&mut self, connection: Connection) {
+        if let Some(context) = self.endpoint.context(connection) {
+            self.forget(context);
+        }
+        self.endpoint.disconnect(connection);
+    }
+
+    fn forget(&mut self, context: u64) {
+        let Some(peer) = self.peers.get_mut(context as usize).and_then(Option::take) else { return };
+        if peer.role == Role::Control {
+            self.sessions.remove(&peer.session);
+        }
+        if peer.role != Role::Data && peer.connection.is_some() {
+            self.tell(|| format!("gone: {}", peer.name));
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.talkative {
+            eprintln!("{}: {}", self.endpoint.device().name(), what());
+        }
+    }
+}
+
+/// Sends a message back. False: no room now. A connection that is closed takes no more echoes; the sweep frees it.
+fn echo(endpoint: &mut Endpoint, message: &Message) -> bool {
+    !matches!(endpoint.send(message.connection(), message, 0, SendFlags::SILENT), Err(SendError::WouldBlock))
+}

@@ -1,0 +1,270 @@
+//! Every subcommand as a user runs it: real processes, exit codes, what is printed.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const EXIT_FAILED: Option<i32> = Some(1);
+const EXIT_USAGE: Option<i32> = Some(2);
+
+fn cci(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.args(args).env_remove("CCI_CONFIG").stdin(Stdio::null());
+    command.output().expect("the command starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}\n{}", stdout(output), stderr(output));
+    stdout(output)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&succeeded(output)).expect("JSON")
+}
+
+/// A folder of the test's own below cargo's, so that nothing is left elsewhere.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder");
+    path
+}
+
+/// `cci serve` on one device; ends with the test, however that ends.
+struct Server {
+    process: Child,
+    uri: String,
+}
+
+impl Server {
+    fn start(device: &str) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+        command.args(["serve", "--json", "--lifeline", "--device", device]).env_remove("CCI_CONFIG");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the server starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{device}: {line:?}"));
+        assert_eq!(told["device"], device);
+        Server { process, uri: told["uri"].as_str().expect("a URI").to_owned() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Devices that are up here: shm always, and UDP on loopback where there is one.
+fn devices() -> Vec<String> {
+    let info = json(&cci(&["info", "--json"]));
+    let up = info["devices"].as_array().expect("devices").iter().filter(|device| device["up"] == true);
+    let names = up.map(|device| device["name"].as_str().expect("a name").to_owned());
+    names.filter(|name| name == "shm" || name == "udp-lo").collect()
+}
+
+#[test]
+fn info_lists_devices_and_limits_quickly() {
+    let begin = Instant::now();
+    let info = json(&cci(&["info", "--json"]));
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    let devices = info["devices"].as_array().expect("devices");
+    let of = |transport: &str| devices.iter().filter(|device| device["transport"] == transport).count();
+    assert_eq!(of("shm"), 1);
+    if Path::new("/sys/class/net/lo").exists() {
+        assert!(of("udp") >= 1, "{info}");
+    }
+    assert_eq!(devices.iter().filter(|device| device["default"] == true).count(), 1);
+    for device in devices {
+        assert!(device["max_send_size_bytes"].as_u64() > Some(0), "{device}");
+        for missing in device["unavailable"].as_array().expect("a list") {
+            assert!(missing["reason"].is_string() && missing["remedy"].is_string(), "{missing}");
+        }
+    }
+    assert_eq!(info["limits"]["request_bytes_max"], 1024);
+
+    let text = succeeded(&cci(&["info"]));
+    for device in devices {
+        assert!(text.contains(device["name"].as_str().expect("a name")), "{text}");
+    }
+    assert!(text.contains("longest message") && text.contains("descriptors"), "{text}");
+}
+
+#[test]
+fn info_takes_its_devices_from_a_file_and_names_the_wrong_line() {
+    let folder = folder("config");
+    let (good, bad) = (folder.join("good.ini"), folder.join("bad.ini"));
+    std::fs::write(&good, "[mine]\ntransport = shm\npriority = 90\n").expect("written");
+    std::fs::write(&bad, "[mine]\ntransport = pigeon\n").expect("written");
+    let with = |path: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_cci")).args(["info"]).env("CCI_CONFIG", path).output().expect("runs")
+    };
+    assert!(succeeded(&with(&good)).contains("mine"));
+    let output = with(&bad);
+    assert_eq!(output.status.code(), EXIT_FAILED);
+    assert!(stderr(&output).contains("bad.ini:2:"), "{}", stderr(&output));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn ping_gets_echoes_on_every_device_and_type() {
+    for device in devices() {
+        let server = Server::start(&device);
+        for kind in ["ro", "RU", "uu"] {
+            let ping = json(&cci(&[
+                "ping",
+                &server.uri,
+                "--type",
+                kind,
+                "-c",
+                "50",
+                "-i",
+                "0s",
+                "-s",
+                "900",
+                "--json",
+            ]));
+            assert_eq!(ping["sent"], 50, "{ping}");
+            assert_eq!(ping["received"], 50, "{ping}");
+            assert_eq!(ping["device"], device.as_str());
+            let rtt = &ping["round_trip_ns"];
+            assert!(rtt["min"].as_u64() > Some(0) && rtt["min"].as_u64() <= rtt["p50"].as_u64(), "{ping}");
+            assert!(!ping["explanation"]["paths"].as_array().expect("paths").is_empty(), "{ping}");
+        }
+        let text = succeeded(&cci(&["ping", &server.uri, "-c", "2", "-i", "1ms", "--explain"]));
+        assert!(text.contains("2 sent, 2 came back, 0 lost") && text.contains("uses"), "{text}");
+    }
+}
+
+#[test]
+fn ping_says_what_is_wrong_and_what_to_do() {
+    for (uri, code, told) in [
+        ("nonsense", EXIT_USAGE, "no URI of a device"),
+        ("tcp://127.0.0.1:5", EXIT_USAGE, "no URI of a device"),
+        ("shm://nobody-listens-here-4711", EXIT_FAILED, "refused"),
+    ] {
+        let output = cci(&["ping", uri]);
+        assert_eq!(output.status.code(), code, "{uri}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told) && stderr(&output).contains("try:"), "{}", stderr(&output));
+    }
+    let output = cci(&["ping", "shm://x", "--device", "shmm"]);
+    assert_eq!(output.status.code(), EXIT_USAGE);
+    assert!(stderr(&output).contains("one of: shm"), "{}", stderr(&output));
+    assert_eq!(cci(&["ping"]).status.code(), EXIT_USAGE);
+    assert_eq!(cci(&["no-such-thing"]).status.code(), EXIT_USAGE);
+}
+
+#[test]
+fn ping_fails_when_the_server_goes_away() {
+    let mut server = Server::start("shm");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.args(["ping", &server.uri, "-c", "100000", "-i", "10ms"]);
+    let mut ping = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut lines = BufReader::new(ping.stdout.take().expect("a pipe")).lines();
+    assert!(lines.next().expect("a line").expect("read").contains("seq=0"));
+    server.process.kill().expect("killed");
+    let output = {
+        // Its remaining lines, then its end: bounded by the connection's own failure.
+        for _ in lines {}
+        ping.wait_with_output().expect("ends")
+    };
+    assert_eq!(output.status.code(), EXIT_FAILED);
+    assert!(stderr(&output).contains("try:"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_server_ends_with_its_parent_and_serves_every_device() {
+    let mut server = Server::start("shm");
+    drop(server.process.stdin.take());
+    let until = Instant::now() + Duration::from_secs(5);
+    while server.process.try_wait().expect("asked").is_none() {
+        assert!(Instant::now() < until, "the server outlives its parent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
+    // Standard input is closed from the beginning: it says where it listens, and ends.
+    let told = succeeded(&cci(&["serve", "--json", "--lifeline"]));
+    let served: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for device in devices() {
+        assert!(served.iter().any(|line| line["device"] == device.as_str()), "{device}: {told}");
+    }
+}
+
+#[test]
+fn perf_measures_and_verifies_every_device_type_and_size() {
+    let folder = folder("perf");
+    let page = folder.join("page.html");
+    let names = devices();
+    let mut args = vec!["perf", "--quick", "--json", "--html", page.to_str().expect("UTF-8")];
+    for name in &names {
+        args.extend(["--device", name]);
+    }
+    let results = json(&cci(&args));
+    let targets = results["targets"].as_array().expect("targets");
+    assert_eq!(targets.len(), names.len());
+    for target in targets {
+        assert_eq!(target["failure"], Value::Null, "{target}");
+        let cells = target["cells"].as_array().expect("cells");
+        // Loopback and shared memory take 8 KiB: 0, 8, 64, 512, 1024, 4096 and that.
+        assert_eq!(cells.len(), 3 * 7, "{target}");
+        for cell in cells {
+            let (latency, rate) = (&cell["latency"], &cell["rate"]);
+            assert_eq!((&latency["wrong"], &rate["wrong"]), (&Value::Null, &Value::Null), "{cell}");
+            assert!(latency["samples"].as_u64() > Some(0), "{cell}");
+            assert!(rate["received"].as_u64() > Some(0), "{cell}");
+            assert_eq!(rate["verified"], rate["received"], "{cell}");
+            if cell["type"] != "UU" {
+                assert_eq!(latency["verified"], latency["sent"], "{cell}");
+                assert_eq!(rate["received"], rate["sent"], "{cell}");
+            }
+        }
+    }
+    let page = std::fs::read_to_string(page).expect("the page");
+    for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "the page needs something else: {outside}");
+    }
+    assert_eq!(page.matches("<svg viewBox=\"0 0 720").count(), 3, "three charts");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn perf_prints_a_table_and_measures_against_a_server_elsewhere() {
+    let server = Server::start("shm");
+    let common = ["--type", "ro", "--sizes", "8,max", "--iterations", "300", "--no-html"];
+    let text = succeeded(&cci(&[&["perf", server.uri.as_str()], &common[..]].concat()));
+    for expected in ["RO", "8 B", "8192 B", "½ rtt p50", "p99.9", "messages/s", "noise:", "CLOCK_MONOTONIC"]
+    {
+        assert!(text.contains(expected), "{expected} is missing in\n{text}");
+    }
+    let refused = cci(&["perf", "shm://nobody-listens-here-4711", "--no-html"]);
+    assert_eq!(refused.status.code(), EXIT_FAILED);
+    assert!(stderr(&refused).contains("refused"), "{}", stderr(&refused));
+    assert_eq!(cci(&["perf", "--device", "shmm", "--no-html"]).status.code(), EXIT_USAGE);
+    let too_long = cci(&["perf", "--device", "shm", "--sizes", "100000", "--no-html"]);
+    assert_eq!(too_long.status.code(), EXIT_FAILED, "{}", stderr(&too_long));
+}
+
+#[test]
+fn completions_manual_and_help_are_there() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = succeeded(&cci(&["completions", shell]));
+        assert!(script.contains("cci") && script.contains("perf"), "{shell}");
+    }
+    assert!(succeeded(&cci(&["man"])).contains(".TH cci"));
+    for subcommand in ["info", "ping", "perf", "serve"] {
+        let help = succeeded(&cci(&[subcommand, "--help"]));
+        assert!(help.contains("Examples:"), "{help}");
+    }
+    assert!(succeeded(&cci(&["--help"])).contains("Exit codes:"));
+}

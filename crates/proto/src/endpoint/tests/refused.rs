@@ -120,3 +120,39 @@ fn unreliable_is_dropped_and_counted() {
     assert_eq!(net.ends[1].counters().unreliable_drops, 10);
     assert!(net.apps[0].statuses().iter().all(|(_, status)| *status == Status::Success));
 }
+
+#[test]
+fn what_was_told_before_a_close_stays_true() {
+    for seed in 0..40 {
+        let (mut net, client, _) = blocked_pair(seed, Attribute::ReliableOrdered);
+        net.ends[0].set_send_timeout(client, SECOND).unwrap();
+        (net.loss_pct, net.jitter_ns) = (20, 200_000);
+        let mut sent = 0u64;
+        while net.ends[0].send(net.now, client, &[&sent.to_le_bytes(), &[0; 700]], sent, false).is_ok() {
+            sent += 1;
+        }
+        net.run(seed * 5 * MS);
+        net.ends[0].disconnect(net.now, client).unwrap();
+        net.run(8 * SECOND);
+        assert_eq!(net.apps[0].statuses().len() as u64, sent, "seed {seed}");
+        net.apps[1].buffers = None;
+        let now = net.now;
+        net.ends[1].buffers_returned(now, &mut net.apps[1]);
+        net.run(SECOND);
+        let got: Vec<u64> = net.apps[1]
+            .messages
+            .iter()
+            .map(|(_, bytes)| u64::from_le_bytes(bytes[..8].try_into().unwrap()))
+            .collect();
+        assert!(got.is_sorted(), "seed {seed}");
+        for (context, status) in net.apps[0].statuses() {
+            match status {
+                Status::Success => assert!(got.contains(&context), "seed {seed}, message {context}"),
+                Status::ReceiverNotReady => {
+                    assert!(!got.contains(&context), "seed {seed}, message {context}")
+                }
+                _ => {}
+            }
+        }
+    }
+}

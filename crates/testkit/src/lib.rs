@@ -2,6 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
-pub mod relay;
 pub mod kill;
+pub mod relay;
 pub mod sim;

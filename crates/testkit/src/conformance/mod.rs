@@ -18,7 +18,10 @@ mod side;
 
 pub use driver::{Counts, Driver, Flags, Happening, Polled, Port, Refusal, Setup};
 pub use rust::{Received, Rust};
-pub use side::{Attempt, Conn, Msg, Pair, Req, Side, connect, for_a_while, number_of, pattern, until};
+pub use side::{
+    Attempt, Conn, Msg, Pair, Req, Side, connect, for_a_while, number_of, part, pattern, poll_in_a_thread,
+    until,
+};
 
 use std::io::Write;
 use std::net::UdpSocket;

@@ -5,6 +5,9 @@ use super::driver::{Driver, Flags, Happening, Polled, Port, Refusal, Setup};
 use super::{Place, conformance_timeout};
 use cci::{Attribute, ConnectFailure, Status};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A connection of a side.
@@ -171,6 +174,27 @@ pub fn for_a_while<D: Driver>(a: &mut Side<D>, b: &mut Side<D>, time: Duration) 
     }
 }
 
+/// Ends endpoints at the same time: each goes on for as long as others answer, so one after the other takes longer.
+pub fn part<D: Driver>(sides: impl IntoIterator<Item = Side<D>>) {
+    let threads: Vec<_> = sides.into_iter().map(|side| std::thread::spawn(move || drop(side))).collect();
+    for thread in threads {
+        thread.join().expect("an endpoint ends without a panic");
+    }
+}
+
+/// Keeps one side going in a thread of its own until told to stop, which gives it back.
+pub fn poll_in_a_thread<D: Driver>(mut side: Side<D>) -> (Arc<AtomicBool>, JoinHandle<Side<D>>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let thread = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            side.poll();
+        }
+        side
+    });
+    (stop, thread)
+}
+
 fn summary<D: Driver>(side: &Side<D>) -> String {
     format!(
         "{} received, {} sends completed, {} connects, {} accepts, {} requests ({})",
@@ -210,6 +234,11 @@ impl<D: Driver> Pair<D> {
     pub fn of(mut client: Side<D>, mut server: Side<D>, attribute: Attribute) -> Pair<D> {
         let (to_server, to_client) = connect(&mut client, &mut server, attribute);
         Pair { client, server, to_server, to_client }
+    }
+
+    /// Ends both endpoints.
+    pub fn part(self) {
+        part([self.client, self.server]);
     }
 
     /// Drives both sides until `done`.

@@ -1,8 +1,10 @@
 //! Accountability: counters, memory, explanations, keepalive, options (CCI-079 and the point 7).
 
 use super::RO;
+use super::buffers::{hungry, overfill};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, for_a_while, pattern, until,
+    Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, for_a_while, part, pattern,
+    until,
 };
 use std::time::{Duration, Instant};
 
@@ -81,12 +83,14 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
             check(other);
         }
     }
+    others.push(client);
+    others.push(server);
+    part(others);
 }
 
 /// In plain words: transport, attribute, and what holds it up when something does.
 pub fn explains_itself<D: Driver>(place: &Place<D>) {
-    let setup = Setup { recv_buffers: 2, ..Setup::default() };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::of(Side::plain(place), Side::open(place, &hungry()), RO);
     pair.send(&pattern(0, 100), 0);
     pair.until("a message", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
     let text = pair.client.port.explain(pair.to_server);
@@ -94,11 +98,9 @@ pub fn explains_itself<D: Driver>(place: &Place<D>) {
     for part in [transport, "RO", "uses", "held up by nothing"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
-    for number in 1..8 {
-        pair.client.port.send(pair.to_server, &pattern(number, 100), number, Flags::default()).expect("room");
-    }
-    pair.until("no buffer left", |_, server| server.out_of_buffers && server.inbox.len() == 2);
-    for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(50));
+    overfill::<D>(&mut pair.client.port, pair.to_server);
+    pair.until("no buffer left", |_, server| server.out_of_buffers);
+    for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(100));
     let text = pair.client.port.explain(pair.to_server);
     assert!(text.contains("held up by: "), "something holds it up:\n{text}");
 }

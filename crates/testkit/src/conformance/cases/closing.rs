@@ -80,6 +80,7 @@ pub fn peer_learns_at_its_next_send<D: Driver>(place: &Place<D>) {
         // Both go on with other connections.
         let (to_server, _) = connect(&mut pair.client, &mut pair.server, attribute);
         assert!(pair.client.port.max_send_size(to_server) > 0);
+        pair.part();
     }
 }
 
@@ -93,6 +94,9 @@ pub fn last_message_before_disconnect_arrives<D: Driver>(place: &Place<D>) {
             pair.until("the last message", |client, _| !client.inbox.is_empty());
             let (from, message) = pair.client.inbox.pop_front().expect("just seen");
             assert_eq!((from, number_of(message.as_ref())), (pair.to_server, round));
+            // Who is told that the other has gone does not wait for it.
+            for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(5));
+            pair.part();
         }
     }
 }
@@ -125,6 +129,7 @@ pub fn both_disconnect_at_once<D: Driver>(place: &Place<D>) {
         }
         let (to_server, _) = connect(&mut pair.client, &mut pair.server, RO);
         assert!(pair.client.port.max_send_size(to_server) > 0);
+        pair.part();
     }
 }
 

@@ -40,6 +40,7 @@ pub fn every_size_arrives<D: Driver>(place: &Place<D>) {
         assert_eq!(too_long, Err(Refusal::TooLong));
         pair.client.settle();
         assert!(pair.server.inbox.is_empty(), "nothing came of the message that was refused");
+        pair.part();
     }
 }
 
@@ -178,6 +179,7 @@ pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) {
         assert_eq!(pair.server.inbox.pop_front().map(|(_, message)| number_of(message.as_ref())), Some(3));
         let too_long = pair.server.port.send(pair.to_client, &vec![0; longest + 1], 0, Flags::default());
         assert_eq!(too_long, Err(Refusal::TooLong));
+        pair.part();
     }
 }
 
@@ -197,6 +199,7 @@ pub fn echo_from_the_received_message<D: Driver>(place: &Place<D>) {
             let (_, echo) = pair.client.inbox.pop_front().expect("just seen");
             assert!(echo.as_ref() == message, "echo {number}");
         }
+        pair.part();
     }
 }
 

@@ -161,5 +161,6 @@ pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
         pair.client.sent.clear();
         pair.send(&pattern(1, 1), 0);
         pair.until("life after it", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
+        pair.part();
     }
 }

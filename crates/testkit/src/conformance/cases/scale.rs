@@ -2,7 +2,8 @@
 
 use super::RO;
 use crate::conformance::{
-    Driver, Pair, Place, Port, Setup, Side, conformance_timeout, connect, for_a_while, number_of, pattern,
+    Driver, Pair, Place, Port, Setup, Side, conformance_timeout, connect, for_a_while, number_of, part,
+    pattern,
 };
 use std::time::{Duration, Instant};
 
@@ -83,4 +84,5 @@ pub fn many_clients<D: Driver>(place: &Place<D>) {
             server.send(client, from, message.as_ref(), 0);
         }
     }
+    part(clients.into_iter().map(|(client, ..)| client).chain([server]));
 }

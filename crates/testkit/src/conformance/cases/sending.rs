@@ -1,16 +1,18 @@
 //! Flags and full queues.
 
 use super::{RELIABLE, RO};
-use crate::conformance::{Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, number_of, pattern};
+use crate::conformance::{
+    Driver, Flags, Pair, Place, Port, Refusal, Setup, number_of, part, pattern, poll_in_a_thread,
+};
 use cci::Status;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Silent sends arrive and raise no event; loud ones among them do, in order.
 pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
     const SENDS: u64 = 300;
     for attribute in RELIABLE {
-        let mut pair = Pair::plain(place, attribute);
+        let setup = Setup { recv_buffers: 512, ..Setup::default() };
+        let mut pair = Pair::open(place, attribute, &setup);
         let mut received = Vec::new();
         for number in 0..SENDS {
             let flags = Flags { silent: number % 10 != 0, no_copy: false };
@@ -37,20 +39,8 @@ pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
             contexts.sort_unstable();
         }
         assert_eq!(contexts, (0..SENDS).step_by(10).collect::<Vec<_>>(), "only the loud ones complete");
+        pair.part();
     }
-}
-
-/// Keeps a server going in a thread of its own until told to stop; gives it back with what it received.
-fn serve_in_a_thread<D: Driver>(mut server: Side<D>) -> (Arc<AtomicBool>, std::thread::JoinHandle<Side<D>>) {
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    let thread = std::thread::spawn(move || {
-        while !stopped.load(Ordering::Relaxed) {
-            server.poll();
-        }
-        server
-    });
-    (stop, thread)
 }
 
 /// A blocking send returns its status, and raises no event.
@@ -58,7 +48,7 @@ pub fn blocking_send_returns_the_status<D: Driver>(place: &Place<D>) {
     const SENDS: u64 = 200;
     for attribute in super::ATTRIBUTES {
         let Pair { mut client, server, to_server, .. } = Pair::<D>::plain(place, attribute);
-        let (stop, thread) = serve_in_a_thread(server);
+        let (stop, thread) = poll_in_a_thread(server);
         for number in 0..SENDS {
             let status = client.port.send_blocking(to_server, &pattern(number, 64));
             assert_eq!(status, Ok(Status::Success), "{attribute:?} send {number}");
@@ -78,6 +68,7 @@ pub fn blocking_send_returns_the_status<D: Driver>(place: &Place<D>) {
         } else if attribute.is_reliable() {
             assert_eq!(numbers.len(), SENDS as usize);
         }
+        part([client, server]);
     }
 }
 
@@ -131,5 +122,6 @@ pub fn full_queue_loses_nothing<D: Driver>(place: &Place<D>) {
         }
         assert!(numbers == (0..sent).collect::<Vec<_>>(), "what was taken arrives, each once");
         assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+        pair.part();
     }
 }

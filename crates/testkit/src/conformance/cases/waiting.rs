@@ -1,11 +1,14 @@
 //! Waiting: the descriptor and `wait` (CCI-018 to CCI-020).
 
 use super::RO;
+use super::buffers::{hungry, overfill};
 use crate::conformance::{
-    Driver, Flags, Happening, Pair, Place, Polled, Port, Setup, Side, conformance_timeout, number_of, pattern,
+    Driver, Flags, Happening, Pair, Place, Polled, Port, Setup, Side, conformance_timeout, number_of,
+    pattern, poll_in_a_thread, until,
 };
-use cci::{Attribute, ConnectFailure, Status};
+use cci::{ConnectFailure, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// True when poll() says that the descriptor is readable within `timeout`.
@@ -164,37 +167,36 @@ pub fn wait_times_out<D: Driver>(place: &Place<D>) {
 
 /// What ends by the clock wakes those who sleep on the descriptor: no polling is needed for it.
 pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
-    let setup = Setup { recv_buffers: 1, send_timeout: Duration::from_millis(300), ..Setup::default() };
+    let setup = Setup { send_timeout: Duration::from_millis(300), ..Setup::default() };
     let (mut client, mut server): (Side<D>, Side<D>) = (Side::open(place, &setup), Side::open(place, &setup));
     // A request that nobody answers.
     let timeout = Some(Duration::from_millis(300));
     client.port.connect(&server.port.uri(), b"", RO, 7, timeout).expect("connect starts");
-    let patience = Instant::now() + conformance_timeout();
-    while client.connected.is_empty() {
-        server.poll();
-        sleep_then_poll(&mut client, patience);
-    }
+    until(&mut client, &mut server, "a request", |_, server| !server.requests.is_empty());
+    sleep_until(&mut client, "the time-out of the attempt", |client| !client.connected.is_empty());
     assert_eq!(client.connected, [(7, Err(ConnectFailure::TimedOut))]);
     server.requests.drain(..).for_each(|request| server.port.reject(request));
-    // A send that the peer has no buffer for.
-    let mut pair = Pair::of(client, Side::open(place, &setup), Attribute::ReliableOrdered);
-    for number in 0..2 {
-        pair.send(&pattern(number, 10), number);
-    }
-    pair.until("the first message", |client, server| !server.inbox.is_empty() && client.sent.len() == 1);
-    while pair.client.sent.len() < 2 {
-        pair.server.poll();
-        sleep_then_poll(&mut pair.client, patience);
-    }
-    assert_eq!(pair.client.statuses(), [Status::Success, Status::ReceiverNotReady]);
+    // Sends that the peer, which is there all the time, has no room for.
+    let Pair { mut client, server, to_server, .. } = Pair::of(client, Side::open(place, &hungry()), RO);
+    let (stop, serving) = poll_in_a_thread(server);
+    let taken = overfill::<D>(&mut client.port, to_server);
+    sleep_until(&mut client, "the end of every send", |client| client.sent.len() == taken as usize);
+    assert!(client.statuses().contains(&Status::ReceiverNotReady));
+    stop.store(true, Ordering::Relaxed);
+    serving.join().expect("the server's thread");
 }
 
-/// As a program with an event loop does, for two seconds at most.
-fn sleep_then_poll<D: Driver>(side: &mut Side<D>, patience: Instant) {
-    assert!(Instant::now() < patience, "waited too long");
-    while side.poll() {}
-    // The peer is driven by this thread too, so naps are short; the deadline must come through all the same.
-    is_readable(&mut side.port, Duration::from_millis(20));
+/// As a program with an event loop does: polls only when the descriptor says so.
+fn sleep_until<D: Driver>(side: &mut Side<D>, what: &str, done: impl Fn(&Side<D>) -> bool) {
+    let patience = Instant::now() + conformance_timeout();
+    loop {
+        while side.poll() {}
+        if done(side) {
+            return;
+        }
+        assert!(Instant::now() < patience, "waited too long for {what}");
+        assert!(is_readable(&mut side.port, Duration::from_secs(5)), "nothing woke us for {what}");
+    }
 }
 
 /// A request wakes a server asleep on its descriptor, the answer wakes the client on its own.

@@ -45,11 +45,10 @@ impl Shared {
         let sends_bytes = u64::from(config.sends_max) * Sends::COST_BYTES;
         let buffers_bytes = (config.memory_bytes_max / POOL_SHARE).min(POOL_BYTES_MAX);
         let buffers = buffers_bytes / Pool::cost_bytes(buffer_bytes);
-        // A quarter at least must be left for connections.
+        // Half is for buffers, and a quarter at least must be left for connections.
         let pool_bytes_min = POOL_BUFFERS_MIN * Pool::cost_bytes(buffer_bytes);
-        let bytes_min = (pool_bytes_min * POOL_SHARE).max((sends_bytes + pool_bytes_min) * 4 / 3);
-        if buffers < POOL_BUFFERS_MIN || buffers_bytes + sends_bytes > config.memory_bytes_max / 4 * 3 {
-            let bytes_min = bytes_min.max(sends_bytes * 4 + 64).max(pool_bytes_min * POOL_SHARE + 64);
+        if buffers < POOL_BUFFERS_MIN || sends_bytes > config.memory_bytes_max / 4 {
+            let bytes_min = (pool_bytes_min * POOL_SHARE).max(sends_bytes * 4) + 8;
             return Err(ConfigError::Memory { bytes_min });
         }
         Ok(Shared {

@@ -3,6 +3,7 @@
 mod basic;
 mod hostile;
 mod loss;
+mod many;
 mod refused;
 
 use std::collections::{BTreeMap, VecDeque};

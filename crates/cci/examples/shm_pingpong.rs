@@ -44,6 +44,7 @@ fn bounce(line: &Line, me: u64) {
 /// The other thread: bounces the line, echoes messages, swallows a stream.
 fn echo(mut endpoint: Endpoint, line: &Line, gate: &Barrier, rounds: usize) {
     cci_sys::cpu::pin(1).unwrap();
+    gate.wait();
     let connection = loop {
         match endpoint.next_event() {
             Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0).unwrap(),
@@ -81,7 +82,6 @@ fn stream(endpoint: &mut Endpoint, connection: Connection) {
 
 fn main() {
     let rounds = std::env::args().nth(1).map_or(60, |rounds| rounds.parse().unwrap());
-    cci_sys::cpu::pin(0).unwrap();
     let (server, mut client) = (endpoint(), endpoint());
     let uri = server.uri().to_owned();
     let (line, gate) = (Arc::new(Line(AtomicU64::new(0))), Arc::new(Barrier::new(2)));
@@ -89,6 +89,9 @@ fn main() {
         let (line, gate) = (line.clone(), gate.clone());
         move || echo(server, &line, &gate, rounds)
     });
+    // Each on a core of its own before anybody spins.
+    gate.wait();
+    cci_sys::cpu::pin(0).unwrap();
     client.connect(&uri, b"", Attribute::ReliableOrdered, 0, None).unwrap();
     let connection = loop {
         if let Some(Event::Connect { result, .. }) = client.next_event() {

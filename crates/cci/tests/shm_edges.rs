@@ -230,7 +230,7 @@ fn exchange_ignoring(a: &mut Endpoint, b: &mut Endpoint, on: cci::Connection, me
 fn two_hundred_links_work_and_polling_does_not_slow_down() {
     let mut hub = endpoint();
     let uri = hub.uri().to_owned();
-    let mut idle_poll_ns = |hub: &mut Endpoint| {
+    let idle_poll_ns = |hub: &mut Endpoint| {
         let mut best_ns = u64::MAX;
         for _ in 0..50 {
             std::thread::sleep(Duration::from_micros(100));

@@ -85,6 +85,8 @@ pub(super) struct Link {
     pub is_busy: bool,
     /// What was published was not followed by a look at whether the peer sleeps.
     pub tell_due: bool,
+    /// Polls since the last record.
+    pub idle_polls: u32,
     pub conns: u32,
     pub heard_ns: u64,
     pub pinged_ns: u64,
@@ -142,6 +144,7 @@ impl Link {
             is_hot: false,
             is_busy: false,
             tell_due: false,
+            idle_polls: 0,
             conns: 0,
             heard_ns: now_ns,
             pinged_ns: now_ns,
@@ -287,12 +290,14 @@ impl Out {
     }
 
     /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
-    /// soon. The following ones look without one, and have theirs at the next poll.
+    /// soon. The following ones look without one, and have theirs at the next poll. Answers whether it looked.
     #[inline]
-    pub fn flush_after_send(&mut self, was_flushed: bool) {
-        if was_flushed || self.producer.peer_may_sleep() {
+    pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
+        let look = was_flushed || self.producer.peer_may_sleep();
+        if look {
             self.flush();
         }
+        look
     }
 
     pub fn ring_bell(&mut self) {

@@ -22,8 +22,9 @@ const HOT_IDLE_MAX: usize = 2;
 const HOT_IDLE_NS: u64 = 200_000;
 /// Polls between looks at the clock and the less urgent.
 const POLLS_PER_CARE: u32 = 8;
-/// Polls between looks at how far the peer of a hot link has read. Each look takes its cache line away from it.
-const POLLS_PER_LOOK: u32 = 32;
+/// Polls with nothing there before a look at how far the peer of a hot link has read. Each look takes its cache line
+/// away from it, and an answer, which says the same, may be on its way.
+const POLLS_PER_LOOK: u32 = 64;
 /// Between questions to the kernel, while polling.
 const KERNEL_POLL_NS: u64 = 20_000;
 /// The same right after the owner may have slept on the descriptor.
@@ -43,10 +44,9 @@ impl Shm {
             return;
         }
         self.polls = self.polls.wrapping_add(1);
-        let look = self.polls.is_multiple_of(POLLS_PER_LOOK);
         let mut at = 0;
         while let Some(&key) = self.hot.get(at) {
-            self.poll_hot(core, key, look);
+            self.poll_hot(core, key);
             // A link that ended has left the list, and another may have its place.
             if self.hot.get(at) == Some(&key) {
                 at += 1;
@@ -58,18 +58,24 @@ impl Shm {
     }
 
     #[inline]
-    fn poll_hot(&mut self, core: &mut Core, key: Key, look: bool) {
+    fn poll_hot(&mut self, core: &mut Core, key: Key) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.out.flush();
         let records = match receive::drain(link, &mut self.table, core) {
             Ok(records) => records,
             Err(_) => return self.kill(core, key),
         };
-        if records == 0 {
+        if records > 0 {
+            link.idle_polls = 0;
+        } else {
+            link.idle_polls = link.idle_polls.wrapping_add(1);
             if link.tell_due {
                 link.tell();
             }
-            if look && !link.out.fifo.is_empty() && link.complete_taken(&mut self.table, core).is_err() {
+            if link.idle_polls.is_multiple_of(POLLS_PER_LOOK)
+                && !link.out.fifo.is_empty()
+                && link.complete_taken(&mut self.table, core).is_err()
+            {
                 return self.kill(core, key);
             }
         }
@@ -143,13 +149,12 @@ impl Shm {
             self.kernel_due = false;
             self.ask_kernel(core);
         }
-        let look = self.polls.is_multiple_of(POLLS_PER_LOOK);
         for _ in 0..self.busy.len().min(CARE_MAX) {
             if self.next_busy >= self.busy.len() {
                 self.next_busy = 0;
             }
             let Some(&key) = self.busy.get(self.next_busy) else { break };
-            self.care_for_one(core, key, look);
+            self.care_for_one(core, key);
             if self.busy.get(self.next_busy) == Some(&key) {
                 self.next_busy += 1;
             }
@@ -162,7 +167,7 @@ impl Shm {
     }
 
     /// Looks after one busy link; takes it off the list when nothing is under way any more.
-    fn care_for_one(&mut self, core: &mut Core, key: Key, look: bool) {
+    fn care_for_one(&mut self, core: &mut Core, key: Key) {
         let Some(link) = self.links.get_mut(key) else {
             self.busy.retain(|busy| *busy != key);
             return;
@@ -172,7 +177,7 @@ impl Shm {
             link.tell();
         }
         let mut fine = Ok(());
-        if (look || !link.is_hot) && !link.out.fifo.is_empty() {
+        if !link.is_hot && !link.out.fifo.is_empty() {
             fine = link.complete_taken(&mut self.table, core).map(drop);
         }
         if fine.is_ok() && !link.out.control.is_empty() {

@@ -54,6 +54,8 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
         records += 1;
     }
     if records > 0 {
+        // It may be answered: our next line is on its way while the program looks at the message.
+        link.out.producer.prefetch();
         link.publish();
         link.worked_ns = table.now_ns;
         link.heard_ns = table.now_ns;

@@ -67,7 +67,10 @@ impl Shm {
             conn.in_progress += 1;
             self.table.sends.push(&mut link.out.fifo, span, key.index, op);
         }
-        link.out.flush_after_send(was_flushed);
+        if link.out.flush_after_send(was_flushed) {
+            // The same look serves those who wait for our reading.
+            link.tell_due = false;
+        }
         let (is_busy, is_hot) = (link.is_busy, link.is_hot);
         if !is_reliable {
             core.complete(connection, op, Status::Success);

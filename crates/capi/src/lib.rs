@@ -11,6 +11,8 @@
 //!
 //! **Invariants:** nothing of the protocol or of a transport is here; no panic crosses the boundary (`guard`);
 //! nothing is allocated per message once the pool has grown to what the program keeps.
+// What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod connections;
 mod devices;

@@ -27,6 +27,8 @@
 //! }
 //! # }
 //! ```
+// What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod config;

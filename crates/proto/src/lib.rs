@@ -7,6 +7,8 @@
 //!
 //! The datagrams are described clause by clause in `docs/wire.md`; comments beginning with `//=` name the
 //! clause that the code below them carries out.
+// What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod address;

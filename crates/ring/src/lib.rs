@@ -7,7 +7,8 @@
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`atomic`]: where every atomic of this crate comes from.
-
+// What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![warn(unreachable_pub)]
 
 pub mod atomic;

@@ -5,6 +5,8 @@
 //!
 //! Errors carry what was tried and the errno ([`SysError`]); the data path ([`udp`], [`unix`], [`event`]) speaks
 //! plain [`std::io::Error`], which allocates nothing when it holds an errno.
+// What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cci-sys knows Linux only");

@@ -1,7 +1,5 @@
 //! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|install`.
 #![forbid(unsafe_code)]
-// This is a program for people: it speaks by printing.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod install;
 mod lint;

@@ -473,7 +473,8 @@ typedef enum cci_opt_name {
     CCI_OPT_ENDPT_URI,
     /* Of an endpoint, get only, cci_alignment_t: what RMA asks of addresses and lengths. */
     CCI_OPT_ENDPT_RMA_ALIGN,
-    /* Of a connection: how long a reliable send may take, microseconds, not 0. */
+    /* Of a connection: how long a reliable send may take, microseconds, not 0. A device may round it up to a
+     * millisecond. */
     CCI_OPT_CONN_SEND_TIMEOUT,
     /* Of a connection: raise CCI_EVENT_KEEPALIVE_TIMEDOUT when the peer is silent for so long, microseconds;
      * 0 = off. */

@@ -1,9 +1,10 @@
 //! Builds the libraries and C programs against them, as a program outside this repository would.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -55,8 +56,15 @@ pub enum Linked {
     Static,
 }
 
-/// Compiles `tests/c/NAME.c`, warnings being errors.
+/// Compiles `tests/c/NAME.c`, warnings being errors; once, however many tests want it.
 pub fn compile(name: &str, linked: Linked) -> PathBuf {
+    static COMPILED: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = format!("{name}-{linked:?}");
+    compiled.entry(key).or_insert_with(|| compile_now(name, linked)).clone()
+}
+
+fn compile_now(name: &str, linked: Linked) -> PathBuf {
     let program = scratch().join(format!("{name}-{linked:?}"));
     let lib = libraries();
     let mut cc = Command::new("cc");

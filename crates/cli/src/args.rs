@@ -42,9 +42,12 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, in troff
-    #[command(after_help = "Example:\n  cci man | man -l -")]
-    Man,
+    /// Print the manual page of the command or of a subcommand, in troff
+    #[command(after_help = "Example:\n  cci man perf | man -l -")]
+    Man {
+        /// Which subcommand; otherwise the command as a whole
+        subcommand: Option<String>,
+    },
 }
 
 /// Options of `cci info`.
@@ -59,6 +62,9 @@ pub struct InfoArgs {
 /// Options of `cci ping`.
 #[derive(Args)]
 #[command(after_help = "\
+Both sides sleep while there is nothing to do, as most programs will: the times are what such programs get.
+`cci perf` polls, and shows what the device can do.
+
 Examples:
   cci serve                                       in one terminal: prints its URIs
   cci ping shm://cci-serve                        in another, with one of them

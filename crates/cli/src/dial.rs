@@ -62,8 +62,8 @@ fn not_connected(uri: &str, why: ConnectFailure) -> Failure {
         }
         ConnectFailure::TimedOut if is_shm => "see whether the server's process is stopped or hangs",
         ConnectFailure::TimedOut => {
-            "see whether the host answers `ping`, whether a firewall drops UDP to this port, and whether the \
-             server's process hangs; a longer --timeout"
+            "see whether `cci serve` runs there, on that port, whether the host answers `ping`, and whether a \
+             firewall drops UDP to that port; a longer --timeout"
         }
         ConnectFailure::Version { .. } => "the same version of CCI on both sides",
         ConnectFailure::NotPermitted => "run both as the same user, or one of them as root",

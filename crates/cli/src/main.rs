@@ -19,7 +19,7 @@ mod text;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
-use failure::Outcome;
+use failure::{Failure, Outcome};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -40,12 +40,24 @@ fn run(command: Command) -> Outcome {
             clap_complete::generate(shell, &mut Cli::command(), "cci", &mut script);
             text::emit(&script)
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut page)
-                .map_err(|error| failure::Failure::new(format!("the manual page: {error}")))?;
-            text::emit(&page)
-        }
+        Command::Man { subcommand } => manual(subcommand.as_deref()),
     }
+}
+
+fn manual(subcommand: Option<&str>) -> Outcome {
+    let mut command = Cli::command();
+    // Gives the subcommands their full names.
+    command.build();
+    let wanted = match subcommand {
+        None => Some(&command),
+        Some(name) => command.find_subcommand(name),
+    };
+    let Some(wanted) = wanted else {
+        return Err(Failure::usage("no such subcommand").remedy("`cci --help` lists them"));
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(wanted.clone())
+        .render(&mut page)
+        .map_err(|error| Failure::new(format!("the manual page: {error}")))?;
+    text::emit(&page)
 }

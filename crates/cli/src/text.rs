@@ -21,6 +21,11 @@ pub fn emit_json(value: &impl serde::Serialize) -> Outcome {
     emit(&text)
 }
 
+/// "1 core", "2 cores".
+pub fn count(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// Three significant digits and the unit that fits, such as "1.28 µs".
 pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns {

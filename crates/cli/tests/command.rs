@@ -201,6 +201,41 @@ fn the_server_ends_with_its_parent_and_serves_every_device() {
     }
 }
 
+/// Processes that `pid` started and that still run.
+fn children_of(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "{what}: not after 10 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn nothing_is_left_when_perf_is_killed() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.args(["perf", "--device", "shm", "--seconds", "30", "--no-html"]).stdout(Stdio::null());
+    let mut perf = command.stderr(Stdio::null()).spawn().expect("starts");
+    let mut child = 0;
+    wait_until("the second process", || {
+        child = children_of(perf.id()).first().copied().unwrap_or(0);
+        child != 0
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    perf.kill().expect("killed");
+    perf.wait().expect("ended");
+    // A process that has ended and whose parent is gone too is collected by init, sooner or later.
+    let is_gone = || {
+        let status = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        status.is_empty() || status.contains(") Z ")
+    };
+    wait_until("the end of the second process", is_gone);
+}
+
 #[test]
 fn perf_measures_and_verifies_every_device_type_and_size() {
     let folder = folder("perf");
@@ -262,6 +297,7 @@ fn completions_manual_and_help_are_there() {
         assert!(script.contains("cci") && script.contains("perf"), "{shell}");
     }
     assert!(succeeded(&cci(&["man"])).contains(".TH cci"));
+    assert!(succeeded(&cci(&["man", "perf"])).contains("verified"));
     for subcommand in ["info", "ping", "perf", "serve"] {
         let help = succeeded(&cci(&[subcommand, "--help"]));
         assert!(help.contains("Examples:"), "{help}");

@@ -16,11 +16,11 @@ const STYLE: &str = r"
   --grid: #323a44; --c0: #6cb0ff; --c1: #ff9d66; --c2: #4fd3a0; --c3: #cf9bff; --c4: #e6c15a; --c5: #ff8ab8;
   --bad: #ff7b7b; } }
 * { box-sizing: border-box }
-body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1480px; background: var(--back); color: var(--text);
+body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1600px; background: var(--back); color: var(--text);
   font: 15px/1.5 system-ui, sans-serif }
 h1 { font-size: 26px; margin: 0 0 4px } h2 { font-size: 18px; margin: 0 0 2px }
 p { margin: 0 0 8px } .soft { color: var(--soft) } .bad { color: var(--bad) }
-.cards { display: grid; gap: 18px; align-items: start; grid-template-columns: repeat(auto-fit, minmax(min(100%, 560px), 1fr)); margin: 18px 0 }
+.cards { display: grid; gap: 18px; align-items: start; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); margin: 18px 0 }
 section { background: var(--card); border-radius: 10px; padding: 16px 18px; overflow-x: auto }
 svg { display: block; width: 100%; height: auto }
 .grid { stroke: var(--grid); stroke-width: 1 } .tick { fill: var(--soft); font-size: 12px }
@@ -30,8 +30,8 @@ svg { display: block; width: 100%; height: auto }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 22px; margin: 14px 0 0; padding: 0; list-style: none }
 .legend svg { display: inline-block; width: 34px; height: 12px; margin-right: 7px; vertical-align: -1px }
 .key { stroke: var(--soft) }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; white-space: nowrap }
-th, td { text-align: right; padding: 3px 0 3px 14px; border-top: 1px solid var(--grid) }
+table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap }
+th, td { text-align: right; padding: 3px 0 3px 10px; border-top: 1px solid var(--grid) }
 th { font-weight: 600; color: var(--soft); border-top: 0 } th:first-child, td:first-child { text-align: left; padding-left: 0 }
 tr.first td { border-top-color: var(--soft) }
 ";
@@ -79,10 +79,10 @@ fn head(results: &Results, out: &mut String) {
     );
     let _ = writeln!(
         out,
-        "<p class=\"soft\">{}, {} cores, {}, cci {}; {}<br>{} ({} a reading); {}; {}<br>\
+        "<p class=\"soft\">{}, {}, {}, cci {}; {}<br>{} ({} a reading); {}; {}<br>\
          noise: {:.2} % of a bare loop taken away, {} at once at most</p>",
         escape(&machine.processor),
-        machine.cores,
+        text::count(machine.cores, "core"),
         escape(&machine.kernel),
         machine.version,
         machine.date,

@@ -21,7 +21,7 @@ use cci::Device;
 use child::Child;
 use client::Client;
 use cores::Cores;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use plan::Plan;
 use results::{Cell, Results, Target};
 use std::path::PathBuf;
@@ -117,8 +117,14 @@ fn targets(args: &PerfArgs) -> Outcome<Vec<(Device, Target)>> {
 /// On a terminal only; indicatif hides it elsewhere.
 fn progress_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {eta:>4} left  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {left}{msg}");
+    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        // Before the first step there is nothing to tell it from. A bar that can't be drawn is no failure.
+        if state.pos() > 0 {
+            let _ = write!(to, "{} s left  ", state.eta().as_secs());
+        }
+    };
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("left", left));
     bar
 }
 

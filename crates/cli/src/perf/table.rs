@@ -14,8 +14,11 @@ pub fn render(results: &Results) -> String {
     let _ = writeln!(out, "{} messages sent and verified", results.verified());
     let _ = writeln!(
         out,
-        "{}, {} cores, {}, cci {}",
-        machine.processor, machine.cores, machine.kernel, machine.version
+        "{}, {}, {}, cci {}",
+        machine.processor,
+        text::count(machine.cores, "core"),
+        machine.kernel,
+        machine.version
     );
     let _ = writeln!(
         out,

@@ -54,7 +54,7 @@ pub const DATAGRAM_OVERHEAD_BYTES: u32 = 640;
 pub const INITIAL_WINDOW_DATAGRAMS: u32 = 16;
 
 /// Loss without delay does not make the congestion window smaller than this.
-pub const LOSS_WINDOW_DATAGRAMS: u32 = 16;
+pub const LOSS_WINDOW_DATAGRAMS: u32 = 4;
 
 /// The queueing delay that is no reason to send less: what a receiver's process takes to come round.
 pub const TARGET_QUEUE_NS: u64 = 250_000;

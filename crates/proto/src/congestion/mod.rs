@@ -7,6 +7,9 @@ use crate::limits::{
 };
 use crate::reliable::rtt::Rtt;
 
+/// Smoothed delay above the least that is a queue when loss comes with it; less is noise.
+const QUEUE_NS_MIN: u64 = 20_000;
+
 /// A connection's congestion window.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Window {
@@ -17,6 +20,8 @@ pub(crate) struct Window {
     slow_start: bool,
     /// When it was last made smaller; once a round trip is enough.
     shrunk_at: Time,
+    /// What loss in the same round trip does not make it smaller than.
+    loss_floor_bytes: u32,
 }
 
 impl Window {
@@ -27,6 +32,7 @@ impl Window {
             unit_bytes,
             slow_start: true,
             shrunk_at: Time(0),
+            loss_floor_bytes: 0,
         }
     }
 
@@ -84,15 +90,27 @@ impl Window {
         (u64::from(acked_bytes) * per_round / u64::from(self.bytes.max(1))) as u32
     }
 
-    /// Bundles sent at `sent_at` or before were lost.
-    pub fn on_loss(&mut self, now: Time, sent_at: Time, rtt: &Rtt) {
-        if sent_at < self.shrunk_at {
-            return; // sent before the window was last made smaller: the same event
+    /// Bundles that weigh `lost_bytes`, the latest sent at `sent_at`, were lost.
+    pub fn on_loss(&mut self, now: Time, sent_at: Time, lost_bytes: u32, rtt: &Rtt) {
+        let fresh = sent_at >= self.shrunk_at;
+        let queue_ns = rtt.smoothed_ns().saturating_sub(rtt.min_ns());
+        let queue = queue_ns > (rtt.min_ns() / 8).max(QUEUE_NS_MIN) + 2 * rtt.variation_ns();
+        if rtt.is_measured() && queue {
+            // What was sent before the window was last made smaller belongs to the same event.
+            if fresh {
+                self.shrink(now, 0.6, 2);
+            }
+            return;
         }
-        let queue = rtt.is_measured() && rtt.smoothed_ns() > Window::target_ns(rtt);
-        // Loss without a queue is mostly not ours: the link's, or a short burst. The window bends, and not below
-        // what any path carries; see the ADR's table by loss rate.
-        if queue { self.shrink(now, 0.6, 2) } else { self.shrink(now, 0.85, LOSS_WINDOW_DATAGRAMS) }
+        // Loss without a queue is the link's, or that of a queue too short to show. The first should not matter, the
+        // second must: the window gives way by what was lost, so that it stays where a path loses less than the window
+        // grows by in a round trip; and by an eighth at most, so that a path that loses a third still carries something.
+        if fresh {
+            (self.shrunk_at, self.loss_floor_bytes) = (now, self.bytes / 8 * 7);
+        }
+        let floor = self.loss_floor_bytes.max(LOSS_WINDOW_DATAGRAMS * self.unit_bytes).min(self.bytes);
+        self.bytes = self.bytes.saturating_sub(lost_bytes).max(floor);
+        self.slow_start = false;
     }
 
     /// Nothing has come back for several probe time-outs.
@@ -154,7 +172,7 @@ mod tests {
         let mut window = Window::new(1472);
         for round in 1..1000u64 {
             let now = Time(round * 50_000_000);
-            window.on_loss(now, now, &rtt);
+            window.on_loss(now, now, window.bytes() / 20, &rtt);
             window.on_ack(now, window.bytes(), true, &rtt);
         }
         assert!(window.bytes() >= LOSS_WINDOW_DATAGRAMS * 1472);

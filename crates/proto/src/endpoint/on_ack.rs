@@ -185,7 +185,7 @@ impl Active {
         self.rack_due = Time::FAR;
         self.tx.irregular = false;
         let mut seq = self.tx.unacked;
-        let mut lost_sent_at = None;
+        let (mut lost_sent_at, mut lost_bytes) = (None, 0);
         while seq != self.tx.unsent {
             let slot = ring.at(seq);
             seq = seq.next();
@@ -198,13 +198,14 @@ impl Active {
                 slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
                 self.tx.in_flight_bytes -= weight(slot.body_bytes);
                 self.tx.resend += 1;
+                lost_bytes += weight(slot.body_bytes);
                 lost_sent_at = lost_sent_at.max(Some(slot.sent_at));
             } else {
                 self.rack_due = self.rack_due.min(due);
             }
         }
         if let Some(sent_at) = lost_sent_at {
-            self.window.on_loss(now, sent_at, &self.rtt);
+            self.window.on_loss(now, sent_at, lost_bytes, &self.rtt);
         }
     }
 

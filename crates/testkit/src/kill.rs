@@ -475,6 +475,56 @@ impl Survivor {
     }
 }
 
+/// Stops a client (SIGSTOP): only its own connections may suffer. It is told apart from one that is slow by the send
+/// timeout; after it goes on, it is killed.
+pub fn stop_clients(plan: &Plan) -> Toll {
+    let _seed = SayOnPanic(plan.seed);
+    let mut survivor = Survivor::new(plan);
+    let mut toll = Toll::default();
+    let before = Resources::now();
+    let uri = survivor.hub.uri().to_owned();
+    for _ in 0..plan.kills {
+        let mut victim = start(&uri, plan.device);
+        let (start, born) = (survivor.received, Instant::now());
+        while survivor.received < start + 20 {
+            assert!(born.elapsed() < Duration::from_secs(10), "the victim sends");
+            survivor.turn();
+        }
+        signal(&victim, "STOP");
+        // What it had sent is taken; then one send that it will not take.
+        survivor.turn_for(Duration::from_millis(20));
+        let exchanges = survivor.exchanges;
+        survivor.probe();
+        let end = Instant::now() + plan.noticed_within;
+        while !survivor.sends.is_empty() {
+            assert!(Instant::now() < end, "{} sends do not end", survivor.sends.len());
+            survivor.turn();
+        }
+        let end = Instant::now() + plan.noticed_within;
+        while survivor.exchanges < exchanges + 1_000 {
+            assert!(Instant::now() < end, "the bystander goes on");
+            survivor.turn();
+        }
+        signal(&victim, "CONT");
+        let life = Duration::from_millis(survivor.random.below(5));
+        survivor.turn_for(life);
+        victim.kill().expect("it can be killed");
+        victim.wait().expect("it is dead");
+        survivor.settle(plan);
+        toll.kills += 1;
+    }
+    survivor.check_nothing_left(plan, &before);
+    toll.received = survivor.received;
+    toll.failed_sends = survivor.failed_sends;
+    toll.exchanges = survivor.exchanges;
+    toll
+}
+
+fn signal(victim: &Child, signal: &str) {
+    let done = Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", victim.id())).status();
+    assert!(done.is_ok_and(|status| status.success()), "{signal} can be sent");
+}
+
 fn read_uri(victim: &mut Child) -> String {
     let mut lines = BufReader::new(victim.stderr.take().expect("piped")).lines();
     loop {

@@ -25,4 +25,8 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
     assert!(toll.received > 1_000 && toll.exchanges > 1_000, "{toll:?}");
     let toll = kill::kill_servers(&Plan { kills: 150, seed: 4, ..plan });
     println!("servers: {toll:?}");
+    let toll =
+        kill::stop_clients(&Plan { kills: 5, seed: 5, send_timeout: Duration::from_millis(100), ..plan });
+    println!("stopped: {toll:?}");
+    assert!(toll.failed_sends > 0, "{toll:?}");
 }

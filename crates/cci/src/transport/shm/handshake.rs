@@ -20,6 +20,9 @@ use cci_sys::unix::{Credentials, ReceivedFds, Stream};
 use std::io;
 use std::os::fd::AsFd;
 
+/// Answers to late confirmations that wait for room in the ring.
+const CONTROL_MAX: usize = 256;
+
 /// A connection being made.
 pub(super) struct Hand {
     /// None: nothing more to be said on it.
@@ -107,6 +110,10 @@ pub(super) fn confirm_came(
     }
     // It came too late: we have given up. The client thinks that it is connected; tell it.
     table.counts.unknown_connection += 1;
+    if link.out.control.len() >= CONTROL_MAX {
+        // Nobody confirms so often and reads nothing.
+        return Ok(());
+    }
     let own = PeerConn { index: u32::MAX, generation: 0 };
     link.say(Control { kind: kind::CLOSE, to: from, own })
 }

@@ -27,6 +27,9 @@ mod table;
 mod timeout;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 use self::link::{Link, Peer, Side};
 use self::table::{Conn, Counts, Table, from_us, to_us};
 use super::{Armed, Dial, Transport};

@@ -1,0 +1,252 @@
+//! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
+
+use super::wire::{self, Accept, Offer, PeerConn, Request, Said, kind};
+use crate::config::builtin;
+use crate::{Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status};
+use cci_ring::spsc::{Consumer, Producer, RecordHeader, region_bytes};
+use cci_sys::event::EventFd;
+use cci_sys::segment::Segment;
+use cci_sys::unix::{Name, Received, Stream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const RING_BYTES: u32 = 32 << 10;
+const OWN: PeerConn = PeerConn { index: 7, generation: 9 };
+
+fn endpoint() -> Endpoint {
+    Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap()
+}
+
+fn until<T>(
+    endpoint: &mut Endpoint,
+    what: &str,
+    mut done: impl FnMut(&mut Endpoint, Option<Event>) -> Option<T>,
+) -> T {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let event = endpoint.next_event();
+        if let Some(result) = done(endpoint, event) {
+            return result;
+        }
+    }
+    panic!("{what} did not happen; {:?}", endpoint.counters());
+}
+
+fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
+    endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
+}
+
+/// A client made by hand, up to the server's offer.
+struct Liar {
+    stream: Stream,
+    accept: Accept,
+    offered: Received,
+}
+
+fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Liar {
+    let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
+    let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
+    let request = Request { endpoint, conn: OWN, mss: 4096, attribute };
+    stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
+    until(server, "a request", |server, event| {
+        let Some(Event::ConnectRequest(request)) = event else { return None };
+        server.accept(request, 1).unwrap();
+        Some(())
+    });
+    let mut buffer = [0; wire::BYTES_MAX];
+    let offered = stream.recv(&mut buffer, 2).unwrap();
+    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    Liar { stream, accept, offered }
+}
+
+/// The liar's ends of the link, honestly made; and the server's connection.
+struct Lie {
+    producer: Producer<Segment>,
+    consumer: Consumer<Segment>,
+    connection: Connection,
+    conn: PeerConn,
+    _stream: Stream,
+}
+
+fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
+    let Offer::New { ring_bytes } = liar.accept.offer else { panic!() };
+    assert_eq!(liar.accept.mss, 8192);
+    let theirs = Segment::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
+    let ours = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let bell = EventFd::new().unwrap();
+    let confirm = Said::Confirm { ring_bytes: RING_BYTES }.bytes();
+    liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
+    let connection = until(server, "an accept", |_, event| match event {
+        Some(Event::Accept { result, .. }) => Some(result.unwrap()),
+        _ => None,
+    });
+    Lie {
+        producer: theirs.into_producer(8192).unwrap(),
+        consumer: ours.into_consumer(8192).unwrap(),
+        connection,
+        conn: liar.accept.conn,
+        _stream: liar.stream,
+    }
+}
+
+#[test]
+fn what_an_honest_stranger_does_by_hand_works() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, liar);
+    let header =
+        RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 };
+    lie.producer.push(header, &[b"by hand"]).unwrap();
+    let connection = until(&mut server, "a message", |_, event| match event {
+        Some(Event::Recv(message)) if &*message == b"by hand" => Some(message.connection()),
+        _ => None,
+    });
+    assert_eq!(connection, lie.connection);
+    assert_eq!(server.max_send_size(connection), Some(4096), "the smaller of both sides'");
+    server.send(connection, b"answer", 3, SendFlags::NONE).unwrap();
+    let record = lie.consumer.peek().unwrap().unwrap();
+    assert_eq!(
+        (record.header().kind, record.header().conn, record.len_bytes()),
+        (kind::MESSAGE, OWN.index, 6)
+    );
+    lie.consumer.consume();
+    lie.consumer.publish_head();
+    until(&mut server, "a completion", |_, event| match event {
+        Some(Event::Send { context: 3, status, .. }) => Some(assert_eq!(status, Status::Success)),
+        _ => None,
+    });
+}
+
+#[test]
+fn records_that_name_nothing_are_counted_and_passed_over() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, liar);
+    let other = ask(&mut server, 2, Attribute::ReliableOrdered);
+    let other = confirm(&mut server, other);
+    let mut sent = 0;
+    for kind in 0..=255 {
+        // Another generation, no such place, and the connection of another link.
+        let stale = lie.conn.generation as u8 ^ 1;
+        for (conn, flags) in
+            [(lie.conn.index, stale), (77, 1), (u32::MAX, 0), (other.conn.index, other.conn.generation as u8)]
+        {
+            if lie.producer.push(RecordHeader { kind, flags, conn, ack: 0 }, &[&[kind; 40]]).is_err() {
+                server.progress();
+                lie.producer.push(RecordHeader { kind, flags, conn, ack: 0 }, &[&[kind; 40]]).unwrap();
+            }
+            sent += 1;
+        }
+        server.progress();
+        // PONGs, CLOSEs for those who confirm too late.
+        while lie.consumer.peek().unwrap().is_some() {
+            lie.consumer.consume();
+            lie.consumer.publish_head();
+        }
+    }
+    assert_eq!(sent, 1024);
+    until(&mut server, "reading it all", |server, event| {
+        assert!(event.is_none(), "{event:?}");
+        (dropped(server, "bad_record") + dropped(server, "unknown_connection") >= 1000).then_some(())
+    });
+    assert!(server.is_open(lie.connection) && server.is_open(other.connection));
+    server.send(other.connection, b"fine", 0, SendFlags::SILENT).unwrap();
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_ends_the_link_and_no_other() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, liar);
+    let honest = ask(&mut server, 2, Attribute::ReliableOrdered);
+    let honest = confirm(&mut server, honest);
+    server.send(lie.connection, b"under way", 5, SendFlags::NONE).unwrap();
+    let header = RecordHeader {
+        kind: kind::MESSAGE,
+        flags: lie.conn.generation as u8,
+        conn: lie.conn.index,
+        ack: 1_000,
+    };
+    lie.producer.push(header, &[b"I have read it all, and more"]).unwrap();
+    until(&mut server, "the end of the send", |_, event| match event {
+        Some(Event::Send { context: 5, status, .. }) => Some(assert_eq!(status, Status::Disconnected)),
+        Some(other) => panic!("{other:?}"),
+        None => None,
+    });
+    assert_eq!(dropped(&server, "link_corrupt"), 1);
+    assert!(!server.is_open(lie.connection) && server.is_open(honest.connection));
+    assert!(lie._stream.hung_up(), "the liar is hung up on");
+}
+
+#[test]
+fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
+    let good = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let short = Segment::create("cci-liar", region_bytes(4096)).unwrap();
+    let odd = Segment::create("cci-liar", 40_000).unwrap();
+    let (bell, file) = (EventFd::new().unwrap(), std::fs::File::open("/proc/self/exe").unwrap());
+    let (segment, bell, file) = (good.fd().unwrap(), bell.as_fd(), file.as_fd());
+    let cases: [(u32, Vec<BorrowedFd<'_>>); 8] = [
+        (RING_BYTES, vec![]),
+        (RING_BYTES, vec![segment]),
+        (RING_BYTES, vec![segment, file]),
+        (RING_BYTES, vec![file, bell]),
+        (RING_BYTES, vec![bell, segment]),
+        (RING_BYTES, vec![short.fd().unwrap(), bell]),
+        (40_000 - 256, vec![odd.fd().unwrap(), bell]),
+        (RING_BYTES, vec![segment, bell, bell]),
+    ];
+    let mut server = endpoint();
+    for (number, (ring_bytes, fds)) in cases.into_iter().enumerate() {
+        let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let liar = ask(&mut server, number as u64, Attribute::ReliableOrdered);
+        liar.stream.send(Said::Confirm { ring_bytes }.bytes().as_slice(), &fds).unwrap();
+        let why = until(&mut server, "a failure", |_, event| match event {
+            Some(Event::Accept { context: 1, result }) => Some(result.unwrap_err()),
+            _ => None,
+        });
+        assert_eq!(why, ConnectFailure::Disconnected, "case {number}");
+        assert_eq!(server.counters().connections_open, 0);
+        let rings =
+            server.counters().memory.kinds.iter().find(|(kind, _)| *kind == "rings").map(|(_, bytes)| *bytes);
+        assert_eq!(rings, Some(0), "case {number}");
+        drop(liar);
+        // Other tests of this program open descriptors of their own: look for growth beyond what they could have.
+        let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        assert!(after < before + 200, "{before} {after}");
+    }
+}
+
+#[test]
+fn a_request_for_anothers_link_gets_no_link_and_disturbs_nobody() {
+    let mut server = endpoint();
+    let victim = ask(&mut server, 42, Attribute::ReliableOrdered);
+    let victim = confirm(&mut server, victim);
+    // The same process, so that even the pid is right: only the ring tells the two apart.
+    let thief = ask(&mut server, 42, Attribute::ReliableOrdered);
+    let Offer::Join { server_made_it: true } = thief.accept.offer else { panic!("{:?}", thief.accept.offer) };
+    assert!(thief.offered.fds.is_empty());
+    // It says that it does not know the link, and is offered one of its own.
+    thief.stream.send(Said::NoLink.bytes().as_slice(), &[]).unwrap();
+    let mut buffer = [0; wire::BYTES_MAX];
+    let offered = until(&mut server, "another offer", |_, event| {
+        assert!(event.is_none(), "{event:?}");
+        thief.stream.recv(&mut buffer, 2).ok()
+    });
+    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    assert!(matches!(accept.offer, Offer::New { .. }));
+    let thief = confirm(&mut server, Liar { stream: thief.stream, accept, offered });
+    assert!(server.is_open(victim.connection) && server.is_open(thief.connection));
+}
+
+#[test]
+fn a_word_on_the_lifeline_ends_the_link() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let lie = confirm(&mut server, liar);
+    lie._stream.send(b"psst", &[]).unwrap();
+    until(&mut server, "the end", |server, event| {
+        assert!(event.is_none(), "{event:?}");
+        (!server.is_open(lie.connection)).then_some(())
+    });
+}

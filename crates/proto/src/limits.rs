@@ -77,8 +77,11 @@ pub const DIAL_RETRY_NS_MIN: u64 = 20_000_000;
 /// The longest wait of a client between two requests.
 pub const DIAL_RETRY_NS_MAX: u64 = 1_000_000_000;
 
-/// How long a server waits for the client to confirm.
+/// How long a server waits for the client to confirm, at most.
 pub const ACCEPT_TIMEOUT_NS: u64 = 30_000_000_000;
+
+/// And how long at least. In between, the endpoint's send timeout counts: an acceptance is a send like any other.
+pub const ACCEPT_TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 
 /// Times a closing side tells the peer so before it gives up.
 pub const CLOSE_TRIES_MAX: u32 = 10;

@@ -27,6 +27,9 @@ pub struct Plan {
     pub send_timeout: Duration,
     /// How long until the survivor must have noticed.
     pub noticed_within: Duration,
+    /// The kernel tells of a death. Where it does not, only sends that nobody acknowledges do, and an unreliable
+    /// connection has none.
+    pub kernel_tells: bool,
 }
 
 /// What a process holds of the system.
@@ -297,7 +300,11 @@ impl Survivor {
         let end = Instant::now() + plan.noticed_within;
         loop {
             self.turn();
-            let gone = self.victims.keys().all(|victim| !self.hub.is_open(*victim));
+            let silent = |attribute: Attribute| !plan.kernel_tells && attribute == Attribute::Unreliable;
+            let gone = self
+                .victims
+                .iter()
+                .all(|(victim, (_, attribute))| silent(*attribute) || !self.hub.is_open(*victim));
             if gone && self.sends.is_empty() && self.making.is_empty() {
                 break;
             }

@@ -8,7 +8,9 @@ use crate::congestion::Window;
 use crate::conn::state::Input;
 use crate::conn::table::Table;
 use crate::conn::{Conn, Dial, want};
-use crate::limits::{ACCEPT_TIMEOUT_NS, DIAL_RETRY_NS_MIN, REQUEST_BYTES_MAX, VERSION};
+use crate::limits::{
+    ACCEPT_TIMEOUT_NS, ACCEPT_TIMEOUT_NS_MIN, DIAL_RETRY_NS_MIN, REQUEST_BYTES_MAX, VERSION,
+};
 use crate::secret::bucket;
 use crate::wire::{Accept, Connect, Hello, Reject, Retry, VersionNotice, timestamp, timestamp_ns_between};
 use crate::{
@@ -255,7 +257,8 @@ impl Endpoint {
         active.wants = want::ACCEPT;
         active.step_ns = DIAL_RETRY_NS_MIN;
         active.step_due = now.plus(active.step_ns);
-        active.send_due = now.plus(ACCEPT_TIMEOUT_NS);
+        active.send_due =
+            now.plus(self.shared.send_timeout_ns(0).clamp(ACCEPT_TIMEOUT_NS_MIN, ACCEPT_TIMEOUT_NS));
         self.shared.enqueue(active, index);
         self.shared.arm(active);
         self.answered(request.ticket, Fate::Accepted(key), now);

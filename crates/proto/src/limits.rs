@@ -53,6 +53,9 @@ pub const DATAGRAM_OVERHEAD_BYTES: u32 = 640;
 /// The congestion window a connection starts with, in full datagrams.
 pub const INITIAL_WINDOW_DATAGRAMS: u32 = 16;
 
+/// Delay without loss does not make it smaller than this.
+pub const DELAY_WINDOW_DATAGRAMS: u32 = 32;
+
 /// Loss without delay does not make the congestion window smaller than this.
 pub const LOSS_WINDOW_DATAGRAMS: u32 = 4;
 

@@ -2,8 +2,8 @@
 
 use crate::Time;
 use crate::limits::{
-    DATAGRAM_OVERHEAD_BYTES, INITIAL_WINDOW_DATAGRAMS, LOSS_WINDOW_DATAGRAMS, TARGET_QUEUE_NS,
-    WINDOW_BUNDLES_MAX,
+    DATAGRAM_OVERHEAD_BYTES, DELAY_WINDOW_DATAGRAMS, INITIAL_WINDOW_DATAGRAMS, LOSS_WINDOW_DATAGRAMS,
+    TARGET_QUEUE_NS, WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rtt::Rtt;
 
@@ -68,7 +68,9 @@ impl Window {
     pub fn on_ack(&mut self, now: Time, acked_bytes: u32, limited: bool, rtt: &Rtt) {
         let target_ns = Window::target_ns(rtt);
         let delay_ns = rtt.smoothed_ns();
-        if delay_ns < target_ns {
+        // Delay alone says little where processes wait for a core longer than for the network; so much may always be
+        // in flight until something is lost.
+        if delay_ns < target_ns || self.bytes < DELAY_WINDOW_DATAGRAMS * self.unit_bytes {
             if limited {
                 let max = WINDOW_BUNDLES_MAX * self.unit_bytes;
                 self.bytes = self.bytes.saturating_add(self.growth_bytes(acked_bytes)).min(max);
@@ -76,7 +78,7 @@ impl Window {
         } else if now.since(self.shrunk_at) > delay_ns {
             // Swift: in proportion to how far the delay is above its target, by half at most.
             let excess = (delay_ns - target_ns) as f32 / delay_ns as f32;
-            self.shrink(now, (1.0 - 0.8 * excess).max(0.5), 2);
+            self.shrink(now, (1.0 - 0.8 * excess).max(0.5), DELAY_WINDOW_DATAGRAMS);
         }
     }
 
@@ -113,9 +115,9 @@ impl Window {
         self.slow_start = false;
     }
 
-    /// Nothing has come back for several probe time-outs.
+    /// Nothing has come back for several probe time-outs. Meanwhile only probes leave; this is for what follows.
     pub fn on_silence(&mut self, now: Time) {
-        self.shrink(now, 0.5, 2);
+        self.shrink(now, 0.5, INITIAL_WINDOW_DATAGRAMS);
     }
 
     /// The receiver took no more: go on with less when it does.
@@ -150,12 +152,16 @@ mod tests {
         let mut window = Window::new(1472);
         let start = window.bytes();
         window.on_ack(Time(1), start, true, &rtt);
-        assert_eq!(window.bytes(), 2 * start);
+        window.on_ack(Time(2), 2 * start, true, &rtt);
+        assert_eq!(window.bytes(), 4 * start);
         for step in 0..64 {
             rtt.sample(Time(step), 5_000_000);
         }
-        window.on_ack(Time(100_000_000), 1472, true, &rtt);
-        assert!(window.bytes() <= start + start / 8 && !window.in_slow_start());
+        for step in 1..20 {
+            window.on_ack(Time(step * 100_000_000), 1472, true, &rtt);
+        }
+        assert!(!window.in_slow_start());
+        assert!(window.bytes() <= (DELAY_WINDOW_DATAGRAMS + 2) * (1472 + DATAGRAM_OVERHEAD_BYTES));
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl Active {
     fn probe(&mut self, now: Time, shared: &mut Shared) {
         self.probes = self.probes.saturating_add(1);
         shared.counters.probe_timeouts += 1;
-        if self.probes >= PROBES_BEFORE_SHRINKING {
+        if self.probes == PROBES_BEFORE_SHRINKING {
             self.window.on_silence(now);
         }
         let Some(mut ring) = self.tx_ring.take() else {

@@ -146,6 +146,7 @@ impl Shared {
         }
         // What is sent does not count: a connection that sends in bulk must still take in what comes out of order.
         let fair = self.pool.fair(active.rx.held);
+        //= wire.md R-RNR-7
         // What is stored behind a gap has been acknowledged for good. So the gap must not be refused: its sends could end
         // as not ready, and what is behind it would never be delivered.
         let gap = ordered && active.rx.end != active.rx.next;

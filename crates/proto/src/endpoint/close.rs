@@ -72,7 +72,6 @@ impl Endpoint {
             epoch_ack: conn.rx_epoch,
         };
         self.replies.push(conn.peer, Reply::CloseAck(answer), &mut self.shared.counters);
-        self.shared.close_gaps(conn, head.index, sink);
         self.peer_is_gone(now, head.index, sink);
     }
 
@@ -152,21 +151,6 @@ impl Shared {
             (active.holding, active.queued, active.listed) = (false, false, false);
             conn.active = Some(active);
             self.sleep(conn);
-        }
-    }
-
-    /// An orderly peer has given up what is missing, and told its program so: what is stored behind the gaps, and was
-    /// acknowledged, is delivered.
-    //= wire.md R-CLOSE-5
-    fn close_gaps(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
-        if active.rx.held == 0 || !matches!(conn.state, ConnState::Up | ConnState::PeerClosed) {
-            return;
-        }
-        active.rx.next = active.rx.end;
-        active.rx.bits = Bits::default();
-        if !active.holding {
-            self.deliver_held(conn, index, sink);
         }
     }
 
@@ -251,6 +235,7 @@ impl Shared {
 
 impl Active {
     /// No bundle will fill the gaps any more: what order keeps behind them can never be delivered.
+    //= wire.md R-CLOSE-5
     fn forget_gaps(&mut self, shared: &mut Shared, ordered: bool) {
         if let Some(ring) = self.rx_ring.as_mut().filter(|_| ordered) {
             let mut seq = self.rx.next;

@@ -78,7 +78,10 @@ impl Shared {
         }
         if behind {
             self.counters.no_buffer_drops += 1;
-            self.refuse(conn, head.index);
+            // Not while there is a gap: see `take_in`.
+            if conn.attribute != Attribute::ReliableOrdered || active.rx.end == active.rx.next {
+                self.refuse(conn, head.index);
+            }
             return Ok(());
         }
         if offset != 0 {

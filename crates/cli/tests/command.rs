@@ -256,10 +256,10 @@ fn perf_measures_and_verifies_every_device_type_and_size() {
         for cell in cells {
             let (latency, rate) = (&cell["latency"], &cell["rate"]);
             assert_eq!((&latency["wrong"], &rate["wrong"]), (&Value::Null, &Value::Null), "{cell}");
-            assert!(latency["samples"].as_u64() > Some(0), "{cell}");
             assert!(rate["received"].as_u64() > Some(0), "{cell}");
             assert_eq!(rate["verified"], rate["received"], "{cell}");
             if cell["type"] != "UU" {
+                assert!(latency["samples"].as_u64() > Some(0), "{cell}");
                 assert_eq!(latency["verified"], latency["sent"], "{cell}");
                 assert_eq!(rate["received"], rate["sent"], "{cell}");
             }

@@ -125,8 +125,13 @@ impl Client {
                 return Ok(Some(event));
             }
             polls += 1;
-            if polls.is_multiple_of(POLLS_PER_LOOK) && clock::now_ns() >= until_ns {
-                return Ok(None);
+            if polls.is_multiple_of(POLLS_PER_LOOK) {
+                if !self.endpoint.is_open(self.control) {
+                    return Err(dial::not_sent(SendError::Disconnected));
+                }
+                if clock::now_ns() >= until_ns {
+                    return Ok(None);
+                }
             }
             std::hint::spin_loop();
         }

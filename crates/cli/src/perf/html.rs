@@ -20,7 +20,8 @@ body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1600px; background: v
   font: 15px/1.5 system-ui, sans-serif }
 h1 { font-size: 26px; margin: 0 0 4px } h2 { font-size: 18px; margin: 0 0 2px }
 p { margin: 0 0 8px } .soft { color: var(--soft) } .bad { color: var(--bad) }
-.cards { display: grid; gap: 18px; align-items: start; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); margin: 18px 0 }
+.cards { display: grid; gap: 18px; align-items: start; grid-template-columns: repeat(auto-fit, minmax(min(100%, var(--wide, 420px)), 1fr)); margin: 18px 0 }
+.tables { --wide: 490px }
 section { background: var(--card); border-radius: 10px; padding: 16px 18px; overflow-x: auto }
 svg { display: block; width: 100%; height: auto }
 .grid { stroke: var(--grid); stroke-width: 1 } .tick { fill: var(--soft); font-size: 12px }
@@ -46,7 +47,7 @@ pub fn render(results: &Results) -> String {
     legend(results, &mut out);
     out.push_str("<div class=\"cards\">\n");
     charts(results, &mut out);
-    out.push_str("</div>\n<div class=\"cards\">\n");
+    out.push_str("</div>\n<div class=\"cards tables\">\n");
     for (index, target) in results.targets.iter().enumerate() {
         device(index, target, &mut out);
     }
@@ -88,7 +89,7 @@ fn head(results: &Results, out: &mut String) {
         machine.date,
         machine.clock,
         text::duration(noise.clock_read_ns),
-        escape(&machine.method),
+        escape(&machine.method()),
         escape(&machine.budget),
         noise.interrupted_fraction * 100.0,
         text::duration(noise.longest_interruption_ns as f64),

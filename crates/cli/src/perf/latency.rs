@@ -4,7 +4,7 @@ use super::client::{Client, Data, no_failure};
 use super::plan::{Budget, Plan};
 use super::results::Latency;
 use crate::failure::{Failure, Outcome};
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, SEQ_BYTES};
 use cci::{Event, SendFlags};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
@@ -33,7 +33,7 @@ impl Client {
         let begin_ns = clock::now_ns();
         let mut counted_from_ns = None;
         loop {
-            let echo = self.round_trip(data, seq, len)?;
+            let echo = self.round_trip(data, seq, len, lost > 0)?;
             seq += 1;
             let now_ns = clock::now_ns();
             match (echo, counted_from_ns) {
@@ -77,7 +77,7 @@ impl Client {
     }
 
     #[inline]
-    fn round_trip(&mut self, data: &Data, seq: u64, len: u32) -> Outcome<Echo> {
+    fn round_trip(&mut self, data: &Data, seq: u64, len: u32, any_lost: bool) -> Outcome<Echo> {
         let reliable = data.attribute.is_reliable();
         let sent_ns = clock::now_ns();
         let until_ns = sent_ns + if reliable { STUCK_AFTER_NS } else { LOST_AFTER_NS };
@@ -96,14 +96,30 @@ impl Client {
                     if is_late && !reliable {
                         continue;
                     }
-                    let wrong = self.pattern.check(&message, seq, len as usize).err();
+                    // Where messages carry no number, it may even come now.
+                    let is_unnumbered = any_lost && (len as usize) < SEQ_BYTES;
+                    let due = if is_unnumbered { self.pattern.seq_like(&message) } else { seq };
+                    let wrong = self.pattern.check(&message, due, len as usize).err();
                     return Ok(Echo::After { ns, wrong: wrong.map(|told| format!("echo: {told}")) });
                 }
                 Some(event) => no_failure(&event)?,
-                None if !reliable => return Ok(Echo::Lost),
+                None if !reliable => {
+                    self.let_pass(clock::now_ns() + LOST_AFTER_NS)?;
+                    return Ok(Echo::Lost);
+                }
                 None => return Err(self.silent("no echo")),
             }
         }
+    }
+}
+
+impl Client {
+    /// Takes whatever still comes, so that it is not mistaken for what comes next.
+    fn let_pass(&mut self, until_ns: u64) -> Outcome {
+        while let Some(event) = self.next(until_ns)? {
+            no_failure(&event)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ mod chart;
 mod child;
 mod client;
 mod cores;
+mod floor;
 mod html;
 mod latency;
 mod machine;

@@ -25,7 +25,7 @@ pub fn render(results: &Results) -> String {
         "clock {} ({} a reading); {}; {}",
         machine.clock,
         text::duration(noise.clock_read_ns),
-        machine.method,
+        machine.method(),
         machine.budget
     );
     let steal =
@@ -62,9 +62,6 @@ fn device(target: &Target, out: &mut String) {
             table.row(row(cell));
         }
         out.push_str(&table.render(2));
-    }
-    if let Some(failure) = &target.failure {
-        let _ = writeln!(out, "  failed: {failure}");
     }
     out.push('\n');
 }

@@ -490,3 +490,11 @@ impl Port for CPort {
 mod shm {
     cci_testkit::conformance!(super::C, cci_testkit::conformance::SHM);
 }
+
+mod udp4 {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::UDP4);
+}
+
+mod udp6 {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::UDP6);
+}

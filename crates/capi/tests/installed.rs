@@ -1,0 +1,141 @@
+//! What `cargo xtask install` puts down, used as a stranger would: with pkg-config, make and the examples.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// Installs, once.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = common::scratch().join("prefix");
+        let _ = fs::remove_dir_all(&prefix);
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+        let mut install = Command::new(env!("CARGO"));
+        install.args(["run", "--quiet", "--locked", "-p", "xtask", "--", "install", "--prefix"]).arg(&prefix);
+        common::succeed(install.current_dir(common::here()).env("CARGO_TARGET_DIR", target));
+        prefix
+    })
+}
+
+/// The examples' folder, built there.
+fn examples() -> &'static Path {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        let folder = common::scratch().join("examples");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        for entry in fs::read_dir(common::here().join("examples")).expect("the examples").flatten() {
+            fs::copy(entry.path(), folder.join(entry.file_name())).expect("a copy");
+        }
+        let mut make = Command::new("make");
+        make.current_dir(&folder).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+        make.env("CFLAGS", "-O1 -g -Werror");
+        common::succeed(&mut make);
+        folder
+    })
+}
+
+fn command(program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command.args(arguments);
+    command.env("LD_LIBRARY_PATH", prefix().join("lib")).env("CCI_CONFIG", common::config());
+    command
+}
+
+/// A server that prints its URI; killed in the end.
+struct Server {
+    child: Child,
+    uri: String,
+}
+
+impl Server {
+    fn start(program: &str, arguments: &[&str]) -> Server {
+        let mut command = command(examples().join(program), arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut uri = String::new();
+        let output = child.stdout.take().expect("piped");
+        BufReader::new(output).read_line(&mut uri).expect("its URI");
+        Server { child, uri: uri.trim().to_owned() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a client to its end, with its patience and ours.
+fn client(program: &str, arguments: &[&str]) -> String {
+    let output = common::succeed(&mut command(examples().join(program), arguments));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn everything_is_there() {
+    for file in [
+        "lib/libcci.so",
+        "lib/libcci.so.2",
+        "lib/libcci.a",
+        "include/cci.h",
+        "lib/pkgconfig/cci.pc",
+        "bin/cci",
+    ] {
+        assert!(prefix().join(file).exists(), "{file} is installed");
+    }
+    let link = fs::read_link(prefix().join("lib/libcci.so")).expect("a link");
+    assert_eq!(link, Path::new("libcci.so.2"));
+}
+
+#[test]
+fn echo_over_each_device() {
+    for device in ["shm", "udp"] {
+        let server = Server::start("echo_server", &[device]);
+        assert!(server.uri.starts_with(device), "{}", server.uri);
+        let said = client("echo_client", &[&server.uri, device, "2000"]);
+        assert!(said.starts_with("2000 messages echoed"), "{said}");
+    }
+}
+
+#[test]
+fn requests_and_responses_with_epoll() {
+    let mut server = Server::start("request_response", &[]);
+    let said = client("request_response", &[&server.uri, "500"]);
+    assert_eq!(said, "500 requests answered\n");
+    // It watches its standard input too, and ends with it.
+    drop(server.child.stdin.take());
+    assert!(server.child.wait().expect("it ends").success());
+}
+
+#[test]
+fn broker_hands_connections_to_workers() {
+    let server = Server::start("broker", &["3"]);
+    for _ in 0..5 {
+        let said = client("echo_client", &[&server.uri, "shm", "200"]);
+        assert!(said.starts_with("200 messages echoed"), "{said}");
+    }
+}
+
+/// The client in C of the README, as it is written there.
+#[test]
+fn the_readmes_program_works() {
+    let readme = fs::read_to_string(common::here().join("../../README.md")).expect("the README");
+    let (_, rest) = readme.split_once("```c\n").expect("a program in C");
+    let (source, _) = rest.split_once("```").expect("its end");
+    assert!(source.lines().count() < 40, "short");
+    let (file, program) = (common::scratch().join("readme.c"), common::scratch().join("readme"));
+    fs::write(&file, source).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.arg("-Wall").arg("-Werror").arg("-I").arg(prefix().join("include")).arg(&file);
+    cc.arg("-L").arg(prefix().join("lib")).arg("-lcci").arg("-o").arg(&program);
+    common::succeed(&mut cc);
+    let server = Server::start("echo_server", &[]);
+    let output = common::succeed(&mut command(&program, &[&server.uri]));
+    assert_eq!(output.stdout, b"ping\n");
+}

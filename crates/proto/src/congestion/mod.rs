@@ -106,9 +106,9 @@ impl Window {
         }
         // Loss without a queue is the link's, or that of a queue too short to show. The first should not matter, the
         // second must: the window gives way by what was lost, so that it stays where a path loses less than the window
-        // grows by in a round trip; and by an eighth at most, so that a path that loses a third still carries something.
+        // grows by in a round trip; and by a quarter at most, so that a path that loses a third still carries something.
         if fresh {
-            (self.shrunk_at, self.loss_floor_bytes) = (now, self.bytes / 8 * 7);
+            (self.shrunk_at, self.loss_floor_bytes) = (now, self.bytes / 4 * 3);
         }
         let floor = self.loss_floor_bytes.max(LOSS_WINDOW_DATAGRAMS * self.unit_bytes).min(self.bytes);
         self.bytes = self.bytes.saturating_sub(lost_bytes).max(floor);

@@ -43,8 +43,11 @@ impl World {
                     let mut bytes = vec![0; self.rng.below(200) as usize];
                     self.rng.fill(&mut bytes);
                     if let Some(first) = bytes.first_mut().filter(|_| self.rng.pct(80.0)) {
-                        // The right version more often than chance would have it, so that more is looked at.
-                        *first = cci_proto::limits::VERSION;
+                        // More is looked at than chance would have it.
+                        *first = super::dissect::first_byte(&mut self.rng);
+                    }
+                    if self.rng.pct(80.0) {
+                        bytes.truncate(bytes.len() & !7);
                     }
                     (bytes, self.rng.below(nodes) as usize, self.rng.below(nodes) as usize)
                 }

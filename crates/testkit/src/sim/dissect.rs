@@ -1,17 +1,65 @@
-//! The little that the simulator knows of datagrams' contents.
+//! The little that the simulator knows of datagrams' contents: enough for traces and forgeries, written from
+//! `docs/wire.md` and not from the protocol's own parser.
 
 use super::rng::Rng;
 
-/// One line about a datagram, for traces.
-pub(super) fn line(bytes: &[u8]) -> String {
-    bytes.iter().take(48).map(|byte| format!("{byte:02x}")).collect()
+const TYPES: [&str; 16] = [
+    "?0",
+    "HELLO",
+    "RETRY",
+    "CONNECT",
+    "ACCEPT",
+    "REJECT",
+    "VERSION",
+    "RESET",
+    "DATA",
+    "ACK",
+    "PING",
+    "CLOSE",
+    "CLOSE_ACK",
+    "?13",
+    "?14",
+    "?15",
+];
+
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    let field = bytes.get(at..at + len).unwrap_or_default();
+    field.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Changes a bit of what proves who sent a datagram.
+/// One line about a datagram, for traces.
+pub(super) fn line(bytes: &[u8]) -> String {
+    let kind = number(bytes, 0, 1) as usize & 15;
+    let name = TYPES.get(kind).copied().unwrap_or_default();
+    let to = format!("{}.{} nonce {:016x}", number(bytes, 4, 4), number(bytes, 8, 4), number(bytes, 16, 8));
+    if kind < 8 {
+        return format!("{name} to {to}");
+    }
+    format!(
+        "{name} to {to} flags {} seq {:x} ack {:x} epoch {} takes {} window {} body {} sack {:x}",
+        number(bytes, 1, 1),
+        number(bytes, 24, 4),
+        number(bytes, 28, 4),
+        number(bytes, 42, 2),
+        number(bytes, 44, 2),
+        number(bytes, 40, 2),
+        number(bytes, 46, 2) * 8,
+        if number(bytes, 2, 1) > 0 { number(bytes, 48, 8) } else { 0 }
+    )
+}
+
+/// The first byte of a datagram of a random type.
+pub(super) fn first_byte(rng: &mut Rng) -> u8 {
+    cci_proto::limits::VERSION << 4 | rng.below(16) as u8
+}
+
+/// Changes one bit of what proves that a datagram belongs to a connection: index, generation, nonce. Of a handshake only the
+/// nonce: the rest of it proves nothing, and its cookie would still be good.
 pub(super) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
-    let bits = bytes.len().min(32) as u64 * 8;
-    if bits > 0 {
-        let bit = rng.below(bits) as usize;
-        bytes[bit / 8] ^= 1 << (bit % 8);
+    let handshake = number(bytes, 0, 1) & 15 < 8;
+    let bit = if handshake { 64 + rng.below(64) } else { rng.below(128) } as usize;
+    let place = if bit < 64 { 4 + bit / 8 } else { 8 + bit / 8 };
+    if let Some(byte) = bytes.get_mut(place) {
+        *byte ^= 1 << (bit % 8);
     }
 }

@@ -318,6 +318,17 @@ impl Ledger {
         self.sides[token].flow.outstanding
     }
 
+    /// Whether a send of this side may be refused because its peer has hung up or is gone.
+    pub fn peer_may_be_gone(&self, token: usize) -> bool {
+        let side = &self.sides[token];
+        let gone = |peer: &Side| !matches!(peer.state, SideState::Up | SideState::Pending);
+        let mut peers =
+            self.sides.iter().filter(|peer| peer.conversation == side.conversation && peer.role != side.role);
+        // The news may wait behind messages that the program has not taken yet; failed sends do not.
+        let failed = |msg: &Msg| matches!(msg.status, Some(Status::TimedOut | Status::Disconnected));
+        side.state == SideState::Broken || peers.any(gone) || side.flow.msgs.iter().any(failed)
+    }
+
     /// Judges what can only be judged when nothing more will happen.
     pub fn finish(&mut self, now_ns: u64) {
         for token in 0..self.sides.len() {
@@ -381,6 +392,8 @@ impl Flow {
                 .ok_or_else(|| format!("nothing after message {first} matches"))?;
             let this = match named {
                 Some(named) => named == index,
+                // Empty messages look all the same: those that were refused for good are not meant.
+                None if msg.status == Some(Status::ReceiverNotReady) => false,
                 None => {
                     msg.len_bytes as usize == payload.len() && contents::is_short(from as u32, index, payload)
                 }

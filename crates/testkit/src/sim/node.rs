@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cci_proto::{Address, Attribute, ConnKey, Endpoint, Event, SendError, Sink, Time, Transmit};
+use cci_proto::{Address, Attribute, ConnKey, ConnState, Endpoint, Event, SendError, Sink, Time, Transmit};
 
 use super::contents;
 use super::ledger::{Ledger, SideState};
@@ -145,6 +145,8 @@ pub(super) struct Node {
     pub outbox: Outbox,
     pub senders: Vec<Sender>,
     pub wake_ns: Option<u64>,
+    /// The poll going on takes until then.
+    pub busy_until_ns: u64,
     pub rng: Rng,
     /// Polls in a row in which nothing happened.
     pub idle_polls: u32,
@@ -168,6 +170,7 @@ impl Node {
             outbox: Outbox::default(),
             senders: Vec::new(),
             wake_ns: None,
+            busy_until_ns: 0,
             rng,
             idle_polls: 0,
             polls: 0,
@@ -286,7 +289,9 @@ impl Sender {
         // Only order tells messages of less than eight bytes apart.
         let ordered = info.attribute == Attribute::ReliableOrdered;
         let len = if ordered || len == 0 { len } else { len.max(contents::NAMED_BYTES_MIN) };
-        let silent = draw.pct(self.work.silent_pct);
+        // A silent send may fail without a word; then only its name tells the next one from it.
+        let silent =
+            (len >= contents::NAMED_BYTES_MIN || ledger.all_succeed) && draw.pct(self.work.silent_pct);
         scratch.resize(len, 0);
         contents::fill(self.token as u32, index, scratch);
         let (a, rest) = scratch.split_at(draw.below(len as u64 + 1) as usize);
@@ -296,7 +301,8 @@ impl Sender {
         match endpoint.send(Time(now_ns), self.key, segments, context, silent) {
             Ok(()) => {}
             Err(SendError::WouldBlock) => return false,
-            Err(SendError::Disconnected) if ledger.sides[self.token].state == SideState::Broken => {
+            // The news may wait behind messages that the program has not taken yet.
+            Err(SendError::Disconnected) if info.state != ConnState::Up => {
                 self.left = 0;
                 return false;
             }

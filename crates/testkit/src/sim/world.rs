@@ -135,10 +135,10 @@ impl World {
         self.queue.push(Reverse(Entry { at_ns: at_ns.max(self.now_ns), order: self.order, what }));
     }
 
-    /// Wakes a node at a time, unless it wakes earlier anyway.
+    /// Wakes a node at a time, unless it wakes earlier anyway; not before its last poll is over.
     pub(super) fn wake(&mut self, node: usize, at_ns: u64) {
-        let at_ns = at_ns.max(self.now_ns);
         let state = &mut self.nodes[node];
+        let at_ns = at_ns.max(self.now_ns).max(state.busy_until_ns);
         if state.endpoint.is_some() && state.wake_ns.is_none_or(|set| set > at_ns) {
             state.wake_ns = Some(at_ns);
             self.at(at_ns, What::Wake(node));
@@ -177,6 +177,11 @@ impl World {
             socket_drops: self.nodes.iter().map(|node| node.socket_drops).sum(),
             polls: self.nodes.iter().map(|node| node.polls).sum(),
         }
+    }
+
+    /// What became of datagrams so far.
+    pub fn net_counts(&self) -> &NetCounts {
+        self.net.counts()
     }
 
     /// Nanoseconds since the start.
@@ -289,7 +294,7 @@ impl World {
             let started = self.nodes[index].send_due(now_ns, &mut self.ledger);
             self.hang_up_lingering(index);
             full = self.nodes[index].put_out(now_ns, index, &mut self.ledger);
-            let left = self.dispatch(index);
+            let left = self.dispatch(index, out);
             let events = self.handle_events(index);
             happened += started + left + events;
             out += left;
@@ -317,6 +322,7 @@ impl World {
             return;
         }
         let busy_ns = node.plan.poll_ns + node.plan.datagram_ns * (taken + out) as u64;
+        node.busy_until_ns = now_ns + busy_ns.max(1);
         let next_ns = node.next_ns(now_ns);
         let more = full || !node.socket.is_empty();
         let wire_full =
@@ -326,15 +332,16 @@ impl World {
             self.wake(index, at_ns);
         }
         if more && !(wire_full && full) {
-            self.wake(index, now_ns + busy_ns.max(1));
+            self.wake(index, now_ns);
         }
         if let Some(at_ns) = next_ns {
-            self.wake(index, at_ns.max(now_ns + busy_ns.max(1)));
+            self.wake(index, at_ns);
         }
     }
 
-    /// Hands what an endpoint transmitted to the network. Returns how many datagrams.
-    fn dispatch(&mut self, source: usize) -> usize {
+    /// Hands what an endpoint transmitted to the network, behind the `before` datagrams of this poll so far. Returns how
+    /// many datagrams.
+    fn dispatch(&mut self, source: usize, before: usize) -> usize {
         let batch = std::mem::take(&mut self.nodes[source].outbox.batch);
         let count = batch.len();
         let spacing_ns = self.nodes[source].plan.datagram_ns;
@@ -351,7 +358,7 @@ impl World {
                 self.seen.push((self.now_ns, packet.clone()));
             }
             // A processor hands one datagram after the other to its link.
-            self.launch(packet, fragment, self.now_ns + spacing_ns * i as u64);
+            self.launch(packet, fragment, self.now_ns + spacing_ns * (before + i) as u64);
         }
         count
     }

@@ -140,7 +140,7 @@ fn connections_share_a_link() {
     // Who came first knows the path without a queue and gives way sooner than who only ever saw it full: that is what the
     // larger factor is for.
     for (clients, each, loss_pct, factor) in
-        [(1, 4, 0.0, 2.0), (4, 1, 0.0, 2.0), (2, 2, 1.0, 2.0), (8, 1, 0.0, 6.0)]
+        [(1, 4, 0.0, 2.0), (4, 1, 0.0, 2.0), (2, 2, 1.0, 2.0), (8, 1, 0.0, 4.0)]
     {
         let rates = shares(clients, each, loss_pct);
         let (least, most) =

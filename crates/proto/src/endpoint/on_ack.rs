@@ -20,11 +20,11 @@ impl Shared {
     ) -> Result<(), PeerFault> {
         let Some(active) = conn.active.as_deref() else { return Ok(()) };
         //= wire.md R-ACK-4
-        if active.tx.unsent.precedes(head.ack) {
-            return Err(PeerFault::BadAck);
-        }
-        if head.ack.precedes(active.tx.unacked) {
-            return Ok(()); // overtaken by a later one
+        // By distance from the oldest, not by which precedes which: half the number space away is both or neither.
+        let acked = head.ack.since(active.tx.unacked);
+        if acked > active.tx.unsent.since(active.tx.unacked) {
+            let overtaken = acked > u32::MAX / 2;
+            return if overtaken { Ok(()) } else { Err(PeerFault::BadAck) };
         }
         let limited = active.tx.in_flight_bytes * 2 >= active.window.bytes();
         let acked_bytes = self.take_acks(conn, head, sack, now, sink);

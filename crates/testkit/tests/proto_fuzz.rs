@@ -366,10 +366,10 @@ impl Pair {
     }
 }
 
-fn drive(ops: &[Op]) {
+/// A pair with one connection, or most operations would find nothing to work on.
+fn connected(attribute: u8) -> Pair {
     let mut pair = Pair::new();
-    // A connection to begin with, or most operations would find nothing to work on.
-    pair.apply(&Op::Connect { node: 0, attribute: ops.len() as u8 % 3, bytes: 10 });
+    pair.apply(&Op::Connect { node: 0, attribute, bytes: 10 });
     for _ in 0..3 {
         for node in 0..2 {
             pair.flush(node, 100);
@@ -379,6 +379,11 @@ fn drive(ops: &[Op]) {
             pair.apply(&Op::Answer { node, accept: true });
         }
     }
+    pair
+}
+
+fn drive(ops: &[Op]) {
+    let mut pair = connected(ops.len() as u8 % 3);
     for op in ops {
         pair.apply(op);
         pair.check();
@@ -394,7 +399,7 @@ fn any_operations_and_any_network() {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    let (seed, cases) = (number("CCI_FUZZ_SEED", 1), number("CCI_FUZZ_CASES", 500) as u32);
+    let (seed, cases) = (number("CCI_FUZZ_SEED", 1), number("CCI_FUZZ_CASES", 3_000) as u32);
     let mut bytes = [0; 32];
     cci_testkit::sim::Rng::new(seed).fill(&mut bytes);
     let config = ProptestConfig {
@@ -413,4 +418,31 @@ fn any_operations_and_any_network() {
     if let Err(failure) = result {
         panic!("CCI_FUZZ_SEED={seed} CCI_FUZZ_CASES={cases}: {failure}");
     }
+}
+
+#[test]
+fn an_acknowledgement_half_the_numbers_away_acknowledges_nothing() {
+    let ack_top_bit = 31 * 8 + 7;
+    let mut pair = connected(0);
+    pair.wire.under_way.clear();
+    let send = Op::Send { node: 0, which: 0, len: 1_000, count: 20, silent: false };
+    for op in [send.clone(), Op::Flush { node: 0, room: 64 }] {
+        pair.apply(&op);
+    }
+    while !pair.wire.under_way.is_empty() {
+        pair.apply(&Op::Deliver { pick: 0, keep: false });
+    }
+    pair.apply(&Op::Flush { node: 1, room: 64 });
+    let open = pair.programs[0].open.len();
+    pair.wire.under_way.truncate(1);
+    let last = pair.wire.under_way[0].1.clone();
+    // Everything is acknowledged, and more is queued but not sent, when the damaged one comes.
+    pair.deliver(0, &last);
+    pair.apply(&send);
+    let queued = pair.programs[0].open.len();
+    assert!(open == 20 && queued > 0);
+    pair.apply(&Op::Damage { pick: 0, bit: ack_top_bit });
+    assert_eq!(pair.programs[0].open.len(), queued, "sends completed that had not been sent");
+    pair.settle();
+    pair.judge();
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server answers an order at once, or after its grace for messages that are late.
 const ANSWER_NS: u64 = 15_000_000_000;
+/// How long to sleep without looking whether the server is still there.
+const LOOK: Duration = Duration::from_millis(100);
 /// Polls without an event between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 64;
 
@@ -116,8 +118,7 @@ impl Client {
     #[inline]
     pub fn next(&mut self, until_ns: u64) -> Outcome<Option<Event>> {
         if !self.spin {
-            let left_ns = until_ns.saturating_sub(clock::now_ns());
-            return dial::wait(&mut self.endpoint, Duration::from_nanos(left_ns));
+            return self.sleep(until_ns);
         }
         let mut polls = 0_u32;
         loop {
@@ -126,14 +127,32 @@ impl Client {
             }
             polls += 1;
             if polls.is_multiple_of(POLLS_PER_LOOK) {
-                if !self.endpoint.is_open(self.control) {
-                    return Err(dial::not_sent(SendError::Disconnected));
-                }
+                self.alive()?;
                 if clock::now_ns() >= until_ns {
                     return Ok(None);
                 }
             }
             std::hint::spin_loop();
+        }
+    }
+
+    fn sleep(&mut self, until_ns: u64) -> Outcome<Option<Event>> {
+        loop {
+            let left_ns = until_ns.saturating_sub(clock::now_ns());
+            // The end of a connection is no event: looked for every now and then.
+            let event = dial::wait(&mut self.endpoint, LOOK.min(Duration::from_nanos(left_ns)))?;
+            if event.is_some() || left_ns == 0 {
+                return Ok(event);
+            }
+            self.alive()?;
+        }
+    }
+
+    fn alive(&self) -> Outcome {
+        if self.endpoint.is_open(self.control) {
+            Ok(())
+        } else {
+            Err(dial::not_sent(SendError::Disconnected))
         }
     }
 

@@ -89,7 +89,7 @@ fn head(results: &Results, out: &mut String) {
         machine.date,
         machine.clock,
         text::duration(noise.clock_read_ns),
-        escape(&machine.method()),
+        escape(&machine.method),
         escape(&machine.budget),
         noise.interrupted_fraction * 100.0,
         text::duration(noise.longest_interruption_ns as f64),
@@ -215,8 +215,8 @@ fn device(index: usize, target: &Target, out: &mut String) {
         index % COLOURS,
         escape(&target.device)
     );
-    for line in [&target.uri, &target.note].into_iter().flatten() {
-        let _ = writeln!(out, "<p class=\"soft\">{}</p>", escape(line));
+    for line in target.uri.clone().into_iter().chain(target.notes()) {
+        let _ = writeln!(out, "<p class=\"soft\">{}</p>", escape(&line));
     }
     if let Some(failure) = &target.failure {
         let _ = writeln!(out, "<p class=\"bad\">failed: {}</p>", escape(failure));

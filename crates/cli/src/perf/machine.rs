@@ -1,7 +1,6 @@
 //! Where it was measured, and how.
 
 use super::cores::Cores;
-use super::floor;
 use super::plan::Plan;
 use serde::Serialize;
 use std::fs;
@@ -24,26 +23,8 @@ pub struct Machine {
     pub clock: &'static str,
     /// How both processes wait, and on which cores they are.
     pub method: String,
-    /// One cache line from core to core, nanoseconds: what shared memory cannot beat.
-    pub cache_line_ns: Option<f64>,
     /// How long was measured.
     pub budget: String,
-}
-
-impl Machine {
-    /// The method, with what the cores can do at best.
-    pub fn method(&self) -> String {
-        match self.cache_line_ns {
-            Some(ns) => {
-                format!(
-                    "{}, a cache line takes {} from one to the other",
-                    self.method,
-                    crate::text::duration(ns)
-                )
-            }
-            None => self.method.clone(),
-        }
-    }
 }
 
 /// This machine, now.
@@ -62,7 +43,6 @@ pub fn describe(cores: &Cores, plan: &Plan) -> Machine {
         kernel: kernel(),
         clock: "CLOCK_MONOTONIC",
         method: format!("{waiting}, {placed}"),
-        cache_line_ns: floor::cache_line_ns(cores),
         budget: plan.describe(),
     }
 }

@@ -18,7 +18,7 @@ use crate::args::{PerfArgs, ServeArgs};
 use crate::devices;
 use crate::failure::{Failure, Outcome};
 use crate::{serve, text};
-use cci::Device;
+use cci::{Device, TransportKind};
 use child::Child;
 use client::Client;
 use cores::Cores;
@@ -140,6 +140,9 @@ fn measure(
 ) {
     let end = bar.position() + plan.steps(device.max_send_size());
     bar.set_message(target.device.clone());
+    if device.transport() == TransportKind::Shm {
+        target.cache_line_ns = floor::cache_line_ns(cores);
+    }
     let outcome = match target.uri.clone() {
         Some(uri) => measure_at(plan, device, &uri, cores.can_spin, bar, &mut target.cells),
         None => Child::start(device.name(), cores.theirs).and_then(|child| {

@@ -2,6 +2,7 @@
 
 use super::machine::Machine;
 use super::noise::Noise;
+use crate::text;
 use cci::Device;
 use serde::Serialize;
 
@@ -25,8 +26,10 @@ pub struct Target {
     pub transport: &'static str,
     /// The server, if it was not a process of ours.
     pub uri: Option<String>,
-    /// What the numbers are not.
-    pub note: Option<String>,
+    /// Both processes are on this machine: the numbers are its kernel's, not the wire's.
+    pub within_machine: bool,
+    /// One cache line from core to core just before, nanoseconds (shared memory only).
+    pub cache_line_ns: Option<f64>,
     /// Why it was not measured to the end.
     pub failure: Option<String>,
     /// By kind of connection and size.
@@ -119,18 +122,33 @@ impl Results {
 impl Target {
     /// Not measured yet.
     pub fn new(device: &Device, uri: Option<&str>) -> Target {
-        let leaves_machine = device.ip().is_some_and(|ip| !ip.is_loopback());
-        let note = (uri.is_none() && leaves_machine).then(|| {
-            "both processes are on this machine: its kernel short-circuits the packets, the wire is not measured".to_owned()
-        });
+        let has_wire = device.ip().is_some_and(|ip| !ip.is_loopback());
         Target {
             device: device.name().to_owned(),
             transport: device.transport().name(),
             uri: uri.map(str::to_owned),
-            note,
+            within_machine: uri.is_none() && has_wire,
+            cache_line_ns: None,
             failure: None,
             cells: Vec::new(),
         }
+    }
+}
+
+impl Target {
+    /// What to know when reading the numbers.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.within_machine {
+            notes.push(
+                "within this machine: its kernel short-circuits the packets, the wire is not measured"
+                    .to_owned(),
+            );
+        }
+        if let Some(ns) = self.cache_line_ns {
+            notes.push(format!("one cache line from core to core took {}, just before", text::duration(ns)));
+        }
+        notes
     }
 }
 

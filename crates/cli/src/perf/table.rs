@@ -25,7 +25,7 @@ pub fn render(results: &Results) -> String {
         "clock {} ({} a reading); {}; {}",
         machine.clock,
         text::duration(noise.clock_read_ns),
-        machine.method(),
+        machine.method,
         machine.budget
     );
     let steal =
@@ -52,7 +52,7 @@ pub fn render(results: &Results) -> String {
 fn device(target: &Target, out: &mut String) {
     let server = target.uri.as_ref().map_or_else(String::new, |uri| format!(" to {uri}"));
     let _ = writeln!(out, "{}{server}", target.device);
-    if let Some(note) = &target.note {
+    for note in target.notes() {
         let _ = writeln!(out, "  ({note})");
     }
     if !target.cells.is_empty() {

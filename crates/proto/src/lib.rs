@@ -39,3 +39,4 @@ pub use info::{Blocked, ConnState, ConnectionInfo, Memory};
 pub use seam::{Sink, Transmit};
 pub use seq::Seq;
 pub use time::Time;
+pub use wire::first_datagram_bytes;

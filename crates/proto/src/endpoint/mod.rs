@@ -78,6 +78,15 @@ impl Endpoint {
         !self.shared.ready.is_empty() || !self.replies.is_empty()
     }
 
+    /// True if nothing that was sent on a connection waits to leave or to be acknowledged; also if the key names
+    /// none.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self, key: ConnKey) -> bool {
+        let active = self.table.get(key).and_then(|conn| conn.active.as_deref());
+        active.is_none_or(|active| active.tx.is_empty())
+    }
+
     /// A connection seen from outside; `None` if the key names none.
     #[must_use]
     pub fn connection(&self, key: ConnKey) -> Option<ConnectionInfo> {

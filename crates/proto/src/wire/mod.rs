@@ -14,7 +14,7 @@ pub(crate) use head::{Head, Kind, Sack, flags};
 use record::check;
 pub(crate) use record::{RecordKind, Records, record_bytes, set_void, write_record};
 
-use crate::limits::{DATAGRAM_BYTES_MAX, VERSION};
+use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION};
 use crate::{PeerFault, Time};
 
 /// One datagram, understood.
@@ -105,6 +105,37 @@ impl Packet<'_> {
             }
         }
     }
+}
+
+/// How long the first datagram in `bytes` is, which may hold several of one sender side by side: by what its header
+/// says, without looking at whether that is right. All of `bytes` where the header does not say.
+///
+/// For carriers whose kernel joins datagrams: this spares them asking it where the seams are.
+#[inline]
+#[must_use]
+pub fn first_datagram_bytes(bytes: &[u8]) -> usize {
+    let len = match bytes.first().map(|first| (first >> 4, first & 15)) {
+        Some((VERSION, kind)) => match kind {
+            types::HELLO => Hello::BYTES,
+            types::RETRY => Retry::BYTES,
+            types::CONNECT => Connect::FIXED_BYTES + padded(u16_at(bytes, 46)),
+            types::ACCEPT => Accept::BYTES,
+            types::REJECT => Reject::BYTES,
+            types::VERSION => VersionNotice::BYTES,
+            types::RESET => Reset::BYTES,
+            types::DATA..=types::CLOSE_ACK => {
+                let words = bytes.get(2).copied().map_or(0, usize::from);
+                HEADER_BYTES + 8 * (words + u16_at(bytes, 46))
+            }
+            _ => bytes.len(),
+        },
+        _ => bytes.len(),
+    };
+    len.min(bytes.len())
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> usize {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u16::from_le_bytes(*bytes).into())
 }
 
 /// Reads little-endian fields in order from a slice whose length has been checked by the type.

@@ -73,6 +73,8 @@ proptest! {
         let at = head.emit(&sack, body.len(), &mut out);
         prop_assert_eq!(at, HEADER_BYTES + sack.bytes());
         out[at..at + body.len()].copy_from_slice(&body);
+        // Whatever follows: the next datagram of a joined batch.
+        prop_assert_eq!(first_datagram_bytes(&out), at + body.len());
         let parsed = Packet::parse(&out[..at + body.len()]);
         prop_assert_eq!(parsed, Ok(Packet::Established(head, sack, &body[..])));
         if head.kind == Kind::Data {
@@ -95,10 +97,12 @@ proptest! {
         let mut out = vec![0xaa; 2048];
         let hello = Hello { version: VERSION, index, generation, nonce, timestamp };
         let len = hello.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, Hello::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Hello(hello)));
         let retry = Retry { index, generation, bucket: source_index, nonce, cookie };
         let len = retry.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, Retry::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Retry(retry)));
         let connect = Connect {
@@ -106,24 +110,29 @@ proptest! {
             datagram_bytes_max: size, window_kib, attribute, payload: &payload,
         };
         let len = connect.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Connect(connect)));
         let accept = Accept {
             index, generation, source_index, nonce, source_generation, first_seq: Seq(seq), source_nonce,
             timestamp, echo: !timestamp, datagram_bytes_max: size, window_kib,
         };
         let len = accept.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, Accept::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Accept(accept)));
         let reject = Reject { index, generation, nonce };
         let len = reject.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, Reject::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Reject(reject)));
         let notice = VersionNotice { index, generation, nonce, lowest: 1, highest: 9 };
         let len = notice.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, VersionNotice::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Version(notice)));
         let reset = Reset { index, dead_index: source_index, dead_generation: generation, nonce, seq: Seq(seq) };
         let len = reset.emit(&mut out);
+        prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(len, Reset::BYTES);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Reset(reset)));
     }
@@ -135,6 +144,7 @@ proptest! {
             *byte = first;
         }
         let _ = Packet::parse(&datagram);
+        prop_assert!(first_datagram_bytes(&datagram) <= datagram.len());
     }
 
     #[test]

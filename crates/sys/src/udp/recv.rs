@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::io::Errno;
+
 use super::UdpSocket;
 use super::addr::RawAddr;
 use super::bytes::AlignedBytes;
@@ -116,13 +118,67 @@ impl RecvBatch {
     /// itself; ICMP's word on an earlier datagram is counted and swallowed.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.messages.clear();
-        let datagrams = if self.pace.ask_for_many() {
-            self.recv_up_to::<MESSAGES_MAX>(socket)?
+        if self.pace.ask_for_many() {
+            self.recv_up_to::<MESSAGES_MAX>(socket)
         } else {
-            self.recv_up_to::<1>(socket)?
+            self.recv_up_to::<1>(socket)
+        }
+    }
+
+    /// As [`recv`](RecvBatch::recv), and cheaper while little comes, for those whose datagrams tell their own length:
+    /// `first_len` says how long the first datagram in some bytes is. Without its help the kernel must be asked what it
+    /// has joined, at the price of a control message with each call.
+    ///
+    /// A `first_len` that errs splits wrongly what the kernel has joined, and nothing else.
+    pub fn recv_framed(
+        &mut self,
+        socket: &UdpSocket,
+        first_len: impl Fn(&[u8]) -> usize,
+    ) -> io::Result<usize> {
+        if self.pace.ask_for_many() {
+            return self.recv(socket);
+        }
+        self.messages.clear();
+        let got = self.call_plain(socket)?;
+        self.pace.note(false, usize::from(got.is_some()));
+        self.pace.filled = got.is_some();
+        let Some((len, from)) = got else { return Ok(0) };
+        let Some(from) = from else {
+            self.stats.skipped += 1;
+            return Ok(0);
         };
+        let bytes = self.areas.as_slice().get(..len).unwrap_or_default();
+        // Of joined datagrams all are as long as the first, but for the last.
+        let segment_len = first_len(bytes).clamp(1, len.max(1));
+        Ok(self.keep(Message { from, area: 0, len, segment_len }))
+    }
+
+    /// One call for one message into the first area: its length and sender.
+    #[inline]
+    fn call_plain(&mut self, socket: &UdpSocket) -> io::Result<Option<(usize, Option<SocketAddr>)>> {
+        for _ in 0..SOFT_ERRORS_MAX {
+            self.stats.syscalls += 1;
+            let area = self.areas.as_mut_slice().get_mut(..AREA_BYTES).unwrap_or_default();
+            match rustix::net::recvfrom(socket.as_fd(), area, rustix::net::RecvFlags::DONTWAIT) {
+                Ok((len, _, from)) => return Ok(Some((len, from.and_then(plain_addr)))),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) if is_icmp(error.raw_os_error()) => self.stats.soft_errors += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.stats.empty += 1;
+        Ok(None)
+    }
+
+    /// Keeps a message; how many datagrams it holds.
+    fn keep(&mut self, message: Message) -> usize {
+        let datagrams = message.len.div_ceil(message.segment_len).max(1);
+        self.stats.bytes += message.len as u64;
         self.stats.datagrams += datagrams as u64;
-        Ok(datagrams)
+        self.stats.gro_batches += u64::from(datagrams > 1);
+        self.messages.push(message);
+        datagrams
     }
 
     /// The datagrams the last [`recv`](RecvBatch::recv) took: who sent each, and its bytes.
@@ -223,11 +279,7 @@ impl RecvBatch {
             return 0;
         };
         let segment_len = beside.segment_bytes.unwrap_or(len).max(1);
-        let datagrams = len.div_ceil(segment_len).max(1);
-        self.stats.bytes += len as u64;
-        self.stats.gro_batches += u64::from(datagrams > 1);
-        self.messages.push(Message { from, area: slot * AREA_BYTES, len, segment_len });
-        datagrams
+        self.keep(Message { from, area: slot * AREA_BYTES, len, segment_len })
     }
 }
 
@@ -270,6 +322,15 @@ impl<'a> Iterator for Datagrams<'a> {
         }
         Some((message.from, bytes))
     }
+}
+
+/// Without its flow label, which may change between datagrams of one peer.
+fn plain_addr(from: rustix::net::SocketAddrAny) -> Option<SocketAddr> {
+    let mut from = SocketAddr::try_from(from).ok()?;
+    if let SocketAddr::V6(v6) = &mut from {
+        v6.set_flowinfo(0);
+    }
+    Some(from)
 }
 
 const EMPTY_VECTOR: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };

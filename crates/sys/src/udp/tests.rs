@@ -74,6 +74,40 @@ fn forty_equal_datagrams_go_and_come_in_one_piece() {
 }
 
 #[test]
+fn datagrams_that_tell_their_length_need_no_control_message() {
+    for at in loopbacks() {
+        let (a, b) = (socket(at), socket(at));
+        let (mut send, mut recv) = (SendBatch::new(&a, 64, 1 << 16), RecvBatch::new(16));
+        let own_len = |bytes: &[u8]| bytes.first().map_or(0, |len| usize::from(*len));
+        for count in [1, 40, 2] {
+            // All alike but the last, which is shorter.
+            let sent: Vec<_> = (0..count).map(|n| vec![200 - u8::from(n + 1 == count) * 100; 200]).collect();
+            let sent: Vec<_> = sent.iter().map(|bytes| &bytes[..usize::from(bytes[0])]).collect();
+            assert!(sent.iter().all(|bytes| put(&mut send, b.local_addr(), bytes)));
+            send.flush(&a).unwrap();
+            let (mut got, start) = (Vec::new(), Instant::now());
+            while got.len() < count {
+                assert!(start.elapsed() < PATIENCE, "{} of {count} came", got.len());
+                recv.recv_framed(&b, own_len).unwrap();
+                got.extend(recv.iter().map(|(from, bytes)| (from, bytes.to_vec())));
+            }
+            assert!(got.iter().all(|(from, _)| *from == a.local_addr()));
+            assert!(got.iter().map(|(_, bytes)| &bytes[..]).eq(sent), "{count} datagrams");
+            assert_eq!(recv.recv_framed(&b, own_len).unwrap(), 0);
+        }
+        assert_eq!(recv.stats().datagrams, 43);
+        // One that errs does no harm beyond its own datagrams.
+        assert!(put(&mut send, b.local_addr(), &[9; 100]));
+        send.flush(&a).unwrap();
+        let start = Instant::now();
+        while recv.recv_framed(&b, |_| 0).unwrap() == 0 {
+            assert!(start.elapsed() < PATIENCE);
+        }
+        assert_eq!(recv.iter().map(|(_, bytes)| bytes.len()).sum::<usize>(), 100);
+    }
+}
+
+#[test]
 fn lengths_that_differ_keep_their_bounds_and_order() {
     for at in loopbacks() {
         let (a, b) = (socket(at), socket(at));

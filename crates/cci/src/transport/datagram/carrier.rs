@@ -1,6 +1,6 @@
 //! The socket and its batches, as the protocol sees them.
 
-use cci_proto::{Address, Transmit};
+use cci_proto::{Address, Transmit, first_datagram_bytes};
 use cci_sys::udp::{Datagrams, RecvBatch, RecvStats, SendBatch, SendStats, TooBig, UdpSocket};
 use std::io;
 
@@ -65,7 +65,7 @@ impl Carrier {
         if self.dead {
             return Received::Failed { first: false };
         }
-        match self.input.recv(&self.socket) {
+        match self.input.recv_framed(&self.socket, first_datagram_bytes) {
             Ok(count) => Received::Datagrams(count),
             Err(error) if self.is_death(&error) => Received::Failed { first: true },
             Err(_) => Received::Datagrams(0),

@@ -65,12 +65,6 @@ impl Glue {
         self.tickets.remove(Key::from_bits(ticket))
     }
 
-    /// Whether nothing of a connection is queued or under way.
-    #[inline]
-    pub fn is_quiet(&self, protocol: &proto::Endpoint, key: ConnKey) -> bool {
-        protocol.connection(key).is_none_or(|info| info.bundles_unacked == 0)
-    }
-
     pub fn memory_bytes(&self) -> u64 {
         self.tickets.bytes() as u64
     }

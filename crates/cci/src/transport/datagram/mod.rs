@@ -44,7 +44,11 @@ const QUEUED_BYTES_MAX: usize = 48 << 10;
 const SENDS_PER_CLOCK: u32 = 16;
 /// While messages wait for receive buffers, the socket is looked at no more often than this, for acknowledgements: what
 /// comes is better kept by the kernel than refused for want of packet buffers.
-const STARVED_RECV_NS: u64 = 100_000;
+const STARVED_RECV_NS: u64 = 50_000;
+/// Polls that found nothing may share a reading of the clock as far as that makes it no older than this.
+const CLOCK_AGE_NS: u64 = 5_000;
+/// And so many at most.
+const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// How soon to look again when the socket had no room: a fast link empties a buffer in less.
 const ROOM_RETRY_NS: u64 = 100_000;
 
@@ -57,6 +61,10 @@ pub(super) struct Udp {
     local: SocketAddr,
     /// The last reading of the clock.
     now: Time,
+    /// Polls since the clock was read.
+    polls_since_clock: u64,
+    /// How many that may be, judged by how fast the program polled of late.
+    polls_per_clock: u64,
     /// When the socket was last looked at.
     received_at: Time,
     sends_since_clock: u32,
@@ -68,33 +76,57 @@ impl Udp {
     fn read_clock(&mut self) -> Time {
         self.now = Time(clock::now_ns());
         self.sends_since_clock = 0;
+        self.polls_since_clock = 0;
         self.now
     }
 
-    /// Takes what has arrived, up to a bound.
-    fn receive(&mut self, core: &mut Core) {
-        if self.glue.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
-            return;
+    /// The same for a poll that found nothing: false if the last reading is still good enough. A program that polls as
+    /// fast as it can would else spend a tenth of its time on this.
+    fn read_clock_if_old(&mut self) -> bool {
+        self.polls_since_clock += 1;
+        if self.polls_since_clock < self.polls_per_clock {
+            return false;
         }
-        self.received_at = self.now;
+        let (before, polls) = (self.now, self.polls_since_clock);
+        let poll_ns = self.read_clock().0.saturating_sub(before.0) / polls;
+        self.polls_per_clock = (CLOCK_AGE_NS / poll_ns.max(1)).min(POLLS_PER_CLOCK_MAX);
+        true
+    }
+
+    /// Takes what has arrived, up to a bound; whether something had.
+    fn receive(&mut self, core: &mut Core) -> bool {
+        if self.glue.starved {
+            if self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
+                return false;
+            }
+            self.received_at = self.now;
+        }
+        let mut came = false;
         for _ in 0..RECV_CALLS_MAX {
             let count = match self.carrier.receive() {
                 Received::Datagrams(count) => count,
-                Received::Failed { first: true } => return core.device_failed(),
-                Received::Failed { first: false } => return,
+                Received::Failed { first } => {
+                    if first {
+                        core.device_failed();
+                    }
+                    0
+                }
             };
             if count == 0 {
-                return;
+                break;
             }
+            came = true;
+            self.read_clock();
             for (from, datagram) in self.carrier.arrived() {
                 let mut sink = ToProgram { core, glue: &mut self.glue };
                 self.proto.handle_datagram(self.now, Address::from(from), datagram, &mut sink);
                 self.glue.settle(&mut self.proto, core, self.now);
             }
             if count < RECV_MORE || self.glue.starved {
-                return;
+                break;
             }
         }
+        came
     }
 
     /// Delivers what waited for a receive buffer, once there are some again.
@@ -244,7 +276,7 @@ impl Transport for Udp {
     ) -> Result<(), SendError> {
         let key = link::unpack(link);
         // A lone message must not wait for the next progress; one behind others may, and shares their datagram.
-        let lone = self.queued_bytes == 0 && self.glue.is_quiet(&self.proto, key);
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         self.sends_since_clock += 1;
         if lone || self.sends_since_clock >= SENDS_PER_CLOCK {
             self.read_clock();
@@ -259,9 +291,16 @@ impl Transport for Udp {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.read_clock();
-        self.feed(core);
-        self.receive(core);
+        if self.glue.starved {
+            self.read_clock();
+            self.feed(core);
+        }
+        if !self.receive(core) && !self.read_clock_if_old() {
+            if !self.proto.wants_transmit() && self.carrier.pending() == 0 {
+                return;
+            }
+            self.read_clock();
+        }
         self.time_out(core);
         self.transmit(core);
         // Silent sends that fail raise no event; only the protocol has them all.
@@ -269,6 +308,9 @@ impl Transport for Udp {
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
+        // What is due already would end the sleep at once.
+        self.read_clock();
+        self.time_out(core);
         self.transmit(core);
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
         let room_ns = if self.carrier.pending() > 0 { soon(ROOM_RETRY_NS) } else { None };

@@ -45,6 +45,8 @@ pub(crate) fn open_udp(
         uri: uri::format(local, device.interface.as_deref()),
         local,
         now: Time(clock::now_ns()),
+        polls_since_clock: 0,
+        polls_per_clock: 0,
         received_at: Time(0),
         sends_since_clock: 0,
         queued_bytes: 0,

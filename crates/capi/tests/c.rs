@@ -3,6 +3,8 @@
 mod common;
 
 use common::Linked;
+use std::path::Path;
+use std::process::Command;
 
 /// Each program on one device, linked in one of the two ways.
 fn run(name: &str, linked: Linked, arguments: &[&str]) {
@@ -46,4 +48,31 @@ on_each_device! {
 #[test]
 fn static_library() {
     run("exchange", Linked::Static, &["shm"]);
+}
+
+/// A program that uses the library can be looked at with valgrind, which finds nothing wrong with the library either.
+#[test]
+fn under_valgrind() {
+    let has_valgrind =
+        Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !has_valgrind {
+        eprintln!("skipped: no valgrind on this machine");
+        return;
+    }
+    for name in ["requests", "buffers", "threads"] {
+        for device in ["shm", "udp"] {
+            let program = common::compile(name, Linked::Shared);
+            let program = program.to_str().expect("UTF-8");
+            let arguments = [
+                "--quiet",
+                "--error-exitcode=9",
+                "--leak-check=full",
+                "--errors-for-leak-kinds=definite",
+                program,
+                device,
+            ];
+            let output = common::run(Path::new("valgrind"), &arguments);
+            assert!(output.contains("all well"), "{name} {device}:\n{output}");
+        }
+    }
 }

@@ -68,7 +68,9 @@ pub mod fork {
     }
 
     fn map_word() -> Option<&'static AtomicU64> {
-        let len = rustix::param::page_size();
+        // The C library's call for the same reason as in `clock`.
+        // SAFETY: reads a constant of the system. Wherever it fails, any length below a page will do.
+        let len = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new private mapping at an address the kernel picks touches no memory that exists.
         let page = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, MapFlags::PRIVATE) }.ok()?;

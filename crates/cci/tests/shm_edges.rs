@@ -78,6 +78,35 @@ fn a_send_that_finds_no_buffer_in_time_ends_in_rnr_and_is_not_delivered() {
 }
 
 #[test]
+fn the_room_of_messages_taken_back_is_given_back() {
+    let (mut a, mut b) = (endpoint(), endpoint_with(few_buffers(1)));
+    let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
+    a.set_send_timeout(ours, Duration::from_millis(5)).unwrap();
+    let (mut kept, mut sent, mut ended) = (Vec::new(), 0u64, 0);
+    // Fill the ring and let all but the first be taken back.
+    while a.send(ours, &[1; 8000], sent, SendFlags::NONE).is_ok() {
+        sent += 1;
+    }
+    run(&mut a, &mut b, "the ends of the sends", |_, event, _| {
+        match event {
+            Event::Recv(message) => kept.push(message),
+            Event::Send { .. } => ended += 1,
+            other => panic!("{other:?}"),
+        }
+        (ended == sent).then_some(())
+    });
+    assert_eq!(kept.len(), 1);
+    kept.clear();
+    // The receiver passes over them, and finds nothing behind them.
+    run_for(&mut a, &mut b, Duration::from_millis(2), |_, event| panic!("{event:?}"));
+    let mut again = 0;
+    while a.send(ours, &[1; 8000], 0, SendFlags::SILENT).is_ok() {
+        again += 1;
+    }
+    assert!(again + 1 >= sent, "{again} fit where {sent} did");
+}
+
+#[test]
 fn an_unreliable_message_without_a_buffer_is_dropped_and_counted() {
     let (mut a, mut b) = (endpoint(), endpoint_with(few_buffers(1)));
     let (ours, _) = connect(&mut a, &mut b, Attribute::Unreliable);

@@ -145,7 +145,6 @@ impl Shm {
             }
             Offer::New { ring_bytes } => {
                 if let Err(why) = self.answer_offer(core, key, conn, &accept, ring_bytes, peer, fds) {
-                    self.say_on(key, &Said::Refuse(why));
                     self.end_hand(core, key, why);
                 }
             }

@@ -217,7 +217,13 @@ impl Shm {
                 }
                 self.drop_if_unused(core, link);
             }
-            Stage::Knocking { .. } | Stage::Asked { .. } | Stage::Waiting { .. } => {}
+            Stage::Asked { .. } => {
+                // A server that has just accepted takes our silence for a confirmation on its way through the ring.
+                if let Some(stream) = &hand.stream {
+                    let _ = stream.send(Said::Refuse(why).bytes().as_slice(), &[]);
+                }
+            }
+            Stage::Knocking { .. } | Stage::Waiting { .. } => {}
         }
     }
 

@@ -56,7 +56,6 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
     if records > 0 {
         // It may be answered: our next line is on its way while the program looks at the message.
         link.out.producer.prefetch();
-        link.publish();
         link.worked_ns = table.now_ns;
         link.heard_ns = table.now_ns;
         if link.armed {
@@ -66,6 +65,8 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
             link.rung = true;
         }
     }
+    // Also without a record: those taken back are passed over, and their room is the peer's again.
+    link.publish();
     Ok(records)
 }
 

@@ -113,7 +113,10 @@ fn what_an_honest_stranger_does_by_hand_works() {
     lie.consumer.consume();
     lie.consumer.publish_head();
     until(&mut server, "a completion", |_, event| match event {
-        Some(Event::Send { context: 3, status, .. }) => Some(assert_eq!(status, Status::Success)),
+        Some(Event::Send { context: 3, status, .. }) => {
+            assert_eq!(status, Status::Success);
+            Some(())
+        }
         _ => None,
     });
 }
@@ -170,7 +173,10 @@ fn an_acknowledgement_of_what_was_never_sent_ends_the_link_and_no_other() {
     };
     lie.producer.push(header, &[b"I have read it all, and more"]).unwrap();
     until(&mut server, "the end of the send", |_, event| match event {
-        Some(Event::Send { context: 5, status, .. }) => Some(assert_eq!(status, Status::Disconnected)),
+        Some(Event::Send { context: 5, status, .. }) => {
+            assert_eq!(status, Status::Disconnected);
+            Some(())
+        }
         Some(other) => panic!("{other:?}"),
         None => None,
     });

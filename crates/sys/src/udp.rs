@@ -122,17 +122,17 @@ impl UdpSocket {
         self.gso.as_ref().copied()
     }
 
-    /// `true`: datagrams larger than the path's MTU leave in fragments. `false`: every datagram leaves whole, up to
-    /// the interface's MTU and whatever the kernel believes of the path (`IP_PMTUDISC_PROBE`), and one that does
-    /// not fit is not sent: the way to find the path's MTU by probes of our own.
+    /// `true`: datagrams larger than the path's MTU leave in fragments. `false`: every datagram leaves whole, and one
+    /// larger than the interface or what routers have said of the path takes (`IP_PMTUDISC_DO`) is not sent: the
+    /// batch tells of it, and [`path_mtu`] what would fit.
     pub fn set_fragment(&self, fragment: bool) -> Result<()> {
         match self.local {
             SocketAddr::V4(_) => {
-                let how = if fragment { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::PROBE };
+                let how = if fragment { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::DO };
                 sockopt::set_ip_mtu_discover(&self.fd, how).tried("choose fragmentation (IP_MTU_DISCOVER)")
             }
             SocketAddr::V6(_) => {
-                let how = if fragment { Ipv6PathMtuDiscovery::DONT } else { Ipv6PathMtuDiscovery::PROBE };
+                let how = if fragment { Ipv6PathMtuDiscovery::DONT } else { Ipv6PathMtuDiscovery::DO };
                 sockopt::set_ipv6_mtu_discover(&self.fd, how)
                     .tried("choose fragmentation (IPV6_MTU_DISCOVER)")
             }

@@ -1,0 +1,120 @@
+//! Paths that carry less than our own link, and links that go away for a while: in a network namespace of the test's own.
+
+use super::*;
+use crate::{SendError, SendFlags};
+use std::process::Command;
+
+const INSIDE: &str = "CCI_TEST_IN_NAMESPACE";
+
+/// Runs one test of this program once more, alone in a fresh network namespace. True: this is that run.
+fn in_namespace(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let name = format!("transport::datagram::tests::path::{test}");
+    let program = std::env::current_exe().unwrap();
+    let run = Command::new("unshare")
+        .args(["-n", "sh", "-c", "ip link set lo up && exec \"$0\" --exact \"$1\" --nocapture"])
+        .arg(program)
+        .arg(&name)
+        .env(INSIDE, "1")
+        .output();
+    match run {
+        Ok(output) if output.status.success() => {
+            let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(shown.contains("1 passed"), "{shown}");
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let missing = ["not permitted", "not found", "denied"].iter().any(|word| said.contains(word));
+            assert!(missing && !said.contains("panicked"), "{said}");
+            println!("skipped: no network namespace here: {said}");
+        }
+        Err(error) => println!("skipped: unshare: {error}"),
+    }
+    false
+}
+
+fn ip(line: &str) {
+    let done = Command::new("ip").args(line.split(' ')).status().unwrap();
+    assert!(done.success(), "ip {line}");
+}
+
+fn exchange(pair: &mut Pair, count: u64, len: usize) {
+    let (to_server, mut sent, mut done, mut got) = (pair.to_server, 0, 0, 0);
+    pair.run(|client, _, side, event| {
+        while sent < count && client.send(to_server, &fill(sent, len), sent, SendFlags::NONE).is_ok() {
+            sent += 1;
+        }
+        match (side, event) {
+            (Side::Server, Some(Event::Recv(message))) => {
+                check(got, &message);
+                got += 1;
+            }
+            (Side::Client, Some(Event::Send { status, .. })) => {
+                is_success(status);
+                done += 1;
+            }
+            (_, None) => {}
+            (side, other) => panic!("{side:?} {other:?}"),
+        }
+        got == count && done == count
+    });
+}
+
+#[test]
+fn a_path_that_becomes_narrower_is_noticed_and_nothing_is_lost() {
+    if !in_namespace("a_path_that_becomes_narrower_is_noticed_and_nothing_is_lost") {
+        return;
+    }
+    let mut pair = Pair::on("127.0.0.1", Attribute::ReliableOrdered).unwrap();
+    exchange(&mut pair, 20, 8000);
+    ip("route change local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local mtu 1400");
+    // Bundled for the wide path, sent on the narrow one.
+    exchange(&mut pair, 200, 1000);
+    let too_long = pair.client.send(pair.to_server, &[0; 8000], 0, SendFlags::NONE);
+    assert!(matches!(too_long, Err(SendError::TooLong { max_bytes: 1000..1400, .. })), "{too_long:?}");
+    exchange(&mut pair, 50, 1300);
+    let drops = pair.client.counters().drops;
+    assert!(drops.iter().any(|drop| drop.name == "too-big-for-path"), "{drops:?}");
+    // A connection made now knows from the start.
+    let (mut client, mut server) = (endpoint(pair.client.device()), endpoint(pair.server.device()));
+    let (to_server, _) = connect(&mut client, &mut server, Attribute::ReliableOrdered).unwrap();
+    assert!(client.max_send_size(to_server).unwrap() < 1400);
+}
+
+#[test]
+fn a_link_that_is_down_for_a_while_costs_only_time() {
+    if !in_namespace("a_link_that_is_down_for_a_while_costs_only_time") {
+        return;
+    }
+    let mut pair = Pair::on("127.0.0.1", Attribute::ReliableOrdered).unwrap();
+    exchange(&mut pair, 20, 100);
+    ip("link set lo down");
+    let start = Instant::now();
+    let to_server = pair.to_server;
+    for number in 0..50 {
+        pair.client.send(to_server, &fill(number, 100), number, SendFlags::NONE).unwrap();
+    }
+    pair.run(|_, _, _, event| {
+        assert!(event.is_none(), "{event:?}");
+        start.elapsed() > Duration::from_millis(500)
+    });
+    ip("link set lo up");
+    let (mut done, mut got) = (0, 0);
+    pair.run(|_, _, side, event| {
+        match (side, event) {
+            (Side::Server, Some(Event::Recv(message))) => {
+                check(got, &message);
+                got += 1;
+            }
+            (Side::Client, Some(Event::Send { status, .. })) => {
+                is_success(status);
+                done += 1;
+            }
+            (_, None) => {}
+            (side, other) => panic!("{side:?} {other:?}"),
+        }
+        got == 50 && done == 50
+    });
+}

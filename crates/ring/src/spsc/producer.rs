@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON, STALL_RUNNING};
+use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON};
 use super::region::Region;
 use super::word::{self, Corrupt, RecordHeader};
 use super::{BadRegion, LINE_BYTES};
@@ -226,7 +226,8 @@ impl<M> Producer<M> {
 
     /// Whether the consumer says that it can't take the record at its read position (receiver not ready).
     pub fn is_stalled(&self) -> bool {
-        self.region.stall().load(Ordering::Relaxed) != STALL_RUNNING
+        // Any other word is no excuse: only this one can be answered by taking records back.
+        self.region.stall().load(Ordering::Relaxed) == STALL_ON
     }
 
     /// Stops a consumer that is stalled from going on, so that records can be taken back; `None` if it is not stalled.

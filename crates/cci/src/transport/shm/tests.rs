@@ -66,6 +66,8 @@ struct Lie {
     consumer: Consumer<Segment>,
     connection: Connection,
     conn: PeerConn,
+    /// The ring that the liar reads, once more.
+    again: Segment,
     _stream: Stream,
 }
 
@@ -74,6 +76,8 @@ fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
     assert_eq!(liar.accept.mss, 8192);
     let theirs = Segment::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
     let ours = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let again = ours.fd().unwrap().try_clone_to_owned().unwrap();
+    let again = Segment::open(again, region_bytes(RING_BYTES as usize)).unwrap();
     let bell = EventFd::new().unwrap();
     let confirm = Said::Confirm { ring_bytes: RING_BYTES }.bytes();
     liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
@@ -86,6 +90,7 @@ fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
         consumer: ours.into_consumer(8192).unwrap(),
         connection,
         conn: liar.accept.conn,
+        again,
         _stream: liar.stream,
     }
 }
@@ -255,4 +260,23 @@ fn a_word_on_the_lifeline_ends_the_link() {
         assert!(event.is_none(), "{event:?}");
         (!server.is_open(lie.connection)).then_some(())
     });
+}
+
+#[test]
+fn a_stall_word_that_cannot_be_does_not_keep_a_send_for_ever() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, liar);
+    // "The producer is taking records back": a word that only the server may write.
+    lie.consumer.stall();
+    let mut producer = lie.again.into_producer(8192).unwrap();
+    std::mem::forget(producer.try_cancel().unwrap().unwrap());
+    server.set_send_timeout(lie.connection, Duration::from_millis(50)).unwrap();
+    server.send(lie.connection, b"well?", 5, SendFlags::NONE).unwrap();
+    until(&mut server, "the end of the send", |_, event| match event {
+        Some(Event::Send { context: 5, status, .. }) => Some(assert_eq!(status, Status::TimedOut)),
+        Some(other) => panic!("{other:?}"),
+        None => None,
+    });
+    assert!(!server.is_open(lie.connection));
 }

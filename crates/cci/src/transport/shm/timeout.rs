@@ -43,7 +43,14 @@ impl Shm {
         let cancelled = take_back_overdue(link, &mut self.table, core);
         match cancelled {
             Err(_) => return self.kill(core, key),
-            Ok(true) => {}
+            Ok(true) => {
+                // What it had taken meanwhile has arrived. What is neither taken nor to be had back lies where an
+                // honest peer can't stand.
+                if link.complete_taken(&mut self.table, core).is_err() {
+                    return self.kill(core, key);
+                }
+                self.break_overdue(core, key);
+            }
             Ok(false) if advanced || link.out.producer.is_stalled() => {
                 let put_off = |send: &mut super::pending::Send| {
                     if send.is_due(now_ns) {

@@ -115,8 +115,10 @@ impl Shm {
             State::Open | State::Broken => {
                 conn.state = State::Closing;
                 let (at, to) = (conn.at, peer_of(conn));
+                // The last look at the clock may be long ago.
+                self.table.now_ns = cci_sys::clock::now_ns();
                 let until_ns = self.table.now_ns.saturating_add(conn.send_timeout_ns());
-                self.table.closing.push((key, until_ns));
+                self.table.closes_by(key, until_ns);
                 let Some(link) = self.links.get_mut(at) else { return };
                 let said = link.say(Control { kind: kind::CLOSE, to, own: NOBODY });
                 link.out.flush();

@@ -123,6 +123,17 @@ impl Table {
         self.conns.get_mut(key).map(|conn| (key, conn))
     }
 
+    /// A connection is closing, and is given up at `until_ns`. Those that have closed since leave the list when it
+    /// would grow: with a long send timeout, or none, it would keep all there ever were.
+    pub fn closes_by(&mut self, key: Key, until_ns: u64) {
+        if self.closing.len() == self.closing.capacity() {
+            let conns = &self.conns;
+            self.closing.retain(|(key, _)| conns.get(*key).is_some());
+            self.closing.reserve(self.closing.len().max(16));
+        }
+        self.closing.push((key, until_ns));
+    }
+
     /// The attempt to make a connection is over, without one.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
         if let Some(conn) = self.conns.remove(key) {

@@ -279,6 +279,12 @@ impl Active {
     //= wire.md R-KEEP-1
     fn keepalive(&mut self, now: Time) -> bool {
         let silent_ns = now.since(self.heard_at);
+        if silent_ns >= self.keepalive_ns && now.since(self.keepalive_due) >= self.keepalive_ns / 8 {
+            // We come late, so the peer was not asked in time: it is asked now, and has time to answer.
+            self.wants |= want::PING;
+            self.keepalive_due = now.plus((self.keepalive_ns / 2).max(1));
+            return false;
+        }
         if silent_ns >= self.keepalive_ns {
             (self.keepalive_ns, self.keepalive_due) = (0, Time::FAR);
             return true;

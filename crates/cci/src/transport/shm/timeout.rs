@@ -163,7 +163,14 @@ impl Shm {
                 self.links.get_mut(conn.at).filter(|_| matches!(conn.state, State::Open | State::Broken));
             // A connection without a link has lost its peer: that is silence enough.
             let silent_ns = link.as_ref().map_or(u64::MAX, |link| now_ns.saturating_sub(link.heard_ns));
-            if silent_ns >= limit_ns {
+            // Silent is who was asked and did not answer. When the program has not polled for a while, nobody was
+            // asked; while we have no receive buffer, no answer gets through.
+            let was_asked = link.as_ref().is_none_or(|link| {
+                link.pinged_ns > link.heard_ns
+                    && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 4
+                    && !link.consumer.is_stalled()
+            });
+            if silent_ns >= limit_ns && was_asked {
                 conn.keepalive_us = 0;
                 core.keepalive_timed_out(conn.connection);
                 return false;

@@ -164,6 +164,7 @@ impl Endpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
+        self.check_queue(flags)?;
         self.send_segments(connection, &[message], message.len(), context, flags)
     }
 
@@ -178,8 +179,17 @@ impl Endpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
-        let len_bytes = segments.iter().map(|segment| segment.len()).sum();
-        self.send_segments(connection, segments, len_bytes, context, flags)
+        self.check_queue(flags)?;
+        self.send_segments(connection, segments, total_bytes(segments), context, flags)
+    }
+
+    /// A program that sends and never takes its completions would fill the memory with them.
+    #[inline]
+    fn check_queue(&self, flags: SendFlags) -> Result<(), SendError> {
+        if self.core.is_queue_full() && !flags.contains(SendFlags::SILENT) {
+            return Err(SendError::WouldBlock);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -210,15 +220,17 @@ impl Endpoint {
     }
 
     /// Sends and waits for the completion, which is returned and raises no event. Events that come meanwhile are
-    /// kept. Waits for room where [`Endpoint::send`] would return `WouldBlock`. The connection's send timeout bounds
-    /// the wait on reliable connections.
+    /// kept. Where [`Endpoint::send`] would return `WouldBlock` it waits for room, as long as the connection's send
+    /// timeout; then the same time bounds the wait for the completion.
     ///
     /// # Errors
-    /// [`SendError`] as for [`Endpoint::send`]: nothing was sent. Otherwise how the send ended.
+    /// [`SendError`] as for [`Endpoint::send`]: nothing was sent; `WouldBlock`: there was no room until the send
+    /// timeout. Otherwise how the send ended.
     pub fn send_blocking(&mut self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
+        let until_ns = self.room_until_ns(connection);
         let context = loop {
             match self.try_start_blocking(connection, segments) {
-                Err(SendError::WouldBlock) => self.pause_for_room(),
+                Err(SendError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_room(),
                 other => break other?,
             }
         };
@@ -239,6 +251,12 @@ impl Endpoint {
         let _ = self.pause(Some(until_ns), |_| false);
     }
 
+    /// How long a blocking send that starts now waits for room.
+    pub(crate) fn room_until_ns(&self, connection: Connection) -> u64 {
+        let timeout = self.timeouts(connection).map_or(Duration::ZERO, |(send, _)| send);
+        clock::now_ns().saturating_add(as_ns(timeout))
+    }
+
     pub(crate) fn try_start_blocking(
         &mut self,
         connection: Connection,
@@ -247,7 +265,7 @@ impl Endpoint {
         let context = self.next_blocking_context;
         self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
         self.core.block_on(context);
-        let sent = self.send_vectored(connection, segments, context, SendFlags::NONE);
+        let sent = self.send_segments(connection, segments, total_bytes(segments), context, SendFlags::NONE);
         if sent.is_err() {
             self.core.stop_blocking(context);
         }
@@ -329,12 +347,12 @@ impl Endpoint {
         if !self.core.has_events() {
             self.progress();
         }
-        if self.core.has_events() {
+        if self.has_news() {
             self.core.poller.set_pending(true);
             return true;
         }
         match self.transport.arm(&mut self.core) {
-            Armed::Sleep { deadline_ns } if !self.core.has_events() => {
+            Armed::Sleep { deadline_ns } if !self.has_news() => {
                 self.core.poller.set_pending(false);
                 if self.core.poller.set_timer(deadline_ns).is_ok() {
                     return false;
@@ -348,6 +366,16 @@ impl Endpoint {
                 true
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// Something that a sleeper may be waiting for: an event, or the end of another thread's blocking send.
+    fn has_news(&self) -> bool {
+        self.core.has_events() || self.core.has_unblocked()
     }
 
     /// A descriptor for poll, select or epoll, readable whenever [`Endpoint::next_event`] may have something
@@ -420,6 +448,16 @@ impl Endpoint {
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
         Ok(true)
+    }
+
+    /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported
+    /// descriptor, must hear of.
+    pub(crate) fn must_show_events(&self) -> bool {
+        let must = self.exported && self.core.has_events();
+        if must {
+            self.core.poller.set_pending(true);
+        }
+        must
     }
 
     pub(crate) fn spin_budget_ns(&self) -> u64 {
@@ -604,6 +642,10 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.drain(limits::LINGER_NS_MAX);
     }
+}
+
+fn total_bytes(segments: &[&[u8]]) -> usize {
+    segments.iter().map(|segment| segment.len()).sum()
 }
 
 fn as_ns(duration: Duration) -> u64 {

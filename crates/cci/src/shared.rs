@@ -132,9 +132,10 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn send_blocking(&self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
+        let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
         let context = loop {
             match self.with(|endpoint| endpoint.try_start_blocking(connection, segments)) {
-                Err(SendError::WouldBlock) => {
+                Err(SendError::WouldBlock) if clock::now_ns() < room_until_ns => {
                     let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
                     let _ = self.until(Some(until_ns), |_| None::<()>);
                 }
@@ -249,6 +250,12 @@ impl SharedEndpoint {
         mut state: MutexGuard<'a, State>,
         left_ns: Option<u64>,
     ) -> Result<MutexGuard<'a, State>, WaitError> {
+        if state.endpoint.must_show_events() {
+            // The descriptor stays readable for those who sleep on it outside, so nobody can sleep on it here for
+            // something else: the end of a blocking send is looked for now and then.
+            let soon_ns = left_ns.map_or(limits::ROOM_POLL_NS, |left_ns| left_ns.min(limits::ROOM_POLL_NS));
+            return Ok(self.follow(state, Some(soon_ns)));
+        }
         if !state.endpoint.arm_for_sleep()? {
             return Ok(state);
         }
@@ -259,5 +266,71 @@ impl SharedEndpoint {
         state.sleeper = false;
         self.0.changed.notify_all();
         slept.map(|()| state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::config::builtin;
+    use crate::engine::core::SendOp;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const CONTEXT: u64 = 0x00de_ad00_0000;
+
+    /// A thread that waits for a blocking send to end, asleep on the descriptor.
+    fn waiter(shared: &SharedEndpoint) -> mpsc::Receiver<Status> {
+        let (tell, told) = mpsc::channel();
+        shared.with(|endpoint| endpoint.core_mut().block_on(CONTEXT));
+        let theirs = shared.clone();
+        std::thread::spawn(move || {
+            let ended = theirs.until(None, |endpoint| endpoint.take_blocking_status(CONTEXT));
+            let _ = tell.send(ended.unwrap().unwrap());
+        });
+        told
+    }
+
+    fn end_it(endpoint: &mut Endpoint) {
+        let connection = Connection { index: 0, generation: 1 };
+        endpoint.core_mut().complete(connection, SendOp { context: CONTEXT, silent: false }, Status::Success);
+    }
+
+    #[test]
+    fn a_blocking_send_that_another_thread_ends_wakes_its_own() {
+        let shared = SharedEndpoint::new(Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap());
+        let told = waiter(&shared);
+        let start = Instant::now();
+        while !shared.lock().sleeper {
+            assert!(start.elapsed() < PATIENCE, "it never slept");
+            std::thread::yield_now();
+        }
+        // What this thread's progress brings in leaves nothing in the kernel that could wake the sleeper.
+        shared.with(end_it);
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(Status::Success));
+    }
+
+    #[test]
+    fn the_descriptor_stays_readable_while_a_blocking_send_waits() {
+        let shared = SharedEndpoint::new(Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap());
+        let event = crate::ConnectFailure::Refused;
+        shared.with(|endpoint| {
+            endpoint.os_handle();
+            let core = endpoint.core_mut();
+            let attempt = core.insert(1, Attribute::Unreliable, crate::engine::core::ConnState::Connecting);
+            core.failed(attempt.unwrap(), event);
+        });
+        let told = waiter(&shared);
+        // A program's other thread, that sleeps on the descriptor, must be woken whenever it looks.
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(5));
+            let start = Instant::now();
+            shared.0.poller.sleep(Some(1_000_000_000)).unwrap();
+            assert!(start.elapsed() < Duration::from_millis(500), "an event was queued and it slept");
+        }
+        shared.with(end_it);
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(Status::Success));
     }
 }

@@ -251,6 +251,12 @@ impl Core {
         !self.events.is_empty()
     }
 
+    /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them.
+    #[inline]
+    pub fn is_queue_full(&self) -> bool {
+        self.events.len() >= self.options.recv_buffers as usize + self.options.send_buffers as usize + 64
+    }
+
     pub fn block_on(&mut self, context: u64) {
         self.blocked.push(Blocked { context, status: None });
     }

@@ -1,0 +1,84 @@
+//! Programs that do not call for a while, or do not take what they are told.
+
+mod shm_common;
+
+use cci::{Attribute, Context, Endpoint, Event, Options, SendError, SendFlags};
+use shm_common::{PATIENCE, connect, endpoint, endpoint_with, run_for};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn udp() -> Endpoint {
+    let text = "[u]\ntransport = udp\nip = 127.0.0.1\n";
+    let context = Context::from_text(text, Path::new("test.ini")).unwrap();
+    Endpoint::create(&context.devices()[0], Options::default()).unwrap()
+}
+
+/// The peer is there and answers; it is our own program that was away, and asked nobody.
+fn is_not_called_silent(mut a: Endpoint, mut b: Endpoint) {
+    const LIMIT: Duration = Duration::from_millis(400);
+    let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
+    a.set_keepalive(ours, Some(LIMIT)).unwrap();
+    let start = Instant::now();
+    while start.elapsed() < LIMIT * 2 {
+        assert!(b.next_event().is_none());
+    }
+    run_for(&mut a, &mut b, LIMIT * 2, |who, event| panic!("{event:?} at {who}"));
+    // A peer that is asked and says nothing is found out all the same, and once.
+    let (start, mut told) = (Instant::now(), 0);
+    while start.elapsed() < LIMIT * 3 {
+        match a.next_event() {
+            Some(Event::KeepaliveTimedOut { connection }) if connection == ours => told += 1,
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    }
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_living_peer_is_not_called_silent_over_shm() {
+    is_not_called_silent(endpoint(), endpoint());
+}
+
+#[test]
+fn a_living_peer_is_not_called_silent_over_udp() {
+    is_not_called_silent(udp(), udp());
+}
+
+#[test]
+fn completions_that_nobody_takes_do_not_fill_the_memory() {
+    let mut a = endpoint_with(Options { recv_buffers: 4, send_buffers: 8, ..Options::default() });
+    let mut b = endpoint();
+    let (ours, _) = connect(&mut a, &mut b, Attribute::Unreliable);
+    let mut sent = 0;
+    for number in 0..2_000 {
+        match a.send(ours, b"gone", number, SendFlags::NONE) {
+            Ok(()) => sent += 1,
+            Err(error) => assert_eq!(error, SendError::WouldBlock),
+        }
+        while b.next_event().is_some() {}
+    }
+    assert!((8..=4 + 8 + 64).contains(&sent), "{sent} completions wait");
+    a.send(ours, b"no completion to wait", 0, SendFlags::SILENT).unwrap();
+    let mut completed = 0;
+    while let Some(event) = a.next_event() {
+        assert!(matches!(event, Event::Send { .. }), "{event:?}");
+        completed += 1;
+    }
+    assert_eq!(completed, sent);
+    a.send(ours, b"again", 0, SendFlags::NONE).unwrap();
+}
+
+#[test]
+fn a_blocking_send_does_not_wait_for_room_for_ever() {
+    let (mut a, mut b) = (endpoint(), endpoint());
+    let (ours, _) = connect(&mut a, &mut b, Attribute::Unreliable);
+    a.set_send_timeout(ours, Duration::from_millis(100)).unwrap();
+    // The peer does not read. Nothing that is under way has a time of its own: unreliable sends have ended.
+    while a.send(ours, &[7; 4096], 0, SendFlags::SILENT).is_ok() {}
+    let start = Instant::now();
+    assert_eq!(a.send_blocking(ours, &[b"no room"]), Err(SendError::WouldBlock));
+    assert!(start.elapsed() < PATIENCE / 2);
+    while b.next_event().is_some() {}
+    assert!(a.send_blocking(ours, &[b"room"]).is_ok());
+}

@@ -274,7 +274,10 @@ fn a_stall_word_that_cannot_be_does_not_keep_a_send_for_ever() {
     server.set_send_timeout(lie.connection, Duration::from_millis(50)).unwrap();
     server.send(lie.connection, b"well?", 5, SendFlags::NONE).unwrap();
     until(&mut server, "the end of the send", |_, event| match event {
-        Some(Event::Send { context: 5, status, .. }) => Some(assert_eq!(status, Status::TimedOut)),
+        Some(Event::Send { context: 5, status, .. }) => {
+            assert_eq!(status, Status::TimedOut);
+            Some(())
+        }
         Some(other) => panic!("{other:?}"),
         None => None,
     });

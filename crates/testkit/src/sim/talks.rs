@@ -4,7 +4,7 @@ use cci_proto::{Attribute, Event, Request, Time};
 
 use super::ledger::{Role, SideState};
 use super::node::{Sender, address_of};
-use super::plan::HangUp;
+use super::plan::{Fault, HangUp};
 use super::rng::mix;
 use super::world::{What, World};
 
@@ -95,7 +95,11 @@ impl World {
         }
         let live =
             |token: &usize| matches!(self.ledger.sides[*token].state, SideState::Pending | SideState::Up);
-        if !self.talks[talk].waiting.is_empty() || self.talks[talk].servers.iter().any(live) {
+        let repeated = !self.talks[talk].waiting.is_empty() || self.talks[talk].servers.iter().any(live);
+        // A machine that was down remembers nothing of what it handed to another endpoint.
+        let forgot =
+            self.plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Crash(down) if *down == node));
+        if repeated && !forgot {
             self.ledger
                 .fail(self.now_ns, format!("request of talk {talk} a second time while the first one lives"));
         }
@@ -145,6 +149,13 @@ impl World {
             }
             self.wake(node, self.now_ns);
             self.wake(came_to, self.now_ns);
+        }
+    }
+
+    /// Programs on a node that goes down forget the requests they have not answered.
+    pub(super) fn forget_requests(&mut self, node: usize) {
+        for (talk, plan) in self.talks.iter_mut().zip(&self.plan.talks) {
+            talk.waiting.retain(|(came_to, _)| plan.broker_to.unwrap_or(*came_to) != node);
         }
     }
 

@@ -387,6 +387,7 @@ impl World {
             Fault::Crash(node) => {
                 self.say(|| format!("node {node} crashes"));
                 self.nodes[node].crash();
+                self.forget_requests(node);
                 for side in self.ledger.sides.iter_mut().filter(|side| side.node == node) {
                     if !matches!(side.state, SideState::Closed | SideState::Failed) {
                         side.state = SideState::Crashed;

@@ -276,3 +276,18 @@ fn keepalive_speaks_once_and_ends_nothing() {
     assert_eq!((world.ledger.sides[0].silences, world.ledger.sides[1].silences), (1, 1));
     assert_eq!(statuses(&world, 0, Status::Success), 2, "the connection survives the silence");
 }
+
+#[test]
+fn what_was_refused_and_given_up_cannot_arrive_late() {
+    let mut plan = Plan::new(2, NodePlan { send_timeout_ns: 200 * MS, ..NodePlan::default() });
+    plan.nodes[1].reading = Reading::Deaf { until_ns: 2 * SECOND };
+    plan.all_succeed = false;
+    plan.record = true;
+    // The receiver is ready again, and the sender, 10 ms away, does not know it yet: now old copies come.
+    plan.faults.push((2 * SECOND - 9 * MS, Fault::ReplayBetween(0, 600 * MS)));
+    let up = Workload { gap_ns: 3 * SECOND, burst: 600, ..Workload::bulk(610, 1_400) };
+    let talk = Talk::new(0, 1, Attribute::ReliableOrdered, up, Workload::QUIET);
+    let mut world = world(Net::new(15).delay_ns(10 * MS, 0), plan.talk(talk));
+    finish(&mut world);
+    assert!(statuses(&world, 0, Status::ReceiverNotReady) > 0, "nobody was told");
+}

@@ -1,12 +1,10 @@
 //! The devices of a machine without configuration: shared memory, and UDP on each interface that is up.
 
+use super::PRIORITY_DEFAULT;
 use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::transport;
 use std::sync::Arc;
-
-/// Unless configured.
-pub(super) const PRIORITY_DEFAULT: u8 = 50;
 
 /// Shared memory first, then UDP by interface, loopback last: one device for each interface that is up and has an
 /// address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is had by a

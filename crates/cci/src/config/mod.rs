@@ -7,3 +7,6 @@ pub(crate) mod builtin;
 pub(crate) mod ini;
 mod syntax;
 mod udp;
+
+/// A device's priority unless configured.
+const PRIORITY_DEFAULT: u8 = 50;

@@ -1,6 +1,6 @@
 //! A UDP device: from an interface, from what a configuration says, or both; and what it cannot do.
 
-use super::builtin::PRIORITY_DEFAULT;
+use super::PRIORITY_DEFAULT;
 use crate::device::{DeviceInfo, PciAddress, TransportKind, Unavailable};
 use crate::transport::datagram;
 use cci_sys::net::Interface;

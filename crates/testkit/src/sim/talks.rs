@@ -8,17 +8,6 @@ use super::plan::{Fault, HangUp};
 use super::rng::mix;
 use super::world::{What, World};
 
-/// Where a conversation is.
-#[derive(Default)]
-pub(super) struct TalkState {
-    /// The client's token.
-    client: Option<usize>,
-    /// The tokens of everything accepted in its name: more than one only if a request was repeated after its end.
-    servers: Vec<usize>,
-    /// Requests the server's program has not answered, with the node they came to.
-    waiting: Vec<(usize, Request)>,
-}
-
 impl World {
     /// Bytes of a request: the conversation's number, then a pattern.
     fn request_payload(&self, talk: usize) -> Vec<u8> {

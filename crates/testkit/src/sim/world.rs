@@ -69,6 +69,17 @@ pub struct Report {
     pub polls: u64,
 }
 
+/// Where a conversation is.
+#[derive(Default)]
+pub(super) struct TalkState {
+    /// The client's token.
+    pub(super) client: Option<usize>,
+    /// The tokens of everything accepted in its name: more than one only if a request was repeated after its end.
+    pub(super) servers: Vec<usize>,
+    /// Requests the server's program has not answered, with the node they came to.
+    pub(super) waiting: Vec<(usize, cci_proto::Request)>,
+}
+
 /// A run in progress.
 pub struct World {
     pub(super) net: Net,
@@ -76,7 +87,7 @@ pub struct World {
     pub(super) plan: Plan,
     /// What was promised and kept so far.
     pub ledger: Ledger,
-    pub(super) talks: Vec<super::talks::TalkState>,
+    pub(super) talks: Vec<TalkState>,
     pub(super) rng: Rng,
     pub(super) seen: Vec<(u64, Packet)>,
     queue: BinaryHeap<Reverse<Entry>>,
@@ -102,7 +113,7 @@ impl World {
             nodes.push(Node::new(node, Rng::new(rng.next_u64()))?);
         }
         let ledger = Ledger::new(plan.all_succeed);
-        let talks = plan.talks.iter().map(|_| super::talks::TalkState::default()).collect();
+        let talks = plan.talks.iter().map(|_| TalkState::default()).collect();
         let mut world = World {
             net,
             nodes,

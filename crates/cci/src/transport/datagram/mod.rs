@@ -313,7 +313,9 @@ impl Transport for Udp {
         self.time_out(core);
         self.transmit(core);
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
-        let room_ns = if self.carrier.pending() > 0 { soon(ROOM_RETRY_NS) } else { None };
+        // Something is left where the rounds of one call did not suffice, too.
+        let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
+        let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
         let feed_ns = if self.glue.starved { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.proto.next_deadline().map(|at| at.0);

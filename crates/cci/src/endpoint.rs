@@ -354,10 +354,10 @@ impl Endpoint {
         match self.transport.arm(&mut self.core) {
             Armed::Sleep { deadline_ns } if !self.has_news() => {
                 self.core.poller.set_pending(false);
-                if self.core.poller.set_timer(deadline_ns).is_ok() {
+                if !self.core.origin.has_news() && self.core.poller.set_timer(deadline_ns).is_ok() {
                     return false;
                 }
-                // Without a timer the descriptor must stay readable: busy, but nothing is missed.
+                // A request was decided on elsewhere just now; or without a timer the descriptor must stay readable: busy, but nothing is missed.
                 self.core.poller.set_pending(true);
                 true
             }
@@ -447,7 +447,7 @@ impl Endpoint {
         let Armed::Sleep { deadline_ns } = self.transport.arm(&mut self.core) else { return Ok(false) };
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
-        Ok(true)
+        Ok(!self.core.origin.has_news())
     }
 
     /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported
@@ -641,6 +641,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.drain(limits::LINGER_NS_MAX);
+        self.core.origin.close();
     }
 }
 

@@ -2,9 +2,10 @@
 
 mod shm_common;
 
-use cci::{Attribute, Context, Endpoint, Event, Options, SendError, SendFlags};
+use cci::{Attribute, ConnectFailure, Context, Endpoint, Event, Options, SendError, SendFlags};
 use shm_common::{PATIENCE, connect, endpoint, endpoint_with, run_for};
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 fn udp() -> Endpoint {
@@ -81,4 +82,65 @@ fn a_blocking_send_does_not_wait_for_room_for_ever() {
     assert!(start.elapsed() < PATIENCE / 2);
     while b.next_event().is_some() {}
     assert!(a.send_blocking(ours, &[b"room"]).is_ok());
+}
+
+/// A request that another thread drops must wake the endpoint that it came to, or nobody tells the client.
+fn refused_from_another_thread(mut a: Endpoint, mut b: Endpoint) {
+    let uri = b.uri().to_owned();
+    a.connect(&uri, b"", Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();
+    let (give, given) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        while let Some(event) = b.wait(Some(PATIENCE / 2)).unwrap() {
+            let Event::ConnectRequest(request) = event else { panic!("{event:?}") };
+            give.send(request).unwrap();
+        }
+    });
+    let start = Instant::now();
+    let request = loop {
+        assert!(a.next_event().is_none());
+        assert!(start.elapsed() < PATIENCE);
+        if let Ok(request) = given.try_recv() {
+            break request;
+        }
+    };
+    // The server's thread is asleep by now.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(request);
+    let event = a.wait(Some(PATIENCE / 5)).unwrap();
+    let Some(Event::Connect { context: 1, result: Err(ConnectFailure::Refused) }) = event else {
+        panic!("{event:?}")
+    };
+    server.join().unwrap();
+}
+
+#[test]
+fn a_request_dropped_by_another_thread_is_refused_at_once_over_shm() {
+    refused_from_another_thread(endpoint(), endpoint());
+}
+
+#[test]
+fn a_request_dropped_by_another_thread_is_refused_at_once_over_udp() {
+    refused_from_another_thread(udp(), udp());
+}
+
+#[test]
+fn requests_that_outlive_their_endpoint_end_one_by_one() {
+    let (mut a, mut b) = (endpoint(), endpoint());
+    let uri = b.uri().to_owned();
+    for context in 0..2 {
+        a.connect(&uri, b"", Attribute::ReliableOrdered, context, Some(PATIENCE)).unwrap();
+    }
+    let (mut requests, start) = (Vec::new(), Instant::now());
+    while requests.len() < 2 && start.elapsed() < PATIENCE {
+        if let Some(Event::ConnectRequest(request)) = b.next_event() {
+            requests.push(request);
+        }
+    }
+    drop(b);
+    assert!(a.wait(Some(Duration::from_millis(50))).unwrap().is_none());
+    for _ in 0..2 {
+        drop(requests.pop());
+        let event = a.wait(Some(PATIENCE / 5)).unwrap();
+        assert!(matches!(event, Some(Event::Connect { result: Err(_), .. })), "{event:?}");
+    }
 }

@@ -2,10 +2,11 @@
 //! another endpoint, on another thread, or drop it. Whatever it does, the endpoint the request came to must learn of
 //! it, so that it answers the peer and forgets the request. That word travels through an [`Origin`].
 
+use super::poller::Poller;
 use crate::Attribute;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The part of a request only its transport understands.
 pub(crate) type RequestInner = Box<dyn Any + Send>;
@@ -37,17 +38,45 @@ pub(crate) enum Fate {
 }
 
 /// One per endpoint; shared with the requests that came to it. Off the data path: one relaxed load per poll.
-#[derive(Default)]
 pub(crate) struct Origin {
     news: AtomicBool,
-    fates: Mutex<Vec<Fate>>,
+    /// None: the endpoint is gone, and so is whatever could be done about a fate.
+    fates: Mutex<Option<Vec<Fate>>>,
+    /// Where the endpoint's owner may be asleep. Not kept alive by requests: it is descriptors.
+    poller: Weak<Poller>,
 }
 
 impl Origin {
+    pub fn new(poller: &Arc<Poller>) -> Origin {
+        Origin {
+            news: AtomicBool::new(false),
+            fates: Mutex::new(Some(Vec::new())),
+            poller: Arc::downgrade(poller),
+        }
+    }
+
     pub fn tell(&self, fate: Fate) {
-        self.fates.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
-        // Pairs with the Acquire in `take`: who sees the flag sees the fate.
-        self.news.store(true, Ordering::Release);
+        {
+            let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+            match fates.as_mut() {
+                Some(fates) => fates.push(fate),
+                None => return,
+            }
+        }
+        // SeqCst here and in `has_news`, which is asked after the descriptor was made unreadable: either the owner
+        // sees the news, or it is woken.
+        if !self.news.swap(true, Ordering::SeqCst) {
+            fence(Ordering::SeqCst);
+            if let Some(poller) = self.poller.upgrade() {
+                poller.nudge();
+            }
+        }
+    }
+
+    /// Whether something was told: asked by the owner before it sleeps.
+    pub fn has_news(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.news.load(Ordering::SeqCst)
     }
 
     /// What was told since the last call.
@@ -55,7 +84,14 @@ impl Origin {
         if !self.news.load(Ordering::Relaxed) {
             return None;
         }
-        self.news.swap(false, Ordering::Acquire);
-        Some(std::mem::take(&mut *self.fates.lock().unwrap_or_else(PoisonError::into_inner)))
+        // Acquire pairs with the swap in `tell`: who sees the flag sees the fate.
+        self.news.swap(false, Ordering::AcqRel);
+        self.fates.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take)
+    }
+
+    /// The endpoint is gone: requests that are still out end when they are dropped.
+    pub fn close(&self) {
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(fates);
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Poller {
     /// Whether `pending` is readable now: saves the system call when nothing changes. Only the endpoint's owner
     /// touches it (under the lock, in the shared form), so Relaxed is enough.
     is_pending: AtomicBool,
+    /// Somebody else has made `pending` readable.
+    nudged: AtomicBool,
     /// When the timer goes off; u64::MAX = not set. Same owner.
     timer_at_ns: AtomicU64,
 }
@@ -39,6 +41,7 @@ impl Poller {
             timer: TimerFd::new()?,
             woken: Mutex::new(Events::with_capacity(8)),
             is_pending: AtomicBool::new(false),
+            nudged: AtomicBool::new(false),
             timer_at_ns: AtomicU64::new(u64::MAX),
         };
         poller.epoll.add(&poller.pending, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
@@ -67,11 +70,22 @@ impl Poller {
 
     /// Makes the descriptor readable, or not, on account of queued events.
     pub fn set_pending(&self, pending: bool) {
-        if self.is_pending.swap(pending, Ordering::Relaxed) == pending {
+        let was = self.is_pending.swap(pending, Ordering::Relaxed);
+        let nudged =
+            !pending && self.nudged.load(Ordering::Relaxed) && self.nudged.swap(false, Ordering::Acquire);
+        if was == pending && !nudged {
             return;
         }
         // An eventfd of our own can't fail at either: it never fills up by ones and is never closed.
         let _ = if pending { self.pending.signal() } else { self.pending.drain().map(drop) };
+    }
+
+    /// Wakes whoever sleeps on the descriptor; from any thread. It stays readable until the owner has looked and calls
+    /// [`Poller::set_pending`] with false.
+    pub fn nudge(&self) {
+        let _ = self.pending.signal();
+        // After the signal: an owner that sees the flag takes the signal back, one that does not is woken by it.
+        self.nudged.store(true, Ordering::Release);
     }
 
     /// The descriptor becomes readable at `at_ns` on the monotonic clock; None: never.

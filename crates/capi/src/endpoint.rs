@@ -159,8 +159,12 @@ impl CEndpoint {
 
     /// A receive buffer came back. If messages may be waiting for one, they are taken in now, so that the descriptor
     /// says so even to a program that sleeps on it without asking for events first.
+    #[inline]
     pub fn fed(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        // Without locks it is the endpoint's own thread that returns: program order is enough.
+        if self.shared().is_some() {
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
         if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
             let _ = self.with(|endpoint, _| endpoint.arm());
         }

@@ -1,10 +1,11 @@
 //! Sending.
 
 use crate::connections::{bytes, context_of, resolve};
+use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
 use crate::status::of_status;
 use crate::types::*;
-use cci::{Attribute, SendFlags};
+use cci::{Attribute, Connection, SendFlags};
 use libc::{c_int, c_void, iovec};
 
 /// Segments that are gathered without allocating.
@@ -44,13 +45,8 @@ pub(crate) unsafe fn send(
     }
     if flags & CCI_FLAG_SILENT != 0 {
         rust_flags = rust_flags | SendFlags::SILENT;
-        let attribute = owner.with(|endpoint, _| endpoint.attribute(connection))?;
-        if flags & CCI_FLAG_NO_COPY != 0
-            && attribute.is_some_and(|attribute| attribute != Attribute::ReliableOrdered)
-        {
-            let text = "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection: on others nothing tells when \
-                        the buffer is free";
-            return Err(Failure::told(CCI_EINVAL, text));
+        if flags & CCI_FLAG_NO_COPY != 0 {
+            check_silent_no_copy(owner, connection)?;
         }
     }
     if flags & CCI_FLAG_BLOCKING == 0 {
@@ -66,6 +62,16 @@ pub(crate) unsafe fn send(
     match of_status(status) {
         CCI_SUCCESS => Ok(()),
         failed => Err(Failure::told(failed, format!("blocking send: {status}"))),
+    }
+}
+
+/// Only where completions come in order does a later one tell that the buffer of a silent send is free.
+fn check_silent_no_copy(owner: &CEndpoint, connection: Connection) -> Result<(), Failure> {
+    match owner.with(|endpoint, _| endpoint.attribute(connection))? {
+        Some(Attribute::ReliableUnordered | Attribute::Unreliable) => {
+            Err(Failure::told(CCI_EINVAL, "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection"))
+        }
+        Some(Attribute::ReliableOrdered) | None => Ok(()),
     }
 }
 

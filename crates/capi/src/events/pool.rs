@@ -220,3 +220,75 @@ pub(super) unsafe fn give_back(event: NonNull<CEvent>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+
+    /// An event on its way to another thread.
+    struct Out(NonNull<CEvent>);
+
+    // SAFETY: events may be returned by any thread.
+    unsafe impl Send for Out {}
+
+    impl Out {
+        fn give_back(self) {
+            // SAFETY: out, and not used after this.
+            unsafe { give_back(self.0) };
+        }
+    }
+
+    #[test]
+    fn events_come_back_in_any_order_up_to_the_limit() {
+        let mut pool = Pool::new(100);
+        let mut out: Vec<_> = std::iter::from_fn(|| pool.take().map(Out)).collect();
+        assert_eq!(out.len(), 128, "the limit, rounded up to blocks");
+        let places: HashSet<_> = out.iter().map(|event| event.0).collect();
+        assert_eq!(places.len(), 128, "each is there once");
+        let bytes = pool.bytes();
+        for round in 0..5 {
+            for _ in 0..50 {
+                out.swap_remove((round * 7) % out.len()).give_back();
+            }
+            out.extend(std::iter::from_fn(|| pool.take().map(Out)));
+            assert_eq!((out.len(), pool.bytes()), (128, bytes));
+        }
+        let one = out.pop().unwrap();
+        one.give_back();
+        let again = pool.take().unwrap();
+        pool.put_back(again);
+        assert_eq!(pool.take(), Some(again));
+        out.push(Out(again));
+        out.into_iter().for_each(Out::give_back);
+    }
+
+    /// Others return while the owner takes, and go on after the owner is gone: the last one frees.
+    #[test]
+    fn events_outlive_their_pool_on_other_threads() {
+        let rounds = if cfg!(miri) { 200 } else { 20_000 };
+        let mut pool = Pool::new(64);
+        let (senders, returners): (Vec<_>, Vec<_>) = (0..2)
+            .map(|_| {
+                let (sender, receiver) = mpsc::channel::<Out>();
+                (sender, std::thread::spawn(move || receiver.into_iter().for_each(Out::give_back)))
+            })
+            .unzip();
+        let mut given = 0;
+        while given < rounds {
+            match pool.take() {
+                Some(event) => {
+                    senders[given % 2].send(Out(event)).unwrap();
+                    given += 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+        drop(pool);
+        drop(senders);
+        for returner in returners {
+            returner.join().unwrap();
+        }
+    }
+}

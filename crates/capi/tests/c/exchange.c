@@ -122,6 +122,29 @@ static void plain(cci_connection_t *connection)
     CHECK_STATUS(cci_send(connection, sent, 1, NULL, 1 << 20), CCI_EINVAL);
 }
 
+/* Straight from a send to sleep on the descriptor, without asking for events in between: it must wake all the same. */
+static void sleeping_first(cci_connection_t *connection)
+{
+    pattern(sent, 64, 5);
+    for (uint32_t round = 1; round <= 200; round++) {
+        int echoed = 0, completed = 0;
+        OK(cci_send(connection, sent, 64, (void *)(uintptr_t)round, 0));
+        while (!echoed || !completed) {
+            struct pollfd wait = {endpoint_fd, POLLIN, 0};
+            CHECK(poll(&wait, 1, PATIENCE_MS) == 1);
+            cci_event_t *event;
+            while (cci_get_event(endpoint, &event) == CCI_SUCCESS) {
+                echoed += event->type == CCI_EVENT_RECV;
+                completed += event->type == CCI_EVENT_SEND;
+                OK(cci_return_event(event));
+                /* Level-triggered: it stays readable until the program has seen that nothing is left. */
+                CHECK(poll(&wait, 1, 0) == 1);
+            }
+        }
+        CHECK(echoed == 1 && completed == 1);
+    }
+}
+
 static void flags(cci_connection_t *connection)
 {
     pattern(sent, 100, 3);
@@ -225,6 +248,7 @@ static void be_client(const char *transport, const char *uri)
     for (int attribute = CCI_CONN_ATTR_RO; attribute <= CCI_CONN_ATTR_UU; attribute++) {
         connections[attribute] = connect_to(uri, (cci_conn_attribute_t)attribute);
         plain(connections[attribute]);
+        sleeping_first(connections[attribute]);
         flags(connections[attribute]);
         gathered(connections[attribute]);
         rma_arguments(connections[attribute]);

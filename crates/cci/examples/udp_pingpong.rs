@@ -9,8 +9,8 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -20,10 +20,14 @@ const PINGS: usize = 20_000;
 const RATE_TIME: Duration = Duration::from_millis(500);
 
 fn main() -> Result<()> {
-    if std::env::args().nth(1).is_some_and(|only| only == "ping") {
-        // For a profiler.
+    // One of the two alone, for a profiler.
+    if let Some(only) = std::env::args().nth(1) {
         for _ in 0..ROUNDS {
-            println!("cci {:.0} ns", cci_ping()?);
+            match only.as_str() {
+                "ping" => println!("cci {:.0} ns", cci_ping()?),
+                "rate" => println!("cci {:.3} M/s", cci_rate()? / 1e6),
+                _ => return Err("usage: udp_pingpong [ping|rate]".into()),
+            }
         }
         return Ok(());
     }
@@ -84,14 +88,18 @@ fn hand_ping() -> Result<f64> {
     let (at_one, at_two) = (one.local_addr()?, two.local_addr()?);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
+    let placed = Arc::new(Barrier::new(2));
+    let there = placed.clone();
     let echo = std::thread::spawn(move || -> Result<()> {
         cci_sys::cpu::pin(1)?;
+        there.wait();
         let mut buffer = [0; 64];
         while recv(&two, &mut buffer, &stopped)? {
             two.send_to(&buffer[..8], at_one)?;
         }
         Ok(())
     });
+    placed.wait();
     cci_sys::cpu::pin(0)?;
     let mut trips_ns = Vec::with_capacity(PINGS);
     let mut buffer = [0; 64];
@@ -111,12 +119,16 @@ fn hand_rate() -> Result<f64> {
     let at_two = two.local_addr()?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
+    let placed = Arc::new(Barrier::new(2));
+    let there = placed.clone();
     let sink = std::thread::spawn(move || -> Result<()> {
         cci_sys::cpu::pin(1)?;
+        there.wait();
         let mut buffer = [0; 64];
         while recv(&two, &mut buffer, &stopped)? {}
         Ok(())
     });
+    placed.wait();
     cci_sys::cpu::pin(0)?;
     let start = Instant::now();
     let mut sent = 0u64;
@@ -146,8 +158,12 @@ fn with_server<T>(
     client.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, Some(Duration::from_secs(5)))?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
+    // A thread that is placed does not run over one that is not yet, even where both have real-time priority.
+    let placed = Arc::new(Barrier::new(2));
+    let there = placed.clone();
     let serving = std::thread::spawn(move || -> Result<()> {
         cci_sys::cpu::pin(1)?;
+        there.wait();
         while !stopped.load(Ordering::Relaxed) {
             match server.next_event() {
                 Some(Event::ConnectRequest(request)) => server.accept(request, 0)?,
@@ -159,6 +175,7 @@ fn with_server<T>(
         }
         Ok(())
     });
+    placed.wait();
     cci_sys::cpu::pin(0)?;
     let connection = loop {
         if let Some(Event::Connect { result, .. }) = client.next_event() {

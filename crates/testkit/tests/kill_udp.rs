@@ -29,7 +29,7 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
     };
     let toll = kill::kill_clients(&plan);
     println!("clients: {toll:?}");
-    assert!(toll.received > 1_000 && toll.exchanges > 1_000, "{toll:?}");
+    assert!(toll.received > 20 && toll.exchanges > 1_000, "{toll:?}");
     let toll = kill::kill_servers(&Plan { kills: 12, seed: 4, ..plan });
     println!("servers: {toll:?}");
 }

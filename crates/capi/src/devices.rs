@@ -1,10 +1,9 @@
 //! The devices as C structs.
 
-use crate::guard::{Failure, guard};
-use crate::library;
+use crate::guard::Failure;
 use crate::types::*;
 use cci::{Context, Device};
-use libc::{c_char, c_int, c_uint};
+use libc::{c_char, c_uint};
 use std::ffi::CString;
 use std::ptr::{self, null};
 
@@ -20,7 +19,7 @@ struct Entry {
 pub(crate) struct Devices {
     entries: Box<[Entry]>,
     /// Pointers to the entries' public parts, NULL-ended: what `cci_get_devices` gives out.
-    list: Box<[*const cci_device_t]>,
+    pub list: Box<[*const cci_device_t]>,
     default: usize,
 }
 
@@ -80,22 +79,4 @@ impl Entry {
         };
         Entry { device: device.clone(), public, _strings: strings, _argv: argv }
     }
-}
-
-/// Gives the devices, highest priority first, NULL-ended.
-///
-/// # Safety
-/// `devices` is NULL or points to a place for a pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_get_devices(devices: *mut *const *const cci_device_t) -> c_int {
-    guard(|| {
-        if devices.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_get_devices: devices is NULL"));
-        }
-        library::with(|library| {
-            // SAFETY: not NULL, and the caller's to be written.
-            unsafe { devices.write(library.devices.list.as_ptr()) };
-            Ok(())
-        })
-    })
 }

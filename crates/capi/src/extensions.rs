@@ -2,10 +2,11 @@
 //! part of the header.
 
 use crate::connections::{bytes, context_of, duration, resolve};
-use crate::endpoint::{self, CEndpoint, text};
+use crate::endpoint::{CEndpoint, text};
 use crate::events::{CEvent, fill};
 use crate::guard::{self, Failure, guard};
 use crate::messages::send;
+use crate::opening;
 use crate::options::give_text;
 use crate::types::*;
 use cci::Options;
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn cci_create_endpoint_with(
             options.service = Some(unsafe { text(service, "service") }?.to_owned());
         }
         // SAFETY: the caller's promises are `create`'s.
-        unsafe { endpoint::create(device, options, endpoint, fd) }
+        unsafe { opening::create(device, options, endpoint, fd) }
     })
 }
 

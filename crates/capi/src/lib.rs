@@ -22,21 +22,22 @@ mod extensions;
 mod guard;
 mod library;
 mod messages;
+mod opening;
 mod options;
 mod rma;
 mod status;
 pub mod types;
 
 pub use connections::{cci_accept, cci_connect, cci_disconnect, cci_reject};
-pub use devices::cci_get_devices;
-pub use endpoint::{cci_arm_os_handle, cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};
+pub use endpoint::cci_arm_os_handle;
 pub use events::{cci_get_event, cci_return_event};
 pub use extensions::{
     cci_accept_on, cci_create_endpoint_with, cci_explain, cci_get_counters, cci_last_error, cci_send2,
     cci_wait_event,
 };
-pub use library::{cci_finalize, cci_init};
+pub use library::{cci_finalize, cci_get_devices, cci_init};
 pub use messages::{cci_send, cci_sendv};
+pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};
 pub use options::{cci_get_opt, cci_set_opt};
 pub use rma::{cci_rma, cci_rma_deregister, cci_rma_register, cci_rma_register_conn};
 pub use status::cci_strerror;

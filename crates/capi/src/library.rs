@@ -114,3 +114,21 @@ pub unsafe extern "C" fn cci_finalize() -> c_int {
         Ok(())
     })
 }
+
+/// Gives the devices, highest priority first, NULL-ended.
+///
+/// # Safety
+/// `devices` is NULL or points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_get_devices(devices: *mut *const *const cci_device_t) -> c_int {
+    guard(|| {
+        if devices.is_null() {
+            return Err(Failure::told(CCI_EINVAL, "cci_get_devices: devices is NULL"));
+        }
+        with(|library| {
+            // SAFETY: not NULL, and the caller's to be written.
+            unsafe { devices.write(library.devices.list.as_ptr()) };
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,96 @@
+//! Opening and ending endpoints: where the library's list of them meets what they are.
+
+use crate::endpoint::{CEndpoint, text};
+use crate::guard::{Failure, guard};
+use crate::library;
+use crate::types::*;
+use cci::Options;
+use libc::{c_char, c_int};
+use std::os::fd::AsRawFd;
+
+/// Creates an endpoint, enters it and gives it out. `endpoint` and `fd` are the caller's pointers, checked here.
+///
+/// # Safety
+/// `endpoint` and `fd` are NULL or point to places to be written.
+pub(crate) unsafe fn create(
+    device: *const cci_device_t,
+    options: Options,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> Result<(), Failure> {
+    if endpoint.is_null() {
+        return Err(Failure::told(CCI_EINVAL, "creating an endpoint: the place for it is NULL"));
+    }
+    let created = library::with(|library| {
+        let (device, public) = library.devices.find(device)?;
+        CEndpoint::create(&device, public, library.is_single_threaded(), options)
+    })?;
+    if !fd.is_null() {
+        let raw = created.with(|endpoint, _| endpoint.os_handle().as_raw_fd())?;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { fd.write(raw) };
+    }
+    let created = Box::into_raw(created);
+    // The address is turned back into a pointer if `cci_finalize` finds the endpoint still open.
+    let _ = created.expose_provenance();
+    if !library::enter(created) {
+        // SAFETY: just made, and nobody has seen it.
+        unsafe { CEndpoint::destroy(created) };
+        return Err(Failure::told(CCI_ERROR, "CCI was finalized while the endpoint was created"));
+    }
+    // SAFETY: not NULL, and the caller's to be written.
+    unsafe { endpoint.write(created.cast::<cci_endpoint_t>().cast_const()) };
+    Ok(())
+}
+
+/// Opens an endpoint.
+///
+/// # Safety
+/// `device` is NULL or came from `cci_get_devices`; `endpoint` and `fd` are NULL or point to places to be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_create_endpoint(
+    device: *const cci_device_t,
+    _flags: c_int,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> c_int {
+    // SAFETY: the caller's promises are `create`'s.
+    guard(|| unsafe { create(device, Options::default(), endpoint, fd) })
+}
+
+/// Opens an endpoint at a service.
+///
+/// # Safety
+/// As [`cci_create_endpoint`]; `service` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_create_endpoint_at(
+    device: *const cci_device_t,
+    service: *const c_char,
+    _flags: c_int,
+    endpoint: *mut *const cci_endpoint_t,
+    fd: *mut cci_os_handle_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: NULL or a C string, says the caller.
+        let service = unsafe { text(service, "cci_create_endpoint_at: service") }?.to_owned();
+        // SAFETY: the caller's promises are `create`'s.
+        unsafe { create(device, Options { service: Some(service), ..Options::default() }, endpoint, fd) }
+    })
+}
+
+/// Ends an endpoint.
+///
+/// # Safety
+/// No other thread is in a call that uses the endpoint or one of its connections.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_destroy_endpoint(endpoint: *const cci_endpoint_t) -> c_int {
+    guard(|| {
+        let endpoint = endpoint.cast::<CEndpoint>().cast_mut();
+        if !library::leave(endpoint) {
+            return Err(Failure::told(CCI_EINVAL, "cci_destroy_endpoint: not an open endpoint"));
+        }
+        // SAFETY: it was in the table of open endpoints, and only the caller that took it out comes here.
+        unsafe { CEndpoint::destroy(endpoint) };
+        Ok(())
+    })
+}

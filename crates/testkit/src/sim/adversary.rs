@@ -52,6 +52,9 @@ impl World {
                     (bytes, self.rng.below(nodes) as usize, self.rng.below(nodes) as usize)
                 }
             };
+            if self.rng.pct(50.0) && bytes.len() >= 48 {
+                super::dissect::make_harmful(&mut bytes, &mut self.rng);
+            }
             super::dissect::spoil_identity(&mut bytes, &mut self.rng);
             let source = if self.rng.pct(20.0) { self.rng.below(nodes) as usize } else { source };
             self.launch(Packet { source, target, bytes: Rc::from(bytes) }, true, self.now_ns);

@@ -63,3 +63,19 @@ pub(super) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
         *byte ^= 1 << (bit % 8);
     }
 }
+
+/// Makes a datagram say something new: whoever takes it in spite of its spoilt identity will show it. Data gets another
+/// number and other contents, an acknowledgement becomes the end of the connection.
+pub(super) fn make_harmful(bytes: &mut [u8], rng: &mut Rng) {
+    match number(bytes, 0, 1) & 15 {
+        8 => {
+            let seq = (number(bytes, 24, 4) as u32).wrapping_add(rng.range(1, 40) as u32);
+            bytes[24..28].copy_from_slice(&seq.to_le_bytes());
+            if let Some(rest) = bytes.get_mut(64..) {
+                rng.fill(rest);
+            }
+        }
+        9 => bytes[0] = bytes[0] & 0xf0 | 11,
+        _ => {}
+    }
+}

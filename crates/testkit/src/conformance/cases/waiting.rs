@@ -167,7 +167,7 @@ pub fn wait_times_out<D: Driver>(place: &Place<D>) {
 
 /// What ends by the clock wakes those who sleep on the descriptor: no polling is needed for it.
 pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
-    let setup = Setup { send_timeout: Duration::from_millis(300), ..Setup::default() };
+    let setup = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
     let (mut client, mut server): (Side<D>, Side<D>) = (Side::open(place, &setup), Side::open(place, &setup));
     // A request that nobody answers.
     let timeout = Some(Duration::from_millis(300));

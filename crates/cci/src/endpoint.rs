@@ -12,6 +12,7 @@ use crate::explain::Explanation;
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::transport::{self, Armed, Dial, Transport};
+use cci_sys::process::fork;
 use cci_sys::{clock, cpu, random};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct Endpoint {
     /// The program has the descriptor: keep it level-triggered at every call.
     exported: bool,
     taken_since_progress: u32,
+    /// The process it was opened in: a fork child has a copy of it that must not speak.
+    made_by: fork::Token,
     /// Contexts of blocking sends are drawn from here: 48 random bits, so that no context of the program's own
     /// is taken for one.
     next_blocking_context: u64,
@@ -55,6 +58,7 @@ impl Endpoint {
             spin: Spin::new(cpu::available()),
             exported: false,
             taken_since_progress: 0,
+            made_by: fork::token(),
             next_blocking_context: random::u64()? & !0xffff,
         })
     }
@@ -640,6 +644,10 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        // A fork child shares the parent's sockets: what it sent there would close the parent's connections.
+        if !fork::same_process(self.made_by) {
+            return;
+        }
         self.drain(limits::LINGER_NS_MAX);
         self.core.origin.close();
     }

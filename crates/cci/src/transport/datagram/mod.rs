@@ -31,6 +31,7 @@ use crate::limits;
 use cci_proto::{Address, Endpoint, Request, Time};
 use cci_sys::{clock, udp};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
@@ -49,6 +50,9 @@ const STARVED_RECV_NS: u64 = 50_000;
 const CLOCK_AGE_NS: u64 = 5_000;
 /// And so many at most.
 const POLLS_PER_CLOCK_MAX: u64 = 8;
+/// Sends that follow a lone one sooner than this, with no progress between, are packed: nothing is acknowledged on an
+/// unreliable connection, which is therefore always quiet, and a burst of lone datagrams would cost a system call each.
+const LONE_GAP_NS: u64 = 20_000;
 /// How soon to look again when the socket had no room: a fast link empties a buffer in less.
 const ROOM_RETRY_NS: u64 = 100_000;
 
@@ -68,6 +72,10 @@ pub(super) struct Udp {
     /// When the socket was last looked at.
     received_at: Time,
     sends_since_clock: u32,
+    /// When a message left alone; None once progress was made since.
+    left_alone_at: Option<Time>,
+    /// Whether the socket is in the endpoint's epoll set: not while what it holds could not be taken.
+    is_watched: bool,
     /// Of messages queued since the last transmission.
     queued_bytes: usize,
 }
@@ -91,6 +99,27 @@ impl Udp {
         let poll_ns = self.read_clock().0.saturating_sub(before.0) / polls;
         self.polls_per_clock = (CLOCK_AGE_NS / poll_ns.max(1)).min(POLLS_PER_CLOCK_MAX);
         true
+    }
+
+    /// Whether a message left alone just before, with no progress since.
+    fn follows_closely(&mut self) -> bool {
+        let Some(left_at) = self.left_alone_at else { return false };
+        self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
+    }
+
+    /// Puts the socket into the endpoint's epoll set, or takes it out.
+    fn watch(&mut self, core: &Core, watch: bool) {
+        if self.is_watched == watch {
+            return;
+        }
+        let socket = self.carrier.socket().as_fd();
+        if watch {
+            // Where the system refuses, the next arming tries again, and the deadline stands in for it.
+            self.is_watched = core.poller.watch(socket, open::TOKEN_SOCKET).is_ok();
+        } else {
+            core.poller.unwatch(socket);
+            self.is_watched = false;
+        }
     }
 
     /// Takes what has arrived, up to a bound; whether something had.
@@ -276,13 +305,16 @@ impl Transport for Udp {
     ) -> Result<(), SendError> {
         let key = link::unpack(link);
         // A lone message must not wait for the next progress; one behind others may, and shares their datagram.
-        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && !self.follows_closely();
         self.sends_since_clock += 1;
         if lone || self.sends_since_clock >= SENDS_PER_CLOCK {
             self.read_clock();
         }
         self.proto.send(self.now, key, segments, op.context, op.silent).map_err(send_error)?;
         self.queued_bytes += segments.iter().map(|segment| segment.len() + 8).sum::<usize>();
+        if lone {
+            self.left_alone_at = Some(self.now);
+        }
         if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
             self.transmit(core);
         }
@@ -291,6 +323,7 @@ impl Transport for Udp {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
+        self.left_alone_at = None;
         if self.glue.starved {
             self.read_clock();
             self.feed(core);
@@ -308,6 +341,8 @@ impl Transport for Udp {
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
+        // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
+        self.watch(core, !self.glue.starved);
         // What is due already would end the sleep at once.
         self.read_clock();
         self.time_out(core);
@@ -317,7 +352,7 @@ impl Transport for Udp {
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
         let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
-        let feed_ns = if self.glue.starved { soon(limits::ROOM_POLL_NS) } else { None };
+        let feed_ns = if self.glue.starved || !self.is_watched { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.proto.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }

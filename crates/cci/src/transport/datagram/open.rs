@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// The socket's place in the endpoint's descriptor.
-const TOKEN_SOCKET: u64 = 0;
+pub(super) const TOKEN_SOCKET: u64 = 0;
 /// What an entry of the engine's connection table may cost while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
 
@@ -49,6 +49,8 @@ pub(crate) fn open_udp(
         polls_per_clock: 0,
         received_at: Time(0),
         sends_since_clock: 0,
+        left_alone_at: None,
+        is_watched: true,
         queued_bytes: 0,
     }))
 }

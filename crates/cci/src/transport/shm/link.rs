@@ -99,6 +99,8 @@ pub(super) struct Link {
     pub peer: Peer,
     pub ring_bytes: u32,
     pub stalls: u64,
+    /// What the consumer is stalled on: a message that may be dropped waits only while the program is behind.
+    pub stalled_by_reliable: bool,
     pub rnr: u64,
 }
 
@@ -156,6 +158,7 @@ impl Link {
             peer,
             ring_bytes: ends.ring_bytes,
             stalls: 0,
+            stalled_by_reliable: false,
             rnr: 0,
         }
     }

@@ -17,7 +17,7 @@ enum Taken {
     /// Done with.
     Yes,
     /// No receive buffer: it stays.
-    No,
+    No { is_reliable: bool },
     /// About a connection's life; handled once the record is no longer borrowed.
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
 }
@@ -40,8 +40,9 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
         match take_one(link, table, core)? {
             None => break,
             Some(Taken::Yes) => {}
-            Some(Taken::No) => {
+            Some(Taken::No { is_reliable }) => {
                 link.consumer.stall();
+                link.stalled_by_reliable = is_reliable;
                 link.stalls += 1;
                 table.counts.stalls += 1;
                 break;
@@ -70,9 +71,11 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
     Ok(records)
 }
 
-/// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back.
+/// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back; or if what waits may
+/// be dropped, now that the program holds every buffer and has no event left to take.
 fn resume(link: &mut Link, core: &Core) -> bool {
-    if core.receive.free_count() == 0 {
+    let may_drop = !link.stalled_by_reliable && !core.has_events();
+    if core.receive.free_count() == 0 && !may_drop {
         return false;
     }
     if link.life == Life::Up {
@@ -125,8 +128,9 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
     if delivered {
         conn.messages_received += 1;
         conn.bytes_received += u64::from(len_bytes);
-    } else if conn.is_reliable {
-        return Ok(Some(Taken::No));
+    } else if conn.is_reliable || core.has_events() {
+        // Also what may be lost, while the program is only behind with its events: the ring holds it as well.
+        return Ok(Some(Taken::No { is_reliable: conn.is_reliable }));
     } else {
         counts.unreliable_no_buffer += 1;
     }

@@ -6,7 +6,8 @@
 //! sees it first; the other side drains what is in the ring and follows.
 
 use super::Shm;
-use super::link::{Control, Life, Link, NOWHERE};
+use super::hand::NOWHERE;
+use super::link::{Control, Life, Link};
 use super::table::{State, Table, complete};
 use super::wire::{PeerConn, kind};
 use crate::ConnectFailure;

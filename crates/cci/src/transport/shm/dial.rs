@@ -1,7 +1,8 @@
 //! The client's side of a handshake.
 
-use super::handshake::{Hand, Stage, is_permitted};
-use super::link::{Control, Peer, Side};
+use super::hand::{Hand, Knock, NOWHERE, Peer, Side, Stage};
+use super::handshake::is_permitted;
+use super::link::Control;
 use super::table::{Conn, State};
 use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
 use super::{RETRY_NS, Shm, name, token};
@@ -11,17 +12,9 @@ use crate::transport::Dial;
 use crate::{ConnectError, ConnectFailure};
 use cci_ring::slab::Key;
 use cci_sys::clock;
-use cci_sys::unix::{Name, ReceivedFds, Stream};
+use cci_sys::unix::{ReceivedFds, Stream};
 use std::io;
 use std::os::fd::AsFd;
-
-/// Kept while the server's queue is full.
-pub(super) struct Knock {
-    name: Name,
-    request: Request,
-    payload: Vec<u8>,
-    pub again_ns: u64,
-}
 
 impl Shm {
     pub(super) fn dial(
@@ -77,7 +70,7 @@ impl Shm {
         }
         let conn = Conn {
             connection,
-            at: super::link::NOWHERE,
+            at: NOWHERE,
             messages_sent: 0,
             bytes_sent: 0,
             messages_received: 0,

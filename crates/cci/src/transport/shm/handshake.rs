@@ -3,8 +3,8 @@
 //! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: its size is
 //! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
 
-use super::dial::Knock;
-use super::link::{Control, Ends, Link, Peer, Side};
+use super::hand::{Half, Hand, Peer, Side, Stage};
+use super::link::{Control, Ends, Link};
 use super::table::{State, Table};
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
 use super::{RING_BYTES_PEER_MAX, Shm, token};
@@ -22,59 +22,6 @@ use std::os::fd::AsFd;
 
 /// Answers to late confirmations that wait for room in the ring.
 const CONTROL_MAX: usize = 256;
-
-/// A connection being made.
-pub(super) struct Hand {
-    /// None: nothing more to be said on it.
-    pub stream: Option<Stream>,
-    pub deadline_ns: u64,
-    pub stage: Stage,
-}
-
-pub(super) enum Stage {
-    /// A client has connected to us and not yet said what it wants.
-    Silent { peer: Credentials },
-    /// We are the client; the server's queue is full.
-    Knocking { conn: Key, knock: Box<Knock> },
-    /// We are the client and wait for the server's program.
-    Asked { conn: Key, server: Credentials },
-    /// We have accepted and offered a new link.
-    Offered { guest: Guest, half: Box<Half> },
-    /// We have accepted and offered to join this link; the client confirms through its ring.
-    Joining { guest: Guest, link: Key },
-    /// We have accepted; a link to the same client is just being made and will be joined.
-    Waiting { guest: Guest },
-}
-
-/// Whose request we accepted.
-#[derive(Copy, Clone)]
-pub(super) struct Guest {
-    /// Our side of it.
-    pub conn: Key,
-    pub theirs: PeerConn,
-    pub mss: u32,
-    pub peer: Peer,
-}
-
-/// Our half of a link to be.
-pub(super) struct Half {
-    pub segment: Segment,
-    pub bell: EventFd,
-    pub ring_bytes: u32,
-    pub link_id: u64,
-}
-
-impl Stage {
-    pub fn conn(&self) -> Option<Key> {
-        match self {
-            Stage::Silent { .. } => None,
-            Stage::Knocking { conn, .. } | Stage::Asked { conn, .. } => Some(*conn),
-            Stage::Offered { guest, .. } | Stage::Joining { guest, .. } | Stage::Waiting { guest } => {
-                Some(guest.conn)
-            }
-        }
-    }
-}
 
 /// Whether a process of that user may be connected with: our own user's may, and where one of us is root.
 pub(super) fn is_permitted(theirs: &Credentials) -> bool {

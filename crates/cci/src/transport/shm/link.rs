@@ -1,6 +1,7 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
+use super::hand::{NOWHERE, Peer, Side};
 use super::pending::Fifo;
 use super::table::{Table, complete};
 use super::wire::{PeerConn, kind};
@@ -12,26 +13,6 @@ use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use cci_sys::unix::Stream;
 use std::collections::VecDeque;
-
-/// Names no link.
-pub(super) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };
-
-/// Who is at the other end. The pid is the kernel's word, the number the peer's own.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Peer {
-    pub endpoint: u64,
-    pub pid: Option<u32>,
-    pub uid: u32,
-}
-
-/// Which end of a link we are. Matters where both are in one endpoint.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Side {
-    /// Accepted the connection that the link was made for.
-    Server,
-    /// Asked for it.
-    Client,
-}
 
 /// Whether the peer is there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

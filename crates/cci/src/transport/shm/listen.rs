@@ -1,7 +1,8 @@
 //! The server's side of a handshake.
 
-use super::handshake::{Guest, Half, Hand, Stage, is_permitted};
-use super::link::{Life, Peer, Side};
+use super::hand::{Guest, Half, Hand, NOWHERE, Peer, Side, Stage};
+use super::handshake::is_permitted;
+use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, Shm, token};
 use crate::engine::core::Core;
@@ -52,11 +53,7 @@ impl Shm {
     }
 
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        if core
-            .poller
-            .watch(self.listener.as_fd(), token::make(token::LISTENER, super::link::NOWHERE))
-            .is_ok()
-        {
+        if core.poller.watch(self.listener.as_fd(), token::make(token::LISTENER, NOWHERE)).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {

@@ -3,17 +3,20 @@
 //! An endpoint listens on a UNIX socket ([`name`]). Two endpoints share a *link* ([`link`]): two rings in sealed
 //! memfds, handed over that socket, two doorbells, and the socket itself as the lifeline whose hang-up tells at once
 //! that the peer is gone. Connections ride on links and hold nothing but a place in a table ([`table`]). How they
-//! come about is in [`handshake`], [`dial`] and [`listen`], how they end in [`close`].
+//! come about is in [`handshake`], [`dial`] and [`listen`], which remember a [`hand`] for each; how they end in
+//! [`close`].
 //!
 //! A send copies the message into the ring and completes when the peer's library has taken it out, which it says
 //! with every record of its own, or in a word of the ring ([`send`], [`pending`]). The receiver copies it once, into a
 //! receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
 //!
 //! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then
-//! ([`poll`]): its cost does not grow with the number of links. `docs/adr/0003-shared-memory-links.md` has the reasons.
+//! ([`poll`]): its cost does not grow with the number of links. Before sleeping it asks every peer to ring
+//! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons.
 
 mod close;
 mod dial;
+mod hand;
 mod handshake;
 mod link;
 mod listen;
@@ -23,6 +26,7 @@ mod poll;
 mod receive;
 mod report;
 mod send;
+mod sleep;
 mod table;
 mod timeout;
 mod wire;
@@ -30,7 +34,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use self::link::{Link, Peer, Side};
+use self::hand::{NOWHERE, Peer, Side};
+use self::link::Link;
 use self::table::{Conn, Counts, Table, from_us, to_us};
 use super::{Armed, Dial, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
@@ -175,7 +180,7 @@ pub(crate) fn open(
         cap_bytes: options.memory_bytes_max,
     };
     let sends = pending::Sends::new(options.send_buffers).ok_or(no_memory)?;
-    poller.watch(listener.as_fd(), token::make(token::LISTENER, link::NOWHERE))?;
+    poller.watch(listener.as_fd(), token::make(token::LISTENER, NOWHERE))?;
     let (send_timeout, keepalive) =
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     Ok(Box::new(Shm {

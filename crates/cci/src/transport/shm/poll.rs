@@ -1,4 +1,4 @@
-//! What a poll looks at, and what is done before sleeping.
+//! What a poll looks at.
 //!
 //! - *Hot* links, those active lately and at most [`HOT_MAX`], are looked at in every poll: one cache line each.
 //! - All others are *cold*: their attention word is raised, so that a peer that writes rings our doorbell, which the
@@ -6,11 +6,11 @@
 //! - *Busy* links, those with sends, closing connections or stalls under way, are looked after now and then.
 //! - The kernel is asked every [`KERNEL_POLL_NS`] at most: a system call in each poll would be the latency.
 
-use super::link::{Life, Link};
+use super::link::Life;
 use super::receive;
+use super::sleep::cool;
 use super::{Shm, token};
 use crate::engine::core::Core;
-use crate::transport::Armed;
 use cci_ring::slab::Key;
 use cci_sys::clock;
 
@@ -33,8 +33,6 @@ const KERNEL_DUE_NS: u64 = 2_000;
 const CARE_MAX: usize = 32;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
-/// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
-const STALL_POLL_NS: u64 = 1_000_000;
 
 impl Shm {
     /// One poll.
@@ -338,71 +336,4 @@ impl Shm {
             }
         }
     }
-
-    /// Raises the attention words of all links and says how long one may sleep.
-    pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
-        if !self.is_ours() {
-            return Armed::Sleep { deadline_ns: None };
-        }
-        self.table.now_ns = clock::now_ns();
-        self.kernel_due = true;
-        for at in 0..self.busy.len() {
-            let Some(&key) = self.busy.get(at) else { break };
-            self.stamp(key);
-            if self.arm_link(core, key) {
-                return Armed::Pending;
-            }
-        }
-        for at in 0..self.hot.len() {
-            let Some(&key) = self.hot.get(at) else { break };
-            if self.arm_link(core, key) {
-                return Armed::Pending;
-            }
-        }
-        if core.has_events() {
-            return Armed::Pending;
-        }
-        Armed::Sleep { deadline_ns: self.next_deadline_ns(STALL_POLL_NS) }
-    }
-
-    /// True: something is there.
-    fn arm_link(&mut self, core: &mut Core, key: Key) -> bool {
-        let Some(link) = self.links.get_mut(key) else { return true };
-        link.out.flush();
-        if link.tell_due {
-            link.tell();
-        }
-        if link.life != Life::Up || link.out.bell_failed {
-            // A link that drains and is not stalled has work to do.
-            return !link.consumer.is_stalled();
-        }
-        if link.rung {
-            link.rung = false;
-            link.out.bell_failed |= link.bell.drain().is_err();
-        }
-        let progress = link.waits_for_progress();
-        if (!link.armed || progress && !link.armed_for_progress) && cool(link) {
-            link.consumer.disarm();
-            link.armed = false;
-            return true;
-        }
-        if !progress {
-            return false;
-        }
-        // Once more, after the attention word is up: see the ring's protocol for sleeping.
-        match link.complete_taken(&mut self.table, core) {
-            Ok(news) => news,
-            Err(_) => {
-                self.kill(core, key);
-                true
-            }
-        }
-    }
-}
-
-/// Raises a link's attention word. True: something is there already.
-fn cool(link: &mut Link) -> bool {
-    link.armed = true;
-    link.armed_for_progress = link.waits_for_progress();
-    if link.armed_for_progress { link.consumer.arm_for_progress() } else { link.consumer.arm() }
 }

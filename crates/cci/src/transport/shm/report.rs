@@ -1,7 +1,8 @@
 //! Counters, memory and explanations.
 
 use super::Shm;
-use super::link::{Life, Link, Side};
+use super::hand::Side;
+use super::link::{Life, Link};
 use super::table::State;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};

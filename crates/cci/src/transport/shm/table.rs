@@ -1,6 +1,6 @@
 //! The connections of a shared-memory endpoint, and what every part of the transport works with.
 
-use super::handshake::Hand;
+use super::hand::Hand;
 use super::pending::Sends;
 use super::wire::PeerConn;
 use crate::ConnectFailure;

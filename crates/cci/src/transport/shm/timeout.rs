@@ -1,7 +1,7 @@
 //! Deadlines: of sends, of handshakes, of connections that close, of silent peers.
 
 use super::close;
-use super::handshake::{Hand, Stage};
+use super::hand::{Hand, Stage};
 use super::link::Link;
 use super::table::{State, Table, complete, from_us, to_us};
 use super::{Shm, wire};

@@ -1,0 +1,80 @@
+//! What is done before sleeping: every peer is asked to ring, and then looked at once more.
+
+use super::Shm;
+use super::link::{Life, Link};
+use crate::engine::core::Core;
+use crate::transport::Armed;
+use cci_ring::slab::Key;
+use cci_sys::clock;
+
+/// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
+const STALL_POLL_NS: u64 = 1_000_000;
+
+impl Shm {
+    /// Raises the attention words of all links and says how long one may sleep.
+    pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
+        if !self.is_ours() {
+            return Armed::Sleep { deadline_ns: None };
+        }
+        self.table.now_ns = clock::now_ns();
+        self.kernel_due = true;
+        for at in 0..self.busy.len() {
+            let Some(&key) = self.busy.get(at) else { break };
+            self.stamp(key);
+            if self.arm_link(core, key) {
+                return Armed::Pending;
+            }
+        }
+        for at in 0..self.hot.len() {
+            let Some(&key) = self.hot.get(at) else { break };
+            if self.arm_link(core, key) {
+                return Armed::Pending;
+            }
+        }
+        if core.has_events() {
+            return Armed::Pending;
+        }
+        Armed::Sleep { deadline_ns: self.next_deadline_ns(STALL_POLL_NS) }
+    }
+
+    /// True: something is there.
+    fn arm_link(&mut self, core: &mut Core, key: Key) -> bool {
+        let Some(link) = self.links.get_mut(key) else { return true };
+        link.out.flush();
+        if link.tell_due {
+            link.tell();
+        }
+        if link.life != Life::Up || link.out.bell_failed {
+            // A link that drains and is not stalled has work to do.
+            return !link.consumer.is_stalled();
+        }
+        if link.rung {
+            link.rung = false;
+            link.out.bell_failed |= link.bell.drain().is_err();
+        }
+        let progress = link.waits_for_progress();
+        if (!link.armed || progress && !link.armed_for_progress) && cool(link) {
+            link.consumer.disarm();
+            link.armed = false;
+            return true;
+        }
+        if !progress {
+            return false;
+        }
+        // Once more, after the attention word is up: see the ring's protocol for sleeping.
+        match link.complete_taken(&mut self.table, core) {
+            Ok(news) => news,
+            Err(_) => {
+                self.kill(core, key);
+                true
+            }
+        }
+    }
+}
+
+/// Raises a link's attention word. True: something is there already.
+pub(super) fn cool(link: &mut Link) -> bool {
+    link.armed = true;
+    link.armed_for_progress = link.waits_for_progress();
+    if link.armed_for_progress { link.consumer.arm_for_progress() } else { link.consumer.arm() }
+}

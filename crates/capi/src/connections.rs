@@ -1,16 +1,14 @@
-//! Connections behind C pointers: their structs, and making and ending them.
+//! Connections behind C pointers: their structs, and what C hands over when it works with them.
 //!
 //! A connection's struct is at the place its index has in the engine's table, in a block that never moves. It is
 //! filled when the first event of the connection is given out, and overwritten only when the engine gives its index to
 //! a later connection and that one's first event is given out. So a completion that comes after `cci_disconnect` still
 //! points to memory of the endpoint's, with the old connection in it.
 
-use crate::endpoint::{CEndpoint, text};
-use crate::events::CEvent;
-use crate::guard::{Failure, guard};
+use crate::guard::Failure;
 use crate::types::*;
 use cci::{Attribute, Connection, Endpoint};
-use libc::{c_char, c_int, c_void, timeval};
+use libc::{c_void, timeval};
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
@@ -58,10 +56,10 @@ pub(crate) struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    /// The struct of a connection, filled if this is the first that is heard of it.
+    /// The struct of a connection of `owner`'s, filled if this is the first that is heard of it.
     pub fn get(
         &mut self,
-        owner: &CEndpoint,
+        owner: *const cci_endpoint_t,
         endpoint: &Endpoint,
         connection: Connection,
     ) -> *const cci_connection_t {
@@ -79,7 +77,7 @@ impl Table {
             let fresh = CConnection {
                 max_send_size: endpoint.max_send_size(connection).unwrap_or(0),
                 index,
-                endpoint: owner.public(),
+                endpoint: owner,
                 attribute: attribute_to_c(attribute),
                 generation,
                 context: context_to_c(endpoint.context(connection).unwrap_or(0)),
@@ -97,22 +95,21 @@ impl Table {
     }
 }
 
-/// The endpoint and the engine's name behind a program's connection pointer.
+/// The endpoint, as C knows it, and the engine's name behind a program's connection pointer.
 ///
 /// # Safety
-/// `connection` is NULL or was given out by an event of an endpoint that is open and stays so for `'a`.
+/// `connection` is NULL or was given out by an event of an endpoint that is open and stays so during the call.
 #[inline]
-pub(crate) unsafe fn resolve<'a>(
+pub(crate) unsafe fn names(
     connection: *const cci_connection_t,
-) -> Result<(&'a CEndpoint, Connection), Failure> {
+) -> Result<(*const cci_endpoint_t, Connection), Failure> {
     // SAFETY: our struct, of which the public one shows a part; the caller promises that it is there. It is written
     // only before a program gets the pointer.
     let Some(found) = (unsafe { connection.cast::<CConnection>().as_ref() }) else {
         return Err(Failure::told(CCI_EINVAL, "the connection is NULL"));
     };
-    // SAFETY: the endpoint holds the connection's memory, so it is there too.
-    let endpoint = unsafe { CEndpoint::of(found.endpoint) }?;
-    Ok((endpoint, Connection::from_bits(u64::from(found.generation) << 32 | u64::from(found.index))))
+    let bits = u64::from(found.generation) << 32 | u64::from(found.index);
+    Ok((found.endpoint, Connection::from_bits(bits)))
 }
 
 /// Contexts pass through the engine as numbers and come back the same pointers.
@@ -130,19 +127,6 @@ pub(crate) const fn attribute_to_c(attribute: Attribute) -> cci_conn_attribute_t
         Attribute::ReliableOrdered => CCI_CONN_ATTR_RO,
         Attribute::ReliableUnordered => CCI_CONN_ATTR_RU,
         Attribute::Unreliable => CCI_CONN_ATTR_UU,
-    }
-}
-
-fn attribute_of(attribute: cci_conn_attribute_t) -> Result<Attribute, Failure> {
-    match attribute {
-        CCI_CONN_ATTR_RO => Ok(Attribute::ReliableOrdered),
-        CCI_CONN_ATTR_RU => Ok(Attribute::ReliableUnordered),
-        CCI_CONN_ATTR_UU => Ok(Attribute::Unreliable),
-        CCI_CONN_ATTR_UU_MC_TX | CCI_CONN_ATTR_UU_MC_RX => Err(Failure::told(
-            CCI_ERR_NOT_IMPLEMENTED,
-            "multicast connections are not offered by this device",
-        )),
-        other => Err(Failure::told(CCI_EINVAL, format!("{other} is not a connection attribute"))),
     }
 }
 
@@ -176,90 +160,4 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u
     }
     // SAFETY: as the caller promises, and the length fits.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
-}
-
-/// Starts connecting.
-///
-/// # Safety
-/// `endpoint` is NULL or open; `server_uri` NULL or a C string; `data_ptr` points to `data_len` bytes; `timeout` is
-/// NULL or points to a `struct timeval`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_connect(
-    endpoint: *const cci_endpoint_t,
-    server_uri: *const c_char,
-    data_ptr: *const c_void,
-    data_len: u32,
-    attribute: cci_conn_attribute_t,
-    context: *const c_void,
-    _flags: c_int,
-    timeout: *const timeval,
-) -> c_int {
-    guard(|| {
-        // SAFETY: the caller's promises are those of the four.
-        let (endpoint, uri, request, timeout) = unsafe {
-            (
-                CEndpoint::of(endpoint)?,
-                text(server_uri, "cci_connect: server_uri")?,
-                bytes(data_ptr, data_len as usize)?,
-                duration(timeout)?,
-            )
-        };
-        let attribute = attribute_of(attribute)?;
-        endpoint
-            .with(|endpoint, _| endpoint.connect(uri, request, attribute, context_of(context), timeout))??;
-        Ok(())
-    })
-}
-
-/// Accepts a connection request.
-///
-/// # Safety
-/// `conn_req` is NULL or an event that was not returned yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_accept(conn_req: *const cci_event_t, context: *const c_void) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let event = unsafe { CEvent::of(conn_req) }?;
-        // SAFETY: the event is out, so its endpoint is open; `owner` refuses one that outlived its endpoint.
-        let endpoint = unsafe { event.owner() }?;
-        let request = event.take_request()?;
-        endpoint.with(|endpoint, _| endpoint.accept(request, context_of(context)))??;
-        Ok(())
-    })
-}
-
-/// Rejects a connection request.
-///
-/// # Safety
-/// `conn_req` is NULL or an event that was not returned yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_reject(conn_req: *const cci_event_t) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let event = unsafe { CEvent::of(conn_req) }?;
-        // SAFETY: as in `cci_accept`.
-        let endpoint = unsafe { event.owner() }?;
-        event.take_request()?.reject();
-        // The word waits at the endpoint; send it now, since the program may sleep next.
-        endpoint.with(|endpoint, _| endpoint.arm()).map(|_| ())
-    })
-}
-
-/// Closes a connection from this side.
-///
-/// # Safety
-/// `connection` is NULL or was given out by an event of an endpoint that is open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_disconnect(connection: *const cci_connection_t) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let (endpoint, connection) = unsafe { resolve(connection) }?;
-        endpoint.with(|endpoint, _| {
-            if endpoint.attribute(connection).is_none() {
-                return Err(Failure::told(CCI_EINVAL, "cci_disconnect: the connection is closed already"));
-            }
-            endpoint.disconnect(connection);
-            Ok(())
-        })?
-    })
 }

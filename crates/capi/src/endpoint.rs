@@ -1,8 +1,8 @@
 //! An endpoint behind a C pointer.
 
 use crate::connections::Table;
-use crate::events::pool::Pool;
 use crate::guard::{Failure, guard};
+use crate::pool::Pool;
 use crate::types::*;
 use cci::{Device, Endpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};

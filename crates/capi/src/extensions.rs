@@ -1,7 +1,8 @@
 //! What the 2011 paper has and CCI 2.x dropped, and what users of the rivals miss. All of it comes after the 2.x
 //! part of the header.
 
-use crate::connections::{bytes, context_of, duration, resolve};
+use crate::connecting::resolve;
+use crate::connections::{bytes, context_of, duration};
 use crate::endpoint::{CEndpoint, text};
 use crate::events::{CEvent, fill};
 use crate::guard::{self, Failure, guard};

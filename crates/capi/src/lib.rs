@@ -14,6 +14,7 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+mod connecting;
 mod connections;
 mod devices;
 mod endpoint;
@@ -24,11 +25,12 @@ mod library;
 mod messages;
 mod opening;
 mod options;
+mod pool;
 mod rma;
 mod status;
 pub mod types;
 
-pub use connections::{cci_accept, cci_connect, cci_disconnect, cci_reject};
+pub use connecting::{cci_accept, cci_connect, cci_disconnect, cci_reject};
 pub use endpoint::cci_arm_os_handle;
 pub use events::{cci_get_event, cci_return_event};
 pub use extensions::{

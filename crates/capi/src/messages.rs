@@ -1,6 +1,7 @@
 //! Sending.
 
-use crate::connections::{bytes, context_of, resolve};
+use crate::connecting::resolve;
+use crate::connections::{bytes, context_of};
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
 use crate::status::of_status;

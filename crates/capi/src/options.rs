@@ -1,6 +1,6 @@
 //! Options of endpoints and connections.
 
-use crate::connections::resolve;
+use crate::connecting::resolve;
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
 use crate::types::*;

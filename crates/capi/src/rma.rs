@@ -1,6 +1,6 @@
 //! Remote memory access: arguments are checked, the rest is not there yet.
 
-use crate::connections::resolve;
+use crate::connecting::resolve;
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
 use crate::types::*;

@@ -1,89 +1,21 @@
-//! Events behind C pointers.
-
-pub(crate) mod pool;
+//! Events on their way to C and back: where their structs meet the endpoints that give them out.
 
 use crate::connections::{attribute_to_c, context_to_c};
 use crate::endpoint::{CEndpoint, Side};
 use crate::guard::{Failure, guard};
+use crate::pool;
+use crate::pool::event::{HOME, Held, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
 use crate::types::*;
-use cci::{ConnectFailure, ConnectRequest, Connection, Endpoint, Event, Message};
+use cci::{ConnectFailure, Connection, Endpoint, Event};
 use libc::c_int;
-use pool::Home;
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-/// What an event owns until it is returned.
-#[expect(dead_code, reason = "the program reads what these own, through the event")]
-enum Held {
-    Nothing,
-    /// The receive buffer.
-    Message(Message),
-    Request(Box<Request>),
-    /// What an answered request's event still shows.
-    Payload(Vec<u8>),
-}
-
-/// A connection request, and what its event shows of it: accepting consumes the request while the event stays.
-struct Request {
-    /// A `Vec`, whose bytes may be pointed to while it moves.
-    payload: Vec<u8>,
-    request: ConnectRequest,
-}
-
-/// What `cci_event_t *` points to.
-#[repr(C)]
-pub(crate) struct CEvent {
-    public: cci_event_t,
-    home: NonNull<Home>,
-    /// The endpoint that gave it out; there as long as `home` is no orphan.
-    owner: *const CEndpoint,
-    index: u32,
-    /// The event below on the stack or list that this one is on.
-    below: AtomicU32,
-    /// One of the constants below.
-    stage: AtomicU32,
-    held: UnsafeCell<Held>,
-}
-
-const _: () = assert!(size_of::<CEvent>() <= 96, "the header says what an event that is kept costs");
-
-/// With the endpoint.
-const HOME: u32 = 0;
-/// Given out.
-const OUT: u32 = 1;
-/// Given out; a connection request that waits for its answer.
-const UNANSWERED: u32 = 2;
+pub(crate) use crate::pool::event::CEvent;
 
 impl CEvent {
-    fn new(home: NonNull<Home>, index: u32, below: u32) -> CEvent {
-        CEvent {
-            public: cci_event_t { r#type: CCI_EVENT_NONE },
-            home,
-            owner: null(),
-            index,
-            below: AtomicU32::new(below),
-            stage: AtomicU32::new(HOME),
-            held: UnsafeCell::new(Held::Nothing),
-        }
-    }
-
-    /// The event that a program's pointer leads to.
-    ///
-    /// # Safety
-    /// `event` is NULL or one that was given out and not returned yet (one just returned is noticed as long as it
-    /// was not given out again).
-    pub unsafe fn of<'a>(event: *const cci_event_t) -> Result<&'a CEvent, Failure> {
-        // SAFETY: the public part is the first field of ours; the caller promises the rest.
-        let event = unsafe { event.cast::<CEvent>().as_ref() }
-            .ok_or_else(|| Failure::told(CCI_EINVAL, "the event is NULL"))?;
-        if event.stage.load(Ordering::Relaxed) == HOME {
-            return Err(Failure::told(CCI_EINVAL, "the event was returned already"));
-        }
-        Ok(event)
-    }
-
     /// The endpoint it came from.
     ///
     /// # Safety
@@ -94,26 +26,8 @@ impl CEvent {
             return Err(Failure::told(CCI_EINVAL, "the event's endpoint was destroyed"));
         }
         // SAFETY: the endpoint was there a moment ago and stays, says the caller.
-        unsafe { self.owner.as_ref() }.ok_or_else(|| Failure::told(CCI_EINVAL, "not an event of an endpoint"))
-    }
-
-    /// Takes the connection request out, for its one answer.
-    pub fn take_request(&self) -> Result<ConnectRequest, Failure> {
-        let answer = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);
-        if answer.is_err() {
-            return Err(Failure::told(
-                CCI_EINVAL,
-                "not a connection request, or one that was answered already",
-            ));
-        }
-        // SAFETY: the exchange succeeds for one caller only, and until the event is returned nobody else uses `held`.
-        let held = unsafe { &mut *self.held.get() };
-        let Held::Request(request) = std::mem::replace(held, Held::Nothing) else {
-            return Err(Failure::told(CCI_EINVAL, "not a connection request"));
-        };
-        let Request { payload, request } = *request;
-        *held = Held::Payload(payload);
-        Ok(request)
+        unsafe { self.owner.cast::<CEndpoint>().as_ref() }
+            .ok_or_else(|| Failure::told(CCI_EINVAL, "not an event of an endpoint"))
     }
 }
 
@@ -125,7 +39,8 @@ pub(crate) fn fill(
     place: NonNull<CEvent>,
     event: Event,
 ) -> *const cci_event_t {
-    let mut connection_of = |connection: Connection| side.connections.get(owner, endpoint, connection);
+    let mut connection_of =
+        |connection: Connection| side.connections.get(owner.public(), endpoint, connection);
     let mut outcome = |result: Result<Connection, ConnectFailure>| match result {
         Ok(connection) => (CCI_SUCCESS, connection_of(connection)),
         Err(failure) => (of_connect_failure(failure), null()),
@@ -195,7 +110,7 @@ pub(crate) fn fill(
     // SAFETY: `place` was just taken from the pool and not given out: ours alone.
     unsafe {
         (*place).public = public;
-        (*place).owner = owner;
+        (*place).owner = owner.public();
         (*place).held = UnsafeCell::new(held);
         (*place).stage.store(stage, Ordering::Relaxed);
     }

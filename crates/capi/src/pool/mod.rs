@@ -5,15 +5,15 @@
 //! by one swap, so there is no ABA. Once the endpoint is gone returns only count, and the last one frees the memory: a
 //! program may return its events after it has destroyed the endpoint.
 
-use super::CEvent;
+pub(crate) mod event;
+
+use event::{BLOCK, CEvent, Home};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const NIL: u32 = u32::MAX;
 const ORPHAN: u64 = 1 << 63;
 const ONE_HOME: u64 = 1 << 32;
-/// Events are made by the block.
-const BLOCK: usize = 64;
 
 const fn top(state: u64) -> u32 {
     state as u32
@@ -22,17 +22,6 @@ const fn top(state: u64) -> u32 {
 /// Events on the stack, or, once the endpoint is gone, events at home.
 const fn home(state: u64) -> u32 {
     ((state & !ORPHAN) >> 32) as u32
-}
-
-type Block = NonNull<[CEvent; BLOCK]>;
-
-/// What events point back to.
-pub(crate) struct Home {
-    state: AtomicU64,
-    /// Events made. Written by the owner, read once it is gone.
-    count: AtomicU32,
-    /// The owner's, until it is gone; then the last returner's.
-    blocks: Vec<Block>,
 }
 
 /// The owner's side; one per endpoint, under its lock.
@@ -176,7 +165,7 @@ unsafe fn free(home: NonNull<Home>) {
 ///
 /// # Safety
 /// The event that `home` is of is out.
-pub(super) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
+pub(crate) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
     // SAFETY: an event that is out keeps the home.
     unsafe { (*home.as_ptr()).state.load(Ordering::Acquire) & ORPHAN != 0 }
 }
@@ -185,7 +174,7 @@ pub(super) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
 ///
 /// # Safety
 /// `event` is out, the caller's, and not used by it after this.
-pub(super) unsafe fn give_back(event: NonNull<CEvent>) {
+pub(crate) unsafe fn give_back(event: NonNull<CEvent>) {
     let event = event.as_ptr();
     // SAFETY: the event is out, so it and its home live until the exchange below succeeds.
     let (home_at, index) = unsafe { ((*event).home, (*event).index) };

@@ -1,0 +1,112 @@
+//! What events and their home are: the structs that the pool lends out, and that the rest fills and reads.
+
+use crate::guard::Failure;
+use crate::types::*;
+use cci::{ConnectRequest, Message};
+use std::cell::UnsafeCell;
+use std::ptr::{NonNull, null};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Events are made by the block.
+pub(super) const BLOCK: usize = 64;
+
+type Block = NonNull<[CEvent; BLOCK]>;
+
+/// What events point back to.
+pub(crate) struct Home {
+    pub state: AtomicU64,
+    /// Events made. Written by the owner, read once it is gone.
+    pub count: AtomicU32,
+    /// The owner's, until it is gone; then the last returner's.
+    pub blocks: Vec<Block>,
+}
+
+/// What an event owns until it is returned.
+#[expect(dead_code, reason = "the program reads what these own, through the event")]
+pub(crate) enum Held {
+    Nothing,
+    /// The receive buffer.
+    Message(Message),
+    Request(Box<Request>),
+    /// What an answered request's event still shows.
+    Payload(Vec<u8>),
+}
+
+/// A connection request, and what its event shows of it: accepting consumes the request while the event stays.
+pub(crate) struct Request {
+    /// A `Vec`, whose bytes may be pointed to while it moves.
+    pub payload: Vec<u8>,
+    pub request: ConnectRequest,
+}
+
+/// What `cci_event_t *` points to.
+#[repr(C)]
+pub(crate) struct CEvent {
+    pub public: cci_event_t,
+    pub home: NonNull<Home>,
+    /// The endpoint that gave it out, as C knows it; there as long as `home` is no orphan.
+    pub owner: *const cci_endpoint_t,
+    pub index: u32,
+    /// The event below on the stack or list that this one is on.
+    pub below: AtomicU32,
+    /// One of the constants below.
+    pub stage: AtomicU32,
+    pub held: UnsafeCell<Held>,
+}
+
+const _: () = assert!(size_of::<CEvent>() <= 96, "the header says what an event that is kept costs");
+
+/// With the endpoint.
+pub(crate) const HOME: u32 = 0;
+/// Given out.
+pub(crate) const OUT: u32 = 1;
+/// Given out; a connection request that waits for its answer.
+pub(crate) const UNANSWERED: u32 = 2;
+
+impl CEvent {
+    pub fn new(home: NonNull<Home>, index: u32, below: u32) -> CEvent {
+        CEvent {
+            public: cci_event_t { r#type: CCI_EVENT_NONE },
+            home,
+            owner: null(),
+            index,
+            below: AtomicU32::new(below),
+            stage: AtomicU32::new(HOME),
+            held: UnsafeCell::new(Held::Nothing),
+        }
+    }
+
+    /// The event that a program's pointer leads to.
+    ///
+    /// # Safety
+    /// `event` is NULL or one that was given out and not returned yet (one just returned is noticed as long as it
+    /// was not given out again).
+    pub unsafe fn of<'a>(event: *const cci_event_t) -> Result<&'a CEvent, Failure> {
+        // SAFETY: the public part is the first field of ours; the caller promises the rest.
+        let event = unsafe { event.cast::<CEvent>().as_ref() }
+            .ok_or_else(|| Failure::told(CCI_EINVAL, "the event is NULL"))?;
+        if event.stage.load(Ordering::Relaxed) == HOME {
+            return Err(Failure::told(CCI_EINVAL, "the event was returned already"));
+        }
+        Ok(event)
+    }
+
+    /// Takes the connection request out, for its one answer.
+    pub fn take_request(&self) -> Result<ConnectRequest, Failure> {
+        let answer = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);
+        if answer.is_err() {
+            return Err(Failure::told(
+                CCI_EINVAL,
+                "not a connection request, or one that was answered already",
+            ));
+        }
+        // SAFETY: the exchange succeeds for one caller only, and until the event is returned nobody else uses `held`.
+        let held = unsafe { &mut *self.held.get() };
+        let Held::Request(request) = std::mem::replace(held, Held::Nothing) else {
+            return Err(Failure::told(CCI_EINVAL, "not a connection request"));
+        };
+        let Request { payload, request } = *request;
+        *held = Held::Payload(payload);
+        Ok(request)
+    }
+}

@@ -627,7 +627,8 @@ impl Endpoint {
         for connection in self.core.connections() {
             self.disconnect(connection);
         }
-        let until_ns = clock::now_ns().saturating_add(limit_ns);
+        let mut until_ns = clock::now_ns().saturating_add(limit_ns);
+        let mut all_delivered = false;
         loop {
             // Requests among the events are refused by being dropped: progress tells their peers so.
             while self.core.pop_event().is_some() {}
@@ -635,8 +636,12 @@ impl Endpoint {
             if self.transport.is_drained() && !self.core.has_events() {
                 return true;
             }
+            if !all_delivered && self.transport.has_delivered_all() {
+                all_delivered = true;
+                until_ns = until_ns.min(clock::now_ns().saturating_add(limits::FAREWELL_NS_MAX));
+            }
             if clock::now_ns() >= until_ns || self.pause(Some(until_ns), |_| false).is_err() {
-                return self.transport.is_drained();
+                return all_delivered;
             }
         }
     }

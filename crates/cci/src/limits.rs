@@ -33,6 +33,9 @@ pub const ROOM_POLL_NS: u64 = 1_000_000;
 pub const EVENTS_PER_PROGRESS: u32 = 16;
 /// How long destroying an endpoint may go on delivering what was sent before.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
+/// How long it may go on taking leave once everything sent has been delivered: long enough for CLOSE to be repeated where
+/// it was lost, short enough for a program whose peer is busy elsewhere and answers late.
+pub const FAREWELL_NS_MAX: u64 = 50_000_000;
 
 const _: () = {
     assert!(RECV_BUFFERS_DEFAULT <= RECV_BUFFERS_MAX && SENDS_DEFAULT <= SENDS_MAX);

@@ -77,6 +77,11 @@ pub(crate) trait Transport: Send {
     /// True when nothing sent is still on its way and no closing connection is left: the endpoint may go.
     fn is_drained(&self) -> bool;
 
+    /// True when no send is in progress: what is left is to take leave of the peers.
+    fn has_delivered_all(&self) -> bool {
+        self.is_drained()
+    }
+
     /// Overrides the endpoint's send timeout for one connection.
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64);
 

@@ -159,6 +159,12 @@ impl Endpoint {
         self.table.used()
     }
 
+    /// Sends that have not completed, silent ones included.
+    #[must_use]
+    pub fn sends_in_progress(&self) -> u32 {
+        self.shared.sends.in_progress()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {

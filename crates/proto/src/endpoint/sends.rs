@@ -30,6 +30,7 @@ pub(crate) struct Done {
 pub(crate) struct Sends {
     nodes: Vec<Node>,
     free: SendId,
+    in_progress: u32,
 }
 
 /// Nanoseconds of one tick, as a power of two: send time-outs are this exact.
@@ -49,11 +50,15 @@ impl Sends {
             next: if index + 1 == count { SendId::NONE } else { SendId(index + 1) },
             ticks_silent: 0,
         };
-        Sends { nodes: (0..count).map(node).collect(), free: SendId(0) }
+        Sends { nodes: (0..count).map(node).collect(), free: SendId(0), in_progress: 0 }
     }
 
     pub fn bytes(&self) -> u64 {
         self.nodes.len() as u64 * Sends::COST_BYTES
+    }
+
+    pub fn in_progress(&self) -> u32 {
+        self.in_progress
     }
 
     pub fn is_full(&self) -> bool {
@@ -66,6 +71,7 @@ impl Sends {
         let id = self.free;
         let node = self.nodes.get_mut(id.0 as usize)?;
         self.free = node.next;
+        self.in_progress += 1;
         let mark = if silent { SendId::SILENT } else { 0 };
         *node = Node { context, next: SendId::NONE, ticks_silent: now_ticks | mark };
         if let Some(before) = self.nodes.get_mut(tail.0 as usize) {
@@ -82,6 +88,7 @@ impl Sends {
             Done { context: node.context, silent: node.ticks_silent & SendId::SILENT != 0, next: node.next };
         node.next = self.free;
         self.free = id;
+        self.in_progress -= 1;
         Some(done)
     }
 

@@ -361,6 +361,10 @@ impl Transport for Udp {
         self.glue.live == 0 && self.carrier.pending() == 0 && !self.proto.wants_transmit()
     }
 
+    fn has_delivered_all(&self) -> bool {
+        self.proto.sends_in_progress() == 0 && self.carrier.pending() == 0
+    }
+
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
         // The engine has checked the connection; one that has ended since has no timeouts.
         let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);

@@ -516,12 +516,13 @@ int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
 
 /* Flags of sends and RMA. A send ignores those that are for RMA alone. */
 /* Return when the operation has ended, and its status; raise no event. Waits for room where the call would say
- * CCI_ENOBUFS otherwise. Other threads go on using the endpoint meanwhile. */
+ * CCI_ENOBUFS otherwise, for the connection's send timeout at most. Other threads go on using the endpoint meanwhile. */
 #define CCI_FLAG_BLOCKING (1 << 0)
 /* The buffer is the library's until completion: it need not copy. A permission that it may use or not. */
 #define CCI_FLAG_NO_COPY (1 << 1)
 /* Raise no event at completion. With CCI_FLAG_NO_COPY on RO connections only: completions come in order there, so that a
- * later one tells. A silent send that failed is counted, and the connection says so at its next use. */
+ * later one tells. A silent send that failed is counted (cci_get_counters); one that ended the connection shows at its
+ * next use, too. */
 #define CCI_FLAG_SILENT (1 << 3)
 /* RMA: from the peer's memory to ours. */
 #define CCI_FLAG_READ (1 << 4)

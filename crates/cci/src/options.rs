@@ -38,7 +38,7 @@ pub struct SendFlags(u8);
 impl SendFlags {
     /// Copy the message before returning, raise an event at completion.
     pub const NONE: SendFlags = SendFlags(0);
-    /// No completion event on success. A failure is counted, and the connection says so at its next use.
+    /// No completion event. A failure is counted in `sends_failed`; one that ends the connection shows at its next use.
     pub const SILENT: SendFlags = SendFlags(1);
     /// The message need not be copied before the call returns. A permission the library may use or not: from
     /// safe Rust it always copies, since a borrow can't outlive the call.

@@ -139,3 +139,19 @@ pub(super) fn check(number: u64, message: &Message) {
 pub(super) fn is_success(status: Status) {
     assert_eq!(status, Status::Success);
 }
+
+/// One step of an exchange from client to server: messages come in order, completions are successes, nothing else.
+pub(super) fn note(side: Side, event: Option<Event>, got: &mut u64, done: &mut u64) {
+    match (side, event) {
+        (Side::Server, Some(Event::Recv(message))) => {
+            check(*got, &message);
+            *got += 1;
+        }
+        (Side::Client, Some(Event::Send { status, .. })) => {
+            is_success(status);
+            *done += 1;
+        }
+        (_, None) => {}
+        (side, other) => panic!("{side:?} {other:?}"),
+    }
+}

@@ -176,18 +176,7 @@ fn what_was_sent_before_a_disconnect_arrives() {
     assert_eq!(pair.client.send(to_server, b"late", 0, SendFlags::NONE), Err(SendError::Disconnected));
     let (mut got, mut done) = (0, 0);
     pair.run(|_, _, side, event| {
-        match (side, event) {
-            (Side::Server, Some(Event::Recv(message))) => {
-                check(got, &message);
-                got += 1;
-            }
-            (Side::Client, Some(Event::Send { status, .. })) => {
-                is_success(status);
-                done += 1;
-            }
-            (_, None) => {}
-            (side, other) => panic!("{side:?} {other:?}"),
-        }
+        note(side, event, &mut got, &mut done);
         got == 200 && done == 200
     });
     let to_client = pair.to_client;

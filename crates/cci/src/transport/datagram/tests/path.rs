@@ -46,18 +46,7 @@ fn exchange(pair: &mut Pair, count: u64, len: usize) {
         while sent < count && client.send(to_server, &fill(sent, len), sent, SendFlags::NONE).is_ok() {
             sent += 1;
         }
-        match (side, event) {
-            (Side::Server, Some(Event::Recv(message))) => {
-                check(got, &message);
-                got += 1;
-            }
-            (Side::Client, Some(Event::Send { status, .. })) => {
-                is_success(status);
-                done += 1;
-            }
-            (_, None) => {}
-            (side, other) => panic!("{side:?} {other:?}"),
-        }
+        note(side, event, &mut got, &mut done);
         got == count && done == count
     });
 }
@@ -103,18 +92,7 @@ fn a_link_that_is_down_for_a_while_costs_only_time() {
     ip("link set lo up");
     let (mut done, mut got) = (0, 0);
     pair.run(|_, _, side, event| {
-        match (side, event) {
-            (Side::Server, Some(Event::Recv(message))) => {
-                check(got, &message);
-                got += 1;
-            }
-            (Side::Client, Some(Event::Send { status, .. })) => {
-                is_success(status);
-                done += 1;
-            }
-            (_, None) => {}
-            (side, other) => panic!("{side:?} {other:?}"),
-        }
+        note(side, event, &mut got, &mut done);
         got == 50 && done == 50
     });
 }

@@ -348,6 +348,19 @@ impl Survivor {
         }
     }
 
+    /// After the death of a victim: everything of its ends, and now and then nothing of it may be left.
+    fn mourn(&mut self, plan: &Plan, kill: u32, before: &Resources) {
+        self.settle(plan);
+        if kill.is_multiple_of(16) || kill + 1 == plan.kills {
+            self.check_nothing_left(plan, before);
+        }
+    }
+
+    /// Enters what was exchanged.
+    fn count(&self, toll: Toll) -> Toll {
+        Toll { received: self.received, failed_sends: self.failed_sends, exchanges: self.exchanges, ..toll }
+    }
+
     fn check_nothing_left(&mut self, plan: &Plan, before: &Resources) {
         let end = Instant::now() + plan.noticed_within;
         let expected = 1;
@@ -403,16 +416,10 @@ pub fn kill_clients(plan: &Plan) -> Toll {
         survivor.turn_for(life);
         victim.kill().expect("it can be killed");
         victim.wait().expect("it is dead");
-        survivor.settle(plan);
         toll.kills += 1;
-        if kill % 16 == 0 || kill + 1 == plan.kills {
-            survivor.check_nothing_left(plan, &before);
-        }
+        survivor.mourn(plan, kill, &before);
     }
-    toll.received = survivor.received;
-    toll.failed_sends = survivor.failed_sends;
-    toll.exchanges = survivor.exchanges;
-    toll
+    survivor.count(toll)
 }
 
 /// Kills servers that we connect to, at random points of the handshake and after.
@@ -448,16 +455,10 @@ pub fn kill_servers(plan: &Plan) -> Toll {
         victim.wait().expect("it is dead");
         drop(victim);
         toll.early += u32::from(survivor.victims.is_empty());
-        survivor.settle(plan);
         toll.kills += 1;
-        if kill % 16 == 0 || kill + 1 == plan.kills {
-            survivor.check_nothing_left(plan, &before);
-        }
+        survivor.mourn(plan, kill, &before);
     }
-    toll.received = survivor.received;
-    toll.failed_sends = survivor.failed_sends;
-    toll.exchanges = survivor.exchanges;
-    toll
+    survivor.count(toll)
 }
 
 impl Survivor {
@@ -521,10 +522,7 @@ pub fn stop_clients(plan: &Plan) -> Toll {
         toll.kills += 1;
     }
     survivor.check_nothing_left(plan, &before);
-    toll.received = survivor.received;
-    toll.failed_sends = survivor.failed_sends;
-    toll.exchanges = survivor.exchanges;
-    toll
+    survivor.count(toll)
 }
 
 fn signal(victim: &Child, signal: &str) {

@@ -3,7 +3,7 @@
 //! The list of cases is in [`conformance!`](macro@crate::conformance), so a new case reaches every device and language; a
 //! language implements [`Driver`], a device is a [`DeviceUnderTest`]. To instantiate it:
 //!
-//! ```ignore
+//! ```text
 //! mod shm {
 //!     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
 //! }

@@ -21,6 +21,9 @@ pub struct Config {
     pub requests_max: u32,
     /// Sends started and not yet completed; bounds the completions that can come at once.
     pub sends_max: u32,
+    /// Remote memory operations started and not yet completed. Room for them is taken as they come, under the memory
+    /// cap, and kept.
+    pub operations_max: u32,
     /// How long a send may take before it fails, unless the connection says otherwise. 0: the built-in default,
     /// [`limits::SEND_TIMEOUT_NS_DEFAULT`].
     pub send_timeout_ns: u64,
@@ -41,6 +44,7 @@ impl Default for Config {
             connections_max: 1 << 20,
             requests_max: 256,
             sends_max: 1 << 14,
+            operations_max: 1 << 14,
             send_timeout_ns: 0,
             keepalive_ns: 0,
             first_seq: None,
@@ -59,7 +63,7 @@ pub enum ConfigError {
         /// The least that would do.
         bytes_min: u64,
     },
-    /// `connections_max`, `requests_max` or `sends_max` is 0, or above [`limits::INDEX_MAX`].
+    /// `connections_max`, `requests_max`, `sends_max` or `operations_max` is 0, or above [`limits::INDEX_MAX`].
     Count,
 }
 
@@ -75,7 +79,9 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Memory { bytes_min } => {
                 write!(f, "the memory cap must be at least {bytes_min} bytes")
             }
-            ConfigError::Count => write!(f, "a limit on connections, requests or sends is 0 or too large"),
+            ConfigError::Count => {
+                write!(f, "a limit on connections, requests, sends or operations is 0 or too large")
+            }
         }
     }
 }

@@ -47,6 +47,11 @@ pub enum Status {
     TimedOut = 3,
     /// The carrier is gone. Not raised by the protocol itself.
     DeviceDead = 4,
+    /// Remote memory access: the peer refused the handle, range or right, or the memory on either side went away
+    /// meanwhile.
+    RmaHandle = 5,
+    /// Remote memory access: the peer cannot do that there (a misaligned atomic).
+    RmaOperation = 6,
 }
 
 /// A connection of this endpoint: index and generation. Keys of connections that are gone are refused.
@@ -152,6 +157,17 @@ pub enum Event {
         token: u64,
         /// What was given to [`crate::Endpoint::send`].
         context: u64,
+        /// How it ended.
+        status: Status,
+    },
+    /// A remote memory operation is over: everything it reads or writes is there, or never will be.
+    Rma {
+        /// The connection.
+        conn: ConnKey,
+        /// The connection's token.
+        token: u64,
+        /// What was given to [`crate::Endpoint::rma`] or [`crate::Endpoint::atomic`].
+        operation: u64,
         /// How it ended.
         status: Status,
     },

@@ -84,13 +84,15 @@ pub struct ConnectionInfo {
 
 /// What an endpoint holds, in bytes by kind.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUse {
     /// The packet buffers, used or not: allocated once.
     pub pool_bytes: u64,
     /// The part of `pool_bytes` that is in use.
     pub pool_used_bytes: u64,
     /// Room for the contexts of sends not yet completed: allocated once.
     pub sends_bytes: u64,
+    /// Remote memory operations and their pieces, and the states of connections that use them: grow with use.
+    pub rma_bytes: u64,
     /// The connection table.
     pub connections_bytes: u64,
     /// States of connections that are not idle, and their windows.
@@ -103,12 +105,13 @@ pub struct Memory {
     pub cap_bytes: u64,
 }
 
-impl Memory {
+impl MemoryUse {
     /// Everything held.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.pool_bytes
             + self.sends_bytes
+            + self.rma_bytes
             + self.connections_bytes
             + self.actives_bytes
             + self.handshakes_bytes

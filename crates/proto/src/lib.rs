@@ -21,6 +21,7 @@ mod event;
 mod info;
 pub mod limits;
 mod reliable;
+pub mod rma;
 mod seam;
 mod secret;
 mod seq;
@@ -35,8 +36,9 @@ pub use event::{
     AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, Event, Request,
     RequestTicket, SendError, Status, Unknown,
 };
-pub use info::{Blocked, ConnState, ConnectionInfo, Memory};
-pub use seam::{Sink, Transmit};
+pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse};
+pub use rma::{Atomic, AtomicKind, AtomicWidth, RmaError, RmaKind, RmaPiece, RmaPlace, RmaRefusal};
+pub use seam::{Memory, Sink, Transmit};
 pub use seq::Seq;
 pub use time::Time;
 pub use wire::first_datagram_bytes;

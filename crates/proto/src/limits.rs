@@ -30,6 +30,22 @@ pub const SACK_WORDS_MAX: usize = (SACK_BITS / 64) as usize;
 /// Messages in one bundle at most: bounds the work one datagram can cause.
 pub const RECORDS_MAX: u16 = 256;
 
+/// Pieces that one remote memory operation may have.
+pub const RMA_PIECES_MAX: usize = 1024;
+
+/// Remote memory requests of one side of a connection that may be unanswered at once; more wait for their turn.
+pub const RMA_SLOTS: usize = 128;
+
+/// A read is asked for in requests of this size: bounds what is under way, and what a request can cause.
+pub const RMA_READ_BYTES_MAX: u32 = 256 << 10;
+
+/// Places in the window that messages leave to remote memory access while it has something to send, and the other way
+/// round: bundles of it that may wait behind messages.
+pub const RMA_BUNDLES_RESERVED: u32 = 16;
+
+/// Operations of remote memory access are given room in lots of this many.
+pub const RMA_LOT: usize = 64;
+
 /// The largest table index: the top bit of an index is used as a mark.
 pub const INDEX_MAX: u32 = (1 << 31) - 2;
 

@@ -1,9 +1,73 @@
-//! The two ways out of the protocol: to the program and to the network.
+//! The ways out of the protocol: to the program, to its memory and to the network.
 
+use crate::rma::{Atomic, RmaPlace, RmaRefusal};
 use crate::{Address, ConnKey, Event};
 
+/// The memory that peers may use, and that operations of this side use. Implemented by the engine, which knows which
+/// regions there are. Every access is checked anew: a region may go at any time between two calls.
+///
+/// The `peer_` methods carry out what a peer asks for. They check region, key, range, right, and whether the region is
+/// for this connection, and touch nothing if they refuse. The `local_` ones carry out what this program asked for.
+///
+/// As given, everything is refused: for programs that share no memory.
+pub trait Memory {
+    /// Puts the peer's `data` there, all or nothing.
+    fn peer_write(&mut self, conn: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+        let _ = (conn, token, at, data);
+        Err(RmaRefusal::Handle)
+    }
+
+    /// Fills `out` with what is there.
+    fn peer_read(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        out: &mut [u8],
+    ) -> Result<(), RmaRefusal> {
+        let _ = (conn, token, at, out);
+        Err(RmaRefusal::Handle)
+    }
+
+    /// Says whether the peer may read `len_bytes` there: asked once for a whole request before any of it is sent.
+    fn peer_may_read(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        len_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        let _ = (conn, token, at, len_bytes);
+        Err(RmaRefusal::Handle)
+    }
+
+    /// Carries out one atomic operation and returns what was there before.
+    fn peer_atomic(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        atomic: Atomic,
+    ) -> Result<u64, RmaRefusal> {
+        let _ = (conn, token, at, atomic);
+        Err(RmaRefusal::Handle)
+    }
+
+    /// Fills `out` with what is there. False: it has been deregistered meanwhile, `out` is as it was.
+    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        let _ = (at, out);
+        false
+    }
+
+    /// Puts `data` there. False: it has been deregistered meanwhile, and nothing was written.
+    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        let _ = (at, data);
+        false
+    }
+}
+
 /// Where the protocol puts what it has for the program. Implemented by the engine.
-pub trait Sink {
+pub trait Sink: Memory {
     /// One message for the application. False: there is no receive buffer now; the protocol keeps the message
     /// and, if it can keep no more, says receiver-not-ready to that sender only.
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool;

@@ -88,6 +88,8 @@ impl Program {
     }
 }
 
+impl cci_proto::Memory for Program {}
+
 impl Sink for Program {
     fn message(&mut self, _: ConnKey, token: u64, _: &[u8]) -> bool {
         if !self.known.get(&token).is_some_and(|known| known.up && !known.over) {
@@ -118,6 +120,7 @@ impl Sink for Program {
                     ));
                 }
             }
+            Event::Rma { .. } => self.wrong("no operation was started".into()),
             Event::Disconnected { token, .. } | Event::KeepaliveTimedOut { token, .. } => {
                 if !self.known.get(&token).is_some_and(|known| known.up && !known.over) {
                     self.wrong(format!("{event:?} on a connection that is not up"));

@@ -6,6 +6,7 @@ mod handshakes;
 mod on_ack;
 mod on_data;
 mod on_datagram;
+mod operate;
 pub(crate) mod pool;
 mod replies;
 mod send;
@@ -21,7 +22,7 @@ use crate::conn::table::Table;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX, message_bytes_max};
 use crate::secret::Secret;
 use crate::{
-    Address, Config, ConfigError, ConnKey, ConnState, ConnectionInfo, Counters, Memory, Time, Unknown,
+    Address, Config, ConfigError, ConnKey, ConnState, ConnectionInfo, Counters, MemoryUse, Time, Unknown,
 };
 
 use handshakes::Handshakes;
@@ -50,7 +51,7 @@ impl Endpoint {
         if !size.is_multiple_of(8) || !(DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX).contains(&size) {
             return Err(ConfigError::DatagramBytes);
         }
-        let counts = [config.connections_max, config.requests_max, config.sends_max];
+        let counts = [config.connections_max, config.requests_max, config.sends_max, config.operations_max];
         if counts.iter().any(|&count| count == 0 || count > INDEX_MAX) {
             return Err(ConfigError::Count);
         }
@@ -173,7 +174,7 @@ impl Endpoint {
 
     /// What is held now, in bytes by kind.
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> MemoryUse {
         self.shared.memory()
     }
 

@@ -8,7 +8,7 @@ use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rx::Bits;
-use crate::wire::{Head, RecordKind, Records, flags};
+use crate::wire::{Content, Head, Holds, Records, flags};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
@@ -22,8 +22,8 @@ enum Taken {
 #[inline]
 fn hand_over(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sink) -> (Taken, u64, u64) {
     let (mut messages, mut bytes, mut done) = (0, 0, at);
-    for (kind, payload, end) in Records::from(body, at) {
-        if kind == RecordKind::Message {
+    for (content, end) in Records::from(body, at) {
+        if let Content::Message(payload) = content {
             if !sink.message(key, token, payload) {
                 return (Taken::UpTo(done), messages, bytes);
             }
@@ -40,6 +40,7 @@ impl Shared {
         &mut self,
         conn: &mut Conn,
         head: &Head,
+        holds: Holds,
         body: &[u8],
         now: Time,
         sink: &mut impl Sink,
@@ -50,6 +51,9 @@ impl Shared {
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         (active.echo, active.echo_at) = (head.timestamp, now);
         if !conn.attribute.is_reliable() {
+            if holds != Holds::Messages {
+                return Err(PeerFault::Unexpected);
+            }
             self.on_unreliable(conn, head, body, sink);
             return Ok(());
         }
@@ -298,10 +302,8 @@ impl Shared {
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
         let (mut messages, mut bytes) = (0, 0);
-        for (kind, payload, _) in Records::from(body, 0) {
-            if kind != RecordKind::Message {
-                continue;
-            }
+        for (content, _) in Records::from(body, 0) {
+            let Content::Message(payload) = content else { continue };
             if sink.message(key, token, payload) {
                 messages += 1;
                 bytes += payload.len() as u64;

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::conn::state::Input;
 use crate::conn::{Conn, want};
-use crate::wire::{Head, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
+use crate::wire::{Head, Holds, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
 use crate::{Address, ConnState, Event, PeerFault, Sink, Time};
 
 impl Endpoint {
@@ -13,8 +13,8 @@ impl Endpoint {
         self.shared.counters.datagrams_received += 1;
         self.shared.counters.datagram_bytes_received += datagram.len() as u64;
         let outcome = match Packet::parse(datagram) {
-            Ok(Packet::Established(head, sack, body)) => {
-                self.on_established(now, from, &head, &sack, body, sink)
+            Ok(Packet::Established(head, sack, holds, body)) => {
+                self.on_established(now, from, &head, &sack, (holds, body), sink)
             }
             Ok(Packet::Hello(hello)) => self.on_hello(now, from, &hello),
             Ok(Packet::Retry(retry)) => self.on_retry(now, from, &retry),
@@ -36,7 +36,7 @@ impl Endpoint {
         from: Address,
         head: &Head,
         sack: &Sack,
-        body: &[u8],
+        (holds, body): (Holds, &[u8]),
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
         let Some(conn) = self
@@ -79,7 +79,7 @@ impl Endpoint {
             shared.on_peer_closing(conn, head.index, sink);
         }
         match head.kind {
-            Kind::Data => shared.on_data(conn, head, body, now, sink),
+            Kind::Data => shared.on_data(conn, head, holds, body, now, sink),
             Kind::Ack | Kind::Ping => {
                 if head.flags & flags::PROBE != 0 {
                     shared.on_probe(conn, head, now, sink);

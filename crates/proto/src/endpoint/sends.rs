@@ -103,6 +103,17 @@ impl Sends {
         count
     }
 
+    /// How many of them are not silent.
+    pub fn count_told(&self, first: SendId) -> u32 {
+        let mut count = 0;
+        let mut id = first;
+        while let Some(node) = self.nodes.get(id.0 as usize) {
+            count += u32::from(node.ticks_silent & SendId::SILENT == 0);
+            id = node.next;
+        }
+        count
+    }
+
     /// When this send was queued; `None` for [`SendId::NONE`].
     pub fn queued_ticks(&self, id: SendId) -> Option<u32> {
         self.nodes.get(id.0 as usize).map(|node| node.ticks_silent & !SendId::SILENT)

@@ -9,7 +9,9 @@ use crate::conn::{Active, Conn};
 use crate::limits::{IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT};
 use crate::reliable::rx::RxRing;
 use crate::reliable::tx::TxRing;
-use crate::{Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, Memory, Sink, Status, Time};
+use crate::{
+    Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, MemoryUse, Sink, Status, Time,
+};
 
 /// What all connections of an endpoint share.
 pub(crate) struct Shared {
@@ -71,12 +73,13 @@ impl Shared {
         })
     }
 
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> MemoryUse {
         let buffer_bytes = usize::from(self.config.datagram_bytes_max);
-        Memory {
+        MemoryUse {
             pool_bytes: self.pool.buffers() as u64 * Pool::cost_bytes(buffer_bytes),
             pool_used_bytes: self.pool.used() as u64 * Pool::cost_bytes(buffer_bytes),
             sends_bytes: self.sends.bytes(),
+            rma_bytes: 0,
             connections_bytes: self.table_bytes,
             actives_bytes: self.actives * size_of::<Active>() as u64
                 + self.tx_rings * TxRing::COST_BYTES

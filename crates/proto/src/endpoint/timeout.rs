@@ -202,8 +202,8 @@ impl Shared {
             if slot.first == SendId::NONE {
                 slot.last = SendId::NONE;
             }
-            let gone = slot.records - self.sends.count(slot.first);
-            set_void(&mut self.pool.get_mut(slot.buf)[..usize::from(slot.body_bytes)], gone);
+            let still = self.sends.count(slot.first);
+            set_void(&mut self.pool.get_mut(slot.buf)[..usize::from(slot.body_bytes)], still);
             left |= slot.first != SendId::NONE;
         }
         active.tx_ring = Some(ring);

@@ -1,6 +1,6 @@
 //! The header of every datagram of an established connection.
 
-use super::{Reader, first_byte, record, types};
+use super::{Holds, Reader, first_byte, record, types};
 use crate::limits::{HEADER_BYTES, SACK_WORDS_MAX};
 use crate::{PeerFault, Seq};
 
@@ -82,7 +82,7 @@ impl Sack {
 
 impl Head {
     #[inline]
-    pub(super) fn parse(kind: Kind, datagram: &[u8]) -> Result<(Head, Sack, &[u8]), PeerFault> {
+    pub(super) fn parse(kind: Kind, datagram: &[u8]) -> Result<(Head, Sack, Holds, &[u8]), PeerFault> {
         let Some((fixed, mut rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(PeerFault::Short);
         };
@@ -116,12 +116,14 @@ impl Head {
         //= wire.md R-GEN-3
         // Ethernet pads short frames, so bytes after the body are not an error.
         let body = rest.get(..body_bytes).ok_or(PeerFault::Short)?;
-        if kind == Kind::Data {
-            record::check(body)?;
-        } else if !body.is_empty() {
+        let holds = if kind == Kind::Data {
+            record::check(body)?
+        } else if body.is_empty() {
+            Holds::Messages
+        } else {
             return Err(PeerFault::Field);
-        }
-        Ok((head, sack, body))
+        };
+        Ok((head, sack, holds, body))
     }
 
     /// Writes header and acknowledgement; the body, `body_bytes` long, follows at the returned offset.

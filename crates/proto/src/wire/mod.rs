@@ -12,7 +12,7 @@ pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, Version
 pub(crate) use head::{Head, Kind, Sack, flags};
 #[cfg(test)]
 use record::check;
-pub(crate) use record::{RecordKind, Records, record_bytes, set_void, write_record};
+pub(crate) use record::{Content, Holds, Records, record_bytes, set_void, write_record};
 
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION};
 use crate::{PeerFault, Time};
@@ -28,7 +28,7 @@ pub(crate) enum Packet<'a> {
     Version(VersionNotice),
     Reset(Reset),
     /// Every type that only an established connection sends; the body is a checked run of records.
-    Established(Head, Sack, &'a [u8]),
+    Established(Head, Sack, Holds, &'a [u8]),
 }
 
 //= wire.md R-GEN-4
@@ -100,8 +100,8 @@ impl Packet<'_> {
             types::RESET => Reset::parse(datagram).map(Packet::Reset),
             kind => {
                 let kind = Kind::from_wire(kind).ok_or(PeerFault::Type)?;
-                let (head, sack, body) = Head::parse(kind, datagram)?;
-                Ok(Packet::Established(head, sack, body))
+                let (head, sack, holds, body) = Head::parse(kind, datagram)?;
+                Ok(Packet::Established(head, sack, holds, body))
             }
         }
     }

@@ -3,15 +3,34 @@
 use super::padded;
 use crate::PeerFault;
 use crate::limits::{RECORD_BYTES, RECORDS_MAX};
+use crate::rma::Record;
 
-/// What a record is. Numbers 2 to 63 are kept for remote memory access, atomics and fences.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum RecordKind {
+/// The record kinds that are not remote memory access; those are in [`crate::rma`].
+mod kind {
     /// Nothing: a message whose sender has given it up.
-    Void = 0,
+    pub const VOID: u8 = 0;
+    pub const MESSAGE: u8 = 1;
+}
+
+/// One record of a bundle.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content<'a> {
+    /// Nothing: what was here has been given up, or is done.
+    Void,
     /// One message.
-    Message = 1,
+    Message(&'a [u8]),
+    Rma(Record<'a>),
+}
+
+/// What a bundle holds, as far as it matters for when it is dealt with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Messages only.
+    Messages,
+    /// One piece of data that goes where it says as soon as it comes.
+    Bulk,
+    /// Remote memory access, in the order of the bundles; with or without messages for the program.
+    Rma { messages: bool },
 }
 
 /// Bytes a record with this much payload takes.
@@ -19,27 +38,64 @@ pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
     RECORD_BYTES + padded(payload_bytes)
 }
 
-/// Checks a whole body, so that [`Records`] can walk it without doubt.
+/// Checks a whole body, so that [`Records`] can walk it without doubt; says what it holds.
 //= wire.md R-REC-1
-pub(crate) fn check(mut body: &[u8]) -> Result<(), PeerFault> {
-    let mut count = 0;
+#[inline]
+pub(crate) fn check(mut body: &[u8]) -> Result<Holds, PeerFault> {
+    let whole = body;
+    let (mut count, mut rma) = (0, false);
     while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], rest)) = body.split_first_chunk::<RECORD_BYTES>()
     {
-        if kind > RecordKind::Message as u8
-            || flags != 0
-            || [s0, s1, s2, s3] != [0; 4]
-            || count == RECORDS_MAX
-        {
+        if count == RECORDS_MAX {
+            return Err(PeerFault::Record);
+        }
+        count += 1;
+        if kind > kind::MESSAGE {
+            let (_, len) = Record::parse(body).ok_or(PeerFault::Record)?;
+            rma = true;
+            body = body.get(len..).ok_or(PeerFault::Record)?;
+            continue;
+        }
+        if flags != 0 || [s0, s1, s2, s3] != [0; 4] {
             return Err(PeerFault::Record);
         }
         let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
         body = rest.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
-        count += 1;
     }
-    if body.is_empty() { Ok(()) } else { Err(PeerFault::Record) }
+    if !body.is_empty() {
+        return Err(PeerFault::Record);
+    }
+    Ok(if rma { holds(whole) } else { Holds::Messages })
 }
 
-/// Walks the records of a checked body: kind, payload, and the offset behind the record.
+/// What a checked body holds.
+pub(crate) fn holds(body: &[u8]) -> Holds {
+    let (mut count, mut rma, mut messages, mut bulk) = (0, false, false, false);
+    for (content, _) in Records::from(body, 0) {
+        count += 1;
+        match content {
+            Content::Void => {}
+            Content::Message(_) => messages = true,
+            Content::Rma(record) => {
+                rma = true;
+                match record {
+                    Record::Notify { message: Some(_), .. } => messages = true,
+                    Record::Write { last: false, .. } | Record::Data { .. } | Record::Gone { .. } => {
+                        bulk = true
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    match (rma, bulk && count == 1) {
+        (false, _) => Holds::Messages,
+        (true, true) => Holds::Bulk,
+        (true, false) => Holds::Rma { messages },
+    }
+}
+
+/// Walks the records of a checked body: what each is, and the offset behind it.
 pub(crate) struct Records<'a> {
     body: &'a [u8],
     at: usize,
@@ -53,16 +109,21 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = (RecordKind, &'a [u8], usize);
+    type Item = (Content<'a>, usize);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.body.get(self.at..)?;
-        let (&[l0, l1, kind, ..], rest) = rest.split_first_chunk::<RECORD_BYTES>()?;
+        let record = self.body.get(self.at..)?;
+        let (&[l0, l1, kind, ..], rest) = record.split_first_chunk::<RECORD_BYTES>()?;
+        if kind > kind::MESSAGE {
+            let (record, len) = Record::parse(record)?;
+            self.at += len;
+            return Some((Content::Rma(record), self.at));
+        }
         let payload = rest.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
         self.at += record_bytes(payload.len());
-        let kind = if kind == RecordKind::Message as u8 { RecordKind::Message } else { RecordKind::Void };
-        Some((kind, payload, self.at))
+        let content = if kind == kind::MESSAGE { Content::Message(payload) } else { Content::Void };
+        Some((content, self.at))
     }
 }
 
@@ -72,7 +133,7 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     let total = record_bytes(payload_bytes);
     let out = &mut out[..total];
     let [l0, l1] = (payload_bytes as u16).to_le_bytes();
-    out[..RECORD_BYTES].copy_from_slice(&[l0, l1, RecordKind::Message as u8, 0, 0, 0, 0, 0]);
+    out[..RECORD_BYTES].copy_from_slice(&[l0, l1, kind::MESSAGE, 0, 0, 0, 0, 0]);
     // The last word first: the payload overwrites all of it but the padding.
     if let Some(last) = out[RECORD_BYTES..].last_chunk_mut::<8>() {
         *last = [0; 8];
@@ -88,15 +149,27 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     total
 }
 
-/// Turns the first `count` records of a body into nothing, so that they can never be delivered.
+/// Turns the record at `at` into nothing of the same length.
+pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
+    if let Some(header) = body.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<RECORD_BYTES>()) {
+        let [l0, l1, ..] = *header;
+        *header = [l0, l1, kind::VOID, 0, 0, 0, 0, 0];
+    }
+}
+
+/// Turns all messages of a body but the last `left` into nothing, so that they can never be delivered.
 //= wire.md R-RNR-6
-pub(crate) fn set_void(body: &mut [u8], count: u16) {
+pub(crate) fn set_void(body: &mut [u8], left: u16) {
+    let is_message = |content: &Content| matches!(content, Content::Void | Content::Message(_));
+    let messages = Records::from(body, 0).filter(|(content, _)| is_message(content)).count();
+    let mut gone = messages.saturating_sub(usize::from(left));
     let mut at = 0;
-    for _ in 0..count {
-        let Some(&[l0, l1]) = body.get(at..at + 2) else { return };
-        if let Some(kind) = body.get_mut(at + 2) {
-            *kind = RecordKind::Void as u8;
+    while gone != 0 {
+        let Some((content, end)) = Records::from(body, at).next() else { return };
+        if is_message(&content) {
+            set_void_at(body, at);
+            gone -= 1;
         }
-        at += record_bytes(usize::from(u16::from_le_bytes([l0, l1])));
+        at = end;
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Program<'a> {
     pub events: &'a mut VecDeque<Event>,
 }
 
+impl cci_proto::Memory for Program<'_> {}
+
 impl Sink for Program<'_> {
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool {
         if !self.reader.take(self.now_ns) {
@@ -74,6 +76,7 @@ impl Sink for Program<'_> {
             Event::Closed { conn, token } => ledger.moved(now, *token, *conn, &[Closing], Closed, "Closed"),
             Event::Sent { token, context, status, .. } => ledger.completed(now, *token, *context, *status),
             Event::KeepaliveTimedOut { token, .. } => ledger.silent(now, *token),
+            Event::Rma { .. } => {}
         }
         self.events.push_back(event);
     }

@@ -65,6 +65,7 @@ impl NodePlan {
             connections_max: self.connections_max,
             requests_max: self.requests_max,
             sends_max: self.sends_max,
+            operations_max: 1 << 14,
             send_timeout_ns: self.send_timeout_ns,
             keepalive_ns: self.keepalive_ns,
             first_seq: Some(u32::MAX - rng.below(8) as u32),

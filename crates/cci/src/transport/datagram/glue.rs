@@ -76,6 +76,8 @@ pub(super) struct ToProgram<'a> {
     pub glue: &'a mut Glue,
 }
 
+impl proto::Memory for ToProgram<'_> {}
+
 impl Sink for ToProgram<'_> {
     #[inline]
     fn message(&mut self, _: ConnKey, token: u64, payload: &[u8]) -> bool {
@@ -105,6 +107,7 @@ impl ToProgram<'_> {
     fn seldom(&mut self, event: Event) {
         match event {
             Event::Sent { .. } => {}
+            Event::Rma { .. } => {} // none is started yet
             Event::Request(request) => self.request(request),
             Event::Connected { conn, token } | Event::Accepted { conn, token } => {
                 let connection = Connection::from_bits(token);
@@ -166,6 +169,8 @@ fn status_of(theirs: proto::Status) -> Status {
         proto::Status::ReceiverNotReady => Status::ReceiverNotReady,
         proto::Status::TimedOut => Status::TimedOut,
         proto::Status::DeviceDead => Status::DeviceDead,
+        // Of remote memory access only, not of sends.
+        proto::Status::RmaHandle | proto::Status::RmaOperation => Status::Disconnected,
     }
 }
 

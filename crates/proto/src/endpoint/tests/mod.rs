@@ -23,6 +23,8 @@ pub(super) struct App {
     pub buffers: Option<usize>,
 }
 
+impl Memory for App {}
+
 impl Sink for App {
     fn message(&mut self, conn: ConnKey, _token: u64, payload: &[u8]) -> bool {
         match &mut self.buffers {

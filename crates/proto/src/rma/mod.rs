@@ -1,0 +1,145 @@
+//! Remote memory access: what operations are, and the records they travel in.
+//!
+//! [`Record`] is the one reader and writer of these records; whatever carries them (datagrams, a ring, a stream) uses
+//! it. The operations of a datagram connection are in `endpoint/rma`.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use record::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
+
+/// A place in registered memory, here or at a peer: which region, the key that proves the right to it, and the
+/// offset in it. Says nothing about whether there is such a region.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RmaPlace {
+    /// The region's number at its owner.
+    pub region: u64,
+    /// What only those know who were told.
+    pub key: u64,
+    /// Bytes from the region's start.
+    pub offset: u64,
+}
+
+impl RmaPlace {
+    /// The place `bytes` further on; wraps where no range that was checked can.
+    #[must_use]
+    pub const fn plus(self, bytes: u64) -> RmaPlace {
+        RmaPlace { offset: self.offset.wrapping_add(bytes), ..self }
+    }
+}
+
+/// A part of an operation that is contiguous on both sides.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RmaPiece {
+    /// Here.
+    pub local: RmaPlace,
+    /// At the peer.
+    pub remote: RmaPlace,
+    /// How much; not 0.
+    pub len_bytes: u64,
+}
+
+/// Which way an operation moves bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RmaKind {
+    /// From here to the peer.
+    Write,
+    /// From the peer to here.
+    Read,
+}
+
+/// What an atomic operation does with the word it finds (CCS-062).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AtomicKind {
+    /// Adds the operand, wrapping; the result is what was there.
+    FetchAdd = 0,
+    /// Puts the operand there; the result is what was there.
+    Swap = 1,
+    /// Puts the operand there if `compare` is there; the result is what was there.
+    CompareSwap = 2,
+    /// Adds the operand, wrapping.
+    Add = 3,
+    /// Bitwise and.
+    And = 4,
+    /// Bitwise or.
+    Or = 5,
+    /// Bitwise exclusive or.
+    Xor = 6,
+}
+
+impl AtomicKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [AtomicKind; 7] = [
+        AtomicKind::FetchAdd,
+        AtomicKind::Swap,
+        AtomicKind::CompareSwap,
+        AtomicKind::Add,
+        AtomicKind::And,
+        AtomicKind::Or,
+        AtomicKind::Xor,
+    ];
+}
+
+/// How wide the word is. It must lie at a multiple of its width.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AtomicWidth {
+    /// 4 bytes: the low halves of operand and compare count, and results have zeros above.
+    Four = 4,
+    /// 8 bytes.
+    Eight = 8,
+}
+
+impl AtomicWidth {
+    /// As a number.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self as usize
+    }
+}
+
+/// One atomic operation, without its place.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Atomic {
+    /// What is done.
+    pub kind: AtomicKind,
+    /// To how wide a word.
+    pub width: AtomicWidth,
+    /// With what.
+    pub operand: u64,
+    /// Against what; only [`AtomicKind::CompareSwap`] looks at it.
+    pub compare: u64,
+}
+
+/// Why the owner of memory refuses an access; nothing has been touched.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RmaRefusal {
+    /// No such region or no longer, the wrong key, outside the range, or not a right that was given.
+    Handle,
+    /// What was asked cannot be done there: a misaligned atomic and the like.
+    Operation,
+}
+
+/// Why [`crate::Endpoint::rma`] or [`crate::Endpoint::atomic`] refused; nothing was queued.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RmaError {
+    /// `operations_max` operations are in progress, or the memory cap is reached: try again after completions.
+    WouldBlock,
+    /// The message is longer than the connection's largest, `max` bytes.
+    TooLong {
+        /// The limit, in bytes.
+        max: usize,
+    },
+    /// The connection is not a reliable one (CCI-054).
+    Unreliable,
+    /// No pieces, more than [`crate::limits::RMA_PIECES_MAX`], or one that is empty or wraps.
+    Pieces,
+    /// The peer has closed or died, or this side is closing.
+    Disconnected,
+    /// The connection is not there yet.
+    NotConnected,
+    /// No such connection, or no longer.
+    Unknown,
+}

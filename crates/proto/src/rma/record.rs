@@ -1,0 +1,295 @@
+//! The records that remote memory access travels in, byte for byte. `docs/wire.md` is the rule (R-RMA-1).
+
+use super::{Atomic, AtomicKind, AtomicWidth, RmaPlace, RmaRefusal};
+use crate::limits::RECORD_BYTES;
+use crate::wire::{padded, record_bytes};
+
+/// The record kinds on the wire.
+pub(crate) mod kind {
+    pub const WRITE: u8 = 2;
+    pub const READ: u8 = 3;
+    pub const DATA: u8 = 4;
+    pub const ATOMIC: u8 = 5;
+    pub const NOTIFY: u8 = 6;
+    pub const DONE: u8 = 7;
+}
+
+/// The flags of each kind.
+pub(crate) mod flag {
+    /// WRITE: the operation ends here, answer it.
+    pub const LAST: u8 = 1;
+    /// DATA: the memory went away; the payload says where and how much.
+    pub const GONE: u8 = 1;
+    /// ATOMIC: answer with what was there.
+    pub const WANTS_VALUE: u8 = 1;
+    /// NOTIFY: no message is to be delivered, whatever the payload.
+    pub const BARE: u8 = 1;
+    /// DONE: a value follows.
+    pub const VALUE: u8 = 1;
+    /// DONE: refused, for the handle or the operation.
+    pub const HANDLE: u8 = 2;
+    pub const OPERATION: u8 = 4;
+}
+
+/// One record, understood. Every value can be written, and reads back the same.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Put `data` there. `last`: it completes the operation in this slot, which is to be answered.
+    Write {
+        /// Names the operation until it is answered.
+        slot: u16,
+        /// Where the data goes.
+        at: RmaPlace,
+        /// Answer with [`Record::Done`].
+        last: bool,
+        /// What to put there.
+        data: &'a [u8],
+    },
+    /// Send what is there, as [`Record::Data`]; or [`Record::Done`] if that is refused.
+    Read {
+        /// Names the request until all data has come.
+        slot: u16,
+        /// Where.
+        at: RmaPlace,
+        /// How much.
+        len_bytes: u64,
+    },
+    /// A part of what a READ asked for.
+    Data {
+        /// The request.
+        slot: u16,
+        /// Where in the request this part begins.
+        offset: u64,
+        /// The part.
+        data: &'a [u8],
+    },
+    /// A part of what a READ asked for is no more: the memory was deregistered meanwhile.
+    Gone {
+        /// The request.
+        slot: u16,
+        /// Where in the request this part begins.
+        offset: u64,
+        /// How long it is.
+        len_bytes: u64,
+    },
+    /// Do this to the word there, once, and answer with [`Record::Done`].
+    Atomic {
+        /// Names the operation until it is answered.
+        slot: u16,
+        /// Where the word is.
+        at: RmaPlace,
+        /// What to do.
+        atomic: Atomic,
+        /// The answer is to say what was there.
+        wants_value: bool,
+    },
+    /// All data of the operation in this slot has been sent: deliver the message if none of it was refused, and answer
+    /// with [`Record::Done`] in any case.
+    Notify {
+        /// Names the operation until it is answered.
+        slot: u16,
+        /// `None`: there is nothing to deliver.
+        message: Option<&'a [u8]>,
+    },
+    /// The answer: how the operation in this slot ended, and what an atomic found.
+    Done {
+        /// The operation.
+        slot: u16,
+        /// How it ended.
+        result: Result<Option<u64>, RmaRefusal>,
+    },
+}
+
+/// Bytes before a WRITE's data.
+pub const WRITE_HEAD_BYTES: usize = RECORD_BYTES + 24;
+
+/// Bytes before a DATA record's data.
+pub const DATA_HEAD_BYTES: usize = RECORD_BYTES + 8;
+
+/// Writes what precedes the data of a WRITE, for those who put the data into `out` themselves, and zeros the padding
+/// behind it. Returns the length of the whole record; `None` if it does not fit `out` or no record can be so long.
+pub fn emit_write_head(
+    slot: u16,
+    at: RmaPlace,
+    last: bool,
+    data_bytes: usize,
+    out: &mut [u8],
+) -> Option<usize> {
+    let flags = if last { flag::LAST } else { 0 };
+    let (total, rest) = emit_header(kind::WRITE, flags, slot, 24 + data_bytes, out)?;
+    put_place(at, rest);
+    Some(total)
+}
+
+/// The same for DATA.
+pub fn emit_data_head(slot: u16, offset: u64, data_bytes: usize, out: &mut [u8]) -> Option<usize> {
+    let (total, rest) = emit_header(kind::DATA, 0, slot, 8 + data_bytes, out)?;
+    put(0, offset, rest);
+    Some(total)
+}
+
+/// Writes a record's header and zeros its padding; returns the record's length, and where its payload goes.
+fn emit_header(
+    kind: u8,
+    flags: u8,
+    slot: u16,
+    payload_bytes: usize,
+    out: &mut [u8],
+) -> Option<(usize, &mut [u8])> {
+    let [l0, l1] = u16::try_from(payload_bytes).ok()?.to_le_bytes();
+    let [s0, s1] = slot.to_le_bytes();
+    let total = record_bytes(payload_bytes);
+    let (head, rest) = out.get_mut(..total)?.split_first_chunk_mut::<RECORD_BYTES>()?;
+    *head = [l0, l1, kind, flags, s0, s1, 0, 0];
+    rest.get_mut(payload_bytes..)?.fill(0);
+    Some((total, rest))
+}
+
+fn put(place: usize, value: u64, out: &mut [u8]) {
+    if let Some(word) = out.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+        *word = value.to_le_bytes();
+    }
+}
+
+fn put_place(at: RmaPlace, out: &mut [u8]) {
+    put(0, at.region, out);
+    put(8, at.key, out);
+    put(16, at.offset, out);
+}
+
+impl Record<'_> {
+    /// Writes the record; returns its length, a multiple of 8. `None` if it does not fit `out`, or its payload is
+    /// longer than a record's can be.
+    pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        match *self {
+            Record::Write { slot, at, last, data } => {
+                let total = emit_write_head(slot, at, last, data.len(), out)?;
+                out.get_mut(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + data.len())?.copy_from_slice(data);
+                Some(total)
+            }
+            Record::Read { slot, at, len_bytes } => {
+                let (total, rest) = emit_header(kind::READ, 0, slot, 32, out)?;
+                put_place(at, rest);
+                put(24, len_bytes, rest);
+                Some(total)
+            }
+            Record::Data { slot, offset, data } => {
+                let total = emit_data_head(slot, offset, data.len(), out)?;
+                out.get_mut(DATA_HEAD_BYTES..DATA_HEAD_BYTES + data.len())?.copy_from_slice(data);
+                Some(total)
+            }
+            Record::Gone { slot, offset, len_bytes } => {
+                let (total, rest) = emit_header(kind::DATA, flag::GONE, slot, 16, out)?;
+                put(0, offset, rest);
+                put(8, len_bytes, rest);
+                Some(total)
+            }
+            Record::Atomic { slot, at, atomic, wants_value } => {
+                let flags = if wants_value { flag::WANTS_VALUE } else { 0 };
+                let (total, rest) = emit_header(kind::ATOMIC, flags, slot, 48, out)?;
+                put_place(at, rest);
+                put(24, u64::from(atomic.kind as u8) | u64::from(atomic.width as u8) << 8, rest);
+                put(32, atomic.operand, rest);
+                put(40, atomic.compare, rest);
+                Some(total)
+            }
+            Record::Notify { slot, message } => {
+                let flags = if message.is_none() { flag::BARE } else { 0 };
+                let message = message.unwrap_or_default();
+                let (total, rest) = emit_header(kind::NOTIFY, flags, slot, message.len(), out)?;
+                rest.get_mut(..message.len())?.copy_from_slice(message);
+                Some(total)
+            }
+            Record::Done { slot, result } => {
+                let (flags, payload_bytes) = match result {
+                    Ok(None) => (0, 0),
+                    Ok(Some(_)) => (flag::VALUE, 8),
+                    Err(RmaRefusal::Handle) => (flag::HANDLE, 0),
+                    Err(RmaRefusal::Operation) => (flag::OPERATION, 0),
+                };
+                let (total, rest) = emit_header(kind::DONE, flags, slot, payload_bytes, out)?;
+                if let Ok(Some(value)) = result {
+                    put(0, value, rest);
+                }
+                Some(total)
+            }
+        }
+    }
+
+    /// Reads the record at the start of `bytes`; returns it and its length. `None`: there is no such record.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
+        let (&[l0, l1, kind, flags, s0, s1, 0, 0], rest) = bytes.split_first_chunk::<RECORD_BYTES>()? else {
+            return None;
+        };
+        let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
+        let payload = rest.get(..padded(payload_bytes))?.get(..payload_bytes)?;
+        let record = parse_payload(kind, flags, u16::from_le_bytes([s0, s1]), payload)?;
+        Some((record, record_bytes(payload_bytes)))
+    }
+}
+
+#[inline]
+fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Record<'_>> {
+    match (kind, flags) {
+        (kind::WRITE, 0 | flag::LAST) => {
+            let (at, data) = place(payload)?;
+            Some(Record::Write { slot, at, last: flags != 0, data })
+        }
+        (kind::READ, 0) => {
+            let (at, rest) = place(payload)?;
+            let (len_bytes, rest) = word(rest)?;
+            rest.is_empty().then_some(Record::Read { slot, at, len_bytes })
+        }
+        (kind::DATA, 0) => word(payload).map(|(offset, data)| Record::Data { slot, offset, data }),
+        (kind::DATA, flag::GONE) => {
+            let (offset, rest) = word(payload)?;
+            let (len_bytes, rest) = word(rest)?;
+            rest.is_empty().then_some(Record::Gone { slot, offset, len_bytes })
+        }
+        (kind::ATOMIC, 0 | flag::WANTS_VALUE) => {
+            let (at, rest) = place(payload)?;
+            let (what, rest) = word(rest)?;
+            let (operand, rest) = word(rest)?;
+            let (compare, rest) = word(rest)?;
+            let kind = *AtomicKind::ALL.get((what & 0xff) as usize)?;
+            let width = match what >> 8 {
+                4 => AtomicWidth::Four,
+                8 => AtomicWidth::Eight,
+                _ => return None,
+            };
+            let atomic = Atomic { kind, width, operand, compare };
+            rest.is_empty().then_some(Record::Atomic { slot, at, atomic, wants_value: flags != 0 })
+        }
+        (kind::NOTIFY, 0) => Some(Record::Notify { slot, message: Some(payload) }),
+        (kind::NOTIFY, flag::BARE) => Some(Record::Notify { slot, message: None }),
+        (kind::DONE, flag::VALUE) => {
+            let (value, rest) = word(payload)?;
+            rest.is_empty().then_some(Record::Done { slot, result: Ok(Some(value)) })
+        }
+        (kind::DONE, _) if payload.is_empty() => {
+            let result = match flags {
+                0 => Ok(None),
+                flag::HANDLE => Err(RmaRefusal::Handle),
+                flag::OPERATION => Err(RmaRefusal::Operation),
+                _ => return None,
+            };
+            Some(Record::Done { slot, result })
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*word), rest))
+}
+
+#[inline]
+fn place(bytes: &[u8]) -> Option<(RmaPlace, &[u8])> {
+    let (region, rest) = word(bytes)?;
+    let (key, rest) = word(rest)?;
+    let (offset, rest) = word(rest)?;
+    Some((RmaPlace { region, key, offset }, rest))
+}

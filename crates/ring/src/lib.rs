@@ -6,12 +6,14 @@
 //!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
+//! - [`memory`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
 //! - [`atomic`]: where every atomic of this crate comes from.
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![warn(unreachable_pub)]
 
 pub mod atomic;
+pub mod memory;
 pub mod pool;
 pub mod slab;
 pub mod spsc;

@@ -1,0 +1,122 @@
+//! The processor's own atomics on shared memory: atomic against every other process and thread that uses them there.
+
+use super::Bytes;
+use crate::atomic::raw::{AtomicU32, AtomicU64, Ordering};
+
+/// One operation on an atomic of either width.
+macro_rules! apply {
+    ($word:expr, $kind:expr, $operand:expr, $compare:expr) => {
+        match $kind {
+            AtomicKind::Load => $word.load(Ordering::SeqCst),
+            AtomicKind::Add => $word.fetch_add($operand, Ordering::SeqCst),
+            AtomicKind::Swap => $word.swap($operand, Ordering::SeqCst),
+            AtomicKind::CompareSwap => {
+                match $word.compare_exchange($compare, $operand, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(before) | Err(before) => before,
+                }
+            }
+            AtomicKind::And => $word.fetch_and($operand, Ordering::SeqCst),
+            AtomicKind::Or => $word.fetch_or($operand, Ordering::SeqCst),
+            AtomicKind::Xor => $word.fetch_xor($operand, Ordering::SeqCst),
+        }
+    };
+}
+
+/// What an atomic operation does with the word. All wrap; all are sequentially consistent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicKind {
+    /// Only reads it.
+    Load,
+    /// Adds the operand.
+    Add,
+    /// Puts the operand in its place.
+    Swap,
+    /// Puts the operand in its place if it equals [`AtomicOp::compare`].
+    CompareSwap,
+    /// Keeps the bits that are set in the operand.
+    And,
+    /// Sets the bits that are set in the operand.
+    Or,
+    /// Flips the bits that are set in the operand.
+    Xor,
+}
+
+/// How many bytes an atomic operation is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicWidth {
+    /// 4 bytes: the low halves of operand and comparison count.
+    Four,
+    /// 8 bytes.
+    Eight,
+}
+
+impl AtomicWidth {
+    /// In bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            AtomicWidth::Four => 4,
+            AtomicWidth::Eight => 8,
+        }
+    }
+}
+
+/// An atomic operation, on words in the byte order of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AtomicOp {
+    /// What it does.
+    pub kind: AtomicKind,
+    /// On how many bytes.
+    pub width: AtomicWidth,
+    /// The operand; not looked at by [`AtomicKind::Load`].
+    pub operand: u64,
+    /// For [`AtomicKind::CompareSwap`]: what the word must be.
+    pub compare: u64,
+}
+
+/// Why an atomic operation was not done. The word is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicRefusal {
+    /// The word's address, in this process, is not a multiple of its width.
+    Misaligned,
+    /// The word does not lie inside of the memory.
+    OutOfRange,
+}
+
+impl core::fmt::Display for AtomicRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            AtomicRefusal::Misaligned => "the word's address is not a multiple of its width",
+            AtomicRefusal::OutOfRange => "the word does not lie inside of the memory",
+        })
+    }
+}
+
+impl core::error::Error for AtomicRefusal {}
+
+impl Bytes {
+    /// Does `op` on the word at `offset`; answers what the word was before (4 bytes: zero-extended).
+    ///
+    /// # Errors
+    ///
+    /// [`AtomicRefusal`]: nothing was done. Range comes before alignment.
+    pub fn atomic(&self, offset: usize, op: AtomicOp) -> Result<u64, AtomicRefusal> {
+        let width = op.width.bytes();
+        let at = self.at(offset, width).ok_or(AtomicRefusal::OutOfRange)?;
+        if !at.addr().get().is_multiple_of(width) {
+            return Err(AtomicRefusal::Misaligned);
+        }
+        match op.width {
+            AtomicWidth::Four => {
+                // SAFETY: in range and aligned, as just checked; whoever else is at it uses atomics too or assembly.
+                let word = unsafe { AtomicU32::from_ptr(at.as_ptr().cast()) };
+                let (operand, compare) = (op.operand as u32, op.compare as u32);
+                Ok(u64::from(apply!(word, op.kind, operand, compare)))
+            }
+            AtomicWidth::Eight => {
+                // SAFETY: as above.
+                let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
+                Ok(apply!(word, op.kind, op.operand, op.compare))
+            }
+        }
+    }
+}

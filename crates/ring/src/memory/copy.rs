@@ -1,0 +1,51 @@
+//! Copies of bytes that others may write to, or read, at the same time.
+//!
+//! A plain load that races with a store is undefined behaviour in Rust's model, whatever is done with what it reads, and
+//! an atomic `memcpy` does not exist yet. So the bytes move in assembly, of which the compiler knows only that it reads and
+//! writes memory; a race then yields arbitrary bytes and nothing worse. Aligned words of up to 8 bytes move whole, as
+//! the processor's loads and stores of 16 bytes do not cut them, whenever both addresses agree modulo their size.
+//!
+//! Where there is no such assembly, and under miri and loom, the bytes move as relaxed atomics. That is slower, and right.
+
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+mod x86_64;
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+use x86_64 as with;
+
+#[cfg(any(not(target_arch = "x86_64"), miri, loom, test))]
+pub(super) mod portable;
+#[cfg(any(not(target_arch = "x86_64"), miri, loom))]
+use portable as with;
+
+/// Copies `len` bytes as `memmove` does: the ranges may overlap.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes. Others may write to both at the same time if they are other
+/// processes, or threads that do it by this module or by atomics; `&mut` references to them, of others, exclude that.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::copy(from, to, len) }
+}
+
+/// As [`copy`], from memory that nobody changes meanwhile.
+///
+/// # Safety
+///
+/// `to` is writable for as many bytes; for others as [`copy`] says.
+#[inline(always)]
+pub(crate) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::copy_slice(from, to) }
+}
+
+/// Sets `len` bytes to `byte`.
+///
+/// # Safety
+///
+/// `to` is writable for `len` bytes; for others as [`copy`] says.
+pub(crate) unsafe fn fill(to: *mut u8, byte: u8, len: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::fill(to, byte, len) }
+}

@@ -144,7 +144,16 @@ impl<T: Backing + ?Sized> Backing for Arc<T> {
 
 /// Memory of the program's own, lent for remote access.
 #[derive(Debug)]
-pub struct Foreign(Bytes);
+pub struct Foreign {
+    bytes: Bytes,
+    /// What [`Foreign::owned`] was given; only freed, never looked at.
+    owned: Option<NonNull<[u8]>>,
+}
+
+// SAFETY: an address, and ownership of what lies there, which may be freed on any thread.
+unsafe impl Send for Foreign {}
+// SAFETY: a shared reference gives a `Bytes` and nothing else.
+unsafe impl Sync for Foreign {}
 
 impl Foreign {
     /// Lends the `len` bytes from `base` on.
@@ -161,12 +170,31 @@ impl Foreign {
     ///   that may move bytes, as with any memory registered for remote access.
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Foreign {
         // SAFETY: the caller's promise, for as long as the value lives.
-        Foreign(unsafe { Bytes::new(base, len) })
+        Foreign { bytes: unsafe { Bytes::new(base, len) }, owned: None }
+    }
+
+    /// Takes memory of the heap, for good: nobody has a reference to it any more, so that nothing need be promised. It is
+    /// freed with this value.
+    pub fn owned(memory: Box<[u8]>) -> Foreign {
+        let len = memory.len();
+        let owned = NonNull::from(Box::leak(memory));
+        // SAFETY: allocated until `drop`, and reached by nobody but by way of this value.
+        let bytes = unsafe { Bytes::new(owned.cast(), len) };
+        Foreign { bytes, owned: Some(owned) }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Some(owned) = self.owned.take() {
+            // SAFETY: from `Box::leak`, and given back once. Who still has a `Bytes` of it broke the promise of those.
+            drop(unsafe { Box::from_raw(owned.as_ptr()) });
+        }
     }
 }
 
 impl Backing for Foreign {
     fn bytes(&self) -> Bytes {
-        self.0
+        self.bytes
     }
 }

@@ -239,6 +239,16 @@ fn foreign_memory_is_what_the_program_lent() {
     assert_eq!(block, [0, 7, 0, 0]);
 }
 
+#[test]
+fn owned_memory_is_reached_and_freed() {
+    let lent = Foreign::owned(vec![5; 100].into_boxed_slice());
+    let (bytes, mut out) = (lent.bytes(), [0; 100]);
+    assert!(bytes.write(99, &[6]) && bytes.read(0, &mut out));
+    assert!(out[..99] == [5; 99] && out[99] == 6 && bytes.len() == 100);
+    // miri sees whether it is freed, and freed once.
+    std::thread::spawn(move || drop(lent)).join().unwrap();
+}
+
 /// The code for other processors, compared on this one.
 #[test]
 fn portable_copies_agree() {

@@ -17,6 +17,8 @@ pub(crate) const fn of_status(status: Status) -> cci_status_t {
         Status::ReceiverNotReady => CCI_ERR_RNR,
         Status::TimedOut => CCI_ETIMEDOUT,
         Status::DeviceDead => CCI_ERR_DEVICE_DEAD,
+        Status::RmaHandle => CCI_ERR_RMA_HANDLE,
+        Status::RmaOperation => CCI_ERR_RMA_OP,
     }
 }
 

@@ -177,6 +177,8 @@ fn status_of(status: cci_status_t) -> Option<Status> {
         CCI_ERR_RNR => Status::ReceiverNotReady,
         CCI_ETIMEDOUT => Status::TimedOut,
         CCI_ERR_DEVICE_DEAD => Status::DeviceDead,
+        CCI_ERR_RMA_HANDLE => Status::RmaHandle,
+        CCI_ERR_RMA_OP => Status::RmaOperation,
         _ => return None,
     })
 }

@@ -1,5 +1,7 @@
 //! What was counted: always on, read at any time.
 
+use cci_proto::RmaKind;
+
 /// Why something that arrived, or was to leave, was dropped. Every drop has a reason and a counter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DropReason {
@@ -31,7 +33,19 @@ pub struct EndpointCounters {
     pub messages_received: u64,
     /// Bytes in them.
     pub bytes_received: u64,
-    /// Sends that ended with an error, silent ones included.
+    /// Remote memory writes started.
+    pub rma_writes: u64,
+    /// Remote memory reads started.
+    pub rma_reads: u64,
+    /// Bytes in both.
+    pub rma_bytes: u64,
+    /// Atomic operations started.
+    pub atomics: u64,
+    /// Accesses of peers that were refused: handle, range or right.
+    pub rma_refused: u64,
+    /// Regions registered now.
+    pub regions: u64,
+    /// Sends and operations that ended with an error, silent ones included.
     pub sends_failed: u64,
     /// Times a message waited because every receive buffer was out with the program.
     pub receiver_not_ready: u64,
@@ -47,6 +61,16 @@ pub struct EndpointCounters {
     pub drops: Vec<DropReason>,
     /// Memory held now.
     pub memory: MemoryUse,
+}
+
+impl EndpointCounters {
+    pub(crate) fn count_rma(&mut self, kind: RmaKind, len_bytes: u64) {
+        match kind {
+            RmaKind::Write => self.rma_writes += 1,
+            RmaKind::Read => self.rma_reads += 1,
+        }
+        self.rma_bytes += len_bytes;
+    }
 }
 
 /// Counters of one connection.

@@ -1,5 +1,7 @@
 //! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
 
+mod rma;
+
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
 use crate::engine::core::{ConnState, Core, SendOp};
@@ -12,10 +14,12 @@ use crate::explain::Explanation;
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::transport::{self, Armed, Dial, Transport};
+use cci_proto::RmaPiece;
 use cci_sys::process::fork;
 use cci_sys::{clock, cpu, random};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A virtual instance of one device, with its buffers, queues and connections (CCI-014). It makes progress when its
@@ -36,6 +40,8 @@ pub struct Endpoint {
     /// Contexts of blocking sends are drawn from here: 48 random bits, so that no context of the program's own
     /// is taken for one.
     next_blocking_context: u64,
+    /// Room for the pieces of one operation.
+    pieces: Vec<RmaPiece>,
 }
 
 impl Endpoint {
@@ -60,6 +66,7 @@ impl Endpoint {
             taken_since_progress: 0,
             made_by: fork::token(),
             next_blocking_context: random::u64()? & !0xffff,
+            pieces: Vec::with_capacity(64),
         })
     }
 
@@ -216,7 +223,11 @@ impl Endpoint {
         }
         let link = conn.link;
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
+        let ordered = conn.attribute == Attribute::ReliableOrdered;
         self.transport.send(&mut self.core, connection, link, segments, op)?;
+        if ordered && !op.silent && self.core.order.holds(connection.index) {
+            self.core.order.enter_send(connection.index, context);
+        }
         self.core.counters.messages_sent += 1;
         self.core.counters.bytes_sent += len_bytes as u64;
         self.touched();
@@ -238,15 +249,27 @@ impl Endpoint {
                 other => break other?,
             }
         };
+        Ok(self.wait_for_blocking(context))
+    }
+
+    fn wait_for_blocking(&mut self, context: u64) -> Status {
         loop {
             if let Some(status) = self.take_blocking_status(context) {
-                return Ok(status);
+                return status;
             }
             if self.pause(None, Core::has_unblocked).is_err() {
                 // The system can't wait; polling can.
                 self.progress();
             }
         }
+    }
+
+    /// The context of the next blocking operation, whose completion is caught from now on.
+    fn next_blocking(&mut self) -> u64 {
+        let context = self.next_blocking_context;
+        self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
+        self.core.block_on(context);
+        context
     }
 
     /// Makes progress until there may be room for another send: a millisecond at most, since nothing announces room.
@@ -266,9 +289,7 @@ impl Endpoint {
         connection: Connection,
         segments: &[&[u8]],
     ) -> Result<u64, SendError> {
-        let context = self.next_blocking_context;
-        self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
-        self.core.block_on(context);
+        let context = self.next_blocking();
         let sent = self.send_segments(connection, segments, total_bytes(segments), context, SendFlags::NONE);
         if sent.is_err() {
             self.core.stop_blocking(context);
@@ -576,11 +597,17 @@ impl Endpoint {
     /// Counters since the endpoint was opened.
     pub fn counters(&self) -> EndpointCounters {
         let mut counters = self.core.counters.clone();
+        counters.rma_refused = self.core.regions.refused;
+        counters.regions = u64::from(self.core.regions.len());
         self.transport.counters(&mut counters.device, &mut counters.drops);
         let mut kinds = self.core.memory().to_vec();
         self.transport.memory(&mut kinds);
+        // The program asks for it by name and size, so the cap rises with it.
+        let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
+        kinds.push(("allocated for remote access", rma_bytes));
         let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
-        counters.memory = MemoryUse { kinds, total_bytes, cap_bytes: self.core.options.memory_bytes_max };
+        counters.memory =
+            MemoryUse { kinds, total_bytes, cap_bytes: self.core.options.memory_bytes_max + rma_bytes };
         counters
     }
 
@@ -676,6 +703,12 @@ fn check(options: &Options) -> Result<(), CreateError> {
     }
     if options.send_buffers == 0 || options.send_buffers > limits::SENDS_MAX {
         return bad("send_buffers", format!("{} is not in 1..={}", options.send_buffers, limits::SENDS_MAX));
+    }
+    if options.rma_operations == 0 || options.rma_operations > limits::RMA_OPERATIONS_MAX {
+        return bad(
+            "rma_operations",
+            format!("{} is not in 1..={}", options.rma_operations, limits::RMA_OPERATIONS_MAX),
+        );
     }
     if options.send_timeout.is_zero() {
         return bad("send_timeout", "must not be zero".to_owned());

@@ -138,6 +138,59 @@ pub enum SendError {
     UnknownConnection,
 }
 
+/// Why memory was not registered, or a registration not ended. Nothing changed.
+#[derive(Debug)]
+pub enum RegisterError {
+    /// The memory, or the part of it, has no bytes.
+    Length,
+    /// The part ends behind the end of the memory.
+    Range {
+        /// Where the part ends, bytes from the start of the memory.
+        end: usize,
+        /// How long the memory is.
+        len_bytes: usize,
+    },
+    /// Not all of the range is mapped in this process, or peers may write and it is read-only.
+    NotMapped(SysError),
+    /// The one connection that is to have access is none of this endpoint's.
+    UnknownConnection,
+    /// As many regions are registered as can be.
+    TooMany,
+    /// The handle names no region of this endpoint, or none any more.
+    Unknown,
+    /// The system refused.
+    System(SysError),
+}
+
+/// Why a remote memory operation was not started. No event will come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RmaError {
+    /// The connection is unreliable: remote memory needs a reliable one (CCI-054).
+    Unreliable,
+    /// The local and the remote pieces are not equally long in total, the total is 0, or an offset is beyond counting.
+    Lengths,
+    /// A local handle names no region of this endpoint, or the piece is not within it.
+    LocalHandle,
+    /// The lists of pieces make more runs than one operation takes.
+    TooManyPieces {
+        /// Runs that are contiguous on both sides, at most.
+        max: usize,
+    },
+    /// The message that goes with it is longer than the connection takes.
+    TooLong {
+        /// The length of the message.
+        len_bytes: usize,
+        /// The longest this connection takes.
+        max_bytes: u32,
+    },
+    /// As many operations are in progress as may be, or the peer is behind: get events, then try again.
+    WouldBlock,
+    /// The peer closed or died, or `disconnect` was called.
+    Disconnected,
+    /// No connection of this endpoint.
+    UnknownConnection,
+}
+
 /// Why an option was not set.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OptionError {
@@ -245,6 +298,50 @@ impl fmt::Display for SendError {
     }
 }
 
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegisterError::Length => write!(f, "registered memory has at least one byte"),
+            RegisterError::Range { end, len_bytes } => {
+                write!(f, "the part ends at byte {end} of memory that has {len_bytes}")
+            }
+            RegisterError::NotMapped(error) => {
+                write!(f, "the memory is not there, or can't be written as peers may: {error}")
+            }
+            RegisterError::UnknownConnection => {
+                write!(f, "the region is for a connection that this endpoint does not have")
+            }
+            RegisterError::TooMany => write!(f, "as many regions are registered as can be; deregister some"),
+            RegisterError::Unknown => write!(f, "the handle names no region of this endpoint"),
+            RegisterError::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl fmt::Display for RmaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RmaError::Unreliable => write!(f, "remote memory needs a reliable connection (RO or RU)"),
+            RmaError::Lengths => write!(
+                f,
+                "the local and the remote pieces must have the same total length, of one byte at least"
+            ),
+            RmaError::LocalHandle => {
+                write!(f, "a local handle names no region of this endpoint, or the piece is not within it")
+            }
+            RmaError::TooManyPieces { max } => {
+                write!(f, "the pieces make more than {max} contiguous runs: use several operations")
+            }
+            RmaError::TooLong { len_bytes, max_bytes } => {
+                write!(f, "message of {len_bytes} bytes on a connection that takes {max_bytes}")
+            }
+            RmaError::WouldBlock => write!(f, "too many operations in progress: get events, then try again"),
+            RmaError::Disconnected => write!(f, "the connection is closed"),
+            RmaError::UnknownConnection => write!(f, "no such connection on this endpoint"),
+        }
+    }
+}
+
 impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -264,6 +361,25 @@ impl std::error::Error for ConnectFailure {}
 impl std::error::Error for AcceptError {}
 impl std::error::Error for SendError {}
 impl std::error::Error for OptionError {}
+impl std::error::Error for RegisterError {}
+impl std::error::Error for RmaError {}
+
+impl From<SysError> for RegisterError {
+    fn from(error: SysError) -> Self {
+        RegisterError::System(error)
+    }
+}
+
+impl From<SendError> for RmaError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::TooLong { len_bytes, max_bytes } => RmaError::TooLong { len_bytes, max_bytes },
+            SendError::WouldBlock => RmaError::WouldBlock,
+            SendError::Disconnected => RmaError::Disconnected,
+            SendError::UnknownConnection => RmaError::UnknownConnection,
+        }
+    }
+}
 
 impl From<SysError> for CreateError {
     fn from(error: SysError) -> Self {

@@ -38,6 +38,11 @@ pub enum Status {
     TimedOut,
     /// The device failed.
     DeviceDead,
+    /// The peer refused a handle, range or right, or has deregistered the region; or the local region was deregistered
+    /// meanwhile. What was refused was not touched.
+    RmaHandle,
+    /// The peer could not carry out the operation: an atomic at a place not aligned to its width.
+    RmaOperation,
 }
 
 impl fmt::Display for Status {
@@ -48,6 +53,8 @@ impl fmt::Display for Status {
             Status::ReceiverNotReady => "receiver not ready",
             Status::TimedOut => "timed out",
             Status::DeviceDead => "device dead",
+            Status::RmaHandle => "remote memory handle, range or right refused",
+            Status::RmaOperation => "remote memory operation not possible",
         })
     }
 }

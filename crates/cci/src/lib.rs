@@ -42,6 +42,7 @@ mod event;
 mod explain;
 pub mod limits;
 mod options;
+mod rma;
 mod shared;
 mod transport;
 
@@ -50,10 +51,14 @@ pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
 pub use error::{
-    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, SendError, SysError,
-    WaitError,
+    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, RegisterError,
+    RmaError, SendError, SysError, WaitError,
 };
 pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
 pub use explain::{Explanation, PathOption};
 pub use options::{Attribute, Options, SendFlags};
+pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
 pub use shared::SharedEndpoint;
+
+pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};
+pub use cci_ring::memory::{AtomicRefusal, Foreign};

@@ -10,6 +10,12 @@ pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
 pub const SENDS_DEFAULT: u32 = 16 * 1024;
 /// Most sends in progress an endpoint may be given.
 pub const SENDS_MAX: u32 = 1 << 22;
+/// Remote memory operations started and not yet completed, per endpoint, unless told otherwise.
+pub const RMA_OPERATIONS_DEFAULT: u32 = 4 * 1024;
+/// Most that an endpoint may be given.
+pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
+/// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
+pub const RMA_PIECES_MAX: usize = cci_proto::limits::RMA_PIECES_MAX;
 /// The largest message any device of ours takes (CCI-049: 2 K to 8 K is what an MSS should be), bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
 /// How long a reliable send may take before it fails, unless told otherwise.
@@ -44,5 +50,6 @@ const _: () = {
         RECV_BUFFERS_DEFAULT as u64 * MESSAGE_BYTES_MAX as u64 <= MEMORY_BYTES_DEFAULT / 4,
         "the default buffers fit the default cap with room for connections"
     );
+    assert!(RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
     assert!(SPIN_NS_MIN < SPIN_NS_MAX);
 };

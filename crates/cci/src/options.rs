@@ -66,6 +66,8 @@ pub struct Options {
     pub recv_buffers: u32,
     /// Sends that may be in progress at once. At least 1.
     pub send_buffers: u32,
+    /// Remote memory operations that may be in progress at once. At least 1.
+    pub rma_operations: u32,
     /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`.
     pub send_timeout: Duration,
     /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off.
@@ -80,6 +82,7 @@ impl Default for Options {
             service: None,
             recv_buffers: limits::RECV_BUFFERS_DEFAULT,
             send_buffers: limits::SENDS_DEFAULT,
+            rma_operations: limits::RMA_OPERATIONS_DEFAULT,
             send_timeout: Duration::from_nanos(limits::SEND_TIMEOUT_NS_DEFAULT),
             keepalive: None,
             memory_bytes_max: limits::MEMORY_BYTES_DEFAULT,

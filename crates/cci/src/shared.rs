@@ -1,5 +1,7 @@
 //! The shared, locking form of an endpoint, for several threads.
 
+mod rma;
+
 use crate::engine::poller::Poller;
 use crate::{
     AcceptError, Attribute, ConnectError, ConnectRequest, Connection, ConnectionCounters, Device, Endpoint,
@@ -135,16 +137,23 @@ impl SharedEndpoint {
         let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
         let context = loop {
             match self.with(|endpoint| endpoint.try_start_blocking(connection, segments)) {
-                Err(SendError::WouldBlock) if clock::now_ns() < room_until_ns => {
-                    let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
-                    let _ = self.until(Some(until_ns), |_| None::<()>);
-                }
+                Err(SendError::WouldBlock) if clock::now_ns() < room_until_ns => self.pause_for_room(),
                 other => break other?,
             }
         };
+        Ok(self.wait_for_blocking(context))
+    }
+
+    /// Makes progress until there may be room: nothing announces it.
+    fn pause_for_room(&self) {
+        let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
+        let _ = self.until(Some(until_ns), |_| None::<()>);
+    }
+
+    fn wait_for_blocking(&self, context: u64) -> Status {
         loop {
             if let Ok(Some(status)) = self.until(None, |endpoint| endpoint.take_blocking_status(context)) {
-                return Ok(status);
+                return status;
             }
         }
     }

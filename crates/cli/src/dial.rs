@@ -96,6 +96,9 @@ pub fn not_delivered(status: Status) -> Failure {
         Status::TimedOut => failure.remedy("see whether the network is up and the server's process runs"),
         Status::Disconnected => failure.remedy("see why the server ended, then again"),
         Status::DeviceDead => failure.remedy("`cci info` shows the device"),
+        Status::RmaHandle | Status::RmaOperation => {
+            failure.remedy("see whether both sides run the same version of `cci`")
+        }
         Status::Success => failure,
     }
 }

@@ -16,6 +16,7 @@ pub mod cpu;
 mod error;
 pub mod event;
 pub mod limits;
+pub mod memory;
 pub mod net;
 pub mod process;
 pub mod random;

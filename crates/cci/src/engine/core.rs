@@ -1,14 +1,18 @@
 //! What every transport shares: receive buffers, the queue of events, the connection table, counters.
 
+use super::operations::{Operation, Operations};
+use super::order::Order;
 use super::origin::{Origin, RequestBody};
 use super::poller::Poller;
 use super::receive::ReceiveBuffers;
+use super::regions::Regions;
 use crate::event::{ConnectRequest, Connection, Event, Message, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// How the completion of a send reaches the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,14 @@ pub(crate) struct Blocked {
 /// See the module. Fields are open to the transports, which are its only users beside the endpoint.
 pub(crate) struct Core {
     pub receive: ReceiveBuffers,
+    /// What peers may access.
+    pub regions: Regions,
+    /// Remote memory operations in progress.
+    pub operations: Operations,
+    /// Completions that wait for their turn.
+    pub order: Order,
+    /// Bytes of library memory allocated here and not freed yet.
+    pub rma_bill: Arc<AtomicU64>,
     events: VecDeque<Event>,
     conns: Slab<Conn>,
     pub poller: Arc<Poller>,
@@ -87,6 +99,10 @@ impl Core {
                 .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
             events: VecDeque::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
+            regions: Regions::new(),
+            operations: Operations::new(options.rma_operations),
+            order: Order::default(),
+            rma_bill: Arc::default(),
             origin: Arc::new(Origin::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
@@ -140,6 +156,46 @@ impl Core {
     /// A send ended. The one place where completions become events.
     #[inline]
     pub fn complete(&mut self, connection: Connection, op: SendOp, status: Status) {
+        if !self.order.is_empty() && !op.silent && self.order.send_done(connection.index, status) {
+            self.tell_in_order(connection);
+            return;
+        }
+        self.tell(connection, op, status);
+        if !self.order.is_empty() {
+            self.tell_in_order(connection);
+        }
+    }
+
+    /// A remote memory operation ended: `name` is what the transport knew it by.
+    pub fn complete_operation(&mut self, name: u64, status: Status) {
+        if let Some(operation) = self.operations.remove(name) {
+            self.end_operation(operation, status);
+        }
+    }
+
+    /// The same for one that is in no table any more.
+    pub fn end_operation(&mut self, operation: Operation, status: Status) {
+        let Operation { connection, context, silent, place } = operation;
+        match place {
+            Some(number) => {
+                self.order.operation_done(connection.index, number, status);
+                self.tell_in_order(connection);
+            }
+            None => self.tell(connection, SendOp { context, silent }, status),
+        }
+    }
+
+    /// Tells the completions of a connection whose turn has come.
+    #[cold]
+    fn tell_in_order(&mut self, connection: Connection) {
+        while let Some(told) = self.order.next_told(connection.index) {
+            let op = SendOp { context: told.context, silent: told.silent };
+            self.tell(connection, op, told.status);
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self, connection: Connection, op: SendOp, status: Status) {
         if status != Status::Success {
             self.counters.sends_failed += 1;
         }
@@ -287,11 +343,13 @@ impl Core {
     }
 
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 3] {
+    pub fn memory(&self) -> [(&'static str, u64); 5] {
         [
             ("receive buffers", self.receive.bytes() as u64),
             ("event queue", (self.events.capacity() * size_of::<Event>()) as u64),
             ("connection table", self.conns.bytes() as u64),
+            ("regions", self.regions.bytes()),
+            ("remote operations", self.operations.bytes() + self.order.bytes()),
         ]
     }
 }

@@ -4,7 +4,10 @@
 //! **Invariant:** nothing here knows a transport by name.
 
 pub(crate) mod core;
+pub(crate) mod operations;
+pub(crate) mod order;
 pub(crate) mod origin;
 pub(crate) mod poller;
 mod receive;
+pub(crate) mod regions;
 pub(crate) mod spin;

@@ -9,10 +9,12 @@ use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
 use crate::engine::poller::Poller;
+use crate::engine::regions::Region;
 use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::event::Connection;
+use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
+use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use std::sync::Arc;
 
 /// What came of arming.
@@ -68,6 +70,44 @@ pub(crate) trait Transport: Send {
         op: SendOp,
     ) -> Result<(), SendError>;
 
+    /// Does a remote memory operation here and now, where that needs no word of the peer's: shared memory that is mapped.
+    /// None: it can't, and nothing was done.
+    fn rma_at_once(&mut self, _: &mut Core, _: Connection, _: u64, _: &RmaRequest<'_>) -> Option<Status> {
+        None
+    }
+
+    /// Starts a remote memory operation on a reliable, open connection. Ok: it ends in exactly one
+    /// `Core::complete_operation` with `operation`, before `Core::closed` of its connection. Local places were checked.
+    fn rma(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        request: &RmaRequest<'_>,
+        operation: u64,
+    ) -> Result<(), SendError>;
+
+    /// As [`Transport::rma_at_once`].
+    fn atomic_at_once(&mut self, _: &mut Core, _: Connection, _: u64, _: &AtomicRequest) -> Option<Status> {
+        None
+    }
+
+    /// As [`Transport::rma`].
+    fn atomic(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        request: &AtomicRequest,
+        operation: u64,
+    ) -> Result<(), SendError>;
+
+    /// A region was taken out of the table. When this returns, nothing of it changes any more on account of peers.
+    fn region_removed(&mut self, _: &mut Core, _: u64, _: &Region) {}
+
+    /// Sends of a connection that have not completed, without the silent ones.
+    fn sends_in_progress(&self, link: u64) -> u32;
+
     /// Drains what came, times out what is due, transmits what waits. Bounded work per call.
     fn progress(&mut self, core: &mut Core);
 
@@ -105,6 +145,25 @@ pub(crate) trait Transport: Send {
 
     /// Path, facts and what holds the connection up. The engine fills in transport and attribute.
     fn explain(&self, link: u64, into: &mut Explanation);
+}
+
+/// A read or write of remote memory.
+pub(crate) struct RmaRequest<'a> {
+    pub kind: RmaKind,
+    /// In order, each contiguous on both sides; at least one.
+    pub pieces: &'a [RmaPiece],
+    /// For the peer's program, behind the data. Its length was checked.
+    pub message: Option<&'a [u8]>,
+    pub fence: bool,
+}
+
+/// An atomic operation.
+pub(crate) struct AtomicRequest {
+    pub atomic: Atomic,
+    pub target: RmaPlace,
+    /// Where the value from before goes, as wide as the operation.
+    pub result: Option<RmaPlace>,
+    pub fence: bool,
 }
 
 /// What a connection attempt needs.

@@ -6,8 +6,9 @@ use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::event::{Connection, Status};
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
+use crate::rma::Access;
 use cci_proto as proto;
-use cci_proto::{ConnKey, Event, Request, RequestTicket, Sink, Time};
+use cci_proto::{Atomic, ConnKey, Event, Memory, Request, RequestTicket, RmaPlace, RmaRefusal, Sink, Time};
 use cci_ring::slab::{Key, Slab};
 
 /// What the transport remembers beside the protocol.
@@ -76,8 +77,6 @@ pub(super) struct ToProgram<'a> {
     pub glue: &'a mut Glue,
 }
 
-impl proto::Memory for ToProgram<'_> {}
-
 impl Sink for ToProgram<'_> {
     #[inline]
     fn message(&mut self, _: ConnKey, token: u64, payload: &[u8]) -> bool {
@@ -97,8 +96,60 @@ impl Sink for ToProgram<'_> {
                 let op = SendOp { context, silent: false };
                 self.core.complete(Connection::from_bits(token), op, status_of(status));
             }
+            Event::Rma { operation, status, .. } => {
+                self.core.complete_operation(operation, status_of(status));
+            }
             other => self.seldom(other),
         }
+    }
+}
+
+/// Memory as the protocol asks for it: every access of a peer's goes through the engine's table of regions.
+impl Memory for ToProgram<'_> {
+    #[inline]
+    fn peer_write(&mut self, _: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+        let connection = Connection::from_bits(token);
+        let (bytes, offset) = self.core.regions.peer(connection, at, data.len() as u64, Access::WRITE)?;
+        bytes.write(offset, data).then_some(()).ok_or(RmaRefusal::Handle)
+    }
+
+    #[inline]
+    fn peer_read(&mut self, _: ConnKey, token: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+        let connection = Connection::from_bits(token);
+        let (bytes, offset) = self.core.regions.peer(connection, at, out.len() as u64, Access::READ)?;
+        bytes.read(offset, out).then_some(()).ok_or(RmaRefusal::Handle)
+    }
+
+    fn peer_may_read(
+        &mut self,
+        _: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        len_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        self.core.regions.peer(Connection::from_bits(token), at, len_bytes, Access::READ).map(drop)
+    }
+
+    fn peer_atomic(
+        &mut self,
+        _: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        atomic: Atomic,
+    ) -> Result<u64, RmaRefusal> {
+        self.core.regions.peer_atomic(Connection::from_bits(token), at, atomic)
+    }
+
+    #[inline]
+    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        let place = self.core.regions.local(at, out.len() as u64);
+        place.is_some_and(|(bytes, offset)| bytes.read(offset, out))
+    }
+
+    #[inline]
+    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        let place = self.core.regions.local(at, data.len() as u64);
+        place.is_some_and(|(bytes, offset)| bytes.write(offset, data))
     }
 }
 
@@ -106,8 +157,7 @@ impl ToProgram<'_> {
     #[cold]
     fn seldom(&mut self, event: Event) {
         match event {
-            Event::Sent { .. } => {}
-            Event::Rma { .. } => {} // none is started yet
+            Event::Sent { .. } | Event::Rma { .. } => {}
             Event::Request(request) => self.request(request),
             Event::Connected { conn, token } | Event::Accepted { conn, token } => {
                 let connection = Connection::from_bits(token);
@@ -169,8 +219,8 @@ fn status_of(theirs: proto::Status) -> Status {
         proto::Status::ReceiverNotReady => Status::ReceiverNotReady,
         proto::Status::TimedOut => Status::TimedOut,
         proto::Status::DeviceDead => Status::DeviceDead,
-        // Of remote memory access only, not of sends.
-        proto::Status::RmaHandle | proto::Status::RmaOperation => Status::Disconnected,
+        proto::Status::RmaHandle => Status::RmaHandle,
+        proto::Status::RmaOperation => Status::RmaOperation,
     }
 }
 
@@ -215,5 +265,16 @@ pub(super) fn send_error(error: proto::SendError) -> SendError {
         proto::SendError::WouldBlock => SendError::WouldBlock,
         proto::SendError::Disconnected => SendError::Disconnected,
         proto::SendError::NotConnected | proto::SendError::Unknown => SendError::UnknownConnection,
+    }
+}
+
+pub(super) fn rma_error(error: proto::RmaError) -> SendError {
+    match error {
+        proto::RmaError::TooLong { max } => send_error(proto::SendError::TooLong { max }),
+        proto::RmaError::WouldBlock => SendError::WouldBlock,
+        proto::RmaError::Disconnected => SendError::Disconnected,
+        // The engine has checked the attribute and cut the pieces.
+        proto::RmaError::Unreliable | proto::RmaError::Pieces => SendError::UnknownConnection,
+        proto::RmaError::NotConnected | proto::RmaError::Unknown => SendError::UnknownConnection,
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use uri::parse_host;
 
 use self::carrier::{Carrier, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
-use super::{Armed, Dial, Transport};
+use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{RequestBody, RequestInner};
@@ -319,6 +319,42 @@ impl Transport for Udp {
             self.transmit(core);
         }
         Ok(())
+    }
+
+    fn rma(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &RmaRequest<'_>,
+        operation: u64,
+    ) -> Result<(), SendError> {
+        let (key, now) = (link::unpack(link), self.read_clock());
+        let RmaRequest { kind, pieces, message, fence } = *request;
+        let taken = self.proto.rma(now, key, kind, pieces, message, fence, operation);
+        taken.map_err(glue::rma_error)?;
+        self.transmit(core);
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &AtomicRequest,
+        operation: u64,
+    ) -> Result<(), SendError> {
+        let (key, now) = (link::unpack(link), self.read_clock());
+        let AtomicRequest { atomic, target, result, fence } = *request;
+        let taken = self.proto.atomic(now, key, atomic, target, result, fence, operation);
+        taken.map_err(glue::rma_error)?;
+        self.transmit(core);
+        Ok(())
+    }
+
+    fn sends_in_progress(&self, link: u64) -> u32 {
+        self.proto.sends_in_progress_on(link::unpack(link))
     }
 
     #[inline]

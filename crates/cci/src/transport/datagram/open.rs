@@ -107,7 +107,7 @@ fn config(
         connections_max: u32::try_from(connections).unwrap_or(limits::CONNECTIONS_MAX),
         requests_max: limits::REQUESTS_MAX,
         sends_max: options.send_buffers,
-        operations_max: 1 << 14,
+        operations_max: options.rma_operations,
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
         first_seq: None,

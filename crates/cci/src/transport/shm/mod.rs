@@ -37,7 +37,7 @@ mod tests;
 use self::hand::{NOWHERE, Peer, Side};
 use self::link::Link;
 use self::table::{Conn, Counts, Table, from_us, to_us};
-use super::{Armed, Dial, Transport};
+use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
@@ -298,6 +298,32 @@ impl Transport for Shm {
         op: SendOp,
     ) -> Result<(), SendError> {
         self.send_message(core, Key::from_bits(link), segments, op)
+    }
+
+    fn rma(
+        &mut self,
+        _: &mut Core,
+        _: Connection,
+        _: u64,
+        _: &RmaRequest<'_>,
+        _: u64,
+    ) -> Result<(), SendError> {
+        Err(SendError::WouldBlock)
+    }
+
+    fn atomic(
+        &mut self,
+        _: &mut Core,
+        _: Connection,
+        _: u64,
+        _: &AtomicRequest,
+        _: u64,
+    ) -> Result<(), SendError> {
+        Err(SendError::WouldBlock)
+    }
+
+    fn sends_in_progress(&self, _: u64) -> u32 {
+        0
     }
 
     #[inline]

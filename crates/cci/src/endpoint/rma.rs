@@ -1,0 +1,388 @@
+//! An endpoint's remote memory access.
+
+use super::Endpoint;
+use crate::engine::core::ConnState;
+use crate::engine::operations::Operation;
+use crate::error::{RegisterError, RmaError, SendError};
+use crate::event::{Connection, Status};
+use crate::limits;
+use crate::options::Attribute;
+use crate::rma::{Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
+use crate::transport::{AtomicRequest, RmaRequest};
+use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_sys::clock;
+use cci_sys::memory::RmaSegment;
+
+impl Endpoint {
+    /// Memory of the library's own, zeroed and page-aligned, in huge pages where the system has them. Processes on the
+    /// same host that may access a region of it map it, so that their operations are plain copies. It counts as
+    /// memory of this endpoint, beside its cap.
+    ///
+    /// # Errors
+    /// [`RegisterError::Length`] for 0 bytes, [`RegisterError::System`].
+    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
+        if len_bytes == 0 {
+            return Err(RegisterError::Length);
+        }
+        let segment = RmaSegment::create(len_bytes)?;
+        Ok(Memory::library(segment, self.core.rma_bill.clone(), len_bytes))
+    }
+
+    /// Registers memory, or a part of it: from now on the handle names it, here and at the peers that are told the
+    /// handle (CCI-055 to CCI-057). `what` may be just an [`Access`](crate::Access). The same memory may be registered
+    /// any number of times.
+    ///
+    /// # Errors
+    /// [`RegisterError`]; nothing changed.
+    pub fn register(
+        &mut self,
+        memory: &Memory,
+        what: impl Into<Registration>,
+    ) -> Result<RmaHandle, RegisterError> {
+        let Registration { range, access, only } = what.into();
+        let range = range.unwrap_or(0..memory.len());
+        if range.is_empty() {
+            return Err(RegisterError::Length);
+        }
+        if range.end > memory.len() {
+            return Err(RegisterError::Range { end: range.end, len_bytes: memory.len() });
+        }
+        if let Some(connection) = only
+            && self.core.conn(connection).is_none()
+        {
+            return Err(RegisterError::UnknownConnection);
+        }
+        self.core.regions.insert(memory, range, access, only)?.ok_or(RegisterError::TooMany)
+    }
+
+    /// Ends a registration. When this returns, no peer reads or changes the region any more, not even one in the middle
+    /// of an operation, whose rest then fails with [`Status::RmaHandle`].
+    ///
+    /// # Errors
+    /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.
+    pub fn deregister(&mut self, handle: &RmaHandle) -> Result<(), RegisterError> {
+        let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
+        self.transport.region_removed(&mut self.core, handle.region(), &region);
+        Ok(())
+    }
+
+    /// Writes `len_bytes` of local memory to a peer's. Ends in exactly one [`Event::Send`](crate::Event::Send) with
+    /// `context`, when all of it is there. The local memory must not change until then.
+    ///
+    /// # Errors
+    /// As [`Endpoint::rma`].
+    pub fn rma_write(
+        &mut self,
+        connection: Connection,
+        from: Place,
+        to: Place,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        self.rma_simple(RmaKind::Write, connection, from, to, len_bytes, context, flags)
+    }
+
+    /// Reads `len_bytes` of a peer's memory into local memory; otherwise as [`Endpoint::rma_write`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::rma`].
+    pub fn rma_read(
+        &mut self,
+        connection: Connection,
+        into: Place,
+        from: Place,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        self.rma_simple(RmaKind::Read, connection, into, from, len_bytes, context, flags)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two above in one")]
+    fn rma_simple(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        local: Place,
+        remote: Place,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        let (local, remote) = (Piece { place: local, len_bytes }, Piece { place: remote, len_bytes });
+        self.rma(connection, &Rma { kind, local: &[local], remote: &[remote], message: None, context, flags })
+    }
+
+    /// Starts an operation of any shape. On reliable connections only (CCI-054). It ends in exactly one
+    /// [`Event::Send`](crate::Event::Send) with its context, unless silent: [`Status::Success`] when it is complete at
+    /// the target, [`Status::RmaHandle`] when the target refused handle, range or right: it has then touched nothing of
+    /// what it refused. On a reliable ordered connection completions come in the order in which operations and
+    /// messages were started; the data itself may arrive in any order (CCI-062).
+    ///
+    /// # Errors
+    /// [`RmaError`]: nothing was started and no event will come. After `WouldBlock`, get events and try again.
+    pub fn rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
+        if self.core.is_queue_full() && !rma.flags.contains(RmaFlags::SILENT) {
+            return Err(RmaError::WouldBlock);
+        }
+        self.start_rma(connection, rma)
+    }
+
+    /// The same, and waits for the completion, which is returned and raises no event. Where there is no room, it waits
+    /// for it as long as the connection's send timeout.
+    ///
+    /// # Errors
+    /// As [`Endpoint::rma`].
+    pub fn rma_blocking(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Status, RmaError> {
+        let context =
+            self.start_until_room(connection, |endpoint| endpoint.try_start_rma(connection, rma))?;
+        Ok(self.wait_for_blocking(context))
+    }
+
+    /// Changes 4 or 8 bytes of a peer's memory atomically: against all other such operations, and on shared memory
+    /// against the owner's own CPU (CCS-062). Executed exactly once. Where `result` names a place, the value from before
+    /// is put there, as wide as the operation. The target must be aligned to that width, or it ends with
+    /// [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::rma`].
+    pub fn atomic(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        if self.core.is_queue_full() && !flags.contains(RmaFlags::SILENT) {
+            return Err(RmaError::WouldBlock);
+        }
+        self.start_atomic(connection, atomic, target, result, context, flags)
+    }
+
+    /// The same, and waits for the completion, which is returned and raises no event.
+    ///
+    /// # Errors
+    /// As [`Endpoint::rma`].
+    pub fn atomic_blocking(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        flags: RmaFlags,
+    ) -> Result<Status, RmaError> {
+        let context = self.start_until_room(connection, |endpoint| {
+            endpoint.try_start_atomic(connection, atomic, target, result, flags)
+        })?;
+        Ok(self.wait_for_blocking(context))
+    }
+
+    fn start_until_room(
+        &mut self,
+        connection: Connection,
+        mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
+    ) -> Result<u64, RmaError> {
+        let until_ns = self.room_until_ns(connection);
+        loop {
+            match start(self) {
+                Err(RmaError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_room(),
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) fn try_start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<u64, RmaError> {
+        let context = self.next_blocking();
+        let rma = Rma { context, flags: without_silent(rma.flags), ..*rma };
+        let started = self.start_rma(connection, &rma);
+        self.blocking_started(context, started)
+    }
+
+    pub(crate) fn try_start_atomic(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        flags: RmaFlags,
+    ) -> Result<u64, RmaError> {
+        let context = self.next_blocking();
+        let flags = without_silent(flags);
+        let started = self.start_atomic(connection, atomic, target, result, context, flags);
+        self.blocking_started(context, started)
+    }
+
+    fn blocking_started(&mut self, context: u64, started: Result<(), RmaError>) -> Result<u64, RmaError> {
+        if started.is_err() {
+            self.core.stop_blocking(context);
+        }
+        started.map(|()| context)
+    }
+
+    fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
+        let (link, mss) = self.rma_link(connection)?;
+        if let Some(message) = rma.message
+            && message.len() > mss as usize
+        {
+            return Err(RmaError::TooLong { len_bytes: message.len(), max_bytes: mss });
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let started = self.cut(rma.local, rma.remote, &mut pieces).and_then(|()| {
+            let fence = rma.flags.contains(RmaFlags::FENCE);
+            let request = RmaRequest { kind: rma.kind, pieces: &pieces, message: rma.message, fence };
+            if let Some(status) = self.transport.rma_at_once(&mut self.core, connection, link, &request) {
+                self.ended_at_once(connection, link, rma.context, rma.flags, status);
+                return Ok(());
+            }
+            self.begin(connection, link, rma.context, rma.flags, |endpoint, operation| {
+                endpoint.transport.rma(&mut endpoint.core, connection, link, &request, operation)
+            })
+        });
+        if started.is_ok() {
+            let len_bytes: u64 = pieces.iter().map(|piece| piece.len_bytes).sum();
+            self.core.counters.count_rma(rma.kind, len_bytes);
+        }
+        pieces.clear();
+        self.pieces = pieces;
+        started
+    }
+
+    fn start_atomic(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        let (link, _) = self.rma_link(connection)?;
+        let result = result.map(place);
+        let width_bytes = atomic.width.bytes() as u64;
+        if result.is_some_and(|result| self.core.regions.local(result, width_bytes).is_none()) {
+            return Err(RmaError::LocalHandle);
+        }
+        let fence = flags.contains(RmaFlags::FENCE);
+        let request = AtomicRequest { atomic, target: place(target), result, fence };
+        if let Some(status) = self.transport.atomic_at_once(&mut self.core, connection, link, &request) {
+            self.ended_at_once(connection, link, context, flags, status);
+        } else {
+            self.begin(connection, link, context, flags, |endpoint, operation| {
+                endpoint.transport.atomic(&mut endpoint.core, connection, link, &request, operation)
+            })?;
+        }
+        self.core.counters.atomics += 1;
+        Ok(())
+    }
+
+    /// An operation was over before it was in any table; it may still have to wait for its turn to be told.
+    fn ended_at_once(
+        &mut self,
+        connection: Connection,
+        link: u64,
+        context: u64,
+        flags: RmaFlags,
+        status: Status,
+    ) {
+        let silent = flags.contains(RmaFlags::SILENT);
+        let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
+        let sends = if ordered { self.transport.sends_in_progress(link) } else { 0 };
+        let place = (sends > 0 || ordered && self.core.order.holds(connection.index))
+            .then(|| self.core.order.enter_operation(connection.index, context, silent, || sends));
+        self.core.end_operation(Operation { connection, context, silent, place }, status);
+        self.touched();
+    }
+
+    /// The transport's name of an open, reliable connection, and its MSS.
+    fn rma_link(&self, connection: Connection) -> Result<(u64, u32), RmaError> {
+        let Some(conn) = self.core.conn(connection) else { return Err(RmaError::UnknownConnection) };
+        match conn.state {
+            ConnState::Open => {}
+            ConnState::PeerGone | ConnState::Closing => return Err(RmaError::Disconnected),
+            ConnState::Connecting | ConnState::Accepting => return Err(RmaError::UnknownConnection),
+        }
+        if !conn.attribute.is_reliable() {
+            return Err(RmaError::Unreliable);
+        }
+        Ok((conn.link, conn.mss))
+    }
+
+    /// Enters an operation into the tables, and takes it out again if the transport refuses it.
+    fn begin(
+        &mut self,
+        connection: Connection,
+        link: u64,
+        context: u64,
+        flags: RmaFlags,
+        start: impl FnOnce(&mut Endpoint, u64) -> Result<(), SendError>,
+    ) -> Result<(), RmaError> {
+        let silent = flags.contains(RmaFlags::SILENT);
+        let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
+        let place = ordered.then(|| {
+            let transport = &self.transport;
+            let earlier = || transport.sends_in_progress(link);
+            self.core.order.enter_operation(connection.index, context, silent, earlier)
+        });
+        let operation = Operation { connection, context, silent, place };
+        let begun = match self.core.operations.insert(operation) {
+            Some(name) => start(self, name).inspect_err(|_| {
+                self.core.operations.remove(name);
+            }),
+            None => Err(SendError::WouldBlock),
+        };
+        if begun.is_err() && ordered {
+            self.core.order.take_back(connection.index);
+        }
+        begun?;
+        self.touched();
+        Ok(())
+    }
+
+    /// Cuts an operation into runs that are contiguous on both sides.
+    fn cut(&self, local: &[Piece], remote: &[Piece], into: &mut Vec<RmaPiece>) -> Result<(), RmaError> {
+        let sum =
+            |pieces: &[Piece]| pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len_bytes));
+        let (local_bytes, remote_bytes) = (sum(local), sum(remote));
+        if local_bytes != remote_bytes || matches!(local_bytes, None | Some(0)) {
+            return Err(RmaError::Lengths);
+        }
+        for piece in local {
+            if self.core.regions.local(place(piece.place), piece.len_bytes).is_none() {
+                return Err(RmaError::LocalHandle);
+            }
+        }
+        let mut locals = local.iter().filter(|piece| piece.len_bytes > 0).copied();
+        let mut remotes = remote.iter().filter(|piece| piece.len_bytes > 0).copied();
+        let (mut here, mut there) = (locals.next(), remotes.next());
+        while let (Some(l), Some(r)) = (here.as_mut(), there.as_mut()) {
+            let len_bytes = l.len_bytes.min(r.len_bytes);
+            if into.len() == limits::RMA_PIECES_MAX {
+                return Err(RmaError::TooManyPieces { max: limits::RMA_PIECES_MAX });
+            }
+            into.push(RmaPiece { local: place(l.place), remote: place(r.place), len_bytes });
+            for piece in [&mut *l, &mut *r] {
+                piece.len_bytes -= len_bytes;
+                let offset = piece.place.offset.checked_add(len_bytes);
+                piece.place.offset = offset.ok_or(RmaError::Lengths)?;
+            }
+            if l.len_bytes == 0 {
+                here = locals.next();
+            }
+            if r.len_bytes == 0 {
+                there = remotes.next();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn without_silent(flags: RmaFlags) -> RmaFlags {
+    if flags.contains(RmaFlags::FENCE) { RmaFlags::FENCE } else { RmaFlags::NONE }
+}
+
+fn place(place: Place) -> RmaPlace {
+    RmaPlace { region: place.handle.region(), key: place.handle.key(), offset: place.offset }
+}

@@ -1,0 +1,168 @@
+//! Memory that can be registered.
+
+use super::Access;
+use crate::Connection;
+use cci_proto::{Atomic, AtomicKind, AtomicWidth};
+use cci_ring::memory::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
+use cci_sys::memory::RmaSegment;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Memory that peers may read and write at any time, and the program too: through the copying calls here, or through
+/// [`Memory::as_ptr`] with the care that such memory needs. A cheap handle: clone it freely. The memory lives until the
+/// last clone is gone and no region of it is registered any more.
+///
+/// [`Endpoint::allocate`](crate::Endpoint::allocate) gives memory of the library's own, which processes on the same host
+/// map directly; [`Memory::foreign`] takes memory that the program has from elsewhere.
+#[derive(Clone)]
+pub struct Memory {
+    bytes: Bytes,
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Library(Arc<Charged>),
+    Foreign(#[expect(dead_code, reason = "kept alive, reached through `bytes`")] Arc<Foreign>),
+}
+
+/// Memory of the library's own, as long as it is on some endpoint's bill.
+pub(crate) struct Charged {
+    pub segment: RmaSegment,
+    pub bill: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        self.bill.fetch_sub(self.segment.len_bytes() as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Memory {
+    pub(crate) fn library(
+        segment: RmaSegment,
+        bill: Arc<std::sync::atomic::AtomicU64>,
+        len_bytes: usize,
+    ) -> Memory {
+        bill.fetch_add(segment.len_bytes() as u64, std::sync::atomic::Ordering::Relaxed);
+        let all = segment.bytes();
+        let bytes = all.part(0, len_bytes).unwrap_or(all);
+        Memory { bytes, source: Source::Library(Arc::new(Charged { segment, bill })) }
+    }
+
+    /// Memory of the program's own: an array, a file mapping, another library's buffer. Making the [`Foreign`] is the
+    /// one unsafe step; it says what must hold.
+    pub fn foreign(memory: Foreign) -> Memory {
+        let memory = Arc::new(memory);
+        Memory { bytes: memory.bytes(), source: Source::Foreign(memory) }
+    }
+
+    /// Bytes.
+    #[allow(clippy::len_without_is_empty, reason = "memory is never empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The first byte. Reading and writing through it races with peers: use atomics, volatile accesses, or an agreement
+    /// with the peers about who may touch what and when, such as the message after the data.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.bytes.as_ptr().as_ptr()
+    }
+
+    /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end.
+    #[must_use]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
+        self.bytes.read(offset, out)
+    }
+
+    /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end.
+    #[must_use]
+    pub fn write(&self, offset: usize, data: &[u8]) -> bool {
+        self.bytes.write(offset, data)
+    }
+
+    /// An atomic operation of the owner's own, atomic against those of peers; returns the value before.
+    ///
+    /// # Errors
+    /// The place is beyond the end, or its address not a multiple of the operation's width.
+    pub fn atomic(&self, offset: usize, atomic: Atomic) -> Result<u64, AtomicRefusal> {
+        self.bytes.atomic(offset, atomic_op(atomic))
+    }
+
+    /// Reads 4 or 8 bytes at once, as an atomic operation; 4 bytes are zero-extended.
+    ///
+    /// # Errors
+    /// As [`Memory::atomic`].
+    pub fn load(&self, offset: usize, width: AtomicWidth) -> Result<u64, AtomicRefusal> {
+        let load =
+            AtomicOp { kind: ring::AtomicKind::Load, width: ring_width(width), operand: 0, compare: 0 };
+        self.bytes.atomic(offset, load)
+    }
+
+    /// True where the library allocated it: peers on the same host map it directly.
+    pub fn is_library(&self) -> bool {
+        matches!(self.source, Source::Library(_))
+    }
+
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    #[expect(dead_code, reason = "for the transport that maps it")]
+    pub(crate) fn library_segment(&self) -> Option<&RmaSegment> {
+        match &self.source {
+            Source::Library(charged) => Some(&charged.segment),
+            Source::Foreign(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.is_library() { "library" } else { "foreign" };
+        write!(f, "Memory({whose}, {} bytes)", self.len())
+    }
+}
+
+/// What to register, beyond the memory itself.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// Which part of the memory; None: all of it. Parts may overlap (CCI-057).
+    pub range: Option<Range<usize>>,
+    /// What peers may do.
+    pub access: Access,
+    /// The only connection over which they may; None: every connection of the endpoint (CCI-056).
+    pub only: Option<Connection>,
+}
+
+impl From<Access> for Registration {
+    /// All of the memory, for all connections.
+    fn from(access: Access) -> Registration {
+        Registration { range: None, access, only: None }
+    }
+}
+
+/// An operation of the program's, or of a peer's, in the words of those who carry it out.
+pub(crate) fn atomic_op(atomic: Atomic) -> AtomicOp {
+    AtomicOp {
+        kind: match atomic.kind {
+            AtomicKind::FetchAdd | AtomicKind::Add => ring::AtomicKind::Add,
+            AtomicKind::Swap => ring::AtomicKind::Swap,
+            AtomicKind::CompareSwap => ring::AtomicKind::CompareSwap,
+            AtomicKind::And => ring::AtomicKind::And,
+            AtomicKind::Or => ring::AtomicKind::Or,
+            AtomicKind::Xor => ring::AtomicKind::Xor,
+        },
+        width: ring_width(atomic.width),
+        operand: atomic.operand,
+        compare: atomic.compare,
+    }
+}
+
+fn ring_width(width: AtomicWidth) -> ring::AtomicWidth {
+    match width {
+        AtomicWidth::Four => ring::AtomicWidth::Four,
+        AtomicWidth::Eight => ring::AtomicWidth::Eight,
+    }
+}

@@ -1,0 +1,82 @@
+//! Operations: read, write, and their gathered and scattered forms.
+
+use super::RmaHandle;
+use cci_proto::RmaKind;
+use std::ops::BitOr;
+
+/// A place in a region.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The region.
+    pub handle: RmaHandle,
+    /// Bytes from its start.
+    pub offset: u64,
+}
+
+impl Place {
+    /// `offset` bytes into the region.
+    pub const fn new(handle: RmaHandle, offset: u64) -> Place {
+        Place { handle, offset }
+    }
+}
+
+/// A run of bytes in a region.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins.
+    pub place: Place,
+    /// How long it is.
+    pub len_bytes: u64,
+}
+
+impl Piece {
+    /// `len_bytes` from `offset` of the region on.
+    pub const fn new(handle: RmaHandle, offset: u64, len_bytes: u64) -> Piece {
+        Piece { place: Place { handle, offset }, len_bytes }
+    }
+}
+
+/// How an operation is made; combine with `|`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct RmaFlags(u8);
+
+impl RmaFlags {
+    /// Raise an event at completion.
+    pub const NONE: RmaFlags = RmaFlags(0);
+    /// No completion event on success.
+    pub const SILENT: RmaFlags = RmaFlags(1);
+    /// Everything started on this connection before is complete at the target before this operation touches its memory
+    /// (CCI-063). Costs a round trip, and only where it is used.
+    pub const FENCE: RmaFlags = RmaFlags(2);
+
+    /// True when all of `other` is in `self`.
+    pub const fn contains(self, other: RmaFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for RmaFlags {
+    type Output = RmaFlags;
+    fn bitor(self, other: RmaFlags) -> RmaFlags {
+        RmaFlags(self.0 | other.0)
+    }
+}
+
+/// One operation, whole: from any pieces of local memory to any pieces of remote memory, or back. Both lists have the
+/// same total length, and each at least one piece; they need not be cut alike.
+#[derive(Copy, Clone, Debug)]
+pub struct Rma<'a> {
+    /// Write to the peer's memory, or read from it.
+    pub kind: RmaKind,
+    /// Pieces of regions of this endpoint, in order.
+    pub local: &'a [Piece],
+    /// Pieces of regions of the peer's, in order.
+    pub remote: &'a [Piece],
+    /// Delivered to the peer as an ordinary message once all the data is there (CCI-064); nothing is delivered when the
+    /// operation fails.
+    pub message: Option<&'a [u8]>,
+    /// Returned unchanged with the completion.
+    pub context: u64,
+    /// How.
+    pub flags: RmaFlags,
+}

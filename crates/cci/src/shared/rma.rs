@@ -1,0 +1,136 @@
+//! The shared form's remote memory access: the calls of [`Endpoint`](crate::Endpoint) of the same names.
+
+use super::SharedEndpoint;
+use crate::{
+    Connection, Endpoint, Memory, Place, RegisterError, Registration, Rma, RmaError, RmaFlags, RmaHandle,
+    Status,
+};
+use cci_proto::Atomic;
+use cci_sys::clock;
+
+impl SharedEndpoint {
+    /// See [`Endpoint::allocate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn allocate(&self, len_bytes: usize) -> Result<Memory, RegisterError> {
+        self.with(|endpoint| endpoint.allocate(len_bytes))
+    }
+
+    /// See [`Endpoint::register`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn register(
+        &self,
+        memory: &Memory,
+        what: impl Into<Registration>,
+    ) -> Result<RmaHandle, RegisterError> {
+        self.with(|endpoint| endpoint.register(memory, what))
+    }
+
+    /// See [`Endpoint::deregister`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn deregister(&self, handle: &RmaHandle) -> Result<(), RegisterError> {
+        self.with(|endpoint| endpoint.deregister(handle))
+    }
+
+    /// See [`Endpoint::rma_write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rma_write(
+        &self,
+        connection: Connection,
+        from: Place,
+        to: Place,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        self.with(|endpoint| endpoint.rma_write(connection, from, to, len_bytes, context, flags))
+    }
+
+    /// See [`Endpoint::rma_read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rma_read(
+        &self,
+        connection: Connection,
+        into: Place,
+        from: Place,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        self.with(|endpoint| endpoint.rma_read(connection, into, from, len_bytes, context, flags))
+    }
+
+    /// See [`Endpoint::rma`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rma(&self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
+        self.with(|endpoint| endpoint.rma(connection, rma))
+    }
+
+    /// See [`Endpoint::rma_blocking`]. Other threads go on using the endpoint meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rma_blocking(&self, connection: Connection, rma: &Rma<'_>) -> Result<Status, RmaError> {
+        self.blocking(connection, |endpoint| endpoint.try_start_rma(connection, rma))
+    }
+
+    /// See [`Endpoint::atomic`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn atomic(
+        &self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        self.with(|endpoint| endpoint.atomic(connection, atomic, target, result, context, flags))
+    }
+
+    /// See [`Endpoint::atomic_blocking`]. Other threads go on using the endpoint meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn atomic_blocking(
+        &self,
+        connection: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        flags: RmaFlags,
+    ) -> Result<Status, RmaError> {
+        self.blocking(connection, |endpoint| {
+            endpoint.try_start_atomic(connection, atomic, target, result, flags)
+        })
+    }
+
+    /// Starts what `start` starts, as soon as there is room, and waits until it ends.
+    fn blocking(
+        &self,
+        connection: Connection,
+        mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
+    ) -> Result<Status, RmaError> {
+        let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
+        let context = loop {
+            match self.with(&mut start) {
+                Err(RmaError::WouldBlock) if clock::now_ns() < room_until_ns => self.pause_for_room(),
+                other => break other?,
+            }
+        };
+        Ok(self.wait_for_blocking(context))
+    }
+}

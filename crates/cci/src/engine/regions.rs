@@ -136,7 +136,7 @@ mod tests {
     const OTHER: Connection = Connection { index: 4, generation: 1 };
 
     fn memory(len: usize) -> Memory {
-        Memory::foreign(Foreign::from(vec![7_u8; len]))
+        Memory::foreign(Foreign::owned(vec![7; len].into_boxed_slice()))
     }
 
     fn place(handle: &RmaHandle, offset: u64) -> RmaPlace {

@@ -1,9 +1,11 @@
 //! The conformance suite through the C interface: the functions that C programs call, on every device.
 
-use cci::{Attribute, ConnectFailure, Status};
+use cci::{Atomic, Attribute, ConnectFailure, Place, Rma, RmaFlags, RmaHandle, Status};
 use cci_capi::types::*;
 use cci_capi::*;
-use cci_testkit::conformance::{Counts, Driver, Flags, Happening, Polled, Port, Refusal, Setup};
+use cci_testkit::conformance::{
+    Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose,
+};
 use libc::{c_char, c_int, c_void, timeval};
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -280,10 +282,33 @@ fn number(json: &str, name: &str) -> u64 {
     rest[..digits].parse().expect("a number")
 }
 
+/// Memory to be registered.
+#[derive(Clone, Debug)]
+struct CMemory;
+
+impl Shared for CMemory {
+    fn len_bytes(&self) -> usize {
+        panic!("not bound yet")
+    }
+
+    fn read(&self, _: usize, _: &mut [u8]) {
+        panic!("not bound yet")
+    }
+
+    fn write(&self, _: usize, _: &[u8]) {
+        panic!("not bound yet")
+    }
+
+    fn own_atomic(&self, _: usize, _: Atomic) -> u64 {
+        panic!("not bound yet")
+    }
+}
+
 impl Port for CPort {
     type Connection = CConn;
     type Message = CMessage;
     type Request = CRequest;
+    type Memory = CMemory;
 
     fn uri(&self) -> String {
         let mut uri: *mut c_char = null_mut();
@@ -485,7 +510,50 @@ impl Port for CPort {
             connections_open: number(&json, "connections_open"),
             memory_bytes: number(&json, "memory_total_bytes"),
             memory_bytes_max: number(&json, "memory_cap_bytes"),
+            ..Counts::default()
         }
+    }
+
+    fn memory(&mut self, _: Whose, _: usize) -> CMemory {
+        panic!("not bound yet")
+    }
+
+    fn register(&mut self, _: &CMemory, _: Grant<CConn>) -> Result<RmaHandle, Refusal> {
+        panic!("not bound yet")
+    }
+
+    fn deregister(&mut self, _: &RmaHandle) -> Result<(), Refusal> {
+        panic!("not bound yet")
+    }
+
+    fn rma(&mut self, _: CConn, _: &Rma<'_>) -> Result<(), Refusal> {
+        panic!("not bound yet")
+    }
+
+    fn rma_blocking(&mut self, _: CConn, _: &Rma<'_>) -> Result<Status, Refusal> {
+        panic!("not bound yet")
+    }
+
+    fn atomic(
+        &mut self,
+        _: CConn,
+        _: Atomic,
+        _: Place,
+        _: Option<Place>,
+        _: u64,
+        _: RmaFlags,
+    ) -> Result<(), Refusal> {
+        panic!("not bound yet")
+    }
+
+    fn atomic_blocking(
+        &mut self,
+        _: CConn,
+        _: Atomic,
+        _: Place,
+        _: Option<Place>,
+    ) -> Result<Status, Refusal> {
+        panic!("not bound yet")
     }
 }
 

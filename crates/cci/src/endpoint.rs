@@ -660,10 +660,11 @@ impl Endpoint {
             // Requests among the events are refused by being dropped: progress tells their peers so.
             while self.core.pop_event().is_some() {}
             self.progress();
-            if self.transport.is_drained() && !self.core.has_events() {
+            let no_operations = self.core.operations.is_empty();
+            if no_operations && self.transport.is_drained() && !self.core.has_events() {
                 return true;
             }
-            if !all_delivered && self.transport.has_delivered_all() {
+            if !all_delivered && no_operations && self.transport.has_delivered_all() {
                 all_delivered = true;
                 until_ns = until_ns.min(clock::now_ns().saturating_add(limits::FAREWELL_NS_MAX));
             }

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod cpu;
 mod error;
 pub mod event;
+pub mod floor;
 pub mod limits;
 pub mod memory;
 pub mod net;

@@ -93,7 +93,10 @@ impl Core {
         // Every receive buffer can be an event, every send a completion, every request an event: reserved now, so
         // that the queue never grows on the data path. (Sends are reserved up to a point: a queue of completions
         // that long grows once and stays.)
-        let reserve = options.recv_buffers + options.send_buffers.min(limits::SENDS_DEFAULT) + 64;
+        let reserve = options.recv_buffers
+            + options.send_buffers.min(limits::SENDS_DEFAULT)
+            + options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT)
+            + 64;
         Ok(Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes)
                 .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
@@ -310,7 +313,8 @@ impl Core {
     /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them.
     #[inline]
     pub fn is_queue_full(&self) -> bool {
-        self.events.len() >= self.options.recv_buffers as usize + self.options.send_buffers as usize + 64
+        let Options { recv_buffers, send_buffers, rma_operations, .. } = &self.options;
+        self.events.len() >= (recv_buffers + send_buffers + rma_operations + 64) as usize
     }
 
     pub fn block_on(&mut self, context: u64) {

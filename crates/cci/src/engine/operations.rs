@@ -33,6 +33,10 @@ impl Operations {
         self.0.remove(Key::from_bits(name))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn bytes(&self) -> u64 {
         self.0.bytes() as u64
     }

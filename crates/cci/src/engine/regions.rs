@@ -125,3 +125,69 @@ fn in_range(region: &Region, offset: u64, len_bytes: u64) -> Option<(Bytes, usiz
     let end = offset.checked_add(len_bytes)?;
     (end <= region.bytes.len() as u64).then_some((region.bytes, offset as usize))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cci_proto::{AtomicKind, AtomicWidth};
+    use cci_ring::memory::Foreign;
+
+    const OURS: Connection = Connection { index: 3, generation: 1 };
+    const OTHER: Connection = Connection { index: 4, generation: 1 };
+
+    fn memory(len: usize) -> Memory {
+        Memory::foreign(Foreign::owned(vec![7; len].into_boxed_slice()))
+    }
+
+    fn place(handle: &RmaHandle, offset: u64) -> RmaPlace {
+        RmaPlace { region: handle.region(), key: handle.key(), offset }
+    }
+
+    #[test]
+    fn a_peer_gets_what_it_was_given_and_no_more() {
+        let (mut regions, memory) = (Regions::new(), memory(100));
+        let handle = regions.insert(&memory, 10..50, Access::READ, Some(OURS)).unwrap().unwrap();
+        let mut may = |from, offset, len, need| regions.peer(from, place(&handle, offset), len, need).is_ok();
+        assert!(may(OURS, 0, 40, Access::READ) && may(OURS, 39, 1, Access::READ));
+        assert!(may(OURS, 40, 0, Access::READ), "nothing at the end is in range");
+        for (offset, len) in [(0, 41), (40, 1), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)] {
+            assert!(!may(OURS, offset, len, Access::READ), "{offset} {len}");
+        }
+        assert!(!may(OURS, 0, 1, Access::WRITE) && !may(OURS, 0, 1, Access::ATOMIC));
+        assert!(!may(OTHER, 0, 1, Access::READ), "registered for another connection");
+        assert_eq!(regions.refused, 8);
+        assert!(regions.local(place(&handle, 39), 1).is_some() && regions.local(place(&handle, 39), 2).is_none());
+    }
+
+    #[test]
+    fn stale_and_forged_handles_name_nothing() {
+        let (mut regions, memory) = (Regions::new(), memory(64));
+        let old = regions.insert(&memory, 0..64, Access::ALL, None).unwrap().unwrap();
+        assert!(regions.remove(&old).is_some() && regions.remove(&old).is_none());
+        let new = regions.insert(&memory, 0..64, Access::ALL, None).unwrap().unwrap();
+        assert_ne!(old, new);
+        assert!(regions.peer(OURS, place(&old, 0), 1, Access::READ).is_err());
+        for bit in 0..64 {
+            let mut at = place(&new, 0);
+            at.key ^= 1 << bit;
+            assert!(regions.peer(OURS, at, 1, Access::READ).is_err());
+            let mut at = place(&new, 0);
+            at.region ^= 1 << bit;
+            assert!(regions.peer(OURS, at, 1, Access::READ).is_err());
+        }
+        assert!(regions.peer(OURS, place(&new, 0), 64, Access::ALL).is_ok());
+    }
+
+    #[test]
+    fn atomics_say_what_was_wrong() {
+        let (mut regions, memory) = (Regions::new(), memory(64));
+        let handle = regions.insert(&memory, 0..64, Access::ATOMIC, None).unwrap().unwrap();
+        let start = memory.as_ptr() as u64;
+        let aligned = start.next_multiple_of(8) - start;
+        let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+        assert_eq!(regions.peer_atomic(OURS, place(&handle, aligned), add), Ok(0x0707_0707_0707_0707));
+        let odd = place(&handle, aligned + 1);
+        assert_eq!(regions.peer_atomic(OURS, odd, add), Err(RmaRefusal::Operation));
+        assert_eq!(regions.peer_atomic(OURS, place(&handle, 60), add), Err(RmaRefusal::Handle));
+    }
+}

@@ -1,7 +1,8 @@
 //! What a language binding offers the suite: the endpoint's calls in neutral words.
 
-use cci::{Attribute, ConnectFailure, Status};
+use cci::{Access, Atomic, Attribute, ConnectFailure, Place, Rma, RmaFlags, RmaHandle, Status};
 use std::fmt::Debug;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -56,6 +57,31 @@ pub struct Flags {
     pub no_copy: bool,
 }
 
+/// Whose memory peers are to read and write.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// From the library's allocator.
+    Library,
+    /// The program's own, from elsewhere.
+    Foreign,
+}
+
+impl Whose {
+    /// Both.
+    pub const ALL: [Whose; 2] = [Whose::Library, Whose::Foreign];
+}
+
+/// What is registered.
+#[derive(Clone, Debug)]
+pub struct Grant<C> {
+    /// Which part of the memory.
+    pub range: Range<usize>,
+    /// What peers may do.
+    pub access: Access,
+    /// Over which connection only; None: over any.
+    pub only: Option<C>,
+}
+
 /// Why a call was refused. Nothing was started and no event will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -65,7 +91,8 @@ pub enum Refusal {
     WouldBlock,
     /// The connection is closed, or the handle is stale.
     Closed,
-    /// An argument makes no sense: a payload too long, a URI that can't be understood.
+    /// An argument makes no sense: a payload too long, a URI that can't be understood, a local handle that names nothing,
+    /// remote memory on an unreliable connection.
     BadArgument,
     /// Anything else, in the binding's words.
     Other(String),
@@ -120,6 +147,33 @@ pub struct Counts {
     pub memory_bytes: u64,
     /// The cap on it, bytes.
     pub memory_bytes_max: u64,
+    /// Writes to peers' memory that were started.
+    pub rma_writes: u64,
+    /// Reads of it.
+    pub rma_reads: u64,
+    /// Bytes in both.
+    pub rma_bytes: u64,
+    /// Atomic operations that were started.
+    pub atomics: u64,
+    /// Accesses of peers that were refused.
+    pub rma_refused: u64,
+    /// Regions registered now.
+    pub regions: u64,
+}
+
+/// Memory that peers may change at any time, as its owner sees it. Clones are the same memory.
+pub trait Shared: Clone + Send + Sync + 'static {
+    /// Bytes.
+    fn len_bytes(&self) -> usize;
+
+    /// Copies out. Must be in range.
+    fn read(&self, offset: usize, out: &mut [u8]);
+
+    /// Copies in. Must be in range.
+    fn write(&self, offset: usize, data: &[u8]);
+
+    /// An atomic operation of the owner's own; returns the value before. Must be in range and aligned.
+    fn own_atomic(&self, offset: usize, atomic: Atomic) -> u64;
 }
 
 /// An endpoint, used from one thread at a time.
@@ -130,6 +184,8 @@ pub trait Port: Send + 'static {
     type Message: AsRef<[u8]> + Send + 'static;
     /// A connection request, to be accepted or rejected.
     type Request: Send + 'static;
+    /// Memory that can be registered.
+    type Memory: Shared;
 
     /// What others connect to.
     fn uri(&self) -> String;
@@ -221,4 +277,62 @@ pub trait Port: Send + 'static {
 
     /// What was counted.
     fn counts(&self) -> Counts;
+
+    /// Zeroed memory, aligned to 8 bytes, that is to be registered.
+    fn memory(&mut self, whose: Whose, len_bytes: usize) -> Self::Memory;
+
+    /// Registers a part of memory.
+    ///
+    /// # Errors
+    /// Nothing was registered.
+    fn register(
+        &mut self,
+        memory: &Self::Memory,
+        grant: Grant<Self::Connection>,
+    ) -> Result<RmaHandle, Refusal>;
+
+    /// Ends a registration.
+    ///
+    /// # Errors
+    /// It names no region of this endpoint.
+    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal>;
+
+    /// Reads or writes a peer's memory. Ends in one [`Happening::Sent`] unless silent.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn rma(&mut self, to: Self::Connection, rma: &Rma<'_>) -> Result<(), Refusal>;
+
+    /// The same, and waits for the completion, which raises no event.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn rma_blocking(&mut self, to: Self::Connection, rma: &Rma<'_>) -> Result<Status, Refusal>;
+
+    /// Changes a word of a peer's memory; the value before goes to `result`. Ends in one [`Happening::Sent`] unless
+    /// silent.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn atomic(
+        &mut self,
+        to: Self::Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), Refusal>;
+
+    /// The same, and waits for the completion, which raises no event.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn atomic_blocking(
+        &mut self,
+        to: Self::Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+    ) -> Result<Status, Refusal>;
 }

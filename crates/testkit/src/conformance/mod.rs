@@ -16,7 +16,7 @@ mod driver;
 mod rust;
 mod side;
 
-pub use driver::{Counts, Driver, Flags, Happening, Polled, Port, Refusal, Setup};
+pub use driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose};
 pub use rust::{Received, Rust};
 pub use side::{
     Attempt, Conn, Msg, Pair, Req, Side, connect, for_a_while, number_of, part, pattern, poll_in_a_thread,

@@ -1,9 +1,10 @@
 //! The suite's driver for Rust: `cci::Endpoint`.
 
-use super::driver::{Counts, Driver, Flags, Happening, Polled, Port, Refusal, Setup};
+use super::driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose};
 use cci::{
-    AcceptError, Attribute, ConnectError, ConnectRequest, Connection, Context, Endpoint, Event, Message,
-    Options, SendError, SendFlags, Status,
+    AcceptError, Atomic, Attribute, ConnectError, ConnectRequest, Connection, Context, Endpoint, Event,
+    Foreign, Memory, Message, Options, Place, RegisterError, Registration, Rma, RmaError, RmaFlags,
+    RmaHandle, SendError, SendFlags, Status,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -43,10 +44,29 @@ impl AsRef<[u8]> for Received {
     }
 }
 
+impl Shared for Memory {
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&self, offset: usize, out: &mut [u8]) {
+        assert!(Memory::read(self, offset, out), "in range");
+    }
+
+    fn write(&self, offset: usize, data: &[u8]) {
+        assert!(Memory::write(self, offset, data), "in range");
+    }
+
+    fn own_atomic(&self, offset: usize, atomic: Atomic) -> u64 {
+        self.atomic(offset, atomic).expect("in range and aligned")
+    }
+}
+
 impl Port for Endpoint {
     type Connection = Connection;
     type Message = Received;
     type Request = ConnectRequest;
+    type Memory = Memory;
 
     fn uri(&self) -> String {
         Endpoint::uri(self).to_owned()
@@ -155,6 +175,77 @@ impl Port for Endpoint {
             connections_open: counters.connections_open,
             memory_bytes: counters.memory.total_bytes,
             memory_bytes_max: counters.memory.cap_bytes,
+            rma_writes: counters.rma_writes,
+            rma_reads: counters.rma_reads,
+            rma_bytes: counters.rma_bytes,
+            atomics: counters.atomics,
+            rma_refused: counters.rma_refused,
+            regions: counters.regions,
+        }
+    }
+
+    fn memory(&mut self, whose: Whose, len_bytes: usize) -> Memory {
+        match whose {
+            Whose::Library => self.allocate(len_bytes).expect("the system has memory"),
+            Whose::Foreign => Memory::foreign(Foreign::owned(vec![0; len_bytes].into_boxed_slice())),
+        }
+    }
+
+    fn register(&mut self, memory: &Memory, grant: Grant<Connection>) -> Result<RmaHandle, Refusal> {
+        let what = Registration { range: Some(grant.range), access: grant.access, only: grant.only };
+        Endpoint::register(self, memory, what).map_err(register_refusal)
+    }
+
+    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal> {
+        Endpoint::deregister(self, handle).map_err(register_refusal)
+    }
+
+    fn rma(&mut self, to: Connection, rma: &Rma<'_>) -> Result<(), Refusal> {
+        Endpoint::rma(self, to, rma).map_err(rma_refusal)
+    }
+
+    fn rma_blocking(&mut self, to: Connection, rma: &Rma<'_>) -> Result<Status, Refusal> {
+        Endpoint::rma_blocking(self, to, rma).map_err(rma_refusal)
+    }
+
+    fn atomic(
+        &mut self,
+        to: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), Refusal> {
+        Endpoint::atomic(self, to, atomic, target, result, context, flags).map_err(rma_refusal)
+    }
+
+    fn atomic_blocking(
+        &mut self,
+        to: Connection,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+    ) -> Result<Status, Refusal> {
+        Endpoint::atomic_blocking(self, to, atomic, target, result, RmaFlags::NONE).map_err(rma_refusal)
+    }
+}
+
+fn register_refusal(error: RegisterError) -> Refusal {
+    match error {
+        RegisterError::TooMany => Refusal::WouldBlock,
+        RegisterError::System(error) => Refusal::Other(error.to_string()),
+        _ => Refusal::BadArgument,
+    }
+}
+
+fn rma_refusal(error: RmaError) -> Refusal {
+    match error {
+        RmaError::TooLong { .. } => Refusal::TooLong,
+        RmaError::WouldBlock => Refusal::WouldBlock,
+        RmaError::Disconnected | RmaError::UnknownConnection => Refusal::Closed,
+        RmaError::Unreliable | RmaError::Lengths | RmaError::LocalHandle | RmaError::TooManyPieces { .. } => {
+            Refusal::BadArgument
         }
     }
 }

@@ -86,7 +86,9 @@ fn config(
     datagram_bytes_max: u16,
     receive_buffer_bytes: u64,
 ) -> Result<Config, CreateError> {
-    let events = u64::from(options.recv_buffers) + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT));
+    let events = u64::from(options.recv_buffers)
+        + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
+        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
     let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let (send_bytes, recv_bytes) = carrier.memory_bytes();
     let engine_bytes = slots_bytes + events * size_of::<Event>() as u64 + send_bytes + recv_bytes;

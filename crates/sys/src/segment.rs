@@ -15,6 +15,8 @@ use crate::error::{Result, SysError, Tried};
 /// What makes a length final.
 const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 /// From here on it is worth asking how much memory is left.
 const LARGE_BYTES: usize = 64 << 20;
 
@@ -44,39 +46,24 @@ impl Segment {
     /// `ENOMEM`/`ENOSPC`: the memory, or the cgroup's share of it, does not suffice.
     pub fn create(name_for_debug: &str, len_bytes: usize) -> Result<Segment> {
         let on = |error: SysError| error.on(format_args!("{name_for_debug}, {len_bytes} bytes"));
-        let fd = memfd(name_for_debug).tried("create shared memory (memfd_create)").map_err(on)?;
+        let fd = memfd(name_for_debug, MemfdFlags::empty())
+            .tried("create shared memory (memfd_create)")
+            .map_err(on)?;
         rustix::fs::ftruncate(&fd, len_bytes as u64).tried("size shared memory (ftruncate)").map_err(on)?;
         allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
         rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS)
             .tried("seal shared memory (F_ADD_SEALS)")
             .map_err(on)?;
-        Segment::map(fd, len_bytes).map_err(on)
+        Segment::map(fd, len_bytes, WRITABLE).map_err(on)
     }
 
     /// Maps a segment a peer sent, after checking that it is what it should be: a sealed file of exactly
     /// `len_bytes`. `ErrorKind::InvalidData`: it is not, and the descriptor has been closed.
     pub fn open(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
-        const WHAT: &str = "open a peer's shared memory";
-        // Only memfds (and hugetlbfs ones) answer F_GET_SEALS at all: EINVAL for every other kind of file.
-        let seals = match rustix::fs::fcntl_get_seals(&fd) {
-            Ok(seals) => seals,
-            Err(Errno::INVAL) => return Err(SysError::refused(WHAT, "not a memfd")),
-            Err(error) => return Err(error).tried(WHAT),
-        };
-        if !seals.contains(LENGTH_SEALS) {
-            return Err(SysError::refused(WHAT, "not sealed against shrinking, growing and unsealing"));
-        }
-        let stat = rustix::fs::fstat(&fd).tried("open a peer's shared memory (fstat)")?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(SysError::refused(WHAT, "not a regular file"));
-        }
-        if usize::try_from(stat.st_size) != Ok(len_bytes) {
-            let detail = format!("{} bytes where {len_bytes} were announced", stat.st_size);
-            return Err(SysError::refused(WHAT, "wrong length").on(detail));
-        }
+        check(&fd, len_bytes)?;
         // A peer may send a sparse file: its holes would be filled (or not) at our first touch.
         allocate(&fd, len_bytes).tried("allocate a peer's shared memory (fallocate)")?;
-        Segment::map(fd, len_bytes)
+        Segment::map(fd, len_bytes, WRITABLE)
     }
 
     /// First byte; page-aligned.
@@ -102,12 +89,11 @@ impl Segment {
         self.fd = None;
     }
 
-    fn map(fd: OwnedFd, len: usize) -> Result<Segment> {
+    fn map(fd: OwnedFd, len: usize, prot: ProtFlags) -> Result<Segment> {
         const WHAT: &str = "map shared memory (mmap)";
         if len == 0 || len > isize::MAX as usize {
             return Err(SysError::new(WHAT, Errno::INVAL));
         }
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address the kernel picks touches no memory that exists.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, &fd, 0) };
         let Some(base) = NonNull::new(start.tried(WHAT)?.cast::<u8>()) else {
@@ -134,9 +120,32 @@ impl Drop for Segment {
     }
 }
 
+/// Refuses what a peer sent unless it is a sealed file of exactly `len_bytes`.
+fn check(fd: &OwnedFd, len_bytes: usize) -> Result<()> {
+    const WHAT: &str = "open a peer's shared memory";
+    // Only memfds (and hugetlbfs ones) answer F_GET_SEALS at all: EINVAL for every other kind of file.
+    let seals = match rustix::fs::fcntl_get_seals(fd) {
+        Ok(seals) => seals,
+        Err(Errno::INVAL) => return Err(SysError::refused(WHAT, "not a memfd")),
+        Err(error) => return Err(error).tried(WHAT),
+    };
+    if !seals.contains(LENGTH_SEALS) {
+        return Err(SysError::refused(WHAT, "not sealed against shrinking, growing and unsealing"));
+    }
+    let stat = rustix::fs::fstat(fd).tried("open a peer's shared memory (fstat)")?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(SysError::refused(WHAT, "not a regular file"));
+    }
+    if usize::try_from(stat.st_size) != Ok(len_bytes) {
+        let detail = format!("{} bytes where {len_bytes} were announced", stat.st_size);
+        return Err(SysError::refused(WHAT, "wrong length").on(detail));
+    }
+    Ok(())
+}
+
 /// A memfd that can be sealed, and cannot be executed where the kernel (6.3) knows how to forbid it.
-fn memfd(name: &str) -> std::result::Result<OwnedFd, Errno> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+fn memfd(name: &str, more: MemfdFlags) -> std::result::Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Also the answer to a name with 250 bytes: then the second call says it again.
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
@@ -159,6 +168,10 @@ fn allocate(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
 }
 
 mod ends;
+mod read_only;
+mod rma;
+
+pub use read_only::SegmentReader;
 
 #[cfg(test)]
 mod tests;

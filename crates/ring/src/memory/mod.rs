@@ -41,7 +41,8 @@ impl Bytes {
     /// # Safety
     ///
     /// As long as this value, or a copy or [`part`](Self::part) of it, is used:
-    /// - the memory is mapped, readable (for [`read`](Self::read) and as a source) and writable (for everything else);
+    /// - the memory is mapped, readable (for [`read`](Self::read), [`AtomicKind::Load`] and as a source) and writable (for everything
+    ///   else);
     /// - code of this process reads and writes it only by atomics, by raw copies in assembly or system calls, or by this
     ///   type, unless it has seen to it that no operation of this type goes on; no `&` or `&mut` reference to plain
     ///   bytes of it is used across one.
@@ -130,7 +131,10 @@ impl Bytes {
 /// What keeps memory mapped: as long as the value lives, all of [`bytes`](Self::bytes) may be used as
 /// [`Bytes::new`] says.
 ///
-/// Implementing it is safe, as a `Bytes` can only be had from somebody who made that promise.
+/// Implementing it is safe, as a `Bytes` can only be had from somebody who made that promise. Who calls
+/// [`bytes`](Self::bytes) takes the promise over: it uses no copy of them after the value is gone. The compiler
+/// does not check that, so nobody outside of these crates is given a `Bytes`, and whoever stores one stores what keeps
+/// it mapped beside it.
 pub trait Backing: Send + Sync {
     /// The memory; the same at every call.
     fn bytes(&self) -> Bytes;

@@ -41,7 +41,7 @@ fn refuses_what_is_not_a_sealed_memfd_of_that_length() {
 
     let some = [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW];
     for seals in some {
-        let fd = memfd("cci-test").unwrap();
+        let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
         rustix::fs::ftruncate(&fd, 8_192).unwrap();
         rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
         assert_eq!(Segment::open(fd, 8_192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
@@ -65,7 +65,7 @@ fn impossible_lengths_are_errors() {
 
 #[test]
 fn a_hole_sent_by_a_peer_is_filled_before_it_is_mapped() {
-    let fd = memfd("cci-test").unwrap();
+    let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
     rustix::fs::ftruncate(&fd, 1 << 20).unwrap();
     rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
     let opened = Segment::open(fd, 1 << 20).unwrap();

@@ -1,0 +1,75 @@
+//! Segments that only their maker can write to: control pages that peers look at.
+
+use std::os::fd::OwnedFd;
+
+use cci_ring::memory::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::ProtFlags;
+
+use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, rma};
+use crate::error::{Result, SysError, Tried};
+
+const NAME: &str = "cci-control";
+
+impl Segment {
+    /// Makes `len_bytes` (above 0) of zeroed, allocated memory that we may write to and nobody else ever, whoever gets
+    /// the descriptor: it is sealed against new writable mappings, writes and holes.
+    ///
+    /// `ENOMEM`/`ENOSPC`: no memory for it. `EINVAL`: the kernel (before 5.1) does not know this seal.
+    pub fn create_read_only_for_others(len_bytes: usize) -> Result<Segment> {
+        let on = |error: SysError| error.on(format_args!("{NAME}, {len_bytes} bytes"));
+        let fd = memfd(NAME, MemfdFlags::empty()).tried("create shared memory (memfd_create)").map_err(on)?;
+        rustix::fs::ftruncate(&fd, len_bytes as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+        allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
+        // Our mapping comes first: after the seal not even we could make one.
+        let segment = Segment::map(fd, len_bytes, WRITABLE).map_err(on)?;
+        if let Some(fd) = segment.fd() {
+            rustix::fs::fcntl_add_seals(fd, LENGTH_SEALS | SealFlags::FUTURE_WRITE)
+                .tried("seal shared memory against others' writes (F_ADD_SEALS)")
+                .map_err(on)?;
+        }
+        Ok(segment)
+    }
+
+    /// Maps a peer's segment for reading only, after the checks of [`open`](Self::open). Whether the peer can still
+    /// write to it is not asked: it can.
+    pub fn open_read_only(fd: OwnedFd, len_bytes: usize) -> Result<SegmentReader> {
+        check(&fd, len_bytes)?;
+        rma::fill_holes(&fd, len_bytes)?;
+        Ok(SegmentReader(Segment::map(fd, len_bytes, ProtFlags::READ)?))
+    }
+}
+
+/// A peer's segment, mapped for reading only; the peer may change it at any time.
+#[derive(Debug)]
+pub struct SegmentReader(Segment);
+
+impl SegmentReader {
+    /// Length in bytes; never 0.
+    #[allow(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Closes the descriptor; the mapping stays.
+    pub fn drop_fd(&mut self) {
+        self.0.drop_fd();
+    }
+
+    /// Copies `out.len()` bytes from `offset` on to `out`. `false`: out of range, and nothing was done.
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
+        self.bytes().read(offset, out)
+    }
+
+    /// The aligned word of 8 bytes at `offset`, loaded once, sequentially consistent.
+    pub fn load(&self, offset: usize) -> std::result::Result<u64, AtomicRefusal> {
+        let width = AtomicWidth::Eight;
+        self.bytes().atomic(offset, AtomicOp { kind: AtomicKind::Load, width, operand: 0, compare: 0 })
+    }
+
+    fn bytes(&self) -> Bytes {
+        // SAFETY: mapped readable as long as this value lives, and only read by the two functions above.
+        unsafe { Bytes::new(self.0.as_ptr(), self.0.len()) }
+    }
+}

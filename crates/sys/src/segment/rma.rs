@@ -1,0 +1,182 @@
+//! Memory for remote access: whole pages, huge where there are some, that peers map and the owner can take back.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use cci_ring::memory::{Backing, Bytes};
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags};
+
+use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd};
+use crate::error::{Result, SysError, Tried};
+
+const NAME: &str = "cci-rma";
+
+impl Backing for Segment {
+    fn bytes(&self) -> Bytes {
+        // SAFETY: mapped readable and writable (`SegmentReader` gives out none) as long as this value lives, and what
+        // replaces the pages (`detach`) lies at the same address. A ring's end, which has plain copies of its own, has
+        // taken the segment by value.
+        unsafe { Bytes::new(self.as_ptr(), self.len()) }
+    }
+}
+
+impl Segment {
+    /// Makes zeroed, allocated, length-sealed memory of at least `len_bytes` (above 0), rounded up to whole
+    /// pages: [`len`](Self::len) says what it became.
+    ///
+    /// The pages are huge ones if the length fills one and the system has enough of them free; otherwise normal ones, for
+    /// which transparent huge pages are asked for. That there are no huge pages is no error.
+    /// `ENOMEM`/`ENOSPC`: the memory does not suffice.
+    ///
+    /// A peer that was given the descriptor may punch a hole in it (one may not seal against that what it should
+    /// write to). In normal pages this costs zeros; in huge ones the next access takes a free huge page, and
+    /// **is a SIGBUS if there is none**. So huge ones are for peers that are trusted that far (the same user).
+    pub fn create_for_rma(len_bytes: usize) -> Result<Segment> {
+        match huge_page_bytes() {
+            Some(huge) if len_bytes >= huge => Segment::create_huge(len_bytes, huge),
+            _ => Err(SysError::refused("find huge pages", "none that this fills")),
+        }
+        .or_else(|_| Segment::create_small(len_bytes))
+    }
+
+    /// As [`create_for_rma`](Self::create_for_rma), never in reserved huge pages: for peers that are not trusted.
+    pub fn create_for_rma_small(len_bytes: usize) -> Result<Segment> {
+        Segment::create_small(len_bytes)
+    }
+
+    fn create_huge(len_bytes: usize, page_bytes: usize) -> Result<Segment> {
+        let len = whole_pages(len_bytes, page_bytes)?;
+        let fd = new_file(len, MemfdFlags::HUGETLB)?;
+        Segment::map(fd, len, WRITABLE)
+    }
+
+    fn create_small(len_bytes: usize) -> Result<Segment> {
+        let len = whole_pages(len_bytes, rustix::param::page_size())?;
+        let fd = new_file(len, MemfdFlags::empty())?;
+        let segment = Segment::map(fd, len, WRITABLE)?;
+        advise_huge(segment.as_ptr().as_ptr(), len);
+        Ok(segment)
+    }
+
+    /// Maps memory for remote access that a peer sent: as [`open`](Self::open), huge pages included, but pages that
+    /// are there already are not visited again.
+    pub fn open_rma(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
+        check(&fd, len_bytes)?;
+        fill_holes(&fd, len_bytes)?;
+        let segment = Segment::map(fd, len_bytes, WRITABLE)?;
+        advise_huge(segment.as_ptr().as_ptr(), len_bytes);
+        Ok(segment)
+    }
+
+    /// Bytes of its pages, as reserved: transparent huge pages, which come and go, do not count.
+    /// The system's page after [`drop_fd`](Self::drop_fd), as then nobody knows any more.
+    pub fn page_bytes(&self) -> usize {
+        let small = rustix::param::page_size();
+        // hugetlbfs says its page size here, and tmpfs the system's.
+        let known = self.fd().and_then(|fd| rustix::fs::fstatfs(fd).ok());
+        known.and_then(|stat| usize::try_from(stat.f_bsize).ok()).unwrap_or(small).max(small)
+    }
+
+    /// Whether it lies in reserved huge pages.
+    pub fn is_huge(&self) -> bool {
+        self.page_bytes() > rustix::param::page_size()
+    }
+
+    /// Puts fresh memory with the same content in place of ours, at the same address: whoever still has the old pages
+    /// mapped, or their descriptor, can neither change nor see ours from now on. [`fd`](Self::fd) keeps its number
+    /// and stands for the new memory, which is what later grants hand out.
+    ///
+    /// Accesses by other threads of this process meet the old or the new pages, never nothing. But what they
+    /// **write while this call runs may be lost**, as the content is copied before the pages are replaced; so may be what
+    /// the peer writes. A call at a time. Costs a copy, and the memory twice while it runs.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`/`ENOSPC`: there is no memory for it, and everything is as it was. `Unsupported`: in a fork child.
+    pub fn detach(&self) -> Result<()> {
+        const WHAT: &str = "take shared memory back";
+        if !crate::process::fork::same_process(self.made_by) {
+            let child = std::io::Error::new(std::io::ErrorKind::Unsupported, "not mapped in a fork child");
+            return Err(SysError::new(WHAT, child));
+        }
+        let len = self.len();
+        let huge = if self.is_huge() { MemfdFlags::HUGETLB } else { MemfdFlags::empty() };
+        // Normal pages in place of huge ones are better than a peer that keeps its access.
+        let fresh = new_file(len, huge).or_else(|_| new_file(len, MemfdFlags::empty()))?;
+        let fresh = Segment::map(fresh, len, WRITABLE)?;
+        let copied = fresh.bytes().copy_from(0, &self.bytes(), 0, len);
+        debug_assert!(copied, "both are {len} bytes long");
+        let file = fresh.fd().ok_or_else(|| SysError::refused(WHAT, "the new memory has no descriptor"))?;
+        let at = self.as_ptr().as_ptr();
+        // SAFETY: replaces exactly the mapping that this value owns, by memory of the same length and rights; the
+        // kernel does it under the lock that page faults wait for. Pointers into it stay good.
+        unsafe { rustix::mm::mmap(at.cast(), len, WRITABLE, MapFlags::SHARED | MapFlags::FIXED, file, 0) }
+            .tried("replace shared memory (mmap)")?;
+        // SAFETY: the range is exactly that mapping.
+        unsafe { rustix::mm::madvise(at.cast(), len, Advice::LinuxDontFork) }
+            .tried("keep shared memory out of fork children (madvise)")?;
+        advise_huge(at, len);
+        if let Some(old) = self.fd() {
+            // In place, so that the number stays and nobody's borrow of it dangles.
+            // SAFETY: both are open; the old number is ours, and what it stood for is closed with that.
+            if unsafe { libc::dup3(file.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+                return Err(SysError::last("replace the descriptor of shared memory (dup3)"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sealed file of `len` bytes, allocated.
+fn new_file(len: usize, more: MemfdFlags) -> Result<OwnedFd> {
+    let on = |error: SysError| error.on(format_args!("{NAME}, {len} bytes"));
+    let fd = memfd(NAME, more).tried("create shared memory (memfd_create)").map_err(on)?;
+    rustix::fs::ftruncate(&fd, len as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+    allocate(&fd, len).tried("allocate shared memory (fallocate)").map_err(on)?;
+    rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).tried("seal shared memory (F_ADD_SEALS)").map_err(on)?;
+    Ok(fd)
+}
+
+/// Allocates what a peer left out. Whether there is anything is one call, while allocating visits every page.
+pub(super) fn fill_holes(fd: &OwnedFd, len: usize) -> Result<()> {
+    let stat = rustix::fs::fstat(fd).tried("open a peer's shared memory (fstat)")?;
+    if u64::try_from(stat.st_blocks).is_ok_and(|blocks| blocks.saturating_mul(512) >= len as u64) {
+        return Ok(());
+    }
+    allocate(fd, len).tried("allocate a peer's shared memory (fallocate)")
+}
+
+fn whole_pages(len: usize, page_bytes: usize) -> Result<usize> {
+    const WHAT: &str = "create shared memory";
+    match len.checked_next_multiple_of(page_bytes) {
+        Some(whole) if len > 0 && whole <= isize::MAX as usize => Ok(whole),
+        _ => Err(SysError::new(WHAT, Errno::INVAL)),
+    }
+}
+
+/// A wish; where the system has no transparent huge pages for shared memory, nothing happens.
+fn advise_huge(at: *mut u8, len: usize) {
+    // SAFETY: the range is a mapping of ours, and the advice changes no byte of it.
+    let _ = unsafe { rustix::mm::madvise(at.cast(), len, Advice::LinuxHugepage) };
+}
+
+/// The size of the system's default huge pages, if any of them are free.
+fn huge_page_bytes() -> Option<usize> {
+    parse_huge(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_huge(meminfo: &str) -> Option<usize> {
+    let number = |key: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<usize>().ok()
+    };
+    if number("HugePages_Free")? == 0 {
+        return None;
+    }
+    number("Hugepagesize")?.checked_mul(1024).filter(|bytes| bytes.is_power_of_two())
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@
 compile_error!("cci-sys knows Linux only");
 
 pub mod clock;
+pub mod cma;
 pub mod cpu;
 mod error;
 pub mod event;

@@ -159,6 +159,10 @@ fn allocate(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
     if len >= LARGE_BYTES && crate::limits::memory_available_bytes().is_some_and(|bytes| len as u64 > bytes) {
         return Err(Errno::NOMEM);
     }
+    take_pages(fd, len)
+}
+
+fn take_pages(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len as u64) {
             Err(Errno::INTR) => {}

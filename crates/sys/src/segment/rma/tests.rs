@@ -40,8 +40,21 @@ fn large_memory_is_made_with_or_without_huge_pages() {
     let theirs = Segment::open_rma(dup(&made), made.len()).unwrap();
     assert_eq!(byte(&theirs, made.len() - 1), 3);
     assert!(!Segment::create_for_rma_small(5 << 20).unwrap().is_huge());
-    // More than there are free: an error of the attempt, and normal pages instead.
-    assert!(Segment::create_huge(1 << 50, 2 << 20).is_err());
+}
+
+/// Files of huge pages can be made where no page is free for them: what they are is seen, and that they can't be filled.
+#[test]
+fn a_file_of_huge_pages_without_pages_is_an_error_and_no_sigbus() {
+    const LEN: usize = 1 << 40;
+    let Ok(fd) = memfd("cci-test", MemfdFlags::HUGETLB) else { return };
+    rustix::fs::ftruncate(&fd, LEN as u64).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
+    assert!(rustix::fs::fstatfs(&fd).unwrap().f_bsize as usize > rustix::param::page_size());
+    assert_eq!(check(&fd, LEN).ok(), Some(()), "no memfd like others, but one");
+    let full = Segment::open_rma(fd, LEN).unwrap_err();
+    assert!(matches!(full.errno(), Some(libc::ENOSPC | libc::ENOMEM)), "{full}");
+    let full = Segment::create_huge(LEN, 2 << 20).unwrap_err();
+    assert!(matches!(full.errno(), Some(libc::ENOSPC | libc::ENOMEM)), "{full}");
 }
 
 #[test]

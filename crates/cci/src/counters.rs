@@ -55,6 +55,8 @@ pub struct EndpointCounters {
     pub connections_made: u64,
     /// Times the owner slept in `wait`.
     pub sleeps: u64,
+    /// Times the progress thread looked for something to do.
+    pub thread_rounds: u64,
     /// Device-specific counters by name: datagrams, retransmissions, system calls, ring wake-ups.
     pub device: Vec<(&'static str, u64)>,
     /// Everything dropped, by reason; reasons that never occurred may be left out.

@@ -50,11 +50,20 @@ impl Endpoint {
     /// # Errors
     /// [`CreateError`] says which option, service or system call stood in the way. Nothing is left behind.
     pub fn create(device: &Device, options: Options) -> Result<Endpoint, CreateError> {
+        Endpoint::open(device, options, false)
+    }
+
+    /// `with_thread`: a progress thread will sleep on what the transport waits for, apart from the program.
+    pub(crate) fn open(
+        device: &Device,
+        options: Options,
+        with_thread: bool,
+    ) -> Result<Endpoint, CreateError> {
         check(&options)?;
         if !device.is_up() {
             return Err(CreateError::DeviceDown);
         }
-        let poller = Arc::new(Poller::new()?);
+        let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(&device.0, &options, &poller)?;
         Ok(Endpoint {
@@ -393,13 +402,28 @@ impl Endpoint {
         }
     }
 
+    /// For the progress thread: makes progress and prepares for sleeping on what the transport waits for alone. True:
+    /// sleep is safe. Queued events do not keep it from sleeping; they are the program's, which the descriptor tells.
+    pub(crate) fn progress_apart(&mut self) -> bool {
+        self.core.counters.thread_rounds += 1;
+        self.progress();
+        let armed = self.transport.arm(&mut self.core);
+        if self.exported {
+            let news = self.has_news() || armed == Armed::Pending;
+            self.core.poller.set_pending(news);
+        }
+        let Armed::Sleep { deadline_ns } = armed else { return false };
+        // What is told from now on wakes the thread. In that order: see `Endpoint::arm`.
+        self.core.poller.set_timer(deadline_ns).is_ok() && !self.core.origin.has_news()
+    }
+
     #[cfg(test)]
     pub(crate) fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }
 
     /// Something that a sleeper may be waiting for: an event, or the end of another thread's blocking send.
-    fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.core.has_events() || self.core.has_unblocked()
     }
 

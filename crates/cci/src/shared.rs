@@ -1,6 +1,7 @@
 //! The shared, locking form of an endpoint, for several threads.
 
 mod rma;
+mod thread;
 
 use crate::engine::poller::Poller;
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
 use cci_sys::clock;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use thread::{Doing, Helper, ProgressThread};
 
 /// An [`Endpoint`] for several threads: clone it and hand the clones out. Each call takes a lock; a waiting thread
 /// does not hold it.
@@ -17,18 +19,25 @@ use std::time::Duration;
 /// One waiter at a time sleeps on the endpoint's descriptor; the others sleep until it tells them that something
 /// changed. So a completion that one thread brings in wakes the thread that waits for it.
 #[derive(Clone)]
-pub struct SharedEndpoint(Arc<Inner>);
+pub struct SharedEndpoint {
+    /// Dropped before `inner`, so that the endpoint is closed by the program's thread.
+    thread: Option<Arc<ProgressThread>>,
+    inner: Arc<Inner>,
+}
 
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
     poller: Arc<Poller>,
+    helper: Option<Arc<Helper>>,
 }
 
 struct State {
     endpoint: Endpoint,
     /// Somebody sleeps on the descriptor, with what was known when it went to sleep.
     sleeper: bool,
+    /// What the progress thread does, if there is one.
+    helper: Doing,
 }
 
 /// An endpoint may move between threads, the shared form may be used from all of them.
@@ -42,9 +51,14 @@ const _: fn() = || {
 impl SharedEndpoint {
     /// Wraps an endpoint. [`Endpoint`]'s documentation holds for the methods of the same names.
     pub fn new(endpoint: Endpoint) -> SharedEndpoint {
+        SharedEndpoint::over(endpoint, None)
+    }
+
+    fn over(endpoint: Endpoint, helper: Option<Arc<Helper>>) -> SharedEndpoint {
         let poller = endpoint.poller();
-        let state = Mutex::new(State { endpoint, sleeper: false });
-        SharedEndpoint(Arc::new(Inner { state, changed: Condvar::new(), poller }))
+        let state = Mutex::new(State { endpoint, sleeper: false, helper: Doing::Naps });
+        let inner = Inner { state, changed: Condvar::new(), poller, helper };
+        SharedEndpoint { thread: None, inner: Arc::new(inner) }
     }
 
     /// Runs `f` with the endpoint locked: several calls in a row, or those this form does not repeat.
@@ -55,12 +69,24 @@ impl SharedEndpoint {
             // What the sleeper knew may be out of date: an event is queued, or a deadline has come nearer.
             state.endpoint.arm();
         }
+        self.called(&mut state);
         result
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of the program's while it held the lock leaves the endpoint as it was between two calls.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match &self.inner.helper {
+            Some(helper) => helper.lock(&self.inner.state),
+            // A panic of the program's while it held the lock leaves the endpoint as it was between two calls.
+            None => self.inner.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Tells the progress thread that the program is here.
+    #[inline]
+    fn called(&self, state: &mut State) {
+        if let Some(helper) = &self.inner.helper {
+            helper.on_call(state);
+        }
     }
 
     /// See [`Endpoint::uri`].
@@ -201,12 +227,13 @@ impl SharedEndpoint {
         let mut state = self.lock();
         loop {
             state.endpoint.progress();
+            self.called(&mut state);
             if let Some(found) = look(&mut state.endpoint) {
                 if state.sleeper {
                     state.endpoint.arm();
                 }
                 // What this thread's progress brought in may be what another one waits for.
-                self.0.changed.notify_all();
+                self.inner.changed.notify_all();
                 return Ok(Some(found));
             }
             let now_ns = clock::now_ns();
@@ -218,7 +245,7 @@ impl SharedEndpoint {
                 state.endpoint.arm();
                 state = self.follow(state, left_ns);
             } else {
-                self.0.changed.notify_all();
+                self.inner.changed.notify_all();
                 state = self.lead(state, left_ns)?;
             }
         }
@@ -234,7 +261,7 @@ impl SharedEndpoint {
                 look(endpoint)
             });
             if found.is_some() {
-                self.0.changed.notify_all();
+                self.inner.changed.notify_all();
                 return found;
             }
             if clock::now_ns() >= spin_until_ns {
@@ -247,10 +274,10 @@ impl SharedEndpoint {
     fn follow<'a>(&'a self, state: MutexGuard<'a, State>, left_ns: Option<u64>) -> MutexGuard<'a, State> {
         match left_ns {
             Some(left_ns) => {
-                let waited = self.0.changed.wait_timeout(state, Duration::from_nanos(left_ns));
+                let waited = self.inner.changed.wait_timeout(state, Duration::from_nanos(left_ns));
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            None => self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            None => self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -270,10 +297,13 @@ impl SharedEndpoint {
         }
         state.sleeper = true;
         drop(state);
-        let slept = self.0.poller.sleep(left_ns);
+        let slept = self.inner.poller.sleep(left_ns);
         let mut state = self.lock();
         state.sleeper = false;
-        self.0.changed.notify_all();
+        if let Some(helper) = &self.inner.helper {
+            helper.on_wake(&mut state);
+        }
+        self.inner.changed.notify_all();
         slept.map(|()| state)
     }
 }
@@ -336,7 +366,7 @@ mod tests {
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(5));
             let start = Instant::now();
-            shared.0.poller.sleep(Some(1_000_000_000)).unwrap();
+            shared.inner.poller.sleep(Some(1_000_000_000)).unwrap();
             assert!(start.elapsed() < Duration::from_millis(500), "an event was queued and it slept");
         }
         shared.with(end_it);

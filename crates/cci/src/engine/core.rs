@@ -310,6 +310,11 @@ impl Core {
         !self.events.is_empty()
     }
 
+    /// How many wait for the program.
+    pub fn events_queued(&self) -> usize {
+        self.events.len()
+    }
+
     /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them.
     #[inline]
     pub fn is_queue_full(&self) -> bool {

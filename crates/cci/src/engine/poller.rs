@@ -2,6 +2,10 @@
 //! and an eventfd that is readable as long as events are queued. That makes it level-triggered: if an event can be
 //! had, poll() says so.
 //!
+//! A progress thread must not be woken by queued events that the program is slow to take, so for its sake there are
+//! two sets, one in the other: what the transport waits for and the timer; and that together with the eventfd. The thread
+//! sleeps on the first, everybody else on the second.
+//!
 //! The arming protocol, in order: make progress; if nothing came, ask the transport to arm (it raises its "wake me"
 //! flags, then looks once more); set the timer; only then may the program sleep on the descriptor. A message that
 //! comes in between is either seen by the second look or finds the flag raised and wakes us.
@@ -16,10 +20,12 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const TOKEN_ENGINE: u64 = u64::MAX - 16;
 const TOKEN_PENDING: u64 = u64::MAX;
 const TOKEN_TIMER: u64 = u64::MAX - 1;
+const TOKEN_INNER: u64 = u64::MAX - 2;
 
 /// See the module. Shared between an endpoint and those who sleep on it.
 pub(crate) struct Poller {
     epoll: Epoll,
+    apart: Option<Apart>,
     pending: EventFd,
     timer: TimerFd,
     /// Room for what epoll reports; one sleeper at a time.
@@ -33,10 +39,31 @@ pub(crate) struct Poller {
     timer_at_ns: AtomicU64,
 }
 
+/// What a progress thread sleeps on.
+struct Apart {
+    /// What the transport waits for, and the timer.
+    inner: Epoll,
+    /// That, and `wake`.
+    bed: Epoll,
+    /// Wakes the thread and nobody else.
+    wake: EventFd,
+}
+
+impl Apart {
+    fn new() -> Result<Apart, SysError> {
+        let apart = Apart { inner: Epoll::new()?, bed: Epoll::new()?, wake: EventFd::new()? };
+        apart.bed.add(apart.inner.as_fd(), TOKEN_INNER, Interest::Read, Trigger::Level)?;
+        apart.bed.add(&apart.wake, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
+        Ok(apart)
+    }
+}
+
 impl Poller {
-    pub fn new() -> Result<Poller, SysError> {
+    /// `with_thread`: a progress thread will sleep apart from the others.
+    pub fn new(with_thread: bool) -> Result<Poller, SysError> {
         let poller = Poller {
             epoll: Epoll::new()?,
+            apart: with_thread.then(Apart::new).transpose()?,
             pending: EventFd::new()?,
             timer: TimerFd::new()?,
             woken: Mutex::new(Events::with_capacity(8)),
@@ -45,27 +72,35 @@ impl Poller {
             timer_at_ns: AtomicU64::new(u64::MAX),
         };
         poller.epoll.add(&poller.pending, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
-        poller.epoll.add(&poller.timer, TOKEN_TIMER, Interest::Read, Trigger::Level)?;
+        poller.inner().add(&poller.timer, TOKEN_TIMER, Interest::Read, Trigger::Level)?;
+        if let Some(apart) = &poller.apart {
+            poller.epoll.add(apart.inner.as_fd(), TOKEN_INNER, Interest::Read, Trigger::Level)?;
+        }
         Ok(poller)
+    }
+
+    /// The set with what the transport waits for.
+    fn inner(&self) -> &Epoll {
+        self.apart.as_ref().map_or(&self.epoll, |apart| &apart.inner)
     }
 
     /// Adds a descriptor of the transport's, readable side, level-triggered.
     pub fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
         debug_assert!(token < TOKEN_ENGINE);
-        self.epoll.add(fd, token, Interest::Read, Trigger::Level)
+        self.inner().add(fd, token, Interest::Read, Trigger::Level)
     }
 
     /// What is readable right now, without waiting: for a transport whose program polls instead of sleeping. The
-    /// engine's own tokens are among them.
+    /// engine's own tokens may be among them.
     pub fn ready(&self, events: &mut Events) {
         // If the system can't say now, the next look may.
-        let _ = self.epoll.wait(events, Some(0));
+        let _ = self.inner().wait(events, Some(0));
     }
 
     /// Takes it out again. Must happen before the descriptor is closed if it was passed to another process.
     pub fn unwatch(&self, fd: BorrowedFd<'_>) {
         // A descriptor that is not in the set any more is what we want.
-        let _ = self.epoll.remove(fd);
+        let _ = self.inner().remove(fd);
     }
 
     /// Makes the descriptor readable, or not, on account of queued events.
@@ -86,6 +121,25 @@ impl Poller {
         let _ = self.pending.signal();
         // After the signal: an owner that sees the flag takes the signal back, one that does not is woken by it.
         self.nudged.store(true, Ordering::Release);
+        self.wake_thread();
+    }
+
+    /// Wakes the progress thread, if there is one, from its next or present [`Poller::sleep_apart`].
+    pub fn wake_thread(&self) {
+        if let Some(apart) = &self.apart {
+            let _ = apart.wake.signal();
+        }
+    }
+
+    /// How the progress thread sleeps: until something comes for the transport, the timer goes off, or it is called.
+    /// Queued events do not wake it.
+    pub fn sleep_apart(&self, woken: &mut Events) -> Result<(), SysError> {
+        let Some(apart) = &self.apart else { return Ok(()) };
+        apart.bed.wait(woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
+        if woken.iter().any(|event| event.token == TOKEN_PENDING) {
+            let _ = apart.wake.drain();
+        }
+        Ok(())
     }
 
     /// The descriptor becomes readable at `at_ns` on the monotonic clock; None: never.

@@ -156,7 +156,9 @@ mod tests {
         assert!(!may(OURS, 0, 1, Access::WRITE) && !may(OURS, 0, 1, Access::ATOMIC));
         assert!(!may(OTHER, 0, 1, Access::READ), "registered for another connection");
         assert_eq!(regions.refused, 8);
-        assert!(regions.local(place(&handle, 39), 1).is_some() && regions.local(place(&handle, 39), 2).is_none());
+        assert!(
+            regions.local(place(&handle, 39), 1).is_some() && regions.local(place(&handle, 39), 2).is_none()
+        );
     }
 
     #[test]

@@ -18,6 +18,8 @@ impl Shm {
         }
         self.table.now_ns = clock::now_ns();
         self.kernel_due = true;
+        // Those that were queued before do not keep a sleeper awake who waits for something else.
+        let events_before = core.events_queued();
         for at in 0..self.busy.len() {
             let Some(&key) = self.busy.get(at) else { break };
             self.stamp(key);
@@ -31,7 +33,7 @@ impl Shm {
                 return Armed::Pending;
             }
         }
-        if core.has_events() {
+        if core.events_queued() > events_before {
             return Armed::Pending;
         }
         Armed::Sleep { deadline_ns: self.next_deadline_ns(STALL_POLL_NS) }

@@ -10,6 +10,7 @@
  *   3. cci_connect() and cci_accept() make connections between endpoints. A connection holds no buffers.
  *   4. cci_send() starts a send. cci_get_event() tells what happened: a message came, a send ended, somebody wants
  *      to connect. cci_return_event() gives an event back, with the message in it.
+ *   5. cci_rma_register() lets peers read and write memory of this process by cci_rma().
  *
  * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(), and
  * cci_destroy_endpoint() (for a second at most). The library starts no thread, installs no signal handler and prints
@@ -65,9 +66,9 @@ typedef enum cci_status {
     CCI_ERR_RNR = 3,
     /* The device failed. */
     CCI_ERR_DEVICE_DEAD = 4,
-    /* The peer refused the RMA handle, the range, or the permission. */
+    /* The peer refused the RMA handle, the range, or the permission. What it refused was not touched. */
     CCI_ERR_RMA_HANDLE = 5,
-    /* The RMA failed in another way. */
+    /* The peer could not do the operation: an atomic at a place not aligned to its width. */
     CCI_ERR_RMA_OP = 6,
     /* Not offered by this library, or not by this device. */
     CCI_ERR_NOT_IMPLEMENTED = 7,
@@ -295,7 +296,8 @@ CCI_INLINE const char *cci_event_type_str(cci_event_type_t type)
 /* A send ended. CCI_SUCCESS means: reliable: the peer's library has the message; unreliable: it has left. */
 typedef const struct cci_event_send {
     cci_event_type_t type;
-    /* CCI_SUCCESS, CCI_ERR_DISCONNECTED, CCI_ERR_RNR, CCI_ETIMEDOUT or CCI_ERR_DEVICE_DEAD. */
+    /* CCI_SUCCESS, CCI_ERR_DISCONNECTED, CCI_ERR_RNR, CCI_ETIMEDOUT or CCI_ERR_DEVICE_DEAD; of an RMA operation or an
+     * atomic also CCI_ERR_RMA_HANDLE or CCI_ERR_RMA_OP. */
     cci_status_t status;
     /* The connection that it was sent on. */
     cci_connection_t *connection;
@@ -471,7 +473,7 @@ typedef enum cci_opt_name {
     CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT,
     /* Of an endpoint, get only, char *: what others connect to. The caller frees it with free(). */
     CCI_OPT_ENDPT_URI,
-    /* Of an endpoint, get only, cci_alignment_t: what RMA asks of addresses and lengths. */
+    /* Of an endpoint, get only, cci_alignment_t: what RMA asks of addresses and lengths. Nothing: all are 0. */
     CCI_OPT_ENDPT_RMA_ALIGN,
     /* Of a connection: how long a reliable send may take, microseconds, not 0. A device may round it up to a
      * millisecond. */
@@ -555,37 +557,73 @@ int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t i
 
 /* ---------------------------------------------------------------------------------- remote memory access --- */
 
-/* Registered memory. Plain bytes: send them to the peer that is to use it. */
+/*
+ * A program registers memory with an endpoint and gets a handle: 32 plain bytes that it may send to peers in any
+ * message. Who has them can read and write the memory, as far as was allowed, without the owner's program taking
+ * part: the owner's library does it, inside the calls that name the endpoint (cci_get_event() and all others), or in
+ * its progress thread (cci_endpoint_options_t). Needs a reliable connection.
+ */
+
+/*
+ * Registered memory, to its owner and to peers. Wherever a call takes a handle it takes a pointer to any copy of its
+ * bytes, at any alignment: what cci_rma_register() gave, or what a message brought.
+ */
 typedef const struct cci_rma_handle {
     uint64_t stuff[4];
 } cci_rma_handle_t;
 
 /*
- * Registers memory of this process for RMA. Registrations may overlap. An endpoint is a protection domain.
- * This version checks the arguments and answers CCI_ERR_NOT_IMPLEMENTED.
+ * Registers memory of this process. The same memory may be registered any number of times, in overlapping parts, with
+ * several endpoints. An endpoint is a protection domain: a handle is good on the connections of the endpoint that it
+ * was registered with, and nowhere else.
  *
- *   start, length   the memory; length in bytes, not 0
- *   flags           what peers may do: CCI_FLAG_READ, CCI_FLAG_WRITE, both, or 0: local use only
- *   rma_handle      out: the handle, until cci_rma_deregister()
+ *   start, length   the memory, at any address; length in bytes, not 0. Memory from cci_rma_alloc() is known again by its
+ *                   address. Other memory must stay mapped, and as it was mapped, until cci_rma_deregister(): to
+ *                   unmap it earlier is like freeing memory that a thread still writes.
+ *   flags           what peers may do: CCI_FLAG_READ, CCI_FLAG_WRITE, CCI_FLAG_ATOMIC (an extension), any of them, or
+ *                   0: only the local side of this program's own operations
+ *   rma_handle      out: the handle, which stays there until cci_rma_deregister() or cci_destroy_endpoint()
  *
- * Errors: CCI_EINVAL (NULL, length 0, other flags), CCI_ERR_NOT_IMPLEMENTED.
+ * Errors: CCI_EINVAL (NULL, length 0, other flags, a range that is not mapped, or that is read-only although peers may
+ * write, or that is partly from cci_rma_alloc() and partly not), CCI_ENOMEM (too many regions), and what the system says.
  */
 int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags, cci_rma_handle_t **rma_handle);
 
 /*
- * Ends a registration. This version answers CCI_ERR_NOT_IMPLEMENTED, or CCI_EINVAL (NULL).
+ * Ends a registration. When it returns no peer reads or changes the memory any more, not even one in the middle of an
+ * operation: the rest of that fails with CCI_ERR_RMA_HANDLE. Operations of this program's own that use the memory should
+ * be over; those that are not fail the same way.
+ *
+ * Errors: CCI_EINVAL (NULL, or a handle of nothing registered here: one of another endpoint, or deregistered before).
  */
 int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
 
 /*
- * Writes to a peer's memory, or reads from it, without the peer's program. Ends in one CCI_EVENT_SEND like a send. An
- * optional message arrives at the peer as an ordinary receive, after the data are there.
- * This version checks the arguments and answers CCI_ERR_NOT_IMPLEMENTED.
+ * Writes to a peer's memory, or reads from it; never blocks, unless asked to. Ends in one CCI_EVENT_SEND with the same
+ * context, unless CCI_FLAG_SILENT or CCI_FLAG_BLOCKING. The local memory is the library's until then: what is written
+ * must not change, what is read is there with the completion.
  *
- *   flags   exactly one of CCI_FLAG_READ and CCI_FLAG_WRITE, and CCI_FLAG_FENCE, BLOCKING, NO_COPY, SILENT
+ *   connection      an open one, RO or RU
+ *   msg_ptr, msg_len   a message for the peer's program, or NULL and 0. It is copied before the call returns, and arrives
+ *                   as an ordinary CCI_EVENT_RECV once the data are in place; not at all if the operation fails.
+ *   local_handle, local_offset     this program's memory, and bytes from its start
+ *   remote_handle, remote_offset   the peer's
+ *   data_len        bytes; not 0, at any alignment, as many as there are
+ *   context         comes back with the event
+ *   flags           exactly one of CCI_FLAG_READ (from the peer) and CCI_FLAG_WRITE (to the peer), and any of
+ *                   CCI_FLAG_BLOCKING, CCI_FLAG_SILENT, CCI_FLAG_NO_COPY (as for cci_send()), and CCI_FLAG_FENCE:
+ *                   everything started earlier on this connection is complete at the peer before this operation
+ *                   touches its memory. Without it operations may overtake one another, on RO connections too, where
+ *                   only completions and messages keep their order.
  *
- * Errors: CCI_EINVAL (NULL, an unreliable connection, data_len 0, neither or both of READ and WRITE), CCI_EMSGSIZE,
- * CCI_ERR_NOT_IMPLEMENTED.
+ * Completions: CCI_SUCCESS: the data are in place. CCI_ERR_RMA_HANDLE: the peer refused the handle (not registered
+ * there, or not any more), the range or the permission, and what it refused was not touched; or the local memory was
+ * deregistered meanwhile. Of any other status, whether data arrived is not known.
+ *
+ * Errors: CCI_EINVAL (NULL, an unreliable connection, data_len 0, neither or both of READ and WRITE, unknown flags, a
+ * local handle of nothing registered at this endpoint, or a range that is not within it), CCI_EMSGSIZE (the message is
+ * longer than max_send_size), CCI_ENOBUFS (no room now: get events, then try again), CCI_ERR_DISCONNECTED. With
+ * CCI_FLAG_BLOCKING also how the operation ended.
  */
 int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, cci_rma_handle_t *local_handle,
             uint64_t local_offset, cci_rma_handle_t *remote_handle, uint64_t remote_offset, uint64_t data_len,
@@ -632,10 +670,11 @@ typedef struct cci_endpoint_options {
     uint32_t send_timeout_us;
     /* Raise CCI_EVENT_KEEPALIVE_TIMEDOUT when a peer is silent for so long, microseconds; 0 = off. */
     uint32_t keepalive_timeout_us;
-    /* 0. */
-    uint32_t reserved;
+    /* RMA operations and atomics that may be in progress at once. */
+    uint32_t rma_op_count;
     /* Cap on every byte that the endpoint holds for buffers, queues and connections. (What this interface adds for
-     * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it.) */
+     * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it; so are registered
+     * regions, and memory from cci_rma_alloc().) */
     uint64_t memory_cap_bytes;
 } cci_endpoint_options_t;
 
@@ -678,10 +717,113 @@ int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t hea
 int cci_accept_on(cci_event_t *conn_req, cci_endpoint_t *endpoint, const void *context);
 
 /*
- * Registers memory for the use of one connection's peer only. Otherwise as cci_rma_register().
+ * Flag of cci_rma_register(), a third right: peers may use atomic operations (cci_atomic) on the memory. (Bits below 16
+ * are left to the 2.x interface.)
+ */
+#define CCI_FLAG_ATOMIC (1 << 16)
+
+/*
+ * Registers memory for the use of one connection's peer only: on any other connection the handle is refused. Otherwise
+ * as cci_rma_register().
+ *
+ * Errors: also CCI_ERR_DISCONNECTED (the connection is closed).
  */
 int cci_rma_register_conn(cci_connection_t *connection, void *start, uint64_t length, int flags,
                           cci_rma_handle_t **rma_handle);
+
+/*
+ * Gives memory of the library's own for RMA: zeroed, aligned to a page, in huge pages where the system has them. Peers
+ * on the same host that were given a handle of it map it, so that their operations are plain copies. It may be
+ * registered, whole or in parts, with any endpoint of this process. It lives until cci_rma_free(), or until the endpoint
+ * is destroyed.
+ *
+ *   length   bytes, not 0; more is set aside where pages are larger
+ *   start    out: the memory
+ *
+ * Errors: CCI_EINVAL (NULL, or length 0), CCI_ENOMEM, and what the system says.
+ */
+int cci_rma_alloc(cci_endpoint_t *endpoint, uint64_t length, void **start);
+
+/*
+ * Gives it back.
+ *
+ *   endpoint   the one that it came from
+ *   start      as cci_rma_alloc() gave it
+ *
+ * Errors: CCI_EINVAL (NULL, or not the start of memory of this endpoint), CCI_EBUSY (some of it is registered).
+ */
+int cci_rma_free(cci_endpoint_t *endpoint, void *start);
+
+/* A run of bytes in registered memory. */
+typedef struct cci_rma_piece {
+    /* The memory: a handle, or a copy of one. */
+    cci_rma_handle_t *handle;
+    /* Where the run begins, bytes from the start of the memory. */
+    uint64_t offset;
+    /* How long it is, bytes; may be 0. */
+    uint64_t length;
+} cci_rma_piece_t;
+
+/*
+ * One RMA operation on memory that is not contiguous: moves the pieces of one list, in order, into those of the other.
+ * Both lists have the same total length, and need not be cut alike. Ends in one completion; a message comes after all
+ * of the data. Otherwise as cci_rma().
+ *
+ *   local, local_count     pieces of this program's memory
+ *   remote, remote_count   pieces of the peer's
+ *
+ * The lists, and the handles that they point to, are the caller's again when the call returns.
+ *
+ * Errors: as cci_rma(); CCI_EINVAL also for an empty list, for lists of different length, and where they make more than
+ * 1024 runs that are contiguous on both sides.
+ */
+int cci_rmav(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, const cci_rma_piece_t *local,
+             uint32_t local_count, const cci_rma_piece_t *remote, uint32_t remote_count, const void *context,
+             int flags);
+
+/* What an atomic operation does with the word that it finds. All wrap around. */
+typedef enum cci_atomic_op {
+    /* Adds the operand. The result is what was there before. */
+    CCI_ATOMIC_FETCH_ADD,
+    /* Puts the operand there. The result is what was there before. */
+    CCI_ATOMIC_SWAP,
+    /* Puts the operand there if compare is there. The result is what was there before: compare, if it was done. */
+    CCI_ATOMIC_COMPARE_SWAP,
+    /* Adds the operand; no result. */
+    CCI_ATOMIC_ADD,
+    /* Keeps the bits that are set in the operand; no result. */
+    CCI_ATOMIC_AND,
+    /* Sets the bits that are set in the operand; no result. */
+    CCI_ATOMIC_OR,
+    /* Flips the bits that are set in the operand; no result. */
+    CCI_ATOMIC_XOR
+} cci_atomic_op_t;
+
+/*
+ * Changes one word of a peer's memory, exactly once and atomically: against every other atomic operation on it, of
+ * whatever peer, and over shared memory also against the owner's own (those of <stdatomic.h>, __atomic_fetch_add() and
+ * the like). Ends in one CCI_EVENT_SEND with the same context, unless CCI_FLAG_SILENT or CCI_FLAG_BLOCKING.
+ *
+ *   connection        an open one, RO or RU
+ *   op                what to do
+ *   width             4 or 8: bytes of the word, which has the byte order of the peer's machine
+ *   operand, compare  with width 4 only their low halves count
+ *   target_handle, target_offset   the peer's memory, registered with CCI_FLAG_ATOMIC, and bytes from its start. The
+ *                     address there must be a multiple of width
+ *   result_handle, result_offset   where in this program's registered memory the result goes: a uint64_t, 8 bytes for
+ *                     either width; there with the completion. NULL: it is not wanted, or there is none
+ *   context           comes back with the event
+ *   flags             CCI_FLAG_BLOCKING, CCI_FLAG_SILENT, CCI_FLAG_FENCE
+ *
+ * Completions: as cci_rma(); CCI_ERR_RMA_OP: the word is not aligned to its width.
+ *
+ * Errors: CCI_EINVAL (NULL, no such operation or width, an unreliable connection, a result place that is not in
+ * registered memory of this endpoint, or one for an operation without result), CCI_ENOBUFS, CCI_ERR_DISCONNECTED. With
+ * CCI_FLAG_BLOCKING also how the operation ended.
+ */
+int cci_atomic(cci_connection_t *connection, cci_atomic_op_t op, uint32_t width, uint64_t operand, uint64_t compare,
+               cci_rma_handle_t *target_handle, uint64_t target_offset, cci_rma_handle_t *result_handle,
+               uint64_t result_offset, const void *context, int flags);
 
 /*
  * Says, in lines for people, which path a connection takes, which others were looked at and why not, what was
@@ -694,8 +836,8 @@ int cci_rma_register_conn(cci_connection_t *connection, void *start, uint64_t le
 int cci_explain(cci_connection_t *connection, char **text);
 
 /*
- * Gives counters as one JSON object: messages, bytes, retransmissions, round trip (rtt_ns), drops by reason, memory by
- * kind.
+ * Gives counters as one JSON object: messages, bytes, RMA operations, atomics, accesses of peers that were refused
+ * (rma_refused), registered regions, retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
  *
  *   endpoint     whose counters, if connection is NULL
  *   connection   whose counters, or NULL

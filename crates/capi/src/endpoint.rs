@@ -3,6 +3,7 @@
 use crate::connections::Table;
 use crate::guard::{Failure, guard};
 use crate::pool::Pool;
+use crate::regions::{self, Handles};
 use crate::types::*;
 use cci::{Device, Endpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
@@ -28,6 +29,7 @@ pub(crate) struct CEndpoint {
 pub(crate) struct Side {
     pub connections: Table,
     pub events: Pool,
+    pub handles: Handles,
 }
 
 impl Side {
@@ -38,7 +40,7 @@ impl Side {
 
     /// Bytes held for C alone.
     pub fn bytes(&self) -> u64 {
-        (self.connections.bytes() + self.events.bytes()) as u64
+        (self.connections.bytes() + self.events.bytes() + self.handles.bytes()) as u64
     }
 }
 
@@ -82,7 +84,11 @@ impl CEndpoint {
         } else {
             Engine::Locking(SharedEndpoint::new(endpoint))
         };
-        let side = Side { connections: Table::default(), events: Pool::new(events_max) };
+        let side = Side {
+            connections: Table::default(),
+            events: Pool::new(events_max),
+            handles: Handles::default(),
+        };
         Ok(Box::new(CEndpoint {
             public: cci_endpoint_t { device: public },
             engine,
@@ -98,6 +104,7 @@ impl CEndpoint {
     pub unsafe fn destroy(endpoint: *mut CEndpoint) {
         // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(endpoint) });
+        regions::forget(endpoint.cast::<cci_endpoint_t>().cast_const());
     }
 
     /// The endpoint that a program's pointer leads to.

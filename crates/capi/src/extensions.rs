@@ -167,6 +167,9 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Options, Fa
     if fields.keepalive_timeout_us > 0 {
         options.keepalive = Some(micros(fields.keepalive_timeout_us));
     }
+    if fields.rma_op_count > 0 {
+        options.rma_operations = fields.rma_op_count;
+    }
     if fields.memory_cap_bytes > 0 {
         options.memory_bytes_max = fields.memory_cap_bytes;
     }
@@ -234,6 +237,12 @@ fn endpoint_json(counters: &cci::EndpointCounters, side_bytes: u64) -> String {
     json.number("bytes_sent", counters.bytes_sent);
     json.number("messages_received", counters.messages_received);
     json.number("bytes_received", counters.bytes_received);
+    json.number("rma_writes", counters.rma_writes);
+    json.number("rma_reads", counters.rma_reads);
+    json.number("rma_bytes", counters.rma_bytes);
+    json.number("atomics", counters.atomics);
+    json.number("rma_refused", counters.rma_refused);
+    json.number("regions", counters.regions);
     json.number("sends_failed", counters.sends_failed);
     json.number("receiver_not_ready", counters.receiver_not_ready);
     json.number("connections_open", counters.connections_open);

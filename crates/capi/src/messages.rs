@@ -67,7 +67,7 @@ pub(crate) unsafe fn send(
 }
 
 /// Only where completions come in order does a later one tell that the buffer of a silent send is free.
-fn check_silent_no_copy(owner: &CEndpoint, connection: Connection) -> Result<(), Failure> {
+pub(crate) fn check_silent_no_copy(owner: &CEndpoint, connection: Connection) -> Result<(), Failure> {
     match owner.with(|endpoint, _| endpoint.attribute(connection))? {
         Some(Attribute::ReliableUnordered | Attribute::Unreliable) => {
             Err(Failure::told(CCI_EINVAL, "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection"))

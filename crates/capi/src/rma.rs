@@ -1,135 +1,272 @@
-//! Remote memory access: arguments are checked, the rest is not there yet.
+//! Remote memory access: reading, writing and changing a peer's memory. What is registered is in `regions`.
 
 use crate::connecting::resolve;
+use crate::connections::{bytes, context_of};
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
+use crate::messages::check_silent_no_copy;
+use crate::regions::handle_of;
+use crate::status::of_status;
 use crate::types::*;
-use cci::Attribute;
+use cci::limits::RMA_PIECES_MAX;
+use cci::{Atomic, AtomicKind, AtomicWidth, Connection, Piece, Place, Rma, RmaFlags, RmaKind, Status};
 use libc::{c_int, c_void};
+use std::cell::RefCell;
 
-fn not_yet() -> Failure {
-    Failure::told(CCI_ERR_NOT_IMPLEMENTED, "remote memory access is not implemented yet")
-}
+/// Flags of an operation that are not about which way it goes.
+const HOW: c_int = CCI_FLAG_BLOCKING | CCI_FLAG_NO_COPY | CCI_FLAG_SILENT | CCI_FLAG_FENCE;
 
-fn check_region(
-    start: *const c_void,
-    length: u64,
-    flags: c_int,
-    handle: *const *const cci_rma_handle_t,
-) -> Result<(), Failure> {
-    if start.is_null() || length == 0 || handle.is_null() {
-        return Err(Failure::told(
-            CCI_EINVAL,
-            "registering memory: start or the handle is NULL, or the length is 0",
-        ));
-    }
-    if flags & !(CCI_FLAG_READ | CCI_FLAG_WRITE) != 0 {
-        return Err(Failure::told(
-            CCI_EINVAL,
-            "registering memory: flags are CCI_FLAG_READ, CCI_FLAG_WRITE or 0",
-        ));
-    }
-    Ok(())
-}
-
-/// Registers memory.
-///
-/// # Safety
-/// `endpoint` is NULL or open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_rma_register(
-    endpoint: *const cci_endpoint_t,
-    start: *mut c_void,
-    length: u64,
-    flags: c_int,
-    rma_handle: *mut *const cci_rma_handle_t,
-) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        unsafe { CEndpoint::of(endpoint) }?;
-        check_region(start, length, flags, rma_handle)?;
-        Err(not_yet())
-    })
-}
-
-/// Registers memory for one connection only.
-///
-/// # Safety
-/// `connection` is NULL or a connection of an open endpoint.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_rma_register_conn(
-    connection: *const cci_connection_t,
-    start: *mut c_void,
-    length: u64,
-    flags: c_int,
-    rma_handle: *mut *const cci_rma_handle_t,
-) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        unsafe { resolve(connection) }?;
-        check_region(start, length, flags, rma_handle)?;
-        Err(not_yet())
-    })
-}
-
-/// Ends a registration.
-///
-/// # Safety
-/// `endpoint` is NULL or open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cci_rma_deregister(
-    endpoint: *const cci_endpoint_t,
-    rma_handle: *const cci_rma_handle_t,
-) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        unsafe { CEndpoint::of(endpoint) }?;
-        if rma_handle.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_rma_deregister: the handle is NULL"));
+/// Which way, from the flags.
+fn kind_of(call: &str, flags: c_int) -> Result<RmaKind, Failure> {
+    match flags & (CCI_FLAG_READ | CCI_FLAG_WRITE) {
+        CCI_FLAG_READ => Ok(RmaKind::Read),
+        CCI_FLAG_WRITE => Ok(RmaKind::Write),
+        _ => {
+            let text = format!("{call}: the flags must have exactly one of CCI_FLAG_READ and CCI_FLAG_WRITE");
+            Err(Failure::told(CCI_EINVAL, text))
         }
-        Err(not_yet())
-    })
+    }
 }
 
-/// Reads or writes a peer's memory.
+/// How, from the flags without those that say which way.
+fn flags_of(
+    call: &str,
+    owner: &CEndpoint,
+    connection: Connection,
+    flags: c_int,
+) -> Result<RmaFlags, Failure> {
+    if flags & !HOW != 0 {
+        return Err(Failure::told(CCI_EINVAL, format!("{call}: unknown flags {:#x}", flags & !HOW)));
+    }
+    let mut rust_flags = RmaFlags::NONE;
+    if flags & CCI_FLAG_FENCE != 0 {
+        rust_flags = rust_flags | RmaFlags::FENCE;
+    }
+    if flags & CCI_FLAG_SILENT != 0 {
+        rust_flags = rust_flags | RmaFlags::SILENT;
+        if flags & CCI_FLAG_NO_COPY != 0 {
+            check_silent_no_copy(owner, connection)?;
+        }
+    }
+    Ok(rust_flags)
+}
+
+/// How a blocking operation ended.
+fn ended(call: &str, status: Status) -> Result<(), Failure> {
+    match of_status(status) {
+        CCI_SUCCESS => Ok(()),
+        failed => Err(Failure::told(failed, format!("{call}, blocking: {status}"))),
+    }
+}
+
+/// Starts an operation, and waits for its end if that is asked for.
+fn start(
+    call: &str,
+    (owner, connection): (&CEndpoint, Connection),
+    (local, remote): (&[Piece], &[Piece]),
+    message: &[u8],
+    context: *const c_void,
+    flags: c_int,
+) -> Result<(), Failure> {
+    let kind = kind_of(call, flags)?;
+    let how = flags & !(CCI_FLAG_READ | CCI_FLAG_WRITE);
+    let rma = Rma {
+        kind,
+        local,
+        remote,
+        message: (!message.is_empty()).then_some(message),
+        context: context_of(context),
+        flags: if how == 0 { RmaFlags::NONE } else { flags_of(call, owner, connection, how)? },
+    };
+    if flags & CCI_FLAG_BLOCKING == 0 {
+        return Ok(owner.with(|endpoint, _| endpoint.rma(connection, &rma))??);
+    }
+    let status = match owner.shared() {
+        Some(shared) => shared.rma_blocking(connection, &rma)?,
+        None => owner.with(|endpoint, _| endpoint.rma_blocking(connection, &rma))??,
+    };
+    ended(call, status)
+}
+
+/// Reads or writes a peer's memory (CCI-060 to CCI-064).
 ///
 /// # Safety
-/// `connection` is NULL or a connection of an open endpoint; `msg_ptr` points to `msg_len` bytes.
+/// `connection` is NULL or a connection of an open endpoint; `msg_ptr` points to `msg_len` bytes; each handle is NULL
+/// or points to a handle, or a copy of one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_rma(
     connection: *const cci_connection_t,
     msg_ptr: *const c_void,
     msg_len: u32,
     local_handle: *const cci_rma_handle_t,
-    _local_offset: u64,
+    local_offset: u64,
     remote_handle: *const cci_rma_handle_t,
-    _remote_offset: u64,
+    remote_offset: u64,
     data_len: u64,
-    _context: *const c_void,
+    context: *const c_void,
     flags: c_int,
 ) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let (endpoint, connection) = unsafe { resolve(connection) }?;
-        let (read, write) = (flags & CCI_FLAG_READ != 0, flags & CCI_FLAG_WRITE != 0);
-        if local_handle.is_null() || remote_handle.is_null() || read == write || data_len == 0 {
-            let text = "cci_rma: a handle is NULL, the length is 0, or the flags have not exactly one of READ and WRITE";
+        // SAFETY: the caller's promises are those of all four.
+        let (at, local, remote, message) = unsafe {
+            (
+                resolve(connection)?,
+                handle_of(local_handle)?,
+                handle_of(remote_handle)?,
+                bytes(msg_ptr, msg_len as usize)?,
+            )
+        };
+        let local = [Piece::new(local, local_offset, data_len)];
+        let remote = [Piece::new(remote, remote_offset, data_len)];
+        start("cci_rma", at, (&local, &remote), message, context, flags)
+    })
+}
+
+thread_local! {
+    /// Room for the pieces of the calls of this thread, so that only the longest list yet costs an allocation.
+    static PIECES: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Adds a list of the program's.
+///
+/// # Safety
+/// `pieces` points to `count` pieces, whose handles are NULL or point to handles.
+unsafe fn take_pieces(
+    pieces: *const cci_rma_piece_t,
+    count: u32,
+    into: &mut Vec<Piece>,
+) -> Result<(), Failure> {
+    if pieces.is_null() || count == 0 || count as usize > RMA_PIECES_MAX {
+        let text =
+            format!("cci_rmav: a list is NULL, has no pieces, or has more than {RMA_PIECES_MAX} of them");
+        return Err(Failure::told(CCI_EINVAL, text));
+    }
+    for at in 0..count as usize {
+        // SAFETY: `count` pieces are there, says the caller.
+        let piece = unsafe { pieces.add(at).read() };
+        // SAFETY: as the caller promises of each piece.
+        let handle = unsafe { handle_of(piece.handle) }?;
+        into.push(Piece::new(handle, piece.offset, piece.length));
+    }
+    Ok(())
+}
+
+/// Reads or writes a peer's memory, gathered and scattered.
+///
+/// # Safety
+/// As [`cci_rma`]; the lists have as many pieces as said, whose handles are NULL or point to handles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_rmav(
+    connection: *const cci_connection_t,
+    msg_ptr: *const c_void,
+    msg_len: u32,
+    local: *const cci_rma_piece_t,
+    local_count: u32,
+    remote: *const cci_rma_piece_t,
+    remote_count: u32,
+    context: *const c_void,
+    flags: c_int,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promises are those of both.
+        let (at, message) = unsafe { (resolve(connection)?, bytes(msg_ptr, msg_len as usize)?) };
+        let mut pieces = PIECES.try_with(RefCell::take).unwrap_or_default();
+        // SAFETY: as the caller promises of both lists.
+        let taken = unsafe {
+            take_pieces(local, local_count, &mut pieces)
+                .and_then(|()| take_pieces(remote, remote_count, &mut pieces))
+        };
+        let started = taken.and_then(|()| {
+            let lists = pieces.split_at(local_count as usize);
+            start("cci_rmav", at, lists, message, context, flags)
+        });
+        pieces.clear();
+        // A thread that is ending keeps nothing.
+        let _ = PIECES.try_with(|kept| kept.replace(pieces));
+        started
+    })
+}
+
+fn atomic_of(op: cci_atomic_op_t, width: u32, operand: u64, compare: u64) -> Result<Atomic, Failure> {
+    let kind = match op {
+        CCI_ATOMIC_FETCH_ADD => AtomicKind::FetchAdd,
+        CCI_ATOMIC_SWAP => AtomicKind::Swap,
+        CCI_ATOMIC_COMPARE_SWAP => AtomicKind::CompareSwap,
+        CCI_ATOMIC_ADD => AtomicKind::Add,
+        CCI_ATOMIC_AND => AtomicKind::And,
+        CCI_ATOMIC_OR => AtomicKind::Or,
+        CCI_ATOMIC_XOR => AtomicKind::Xor,
+        other => {
+            return Err(Failure::told(CCI_EINVAL, format!("cci_atomic: there is no operation {other}")));
+        }
+    };
+    let width = match width {
+        4 => AtomicWidth::Four,
+        8 => AtomicWidth::Eight,
+        other => {
+            return Err(Failure::told(CCI_EINVAL, format!("cci_atomic: the width is 4 or 8, not {other}")));
+        }
+    };
+    Ok(Atomic { kind, width, operand, compare })
+}
+
+/// True for operations that give the value from before.
+const fn has_result(kind: AtomicKind) -> bool {
+    match kind {
+        AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap => true,
+        AtomicKind::Add | AtomicKind::And | AtomicKind::Or | AtomicKind::Xor => false,
+    }
+}
+
+/// Changes 4 or 8 bytes of a peer's memory atomically (CCS-062).
+///
+/// # Safety
+/// `connection` is NULL or a connection of an open endpoint; each handle is NULL or points to a handle, or a copy of
+/// one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_atomic(
+    connection: *const cci_connection_t,
+    op: cci_atomic_op_t,
+    width: u32,
+    operand: u64,
+    compare: u64,
+    target_handle: *const cci_rma_handle_t,
+    target_offset: u64,
+    result_handle: *const cci_rma_handle_t,
+    result_offset: u64,
+    context: *const c_void,
+    flags: c_int,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promises are those of both.
+        let ((owner, connection), target) = unsafe { (resolve(connection)?, handle_of(target_handle)?) };
+        let target = Place::new(target, target_offset);
+        let atomic = atomic_of(op, width, operand, compare)?;
+        let result = if result_handle.is_null() {
+            None
+        } else if has_result(atomic.kind) {
+            // SAFETY: as the caller promises.
+            Some(Place::new(unsafe { handle_of(result_handle) }?, result_offset))
+        } else {
+            let text = "cci_atomic: CCI_ATOMIC_ADD, AND, OR and XOR have no result; result_handle must be NULL";
             return Err(Failure::told(CCI_EINVAL, text));
+        };
+        let rust_flags = match flags {
+            0 => RmaFlags::NONE,
+            _ => flags_of("cci_atomic", owner, connection, flags)?,
+        };
+        if flags & CCI_FLAG_BLOCKING == 0 {
+            let context = context_of(context);
+            return Ok(owner.with(|endpoint, _| {
+                endpoint.atomic(connection, atomic, target, result, context, rust_flags)
+            })??);
         }
-        if msg_ptr.is_null() && msg_len > 0 {
-            return Err(Failure::told(CCI_EINVAL, "cci_rma: msg_ptr is NULL"));
-        }
-        let (attribute, max_bytes) = endpoint
-            .with(|endpoint, _| (endpoint.attribute(connection), endpoint.max_send_size(connection)))?;
-        if attribute == Some(Attribute::Unreliable) {
-            return Err(Failure::told(CCI_EINVAL, "cci_rma: the connection is unreliable"));
-        }
-        if max_bytes.is_some_and(|max_bytes| msg_len > max_bytes) {
-            return Err(Failure::told(
-                CCI_EMSGSIZE,
-                "cci_rma: the message is longer than the connection takes",
-            ));
-        }
-        Err(not_yet())
+        let status = match owner.shared() {
+            Some(shared) => shared.atomic_blocking(connection, atomic, target, result, rust_flags)?,
+            None => owner.with(|endpoint, _| {
+                endpoint.atomic_blocking(connection, atomic, target, result, rust_flags)
+            })??,
+        };
+        ended("cci_atomic", status)
     })
 }

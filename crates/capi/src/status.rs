@@ -4,8 +4,8 @@
 use crate::guard::Failure;
 use crate::types::*;
 use cci::{
-    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, SendError, Status,
-    SysError,
+    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, RegisterError,
+    RmaError, SendError, Status, SysError,
 };
 use libc::c_char;
 use std::ffi::CStr;
@@ -112,6 +112,36 @@ impl From<SendError> for Failure {
             SendError::WouldBlock => Failure::code(CCI_ENOBUFS),
             // A handle that the engine has forgotten was disconnected by the program: to C it is the same thing.
             SendError::Disconnected | SendError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
+        }
+    }
+}
+
+impl From<RegisterError> for Failure {
+    fn from(error: RegisterError) -> Failure {
+        let status = match &error {
+            RegisterError::Length
+            | RegisterError::Range { .. }
+            | RegisterError::NotMapped(_)
+            | RegisterError::Unknown => CCI_EINVAL,
+            RegisterError::UnknownConnection => CCI_ERR_DISCONNECTED,
+            RegisterError::TooMany => CCI_ENOMEM,
+            RegisterError::System(error) => of_system(error),
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<RmaError> for Failure {
+    fn from(error: RmaError) -> Failure {
+        match error {
+            RmaError::Unreliable
+            | RmaError::Lengths
+            | RmaError::LocalHandle
+            | RmaError::TooManyPieces { .. } => Failure::told(CCI_EINVAL, error.to_string()),
+            RmaError::TooLong { .. } => Failure::told(CCI_EMSGSIZE, error.to_string()),
+            // As with sends: no text.
+            RmaError::WouldBlock => Failure::code(CCI_ENOBUFS),
+            RmaError::Disconnected | RmaError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
         }
     }
 }

@@ -102,6 +102,26 @@ pub const CCI_FLAG_WRITE: c_int = 1 << 5;
 /// RMA: after everything earlier.
 pub const CCI_FLAG_FENCE: c_int = 1 << 6;
 
+/// Extension: a right of registered memory: peers may use atomic operations.
+pub const CCI_FLAG_ATOMIC: c_int = 1 << 16;
+
+/// Extension: what an atomic operation does.
+pub type cci_atomic_op_t = c_int;
+/// Adds; gives the value before.
+pub const CCI_ATOMIC_FETCH_ADD: cci_atomic_op_t = 0;
+/// Replaces; gives the value before.
+pub const CCI_ATOMIC_SWAP: cci_atomic_op_t = 1;
+/// Replaces if equal; gives the value before.
+pub const CCI_ATOMIC_COMPARE_SWAP: cci_atomic_op_t = 2;
+/// Adds.
+pub const CCI_ATOMIC_ADD: cci_atomic_op_t = 3;
+/// Bitwise and.
+pub const CCI_ATOMIC_AND: cci_atomic_op_t = 4;
+/// Bitwise or.
+pub const CCI_ATOMIC_OR: cci_atomic_op_t = 5;
+/// Bitwise exclusive or.
+pub const CCI_ATOMIC_XOR: cci_atomic_op_t = 6;
+
 /// Names of options.
 pub type cci_opt_name_t = c_int;
 /// Send timeout of connections made from now on, us.
@@ -327,6 +347,18 @@ pub struct cci_rma_handle_t {
     pub stuff: [u64; 4],
 }
 
+/// Extension: a run of bytes in registered memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cci_rma_piece_t {
+    /// The registered memory: a handle, or a copy of one.
+    pub handle: *const cci_rma_handle_t,
+    /// Where the run begins, bytes.
+    pub offset: u64,
+    /// How long it is, bytes.
+    pub length: u64,
+}
+
 /// Extension: how an endpoint is opened; fields beyond `size`, and zeros, take the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -341,8 +373,8 @@ pub struct cci_endpoint_options_t {
     pub send_timeout_us: u32,
     /// Keepalive, us; 0 = off.
     pub keepalive_timeout_us: u32,
-    /// 0.
-    pub reserved: u32,
+    /// RMA operations and atomics in progress at once.
+    pub rma_op_count: u32,
     /// Cap on everything the endpoint holds, bytes.
     pub memory_cap_bytes: u64,
 }

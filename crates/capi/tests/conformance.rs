@@ -135,7 +135,7 @@ impl Driver for C {
             send_buf_count: setup.send_buffers,
             send_timeout_us: micros(setup.send_timeout),
             keepalive_timeout_us: setup.keepalive.map_or(0, micros),
-            reserved: 0,
+            rma_op_count: 0,
             memory_cap_bytes: setup.memory_bytes_max.unwrap_or(0),
         };
         let mut port = CPort { endpoint: null(), fd: -1 };

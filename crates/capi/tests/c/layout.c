@@ -51,6 +51,14 @@ static void values(void)
     VALUE(CCI_FLAG_READ);
     VALUE(CCI_FLAG_WRITE);
     VALUE(CCI_FLAG_FENCE);
+    VALUE(CCI_FLAG_ATOMIC);
+    VALUE(CCI_ATOMIC_FETCH_ADD);
+    VALUE(CCI_ATOMIC_SWAP);
+    VALUE(CCI_ATOMIC_COMPARE_SWAP);
+    VALUE(CCI_ATOMIC_ADD);
+    VALUE(CCI_ATOMIC_AND);
+    VALUE(CCI_ATOMIC_OR);
+    VALUE(CCI_ATOMIC_XOR);
     VALUE(CCI_OPT_ENDPT_SEND_TIMEOUT);
     VALUE(CCI_OPT_ENDPT_RECV_BUF_COUNT);
     VALUE(CCI_OPT_ENDPT_SEND_BUF_COUNT);
@@ -101,13 +109,18 @@ static void objects(void)
     FIELD(cci_alignment_t, rma_read_length);
     SIZE(cci_rma_handle_t);
     FIELD(cci_rma_handle_t, stuff);
+    SIZE(cci_atomic_op_t);
+    SIZE(cci_rma_piece_t);
+    FIELD(cci_rma_piece_t, handle);
+    FIELD(cci_rma_piece_t, offset);
+    FIELD(cci_rma_piece_t, length);
     SIZE(cci_endpoint_options_t);
     FIELD(cci_endpoint_options_t, size);
     FIELD(cci_endpoint_options_t, recv_buf_count);
     FIELD(cci_endpoint_options_t, send_buf_count);
     FIELD(cci_endpoint_options_t, send_timeout_us);
     FIELD(cci_endpoint_options_t, keepalive_timeout_us);
-    FIELD(cci_endpoint_options_t, reserved);
+    FIELD(cci_endpoint_options_t, rma_op_count);
     FIELD(cci_endpoint_options_t, memory_cap_bytes);
 }
 

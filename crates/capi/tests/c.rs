@@ -43,6 +43,8 @@ on_each_device! {
     exchange: "exchange";
     exchange_without_locks: "exchange", "single";
     threads: "threads";
+    regions: "regions";
+    regions_without_locks: "regions", "single";
 }
 
 #[test]

@@ -225,20 +225,6 @@ static void connection_options(cci_connection_t *connection)
     free(text);
 }
 
-static void rma_arguments(cci_connection_t *connection)
-{
-    static cci_rma_handle_t handle = {{0}};
-    cci_rma_handle_t *made = NULL;
-    CHECK_STATUS(cci_rma_register_conn(connection, sent, 100, CCI_FLAG_READ, &made), CCI_ERR_NOT_IMPLEMENTED);
-    CHECK_STATUS(cci_rma(connection, NULL, 0, &handle, 0, &handle, 0, 8, NULL, 0), CCI_EINVAL);
-    CHECK_STATUS(cci_rma(connection, NULL, 0, &handle, 0, &handle, 0, 8, NULL, CCI_FLAG_READ | CCI_FLAG_WRITE),
-                 CCI_EINVAL);
-    CHECK_STATUS(cci_rma(connection, NULL, 0, &handle, 0, &handle, 0, 0, NULL, CCI_FLAG_READ), CCI_EINVAL);
-    CHECK_STATUS(cci_rma(connection, NULL, 0, NULL, 0, &handle, 0, 8, NULL, CCI_FLAG_READ), CCI_EINVAL);
-    int expected = connection->attribute == CCI_CONN_ATTR_UU ? CCI_EINVAL : CCI_ERR_NOT_IMPLEMENTED;
-    CHECK_STATUS(cci_rma(connection, NULL, 0, &handle, 0, &handle, 0, 8, NULL, CCI_FLAG_WRITE), expected);
-}
-
 static void be_client(const char *transport, const char *uri)
 {
     uint32_t caps;
@@ -251,7 +237,6 @@ static void be_client(const char *transport, const char *uri)
         sleeping_first(connections[attribute]);
         flags(connections[attribute]);
         gathered(connections[attribute]);
-        rma_arguments(connections[attribute]);
     }
     connection_options(connections[CCI_CONN_ATTR_RO]);
     OK(cci_disconnect(connections[CCI_CONN_ATTR_UU]));

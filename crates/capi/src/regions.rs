@@ -33,10 +33,7 @@ fn allocations() -> MutexGuard<'static, BTreeMap<usize, Allocation>> {
 
 /// The library's own memory that holds all of an address range, and where in it that is. None: the range is the
 /// program's own.
-fn library_memory(
-    start: usize,
-    length: usize,
-) -> Result<Option<(Memory, Range<usize>, InUse)>, Failure> {
+fn library_memory(start: usize, length: usize) -> Result<Option<(Memory, Range<usize>, InUse)>, Failure> {
     let allocations = allocations();
     let Some(end) = start.checked_add(length) else {
         return Err(Failure::told(CCI_EINVAL, "registering memory: the length goes beyond any address"));
@@ -121,11 +118,8 @@ pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RmaHan
 }
 
 fn access_of(flags: c_int) -> Result<Access, Failure> {
-    let known = [
-        (CCI_FLAG_READ, Access::READ),
-        (CCI_FLAG_WRITE, Access::WRITE),
-        (CCI_FLAG_ATOMIC, Access::ATOMIC),
-    ];
+    let known =
+        [(CCI_FLAG_READ, Access::READ), (CCI_FLAG_WRITE, Access::WRITE), (CCI_FLAG_ATOMIC, Access::ATOMIC)];
     let mut rest = flags;
     let mut access = Access::LOCAL;
     for (flag, right) in known {
@@ -157,7 +151,8 @@ unsafe fn register(
     rma_handle: *mut *const cci_rma_handle_t,
 ) -> Result<(), Failure> {
     let base = NonNull::new(start.cast::<u8>());
-    let (Some(base), Ok(length), false) = (base, usize::try_from(length), length == 0 || rma_handle.is_null())
+    let (Some(base), Ok(length), false) =
+        (base, usize::try_from(length), length == 0 || rma_handle.is_null())
     else {
         let text = "registering memory: start or the handle is NULL, or the length is 0";
         return Err(Failure::told(CCI_EINVAL, text));
@@ -279,7 +274,10 @@ pub unsafe extern "C" fn cci_rma_free(endpoint: *const cci_endpoint_t, start: *m
         };
         // Registering clones under the lock that we hold: nobody comes in between.
         if Arc::strong_count(&found.in_use) > 1 {
-            return Err(Failure::told(CCI_EBUSY, "cci_rma_free: the memory is registered; deregister it first"));
+            return Err(Failure::told(
+                CCI_EBUSY,
+                "cci_rma_free: the memory is registered; deregister it first",
+            ));
         }
         let freed = allocations.remove(&start.addr());
         drop(allocations);

@@ -248,7 +248,8 @@ pub unsafe extern "C" fn cci_atomic(
             // SAFETY: as the caller promises.
             Some(Place::new(unsafe { handle_of(result_handle) }?, result_offset))
         } else {
-            let text = "cci_atomic: CCI_ATOMIC_ADD, AND, OR and XOR have no result; result_handle must be NULL";
+            let text =
+                "cci_atomic: CCI_ATOMIC_ADD, AND, OR and XOR have no result; result_handle must be NULL";
             return Err(Failure::told(CCI_EINVAL, text));
         };
         let rust_flags = match flags {

@@ -1,12 +1,16 @@
 //! The conformance suite through the C interface: the functions that C programs call, on every device.
 
-use cci::{Atomic, Attribute, ConnectFailure, Place, Rma, RmaFlags, RmaHandle, Status};
+#[path = "conformance/rma.rs"]
+mod rma;
+
+use cci::{Atomic, Attribute, ConnectFailure, Memory, Place, Rma, RmaFlags, RmaHandle, Status};
 use cci_capi::types::*;
 use cci_capi::*;
 use cci_testkit::conformance::{
-    Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose,
+    Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Whose,
 };
 use libc::{c_char, c_int, c_void, timeval};
+use rma::CMemory;
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::ptr::{null, null_mut};
@@ -21,6 +25,8 @@ struct C;
 struct CPort {
     endpoint: *const cci_endpoint_t,
     fd: c_int,
+    /// Memory that may be registered here, let go when the endpoint is gone.
+    registered: Vec<Memory>,
 }
 
 // SAFETY: the library was initialised without the single-threaded flag.
@@ -138,7 +144,7 @@ impl Driver for C {
             rma_op_count: 0,
             memory_cap_bytes: setup.memory_bytes_max.unwrap_or(0),
         };
-        let mut port = CPort { endpoint: null(), fd: -1 };
+        let mut port = CPort { endpoint: null(), fd: -1, registered: Vec::new() };
         // SAFETY: a device of the list, options, and places for the results.
         let status = unsafe {
             cci_create_endpoint_with(device(name), null(), &options, 0, &mut port.endpoint, &mut port.fd)
@@ -280,28 +286,6 @@ fn number(json: &str, name: &str) -> u64 {
     let (_, rest) = json.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{name} in {json}"));
     let digits = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().expect("a number")
-}
-
-/// Memory to be registered.
-#[derive(Clone, Debug)]
-struct CMemory;
-
-impl Shared for CMemory {
-    fn len_bytes(&self) -> usize {
-        panic!("not bound yet")
-    }
-
-    fn read(&self, _: usize, _: &mut [u8]) {
-        panic!("not bound yet")
-    }
-
-    fn write(&self, _: usize, _: &[u8]) {
-        panic!("not bound yet")
-    }
-
-    fn own_atomic(&self, _: usize, _: Atomic) -> u64 {
-        panic!("not bound yet")
-    }
 }
 
 impl Port for CPort {
@@ -510,50 +494,55 @@ impl Port for CPort {
             connections_open: number(&json, "connections_open"),
             memory_bytes: number(&json, "memory_total_bytes"),
             memory_bytes_max: number(&json, "memory_cap_bytes"),
-            ..Counts::default()
+            rma_writes: number(&json, "rma_writes"),
+            rma_reads: number(&json, "rma_reads"),
+            rma_bytes: number(&json, "rma_bytes"),
+            atomics: number(&json, "atomics"),
+            rma_refused: number(&json, "rma_refused"),
+            regions: number(&json, "regions"),
         }
     }
 
-    fn memory(&mut self, _: Whose, _: usize) -> CMemory {
-        panic!("not bound yet")
+    fn memory(&mut self, whose: Whose, len_bytes: usize) -> CMemory {
+        self.memory_of(whose, len_bytes)
     }
 
-    fn register(&mut self, _: &CMemory, _: Grant<CConn>) -> Result<RmaHandle, Refusal> {
-        panic!("not bound yet")
+    fn register(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RmaHandle, Refusal> {
+        self.register_part(memory, grant)
     }
 
-    fn deregister(&mut self, _: &RmaHandle) -> Result<(), Refusal> {
-        panic!("not bound yet")
+    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal> {
+        self.deregister_handle(handle)
     }
 
-    fn rma(&mut self, _: CConn, _: &Rma<'_>) -> Result<(), Refusal> {
-        panic!("not bound yet")
+    fn rma(&mut self, to: CConn, rma: &Rma<'_>) -> Result<(), Refusal> {
+        self.start_rma(to, rma)
     }
 
-    fn rma_blocking(&mut self, _: CConn, _: &Rma<'_>) -> Result<Status, Refusal> {
-        panic!("not bound yet")
+    fn rma_blocking(&mut self, to: CConn, rma: &Rma<'_>) -> Result<Status, Refusal> {
+        self.wait_rma(to, rma)
     }
 
     fn atomic(
         &mut self,
-        _: CConn,
-        _: Atomic,
-        _: Place,
-        _: Option<Place>,
-        _: u64,
-        _: RmaFlags,
+        to: CConn,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
+        context: u64,
+        flags: RmaFlags,
     ) -> Result<(), Refusal> {
-        panic!("not bound yet")
+        self.start_atomic(to, atomic, target, result, context, flags)
     }
 
     fn atomic_blocking(
         &mut self,
-        _: CConn,
-        _: Atomic,
-        _: Place,
-        _: Option<Place>,
+        to: CConn,
+        atomic: Atomic,
+        target: Place,
+        result: Option<Place>,
     ) -> Result<Status, Refusal> {
-        panic!("not bound yet")
+        self.wait_atomic(to, atomic, target, result)
     }
 }
 

@@ -13,8 +13,9 @@
  *   5. cci_rma_register() lets peers read and write memory of this process by cci_rma().
  *
  * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(), and
- * cci_destroy_endpoint() (for a second at most). The library starts no thread, installs no signal handler and prints
- * nothing: an endpoint makes progress inside the calls that name it, or one of its connections or events.
+ * cci_destroy_endpoint() (for a second at most). The library installs no signal handler, prints nothing, and starts no
+ * thread unless it is asked for one (cci_create_endpoint_with): an endpoint makes progress inside the calls that name
+ * it, or one of its connections or events.
  *
  * RETURN VALUES. Every call that returns an int returns CCI_SUCCESS (0) or another value of enum cci_status.
  * A call that fails has changed nothing and will raise no event, unless its description says otherwise.
@@ -676,6 +677,12 @@ typedef struct cci_endpoint_options {
      * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it; so are registered
      * regions, and memory from cci_rma_alloc().) */
     uint64_t memory_cap_bytes;
+    /* Not 0: a thread of the library's serves peers (their RMA, acknowledgements, time-outs) while the program computes
+     * and calls nothing: within a millisecond, and asleep when there is nothing to do. It takes no events, handles no
+     * signals, and ends with the endpoint; a fork() child has none. Not with CCI_INIT_SINGLE_THREADED. */
+    uint32_t progress_thread;
+    /* 0. */
+    uint32_t reserved;
 } cci_endpoint_options_t;
 
 /*
@@ -684,8 +691,8 @@ typedef struct cci_endpoint_options {
  *   service   as for cci_create_endpoint_at(), or NULL: the library chooses
  *   options   or NULL: all defaults
  *
- * Errors: as cci_create_endpoint_at(); CCI_EINVAL also for an option out of range; CCI_ENOMEM where the buffers do
- * not fit the cap.
+ * Errors: as cci_create_endpoint_at(); CCI_EINVAL also for an option out of range, and for a progress thread in a library
+ * initialised with CCI_INIT_SINGLE_THREADED; CCI_ENOMEM where the buffers do not fit the cap.
  */
 int cci_create_endpoint_with(cci_device_t *device, const char *service, const cci_endpoint_options_t *options,
                              int flags, cci_endpoint_t **endpoint, cci_os_handle_t *fd);

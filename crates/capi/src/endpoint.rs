@@ -48,6 +48,17 @@ fn event_limit(options: &Options) -> u32 {
     options.recv_buffers.saturating_add(options.send_buffers).saturating_add(SPARE_EVENTS)
 }
 
+/// How an endpoint is used.
+#[derive(Copy, Clone)]
+pub(crate) enum Mode {
+    /// By any thread.
+    Locking,
+    /// By any thread, and by one of the library's own while none calls.
+    ProgressThread,
+    /// By one thread at a time, which the program sees to.
+    SingleThreaded,
+}
+
 /// CCI-081: a locking mode and one without locks.
 #[expect(clippy::large_enum_variant, reason = "in a box of its own, one per endpoint")]
 enum Engine {
@@ -74,15 +85,17 @@ impl CEndpoint {
     pub fn create(
         device: &Device,
         public: *const cci_device_t,
-        is_single_threaded: bool,
+        mode: Mode,
         options: Options,
     ) -> Result<Box<CEndpoint>, Failure> {
         let events_max = event_limit(&options);
-        let endpoint = Endpoint::create(device, options)?;
-        let engine = if is_single_threaded {
-            Engine::Single { endpoint: UnsafeCell::new(endpoint), busy: AtomicBool::new(false) }
-        } else {
-            Engine::Locking(SharedEndpoint::new(endpoint))
+        let engine = match mode {
+            Mode::Locking => Engine::Locking(SharedEndpoint::new(Endpoint::create(device, options)?)),
+            Mode::ProgressThread => Engine::Locking(SharedEndpoint::with_progress_thread(device, options)?),
+            Mode::SingleThreaded => {
+                let endpoint = UnsafeCell::new(Endpoint::create(device, options)?);
+                Engine::Single { endpoint, busy: AtomicBool::new(false) }
+            }
         };
         let side = Side {
             connections: Table::default(),

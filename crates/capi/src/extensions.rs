@@ -117,22 +117,28 @@ pub unsafe extern "C" fn cci_create_endpoint_with(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let mut options = unsafe { options_of(options) }?;
+        let Wanted { mut options, progress_thread } = unsafe { options_of(options) }?;
         if !service.is_null() {
             // SAFETY: as the caller promises.
             options.service = Some(unsafe { text(service, "service") }?.to_owned());
         }
         // SAFETY: the caller's promises are `create`'s.
-        unsafe { opening::create(device, options, endpoint, fd) }
+        unsafe { opening::create(device, options, progress_thread, endpoint, fd) }
     })
+}
+
+/// What a program asks for.
+struct Wanted {
+    options: Options,
+    progress_thread: bool,
 }
 
 /// # Safety
 /// `given` is NULL or points to a struct of the size that its first field says.
-unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Options, Failure> {
+unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Failure> {
     let mut options = Options::default();
     if given.is_null() {
-        return Ok(options);
+        return Ok(Wanted { options, progress_thread: false });
     }
     // SAFETY: the size is the first field, and there is one, says the caller.
     let size = unsafe { given.cast::<u32>().read() } as usize;
@@ -173,7 +179,10 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Options, Fa
     if fields.memory_cap_bytes > 0 {
         options.memory_bytes_max = fields.memory_cap_bytes;
     }
-    Ok(options)
+    if fields.reserved != 0 {
+        return Err(Failure::told(CCI_EINVAL, "the options' reserved field must be 0"));
+    }
+    Ok(Wanted { options, progress_thread: fields.progress_thread != 0 })
 }
 
 /// Says why a connection goes where it goes and what holds it up.

@@ -1,6 +1,6 @@
 //! Opening and ending endpoints: where the library's list of them meets what they are.
 
-use crate::endpoint::{CEndpoint, text};
+use crate::endpoint::{CEndpoint, Mode, text};
 use crate::guard::{Failure, guard};
 use crate::library;
 use crate::types::*;
@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd;
 pub(crate) unsafe fn create(
     device: *const cci_device_t,
     options: Options,
+    progress_thread: bool,
     endpoint: *mut *const cci_endpoint_t,
     fd: *mut cci_os_handle_t,
 ) -> Result<(), Failure> {
@@ -23,7 +24,16 @@ pub(crate) unsafe fn create(
     }
     let created = library::with(|library| {
         let (device, public) = library.devices.find(device)?;
-        CEndpoint::create(&device, public, library.is_single_threaded(), options)
+        let mode = match (library.is_single_threaded(), progress_thread) {
+            (false, false) => Mode::Locking,
+            (false, true) => Mode::ProgressThread,
+            (true, false) => Mode::SingleThreaded,
+            (true, true) => {
+                let text = "a progress thread needs locks: initialise without CCI_INIT_SINGLE_THREADED";
+                return Err(Failure::told(CCI_EINVAL, text));
+            }
+        };
+        CEndpoint::create(&device, public, mode, options)
     })?;
     if !fd.is_null() {
         let raw = created.with(|endpoint, _| endpoint.os_handle().as_raw_fd())?;
@@ -55,7 +65,7 @@ pub unsafe extern "C" fn cci_create_endpoint(
     fd: *mut cci_os_handle_t,
 ) -> c_int {
     // SAFETY: the caller's promises are `create`'s.
-    guard(|| unsafe { create(device, Options::default(), endpoint, fd) })
+    guard(|| unsafe { create(device, Options::default(), false, endpoint, fd) })
 }
 
 /// Opens an endpoint at a service.
@@ -73,8 +83,9 @@ pub unsafe extern "C" fn cci_create_endpoint_at(
     guard(|| {
         // SAFETY: NULL or a C string, says the caller.
         let service = unsafe { text(service, "cci_create_endpoint_at: service") }?.to_owned();
+        let options = Options { service: Some(service), ..Options::default() };
         // SAFETY: the caller's promises are `create`'s.
-        unsafe { create(device, Options { service: Some(service), ..Options::default() }, endpoint, fd) }
+        unsafe { create(device, options, false, endpoint, fd) }
     })
 }
 

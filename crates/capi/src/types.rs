@@ -377,4 +377,8 @@ pub struct cci_endpoint_options_t {
     pub rma_op_count: u32,
     /// Cap on everything the endpoint holds, bytes.
     pub memory_cap_bytes: u64,
+    /// Not 0: a thread of the library's serves peers while the program calls nothing.
+    pub progress_thread: u32,
+    /// 0.
+    pub reserved: u32,
 }

@@ -143,6 +143,8 @@ impl Driver for C {
             keepalive_timeout_us: setup.keepalive.map_or(0, micros),
             rma_op_count: 0,
             memory_cap_bytes: setup.memory_bytes_max.unwrap_or(0),
+            progress_thread: 0,
+            reserved: 0,
         };
         let mut port = CPort { endpoint: null(), fd: -1, registered: Vec::new() };
         // SAFETY: a device of the list, options, and places for the results.

@@ -114,7 +114,7 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_rma_handle_t: 32, stuff @ 0));
     items.extend(object!(cci_atomic_op_t: 4));
     items.extend(object!(cci_rma_piece_t: 24, handle @ 0, offset @ 8, length @ 16));
-    items.extend(object!(cci_endpoint_options_t: 32, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24));
+    items.extend(object!(cci_endpoint_options_t: 40, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24, progress_thread @ 32, reserved @ 36));
     items.extend(object!(cci_event_t: 24, r#type @ 0, send @ 0, recv @ 0, connect @ 0, request @ 0, accept @ 0, keepalive @ 0, dev_failed @ 0));
     items.extend(object!(cci_event_send_t: 24, r#type @ 0, status @ 4, connection @ 8, context @ 16));
     items.extend(object!(cci_event_recv_t: 24, r#type @ 0, len @ 4, ptr @ 8, connection @ 16));

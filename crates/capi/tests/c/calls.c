@@ -255,6 +255,18 @@ static void options(const char *transport)
     OK(cci_get_opt(endpoint, CCI_OPT_EXT_ENDPT_MEMORY_CAP, &cap));
     CHECK(cap == 64 << 20);
     OK(cci_destroy_endpoint(endpoint));
+    wanted.reserved = 1;
+    CHECK_STATUS(cci_create_endpoint_with(device_of(transport), NULL, &wanted, 0, &endpoint, NULL), CCI_EINVAL);
+    wanted.reserved = 0;
+    /* Programs built before the last fields came. */
+    wanted.size = 32;
+    wanted.progress_thread = 1;
+    OK(cci_create_endpoint_with(device_of(transport), NULL, &wanted, 0, &endpoint, NULL));
+    OK(cci_destroy_endpoint(endpoint));
+    wanted.size = sizeof(wanted);
+    OK(cci_create_endpoint_with(device_of(transport), NULL, &wanted, 0, &endpoint, NULL));
+    OK(cci_destroy_endpoint(endpoint));
+    wanted.progress_thread = 0;
     wanted.recv_buf_count = 1 << 20;
     CHECK_STATUS(cci_create_endpoint_with(device_of(transport), NULL, &wanted, 0, &endpoint, NULL), CCI_ENOMEM);
     wanted.recv_buf_count = 0xffffffffu;

@@ -122,6 +122,8 @@ static void objects(void)
     FIELD(cci_endpoint_options_t, keepalive_timeout_us);
     FIELD(cci_endpoint_options_t, rma_op_count);
     FIELD(cci_endpoint_options_t, memory_cap_bytes);
+    FIELD(cci_endpoint_options_t, progress_thread);
+    FIELD(cci_endpoint_options_t, reserved);
 }
 
 static void events(void)

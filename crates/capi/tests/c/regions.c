@@ -134,6 +134,9 @@ int main(int argc, char **argv)
     cci_endpoint_t *endpoint, *other;
     CHECK(argc >= 2);
     OK(cci_init(CCI_ABI_VERSION, argc > 2 ? CCI_INIT_SINGLE_THREADED : 0, &caps));
+    cci_endpoint_options_t threaded = {.size = sizeof(threaded), .progress_thread = 1};
+    if (argc > 2)
+        CHECK_STATUS(cci_create_endpoint_with(device_of(argv[1]), NULL, &threaded, 0, &endpoint, NULL), CCI_EINVAL);
     OK(cci_create_endpoint(device_of(argv[1]), 0, &endpoint, NULL));
     OK(cci_create_endpoint(device_of(argv[1]), 0, &other, NULL));
     errors(endpoint);

@@ -132,6 +132,7 @@ fn device(name: &str) -> *const cci_device_t {
 impl Driver for C {
     type Port = CPort;
     const STALE_HANDLES_ARE_REFUSED: bool = false;
+    const MEMORY_IS_COUNTED: bool = false;
 
     fn open(&self, name: &str, setup: &Setup) -> CPort {
         initialise();

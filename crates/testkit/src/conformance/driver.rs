@@ -15,6 +15,9 @@ pub trait Driver: Copy + Send + Sync + 'static {
     /// as it is with pointers.
     const STALE_HANDLES_ARE_REFUSED: bool;
 
+    /// Memory lives as long as anything of the language or the library needs it. False where the program must keep it.
+    const MEMORY_IS_COUNTED: bool;
+
     /// Opens an endpoint on the device that this section of [`super::CONFIG`] describes.
     fn open(&self, device: &str, setup: &Setup) -> Self::Port;
 }

@@ -7,15 +7,20 @@
 //! mod shm {
 //!     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
 //! }
+//! mod shm_memory {
+//!     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
+//! }
 //! ```
 //!
 //! Every case is bounded: loops by count and by [`conformance_timeout`], the whole case by [`CASE_TIME_MAX`].
 
+mod area;
 pub mod cases;
 mod driver;
 mod rust;
 mod side;
 
+pub use area::{Area, Mem, contents, plain, some_len};
 pub use driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose};
 pub use rust::{Received, Rust};
 pub use side::{
@@ -136,6 +141,7 @@ pub fn run<D: Driver>(
 #[macro_export]
 macro_rules! conformance {
     ($driver:expr, $device:expr) => {
+        $crate::conformance! { @child $driver, $device }
         $crate::conformance! { @cases $driver, $device;
             connect: connects_with_any_payload, refuses_a_long_payload, reject_refuses, nobody_there,
                 connect_times_out_once, late_accept_fails, bad_uris_are_refused, accepts_on_another_endpoint,
@@ -159,7 +165,32 @@ macro_rules! conformance {
                 keepalive_is_quiet_with_a_live_peer, options_read_back;
             process: two_processes_exchange, killed_peer_is_noticed;
         }
-
+    };
+    // Remote memory, in a module of its own.
+    (remote memory: $driver:expr, $device:expr) => {
+        $crate::conformance! { @child $driver, $device }
+        $crate::conformance! { @cases $driver, $device;
+            rma_data: every_length_at_odd_offsets, lengths_around_every_threshold, sixty_four_megabytes,
+                thousands_outstanding, pieces_cut_differently, as_many_pieces_as_can_be,
+                many_regions_at_once, memory_lives_as_long_as_its_region;
+            rma_order: message_after_the_data, read_with_a_message, failed_operations_tell_nothing,
+                fenced_write_wins, fenced_flag_comes_after_the_data, fenced_write_spares_earlier_reads,
+                completions_in_order_of_issue, operations_unordered_exactly_once, silent_operations_raise_no_event,
+                blocking_operations_return_the_status;
+            rma_atomics: fetch_adds_add_up, compare_swap_claims_each_slot_once,
+                four_bytes_leave_the_neighbours_alone, every_kind_does_what_it_says,
+                atomics_out_of_place_are_refused, atomics_against_the_owners_own;
+            rma_rights: rights_are_kept, ranges_are_kept, handles_are_checked,
+                registered_for_one_connection, local_mistakes_start_nothing, overlapping_regions;
+            rma_life: deregistering_stops_the_peers, deregistered_local_memory,
+                operations_end_once_after_a_disconnect, operations_end_once_when_the_peer_leaves,
+                operations_end_once_when_an_endpoint_goes;
+            rma_account: operations_are_counted, explains_the_paths_to_memory,
+                a_long_transfer_holds_no_more_memory, two_connections_share, messages_pass_a_bulk_transfer;
+            rma_process: two_processes_share_memory;
+        }
+    };
+    (@child $driver:expr, $device:expr) => {
         /// The other process of the cases that need two: does nothing unless one of them started it.
         #[test]
         fn child_process() {

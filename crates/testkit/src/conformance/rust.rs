@@ -16,6 +16,7 @@ pub struct Rust;
 impl Driver for Rust {
     type Port = Endpoint;
     const STALE_HANDLES_ARE_REFUSED: bool = true;
+    const MEMORY_IS_COUNTED: bool = true;
 
     fn open(&self, device: &str, setup: &Setup) -> Endpoint {
         let context = Context::from_text(super::CONFIG, "conformance.ini".as_ref()).expect("CONFIG is right");

@@ -1,6 +1,6 @@
 //! Two processes: the test program starts itself once more, to run only the child's part.
 
-use super::RO;
+use super::{RO, rma_process};
 use crate::conformance::{
     DeviceUnderTest, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, number_of,
     pattern,
@@ -34,12 +34,16 @@ pub fn child<D: Driver>(driver: D, about: DeviceUnderTest) {
         let _ = tell.send(ended.is_ok());
     });
     let until = Instant::now() + CHILD_TIME_MAX;
+    let mut areas = Vec::new();
     while told.try_recv().is_err() && Instant::now() < until {
         server.poll();
         while !server.requests.is_empty() {
             server.accept_next(0);
         }
         while let Some((from, message)) = server.inbox.pop_front() {
+            if rma_process::serve(&mut server, from, message.as_ref(), &mut areas) {
+                continue;
+            }
             while server.port.send(from, message.as_ref(), 0, Flags { silent: true, no_copy: false })
                 == Err(Refusal::WouldBlock)
             {
@@ -50,13 +54,13 @@ pub fn child<D: Driver>(driver: D, about: DeviceUnderTest) {
 }
 
 /// A child process and the URI it listens at. Killed when dropped.
-struct Peer {
-    child: Child,
-    uri: String,
+pub(super) struct Peer {
+    pub(super) child: Child,
+    pub(super) uri: String,
 }
 
 impl Peer {
-    fn start<D: Driver>(place: &Place<D>) -> Peer {
+    pub(super) fn start<D: Driver>(place: &Place<D>) -> Peer {
         // The path of a test has no crate in front.
         let (_, test) = place.child_test.split_once("::").expect("a test lives in a module");
         let program = std::env::current_exe().expect("the test program");
@@ -84,7 +88,7 @@ impl Drop for Peer {
 }
 
 /// Polls one side, whose peer lives in another process, until `done`.
-fn poll_until<D: Driver>(side: &mut Side<D>, what: &str, done: impl Fn(&Side<D>) -> bool) {
+pub(super) fn poll_until<D: Driver>(side: &mut Side<D>, what: &str, done: impl Fn(&Side<D>) -> bool) {
     let patience = Instant::now() + conformance_timeout();
     while !done(side) {
         assert!(Instant::now() < patience, "waited too long for {what}");

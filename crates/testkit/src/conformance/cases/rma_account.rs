@@ -1,0 +1,193 @@
+//! What is counted, said and held of remote memory, and how transfers share (CCI-001, CCI-077 to CCI-079).
+
+use super::{RELIABLE, RO};
+use crate::conformance::{
+    Area, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Whose, conformance_timeout, connect, part,
+    plain,
+};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, RmaKind, Status};
+use std::time::Instant;
+
+/// Operations at the side that makes them, refusals at the side that refuses.
+pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
+    let mut pair = Pair::<D>::plain(place, RO);
+    let here = Area::new(&mut pair.client, Whose::Library, 10_000, Access::LOCAL);
+    let there = Area::new(&mut pair.server, Whose::Foreign, 10_000, Access::ALL);
+    assert_eq!((pair.client.port.counts().regions, pair.server.port.counts().regions), (1, 1));
+    for len in [1, 100, 10_000] {
+        pair.transfer(RmaKind::Write, here.piece(0, len), there.piece(0, len));
+        pair.transfer(RmaKind::Read, here.piece(0, len), there.piece(0, len));
+    }
+    pair.transfer(RmaKind::Write, here.piece(0, 50), there.piece(0, 50));
+    let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
+    for _ in 0..5 {
+        pair.change(add, there.place(0), None);
+    }
+    let (client, server) = (pair.client.port.counts(), pair.server.port.counts());
+    assert_eq!((client.rma_writes, client.rma_reads, client.atomics), (4, 3, 5));
+    assert_eq!(client.rma_bytes, 2 * 10_101 + 50);
+    assert_eq!((server.rma_writes, server.rma_reads, server.atomics, server.rma_bytes), (0, 0, 0, 0));
+    assert_eq!((client.sends_failed, server.rma_refused, client.rma_refused), (0, 0, 0));
+    for _ in 0..3 {
+        let status = pair.transfer(RmaKind::Write, here.piece(0, 100), there.piece(9_999, 100));
+        assert_eq!(status, Status::RmaHandle);
+    }
+    let (client, server) = (pair.client.port.counts(), pair.server.port.counts());
+    assert_eq!(client.sends_failed, 3);
+    // A transport that was told the bounds may refuse without asking.
+    assert!(server.rma_refused + client.rma_refused >= 3, "{client:?}, {server:?}");
+    pair.server.port.deregister(&there.handle).expect("registered");
+    assert_eq!(pair.server.port.counts().regions, 0);
+}
+
+/// A connection says which way memory of either kind is reached.
+pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
+    let mut pair = Pair::<D>::plain(place, RO);
+    for whose in Whose::ALL {
+        let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+        let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+        for _ in 0..3 {
+            pair.transfer(RmaKind::Write, here.piece(0, 200_000), there.piece(0, 200_000));
+        }
+    }
+    let text = pair.client.port.explain(pair.to_server).to_lowercase();
+    if place.about.scheme == "shm://" {
+        for part in ["remote memory", "mapped", "process_vm_readv", "ring"] {
+            assert!(text.contains(part), "{part:?} is missing:\n{text}");
+        }
+    }
+    assert!(text.contains("held up by nothing"), "{text}");
+}
+
+/// However much is moved, no more memory is held than for a little of it.
+pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
+    const LEN: usize = 16 << 20;
+    const TIMES: u64 = 16;
+    let mut pair = Pair::<D>::plain(place, RO);
+    let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
+    let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
+    let most = |pair: &mut Pair<D>, kind, times: u64| {
+        let mut most = [0, 0];
+        for context in 0..times {
+            let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+            pair.start(&plain(kind, &local, &remote, context));
+        }
+        let (mut polls, patience) = (0_u64, Instant::now() + conformance_timeout() * 2);
+        while pair.client.sent.len() < times as usize {
+            assert!(Instant::now() < patience, "{} of {times} transfers ended", pair.client.sent.len());
+            pair.client.poll();
+            pair.server.poll();
+            polls += 1;
+            if polls.is_multiple_of(256) || pair.client.sent.len() == times as usize {
+                let held = [&pair.client, &pair.server].map(|side| side.port.counts().memory_bytes);
+                most = [most[0].max(held[0]), most[1].max(held[1])];
+            }
+        }
+        assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+        pair.client.sent.clear();
+        most
+    };
+    for kind in [RmaKind::Write, RmaKind::Read] {
+        // Twice, so that what is taken once and kept is there.
+        most(&mut pair, kind, 1);
+        let little = most(&mut pair, kind, 1);
+        let much = most(&mut pair, kind, TIMES);
+        for (little, much) in little.into_iter().zip(much) {
+            let grown = much.saturating_sub(little);
+            assert!(
+                grown <= 256 << 10,
+                "{kind:?}: {little} bytes held for 16 MB, {much} for {TIMES} times that"
+            );
+        }
+    }
+}
+
+/// One of two clients that move bulk at the same time.
+struct Mover<D: Driver> {
+    side: Side<D>,
+    to_server: Conn<D>,
+    here: Area<D>,
+    there: Area<D>,
+    started: u64,
+}
+
+/// Neither of two clients has to wait for the other.
+pub fn two_connections_share<D: Driver>(place: &Place<D>) {
+    const PIECES: u64 = 100;
+    const PIECE: usize = 256 << 10;
+    for attribute in RELIABLE {
+        for kind in [RmaKind::Write, RmaKind::Read] {
+            let mut server = Side::<D>::plain(place);
+            let mut movers = [(), ()].map(|()| {
+                let mut side = Side::plain(place);
+                let (to_server, _) = connect(&mut side, &mut server, attribute);
+                let here = Area::new(&mut side, Whose::Library, PIECE, Access::LOCAL);
+                let there = Area::new(&mut server, Whose::Foreign, PIECE, Access::ALL);
+                Mover { side, to_server, here, there, started: 0 }
+            });
+            let patience = Instant::now() + conformance_timeout();
+            while movers.iter().all(|mover| mover.side.sent.len() < PIECES as usize) {
+                assert!(Instant::now() < patience, "neither ends");
+                for mover in &mut movers {
+                    let (local, remote) = ([mover.here.piece(0, PIECE)], [mover.there.piece(0, PIECE)]);
+                    let operation = plain(kind, &local, &remote, mover.started);
+                    let under_way = mover.started - mover.side.sent.len() as u64;
+                    if mover.started < PIECES && under_way < 8 {
+                        match mover.side.port.rma(mover.to_server, &operation) {
+                            Ok(()) => mover.started += 1,
+                            Err(Refusal::WouldBlock) => {}
+                            Err(other) => panic!("{other:?}"),
+                        }
+                    }
+                    mover.side.poll();
+                }
+                server.poll();
+            }
+            let ended = movers.each_ref().map(|mover| mover.side.sent.len() as u64);
+            let least = ended[0].min(ended[1]);
+            assert!(least >= PIECES / 5, "{attribute:?} {kind:?}: one got {ended:?} of {PIECES}");
+            part(movers.into_iter().map(|mover| mover.side).chain([server]));
+        }
+    }
+}
+
+/// A message is not kept waiting by a bulk transfer: not on another connection, not on the same.
+pub fn messages_pass_a_bulk_transfer<D: Driver>(place: &Place<D>) {
+    const LEN: usize = 16 << 20;
+    for attribute in RELIABLE {
+        for kind in [RmaKind::Write, RmaKind::Read] {
+            let mut pair = Pair::<D>::plain(place, attribute);
+            let (second, _) = connect(&mut pair.client, &mut pair.server, attribute);
+            let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
+            let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
+            for through in [second, pair.to_server] {
+                let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+                for context in 0..4 {
+                    pair.start(&plain(kind, &local, &remote, context));
+                }
+                for _ in 0..20 {
+                    pair.client.poll();
+                    pair.server.poll();
+                }
+                let ended_before = pair.client.sent.len();
+                let flags = Flags { silent: true, no_copy: false };
+                pair.retry(|client| client.send(through, b"let me pass", 9, flags));
+                let mut turns = 0;
+                while pair.server.inbox.is_empty() {
+                    turns += 1;
+                    assert!(turns < 1_000_000, "no message");
+                    pair.client.poll();
+                    pair.server.poll();
+                }
+                let ended = pair.client.sent.len();
+                assert!(
+                    ended < 4 || ended_before > 0,
+                    "{attribute:?} {kind:?}: the message came when all of the bulk was through, after {turns} turns"
+                );
+                pair.server.inbox.clear();
+                pair.ended(4);
+            }
+            pair.part();
+        }
+    }
+}

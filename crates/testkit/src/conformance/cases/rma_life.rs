@@ -1,0 +1,302 @@
+//! Ends: of regions, connections and endpoints, with operations under way (CCI-038, CCS-021).
+
+use super::{RELIABLE, RO};
+use crate::conformance::{
+    Area, Conn, Driver, Flags, Grant, Pair, Place, Port, Refusal, Setup, Side, Whose, conformance_timeout,
+    connect, for_a_while, part, plain,
+};
+use crate::sim::Rng;
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RmaFlags, RmaHandle, RmaKind, Status};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const ADD: Atomic = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+
+/// Operations that the hammer keeps under way.
+const UNDER_WAY: usize = 6;
+
+/// Writes, adds and reads as fast as it can, by the newest handle it was told, until told to stop.
+fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &AtomicBool) {
+    let (mut handle, mut under_way, mut context) = (None, 0, 0);
+    let mut rng = Rng::new(2);
+    while !stop.load(Ordering::Relaxed) || under_way > 0 {
+        side.poll();
+        if let Some((_, message)) = side.inbox.pop_front() {
+            handle = RmaHandle::from_message(message.as_ref());
+        }
+        for (_, _, status) in side.sent.drain(..) {
+            under_way -= 1;
+            match status {
+                Status::Success => {}
+                Status::RmaHandle => handle = None,
+                other => panic!("the hammer was told {other:?}"),
+            }
+        }
+        let Some(good) = handle.filter(|_| under_way < UNDER_WAY && !stop.load(Ordering::Relaxed)) else {
+            continue;
+        };
+        context += 1;
+        let len = 8 + rng.below(here.len_bytes() as u64 - 8) as usize;
+        let (local, remote) = ([here.piece(0, len)], [cci::Piece::new(good, 0, len as u64)]);
+        let started = match rng.below(4) {
+            0 => side.port.atomic(to, ADD, remote[0].place, None, context, RmaFlags::NONE),
+            1 => side.port.rma(to, &plain(RmaKind::Read, &local, &remote, context)),
+            _ => side.port.rma(to, &plain(RmaKind::Write, &local, &remote, context)),
+        };
+        match started {
+            Ok(()) => under_way += 1,
+            Err(Refusal::WouldBlock) => {}
+            Err(other) => panic!("the hammer was refused: {other:?}"),
+        }
+    }
+}
+
+/// Once `deregister` has returned, no byte changes any more, though peers go on, at any moment of what they do.
+pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
+    const LEN: usize = 700_000;
+    const ROUNDS: u64 = 120;
+    for whose in Whose::ALL {
+        let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::plain(place, RO);
+        let mut here = Area::new(&mut client, Whose::Library, LEN, Access::LOCAL);
+        here.put(0, &vec![0; LEN]);
+        let mut there = Area::new(&mut server, whose, LEN, Access::ALL);
+        server.port.deregister(&there.handle).expect("registered");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            hammer(&mut client, to_server, &here, &stopped);
+            client
+        });
+        let mut rng = Rng::new(5);
+        let (mut changed, patience) = (0, Instant::now() + conformance_timeout() * 2);
+        for round in 0..ROUNDS {
+            assert!(Instant::now() < patience, "{round} rounds in all this time");
+            let grant = Grant { range: there.range.clone(), access: Access::ALL, only: None };
+            let handle = server.port.register(&there.memory, grant).expect("it can be registered again");
+            while server.port.send(to_client, &handle.to_bytes(), 0, Flags { silent: true, no_copy: false })
+                == Err(Refusal::WouldBlock)
+            {
+                server.poll();
+            }
+            // What the hammer writes is not what is there, so that a change is seen.
+            there.put(0, &vec![round as u8 | 1; LEN]);
+            let polls = if round % 4 == 0 { rng.below(30_000) } else { rng.below(2_000) };
+            for _ in 0..polls {
+                server.poll();
+            }
+            server.port.deregister(&handle).expect("registered");
+            // The moment it returns.
+            let before = there.model.clone();
+            there.accept();
+            changed += u32::from(there.model != before);
+            for _ in 0..rng.below(3_000) {
+                server.poll();
+            }
+            there.check("changed after it was deregistered");
+            assert_eq!(server.port.deregister(&handle), Err(Refusal::BadArgument), "only once");
+        }
+        assert!(changed > ROUNDS as u32 / 10, "the peer was there in {changed} of {ROUNDS} rounds");
+        stop.store(true, Ordering::Relaxed);
+        while !thread.is_finished() {
+            assert!(Instant::now() < patience, "the peer's operations do not end");
+            server.poll();
+        }
+        let client = thread.join().expect("the hammer");
+        there.check("at the end");
+        part([client, server]);
+    }
+}
+
+/// A local region that is given up with operations under way: they end, well or not, and what was given up stays.
+pub fn deregistered_local_memory<D: Driver>(place: &Place<D>) {
+    const LEN: usize = 400_000;
+    for attribute in RELIABLE {
+        for whose in Whose::ALL {
+            let mut pair = Pair::<D>::plain(place, attribute);
+            let there = Area::new(&mut pair.server, whose, LEN, Access::ALL);
+            for round in 0..40 {
+                let mut here = Area::new(&mut pair.client, Whose::ALL[round % 2], LEN, Access::LOCAL);
+                for context in 0..6 {
+                    let kind = if context % 2 == 0 { RmaKind::Read } else { RmaKind::Write };
+                    let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+                    pair.start(&plain(kind, &local, &remote, context));
+                }
+                for _ in 0..round * 3 {
+                    pair.client.poll();
+                    pair.server.poll();
+                }
+                pair.client.port.deregister(&here.handle).expect("registered");
+                here.accept();
+                let mut ended = pair.ended(6);
+                ended.sort_unstable_by_key(|(context, _)| *context);
+                for (number, (context, status)) in ended.into_iter().enumerate() {
+                    assert_eq!(context, number as u64, "each once");
+                    assert!(matches!(status, Status::Success | Status::RmaHandle), "{status:?}");
+                }
+                here.check("changed after it was deregistered");
+            }
+            // Guards of the target only: what is in the region is any mixture.
+            let mut there = there;
+            let region = there.now(0, LEN);
+            there.expect(0, &region);
+            there.check("beside the region");
+            pair.part();
+        }
+    }
+}
+
+/// Starts many operations and messages; returns how many.
+fn flood<D: Driver>(pair: &mut Pair<D>, here: &Area<D>, there: &Area<D>) -> u64 {
+    let mut context = 0;
+    while context < 300 {
+        let len = [8, 3_000, 100_000][context as usize % 3];
+        let at = context as usize * 10;
+        let (local, remote) = ([here.piece(at, len)], [there.piece(at, len)]);
+        let to = pair.to_server;
+        let started = match context % 5 {
+            0 => pair.client.port.rma(to, &plain(RmaKind::Read, &local, &remote, context)),
+            1 => pair.client.port.atomic(
+                to,
+                ADD,
+                there.place(8),
+                None,
+                context,
+                if context % 2 == 0 { RmaFlags::FENCE } else { RmaFlags::NONE },
+            ),
+            2 => pair.client.port.send(to, b"among them", context, Flags::default()),
+            _ => pair.client.port.rma(to, &plain(RmaKind::Write, &local, &remote, context)),
+        };
+        match started {
+            Ok(()) => context += 1,
+            Err(Refusal::WouldBlock | Refusal::Closed) => return context,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    context
+}
+
+/// Each of the first `count` contexts ended once, and as it may.
+fn each_once<D: Driver>(side: &Side<D>, count: u64, attribute: Attribute) {
+    let mut contexts = side.contexts();
+    if attribute != RO {
+        contexts.sort_unstable();
+    }
+    assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "each once, in order where that was promised");
+    for status in side.statuses() {
+        assert!(matches!(status, Status::Success | Status::Disconnected | Status::TimedOut), "{status:?}");
+    }
+}
+
+fn setup() -> Setup {
+    Setup { send_timeout: Duration::from_secs(2), ..Setup::default() }
+}
+
+/// `disconnect` with operations under way.
+pub fn operations_end_once_after_a_disconnect<D: Driver>(place: &Place<D>) {
+    for attribute in RELIABLE {
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
+            let mut pair = Pair::<D>::open(place, attribute, &setup());
+            let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+            let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+            let taken = flood(&mut pair, &here, &there);
+            for _ in 0..round * 40 {
+                pair.client.poll();
+                pair.server.poll();
+            }
+            pair.client.port.disconnect(pair.to_server);
+            pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
+            for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
+            each_once(&pair.client, taken, attribute);
+            check_guards(&mut there);
+            pair.client.sent.clear();
+            (pair.to_server, pair.to_client) = connect(&mut pair.client, &mut pair.server, attribute);
+            let status = pair.transfer(RmaKind::Write, here.piece(0, 90_000), there.piece(5, 90_000));
+            assert_eq!(status, Status::Success, "both go on");
+            there.expect(5, here.model(0, 90_000));
+            there.check("a new connection");
+            pair.part();
+        }
+    }
+}
+
+/// Guards only: what is in the region is any mixture.
+fn check_guards<D: Driver>(area: &mut Area<D>) {
+    let region = area.now(0, area.len_bytes());
+    area.expect(0, &region);
+    area.check("beside the region");
+}
+
+/// The peer disconnects with operations under way: later ones are refused, these end once.
+pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
+    for attribute in RELIABLE {
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
+            let mut pair = Pair::<D>::open(place, attribute, &setup());
+            let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+            let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+            let taken = flood(&mut pair, &here, &there);
+            for _ in 0..round * 40 {
+                pair.client.poll();
+                pair.server.poll();
+            }
+            pair.server.port.disconnect(pair.to_client);
+            pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
+            for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
+            each_once(&pair.client, taken, attribute);
+            check_guards(&mut there);
+            let (local, remote) = ([here.piece(0, 8)], [there.piece(0, 8)]);
+            let write = plain(RmaKind::Write, &local, &remote, 1);
+            let patience = Instant::now() + conformance_timeout();
+            while pair.client.port.rma(pair.to_server, &write) != Err(Refusal::Closed) {
+                assert!(Instant::now() < patience, "the peer is gone and operations are still taken");
+                pair.client.poll();
+                pair.server.poll();
+            }
+            pair.client.port.disconnect(pair.to_server);
+            pair.part();
+        }
+    }
+}
+
+/// An endpoint goes away, at either side, with operations under way.
+pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
+    for (round, whose) in Whose::ALL.into_iter().cycle().take(6).enumerate() {
+        let mut pair = Pair::<D>::open(place, RO, &setup());
+        let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+        let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+        let taken = flood(&mut pair, &here, &there);
+        for _ in 0..round * 20 {
+            pair.client.poll();
+            pair.server.poll();
+        }
+        let Pair { mut client, server, .. } = pair;
+        drop(server);
+        let patience = Instant::now() + conformance_timeout();
+        while client.sent.len() < taken as usize {
+            assert!(Instant::now() < patience, "{} of {taken} ended", client.sent.len());
+            client.poll();
+        }
+        client.settle();
+        each_once(&client, taken, RO);
+
+        let mut pair = Pair::<D>::open(place, RO, &setup());
+        let here = Area::new(&mut pair.client, whose, 200_000, Access::LOCAL);
+        let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+        flood(&mut pair, &here, &there);
+        for _ in 0..round * 20 {
+            pair.client.poll();
+            pair.server.poll();
+        }
+        let Pair { client, mut server, .. } = pair;
+        drop(client);
+        server.settle();
+        check_guards(&mut there);
+        server.port.deregister(&there.handle).expect("registered");
+        there.accept();
+        let mut pair = Pair::of(Side::plain(place), server, RO);
+        pair.send(b"life after it", 1);
+        pair.until("life after it", |client, server| client.sent.len() == 1 && !server.inbox.is_empty());
+        there.check("after the end of its registration");
+        pair.part();
+    }
+}

@@ -131,6 +131,21 @@ pub struct Counters {
     pub resets_sent: u64,
     /// Answers not sent because too many were due at once.
     pub replies_dropped: u64,
+    /// Remote memory writes accepted by `rma`.
+    pub rma_writes: u64,
+    /// Remote memory reads accepted by `rma`.
+    pub rma_reads: u64,
+    /// Atomic operations accepted by `atomic`.
+    pub atomics: u64,
+    /// Bytes written to peers' memory or read from ours, as far as they have been sent once.
+    pub rma_bytes_sent: u64,
+    /// Bytes put into memory of ours, whoever asked for it.
+    pub rma_bytes_received: u64,
+    /// Accesses of peers' that were refused: the handle stale, forged or without that right, the range or the
+    /// operation wrong.
+    pub rma_refused: u64,
+    /// Remote memory operations that ended in anything but success.
+    pub rma_failed: u64,
     faults: [u64; PeerFault::ALL.len()],
 }
 

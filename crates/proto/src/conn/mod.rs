@@ -4,6 +4,7 @@ pub(crate) mod state;
 pub(crate) mod table;
 
 use crate::congestion::Window;
+use crate::endpoint::rma::state::Rma;
 use crate::endpoint::timers::TimerId;
 use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
@@ -93,6 +94,8 @@ pub(crate) struct Active {
     pub tx_ring: Option<TxRing>,
     pub rx: Rx,
     pub rx_ring: Option<RxRing>,
+    /// Remote memory access, while there is any.
+    pub rma: Option<Box<Rma>>,
 
     pub rtt: Rtt,
     pub window: Window,
@@ -142,6 +145,15 @@ impl Conn {
         ConnKey { index, generation: self.generation }
     }
 
+    /// This side has closed, and nothing of its own is still to be answered.
+    pub fn takes_no_more(&self) -> bool {
+        match self.state {
+            ConnState::Closing => true,
+            ConnState::Lingering => self.active.as_deref().is_none_or(|active| active.operations() == 0),
+            _ => false,
+        }
+    }
+
     /// Datagrams for this connection are expected and answered.
     pub fn is_established(&self) -> bool {
         use ConnState::{Accepting, Closing, Lingering, PeerClosed, Up};
@@ -171,6 +183,7 @@ impl Active {
             tx_ring: None,
             rx: Rx::new(conn.idle_rx),
             rx_ring: None,
+            rma: None,
             rtt,
             window: Window::restored(conn.datagram_bytes, conn.idle_window_kib),
             rack_at: Time(0),
@@ -212,6 +225,7 @@ impl Active {
             && self.keepalive_ns == 0
             && self.step_due == Time::FAR
             && self.dial.is_none()
+            && self.rma.as_deref().is_none_or(Rma::is_idle)
     }
 
     /// What was set before the connection was up, or the endpoint's default.

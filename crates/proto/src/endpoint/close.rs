@@ -32,7 +32,10 @@ impl Endpoint {
                 conn.enter(Input::Over);
             }
             ConnState::Up | ConnState::PeerClosed => {
-                let busy = conn.active.as_deref().is_some_and(|active| !active.tx.is_empty());
+                let busy = conn
+                    .active
+                    .as_deref()
+                    .is_some_and(|active| !active.tx.is_empty() || active.operations() != 0);
                 conn.enter(if busy { Input::Disconnect } else { Input::Delivered });
                 if let Some(active) = conn.active.as_deref_mut() {
                     shared.stop_receiving(active, now);
@@ -180,7 +183,12 @@ impl Shared {
         // Messages that are held were acknowledged: they come first, then the news.
         let held = conn.active.as_deref().is_some_and(|active| active.rx.held != 0);
         match conn.active.as_deref_mut().filter(|_| untold && held) {
-            Some(active) => active.untold = true,
+            Some(active) => {
+                active.untold = true;
+                if !active.holding {
+                    self.deliver_held(conn, index, sink); // nothing else would come to do it
+                }
+            }
             None if untold => sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token }),
             None => {}
         }
@@ -237,6 +245,18 @@ impl Active {
     /// No bundle will fill the gaps any more: what order keeps behind them can never be delivered.
     //= wire.md R-CLOSE-5
     fn forget_gaps(&mut self, shared: &mut Shared, ordered: bool) {
+        if !ordered && self.rx.unpassed != 0 {
+            // Messages were acknowledged one by one; what is around them will never be complete.
+            let mut seq = self.rx.next;
+            while seq != self.rx.end {
+                let buf = self.rx_ring.as_ref().map_or(Buf::NONE, |ring| ring.get(seq));
+                if buf.is_some() {
+                    shared.strip(buf);
+                }
+                seq = seq.next();
+            }
+        }
+        self.rx.unpassed = 0;
         if let Some(ring) = self.rx_ring.as_mut().filter(|_| ordered) {
             let mut seq = self.rx.next;
             while seq != self.rx.end {

@@ -6,9 +6,9 @@ mod handshakes;
 mod on_ack;
 mod on_data;
 mod on_datagram;
-mod operate;
 pub(crate) mod pool;
 mod replies;
+pub(crate) mod rma;
 mod send;
 pub(crate) mod sends;
 mod shared;
@@ -85,7 +85,7 @@ impl Endpoint {
     #[must_use]
     pub fn is_quiet(&self, key: ConnKey) -> bool {
         let active = self.table.get(key).and_then(|conn| conn.active.as_deref());
-        active.is_none_or(|active| active.tx.is_empty())
+        active.is_none_or(|active| active.tx.is_empty() && active.operations() == 0)
     }
 
     /// A connection seen from outside; `None` if the key names none.
@@ -122,7 +122,7 @@ impl Endpoint {
         let conn = self.table.get_mut(key).ok_or(Unknown)?;
         conn.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
         if let Some(active) = conn.active.as_deref_mut()
-            && !active.tx.is_empty()
+            && (!active.tx.is_empty() || active.operations() != 0)
         {
             active.send_due = Time(0); // looked at, and set right, at once
             self.shared.arm(active);

@@ -65,9 +65,10 @@ impl Shared {
         let Some(mut ring) = active.tx_ring.take() else { return 0 };
         let mut acked_bytes = 0;
         while active.tx.unacked != head.ack {
-            let slot = ring.at(active.tx.unacked);
+            let seq = active.tx.unacked;
+            let slot = ring.at(seq);
             if !slot.has(mark::ACKED) {
-                acked_bytes += active.acked(self, slot, now);
+                acked_bytes += active.acked(self, seq, slot, now);
             }
             let first = std::mem::replace(&mut slot.first, SendId::NONE);
             self.complete(first, Status::Success, key, token, sink);
@@ -84,7 +85,7 @@ impl Shared {
                 continue;
             }
             let slot = ring.at(seq);
-            acked_bytes += active.acked(self, slot, now);
+            acked_bytes += active.acked(self, seq, slot, now);
             active.tx.irregular = true;
             //= wire.md R-ORD-2
             if attribute == Attribute::ReliableUnordered {
@@ -131,12 +132,18 @@ impl Shared {
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
-            (active.probe_due, active.rack_due, active.send_due) = (Time::FAR, Time::FAR, Time::FAR);
-            if conn.state == ConnState::Lingering {
-                conn.enter(Input::Delivered);
-                self.start_closing(conn, index);
+            (active.probe_due, active.rack_due) = (Time::FAR, Time::FAR);
+            if active.operations() == 0 {
+                active.send_due = Time::FAR;
+                if conn.state == ConnState::Lingering {
+                    conn.enter(Input::Delivered);
+                    return self.start_closing(conn, index);
+                }
             }
-        } else if active.tx.has_work() && !active.rnr {
+            if active.has_rma_work() {
+                self.enqueue(active, index);
+            }
+        } else if (active.tx.has_work() || active.has_rma_work()) && !active.rnr {
             self.enqueue(active, index);
         }
     }
@@ -144,7 +151,7 @@ impl Shared {
 
 impl Active {
     /// One bundle is acknowledged for the first time; returns what it weighs.
-    fn acked(&mut self, shared: &mut Shared, slot: &mut TxSlot, now: Time) -> u32 {
+    fn acked(&mut self, shared: &mut Shared, seq: Seq, slot: &mut TxSlot, now: Time) -> u32 {
         let bytes = weight(slot.body_bytes);
         if slot.has(mark::IN_FLIGHT) {
             self.tx.in_flight_bytes -= bytes;
@@ -163,9 +170,13 @@ impl Active {
             self.rack_rtt_ns = now.since(slot.sent_at);
         }
         slot.marks = mark::ACKED;
-        shared.pool.give_back(slot.buf);
-        slot.buf = super::pool::Buf::NONE;
-        self.tx.bufs -= 1;
+        if slot.buf.is_some() {
+            shared.pool.give_back(slot.buf);
+            slot.buf = super::pool::Buf::NONE;
+            self.tx.bufs -= 1;
+        } else if let Some(rma) = self.rma.as_deref_mut() {
+            rma.release(&mut shared.ops, seq);
+        }
         bytes
     }
 

@@ -59,10 +59,13 @@ impl Shared {
         }
         //= wire.md R-CLOSE-2
         // A closing side takes no more; its flag in the answer says so.
-        if matches!(conn.state, ConnState::Lingering | ConnState::Closing) {
-            self.ack_now(active, head.index);
+        if conn.takes_no_more() {
+            if let Some(active) = conn.active.as_deref_mut() {
+                self.ack_now(active, head.index);
+            }
             return Ok(());
         }
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         //= wire.md R-ORD-3
         let offset = head.seq.since(active.rx.next);
         // What is held for the program narrows our window, but not the sender's: its bundle is in order, and late is
@@ -83,7 +86,7 @@ impl Shared {
         if behind {
             self.counters.no_buffer_drops += 1;
             // Not while there is a gap: see `take_in`.
-            if conn.attribute != Attribute::ReliableOrdered || active.rx.end == active.rx.next {
+            if !active.has_gap(conn.attribute == Attribute::ReliableOrdered) {
                 self.refuse(conn, head.index);
             }
             return Ok(());
@@ -91,7 +94,13 @@ impl Shared {
         if offset != 0 {
             self.counters.reordered_received += 1;
         }
-        if !self.take_in(conn, head, body, offset, sink) {
+        let taken = if holds == Holds::Messages {
+            // A program that has disconnected takes no messages; its operations still go on.
+            conn.state == ConnState::Lingering || self.take_in(conn, head, body, offset, sink)
+        } else {
+            self.take_in_rma(conn, head, holds, body, offset, now, sink)
+        };
+        if !taken {
             return Ok(());
         }
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
@@ -104,9 +113,15 @@ impl Shared {
         } else {
             self.ack_now(active, head.index);
         }
-        if active.rx.held != 0 && !active.holding {
+        // On unordered connections only what has just been passed can be delivered: all else was, when it came.
+        let mut passed = conn.attribute == Attribute::ReliableOrdered;
+        if active.rx.unpassed != 0 && offset == 0 {
+            passed |= self.pass_stored(conn, head.index, head.seq.next(), now, sink);
+        }
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        if active.rx.held != 0 && !active.holding && passed {
             self.deliver_held(conn, head.index, sink);
-        } else if active.rx.held == 0 {
+        } else if active.rx.held == 0 || !active.holding {
             active.rx.deliver = active.rx.next;
         }
         Ok(())
@@ -156,7 +171,7 @@ impl Shared {
         //= wire.md R-RNR-7
         // What is stored behind a gap has been acknowledged for good. So the gap must not be refused: its sends could end
         // as not ready, and what is behind it would never be delivered.
-        let gap = ordered && active.rx.end != active.rx.next;
+        let gap = active.has_gap(ordered);
         if (at != 0 || fair || (gap && offset == 0))
             && self.has_rx_ring(active)
             && let Some(buf) = self.pool.take_reserved()
@@ -180,14 +195,14 @@ impl Shared {
         false
     }
 
-    fn has_rx_ring(&mut self, active: &mut Active) -> bool {
+    pub(super) fn has_rx_ring(&mut self, active: &mut Active) -> bool {
         if active.rx_ring.is_none() {
             active.rx_ring = self.rx_ring();
         }
         active.rx_ring.is_some()
     }
 
-    fn hold(&mut self, active: &mut Active, index: u32) {
+    pub(super) fn hold(&mut self, active: &mut Active, index: u32) {
         if !active.holding {
             active.holding = true;
             self.holding.push_back(index);
@@ -210,7 +225,7 @@ impl Shared {
         taken
     }
 
-    fn count_messages(&mut self, active: &mut Active, messages: u64, bytes: u64) {
+    pub(super) fn count_messages(&mut self, active: &mut Active, messages: u64, bytes: u64) {
         active.counters.messages_received += messages;
         active.counters.message_bytes_received += bytes;
         self.counters.messages_received += messages;
@@ -219,7 +234,7 @@ impl Shared {
 
     /// Says receiver-not-ready to this sender.
     //= wire.md R-RNR-1
-    fn refuse(&mut self, conn: &mut Conn, index: u32) {
+    pub(super) fn refuse(&mut self, conn: &mut Conn, index: u32) {
         let Some(active) = conn.active.as_deref_mut() else { return };
         active.refusing = true;
         conn.rx_epoch = conn.rx_epoch.wrapping_add(1);
@@ -244,7 +259,8 @@ impl Shared {
         let stop = if ordered { active.rx.next } else { active.rx.end };
         while seq != stop && active.rx.held != 0 {
             let buf = *ring.at(seq);
-            if buf.is_some() {
+            // On unordered connections one may still wait for those before it.
+            if buf.is_some() && (ordered || active.rx.unpassed == 0 || !self.is_unpassed(buf)) {
                 let (body, at) = self.pool.stored(buf);
                 let (taken, messages, bytes) = hand_over(key, token, body, at, sink);
                 self.count_messages(active, messages, bytes);

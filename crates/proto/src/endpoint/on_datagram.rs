@@ -99,6 +99,7 @@ impl Endpoint {
                 Ok(())
             }
         }?;
+        shared.settle_operations(conn, head.index);
         if let Some(active) = conn.active.as_deref_mut() {
             shared.arm(active);
         }

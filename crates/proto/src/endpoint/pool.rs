@@ -114,6 +114,12 @@ impl Pool {
         (self.get(buf, usize::from(extent.len)), usize::from(extent.at))
     }
 
+    /// The same, to change it.
+    pub fn stored_mut(&mut self, buf: Buf) -> (&mut [u8], usize) {
+        let Extent { len, at } = self.extents[buf.0 as usize];
+        (&mut self.get_mut(buf)[..usize::from(len)], usize::from(at))
+    }
+
     /// The program has taken the stored body up to byte `at`.
     pub fn delivered_to(&mut self, buf: Buf, at: usize) {
         self.extents[buf.0 as usize].at = at as u16;

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::sends::{SendId, ticks};
 use crate::conn::Active;
-use crate::limits::{HEADER_BYTES, RECORDS_MAX, WINDOW_BUNDLES_MAX, message_bytes_max};
+use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX, message_bytes_max};
 use crate::reliable::tx::TxSlot;
 use crate::wire::{record_bytes, write_record};
 use crate::{Blocked, ConnKey, ConnState, SendError, Time};
@@ -67,6 +67,8 @@ impl Active {
         if self.tx_ring.is_none() {
             self.tx_ring = shared.tx_ring();
         }
+        // A flood of messages leaves room for remote memory access.
+        let kept = if self.has_rma_work() { RMA_BUNDLES_RESERVED } else { 0 };
         let Some(ring) = self.tx_ring.as_mut() else { return Err(SendError::WouldBlock) };
         if self.tx.open {
             let slot = ring.get(self.tx.next.plus(u32::MAX));
@@ -74,7 +76,7 @@ impl Active {
                 return Ok(());
             }
         }
-        if self.tx.len() == WINDOW_BUNDLES_MAX {
+        if self.tx.len() >= WINDOW_BUNDLES_MAX - kept {
             self.blocked.get_or_insert(Blocked::Window);
             return Err(SendError::WouldBlock);
         }

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 
 use super::pool::Pool;
+use super::rma::ops::Ops;
+use super::rma::state::Rma;
 use super::sends::{SendId, Sends};
 use super::timers::Timers;
 use crate::conn::{Active, Conn};
 use crate::limits::{IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT};
 use crate::reliable::rx::RxRing;
-use crate::reliable::tx::TxRing;
+use crate::reliable::tx::{TxRing, TxSlot, holds};
 use crate::{
     Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, MemoryUse, Sink, Status, Time,
 };
@@ -19,6 +21,7 @@ pub(crate) struct Shared {
     pub counters: Counters,
     pub pool: Pool,
     pub sends: Sends,
+    pub ops: Ops,
     pub timers: Timers,
     /// Connections with something to send; each at most once while its `queued` mark is set.
     pub ready: VecDeque<u32>,
@@ -30,10 +33,12 @@ pub(crate) struct Shared {
     spare_actives: Vec<Box<Active>>,
     spare_tx: Vec<TxRing>,
     spare_rx: Vec<RxRing>,
+    pub spare_rma: Vec<Box<Rma>>,
     /// Made so far, spare ones included.
     actives: u64,
     tx_rings: u64,
     rx_rings: u64,
+    pub rma_boxes: u64,
     pub table_bytes: u64,
     pub handshakes_bytes: u64,
 }
@@ -57,6 +62,7 @@ impl Shared {
             counters: Counters::default(),
             pool: Pool::new(buffers as u32, buffer_bytes),
             sends: Sends::new(config.sends_max),
+            ops: Ops::new(config.operations_max),
             timers: Timers::new(),
             ready: VecDeque::new(),
             holding: VecDeque::new(),
@@ -64,9 +70,11 @@ impl Shared {
             spare_actives: Vec::new(),
             spare_tx: Vec::new(),
             spare_rx: Vec::new(),
+            spare_rma: Vec::new(),
             actives: 0,
             tx_rings: 0,
             rx_rings: 0,
+            rma_boxes: 0,
             table_bytes: 0,
             handshakes_bytes: 0,
             config,
@@ -79,7 +87,7 @@ impl Shared {
             pool_bytes: self.pool.buffers() as u64 * Pool::cost_bytes(buffer_bytes),
             pool_used_bytes: self.pool.used() as u64 * Pool::cost_bytes(buffer_bytes),
             sends_bytes: self.sends.bytes(),
-            rma_bytes: 0,
+            rma_bytes: self.ops.bytes() + self.rma_boxes * Rma::COST_BYTES,
             connections_bytes: self.table_bytes,
             actives_bytes: self.actives * size_of::<Active>() as u64
                 + self.tx_rings * TxRing::COST_BYTES
@@ -93,6 +101,12 @@ impl Shared {
     /// True if `more_bytes` still fit under the cap.
     pub fn fits(&self, more_bytes: u64) -> bool {
         self.memory().total_bytes() + more_bytes <= self.config.memory_bytes_max
+    }
+
+    /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered.
+    pub fn room_for_op(&mut self, nodes: usize) -> bool {
+        let room_bytes = self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes());
+        self.ops.make_room(nodes, room_bytes)
     }
 
     /// Gives the connection its active state if it has none. False: no memory.
@@ -137,6 +151,7 @@ impl Shared {
         if let Some(ring) = active.rx_ring.take() {
             self.spare_rx.push(ring);
         }
+        self.spare_rma(active.rma.take());
         active.dial = None;
         self.spare_actives.push(active);
     }
@@ -213,6 +228,9 @@ impl Shared {
         if active.blocked == Some(Blocked::Pacing) {
             due = due.min(active.pace_due);
         }
+        if let Some(rma) = active.rma.as_deref() {
+            due = due.min(rma.retry_due);
+        }
         if due == Time::FAR && active.is_quiet() {
             due = active.used_at.plus(IDLE_NS);
         }
@@ -254,42 +272,63 @@ impl Shared {
         }
     }
 
-    /// Ends all sends of a connection with `status`; nothing of them is sent any more.
+    /// Ends all sends and operations of a connection with `status`; nothing of them is sent any more.
     pub fn fail_sends(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
-        let (key, token) = (conn.key(index), conn.token);
+        self.empty_window(conn, index, status, sink);
+        self.fail_operations(conn, index, status, sink);
+        let state = conn.state;
         let Some(active) = conn.active.as_deref_mut() else { return };
-        let Some(mut ring) = active.tx_ring.take() else { return };
-        while active.tx.unacked != active.tx.next {
-            let slot = *ring.at(active.tx.unacked);
-            *ring.at(active.tx.unacked) = crate::reliable::tx::TxSlot::EMPTY;
-            if slot.buf.is_some() {
-                self.pool.give_back(slot.buf);
-            }
-            self.complete(slot.first, status, key, token, sink);
-            active.tx.unacked = active.tx.unacked.next();
-        }
-        active.tx = crate::reliable::tx::Tx::new(active.tx.next);
-        self.spare_tx.push(ring);
         (active.probe_due, active.rack_due, active.send_due) = (Time::FAR, Time::FAR, Time::FAR);
         active.rnr = false;
-        if matches!(conn.state, ConnState::Up | ConnState::Lingering) {
+        if matches!(state, ConnState::Up | ConnState::Lingering) {
             active.step_due = Time::FAR;
         }
     }
 
-    /// Throws away what the connection holds for the program.
+    fn empty_window(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(index), conn.token);
+        let Some(active) = conn.active.as_deref_mut() else { return };
+        let Some(mut ring) = active.tx_ring.take() else { return };
+        while active.tx.unacked != active.tx.next {
+            let seq = active.tx.unacked;
+            let slot = std::mem::replace(ring.at(seq), TxSlot::EMPTY);
+            if slot.buf.is_some() {
+                self.pool.give_back(slot.buf);
+            }
+            if slot.holds & holds::BULK != 0
+                && let Some(rma) = active.rma.as_deref_mut()
+            {
+                rma.release(&mut self.ops, seq);
+            }
+            self.complete(slot.first, status, key, token, sink);
+            active.tx.unacked = seq.next();
+        }
+        active.tx = crate::reliable::tx::Tx::new(active.tx.next);
+        self.spare_tx.push(ring);
+    }
+
+    /// Throws away what the connection holds for the program. Records of remote memory access that are still to be
+    /// dealt with stay while the connection has operations that wait for them.
     pub fn drop_held(&mut self, active: &mut Active) {
         let Some(mut ring) = active.rx_ring.take() else { return };
+        let keep = active.operations() != 0 && active.rx.unpassed != 0;
         let mut seq = active.rx.deliver;
         while seq != active.rx.end {
-            let buf = std::mem::replace(ring.at(seq), super::pool::Buf::NONE);
-            if buf.is_some() {
+            let buf = ring.get(seq);
+            if buf.is_some() && !(keep && self.is_unpassed(buf)) {
+                *ring.at(seq) = super::pool::Buf::NONE;
                 self.pool.give_back(buf);
+                active.rx.held -= 1;
             }
             seq = seq.next();
         }
         // What has come stays acknowledged, and what has not stays unacknowledged.
-        (active.rx.held, active.rx.deliver) = (0, active.rx.next);
-        self.spare_rx.push(ring);
+        active.rx.deliver = active.rx.next;
+        if active.rx.held == 0 {
+            active.rx.unpassed = 0;
+            self.spare_rx.push(ring);
+        } else {
+            active.rx_ring = Some(ring);
+        }
     }
 }

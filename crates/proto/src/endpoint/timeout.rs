@@ -92,6 +92,10 @@ impl Shared {
             active.blocked = None;
             self.enqueue(active, index);
         }
+        if let Some(rma) = active.rma.as_deref_mut().filter(|rma| rma.retry_due <= now) {
+            rma.retry_due = Time::FAR;
+            self.enqueue(active, index);
+        }
         if active.rnr && active.step_due <= now {
             //= wire.md R-RNR-5
             // Several answers must fit into the send timeout, or a receiver that is not ready would be taken for dead.
@@ -132,14 +136,31 @@ impl Shared {
         }
     }
 
-    /// A send may have taken too long.
+    /// A send or an operation may have taken too long.
     fn on_send_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.tx.is_empty() {
             active.send_due = Time::FAR;
-            return;
+        } else {
+            self.on_bundles_due(conn, index, timeout_ns, now, sink);
         }
+        let due = self.end_late(conn, index, timeout_ns, now, sink);
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.send_due = active.send_due.min(due);
+        }
+        self.settle_operations(conn, index);
+    }
+
+    fn on_bundles_due(
+        &mut self,
+        conn: &mut Conn,
+        index: u32,
+        timeout_ns: u64,
+        now: Time,
+        sink: &mut impl Sink,
+    ) {
+        let Some(active) = conn.active.as_deref_mut() else { return };
         let heard_lately = now.since(active.heard_at) < timeout_ns;
         let started = match active.oldest_send_ns(self, now) {
             Some(age_ns) => Time(now.0.saturating_sub(age_ns)).max(active.rnr_end),
@@ -202,11 +223,17 @@ impl Shared {
             if slot.first == SendId::NONE {
                 slot.last = SendId::NONE;
             }
+            left |= slot.first != SendId::NONE;
+            if !slot.buf.is_some() {
+                continue;
+            }
             let still = self.sends.count(slot.first);
             set_void(&mut self.pool.get_mut(slot.buf)[..usize::from(slot.body_bytes)], still);
-            left |= slot.first != SendId::NONE;
+            let slot = *slot;
+            self.give_up_notifications(active, (key, token), &slot, timeout_ns, now, sink);
         }
         active.tx_ring = Some(ring);
+        left |= active.operations() != 0;
         let oldest_ns = active.oldest_send_ns(self, now).unwrap_or(0);
         active.send_due =
             Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
@@ -227,13 +254,19 @@ impl Active {
         self.step_due = now.plus(self.step_ns);
     }
 
-    /// How long ago the oldest send that has not completed was queued.
+    /// How long ago the oldest send that has not completed was queued, or record of remote memory access made.
     fn oldest_send_ns(&self, shared: &Shared, now: Time) -> Option<u64> {
         let ring = self.tx_ring.as_ref()?;
         let mut seq = self.tx.unacked;
         while seq != self.tx.next {
-            if let Some(queued) = shared.sends.queued_ticks(ring.get(seq).first) {
+            let slot = ring.get(seq);
+            if let Some(queued) = shared.sends.queued_ticks(slot.first) {
                 return Some(ns_since(queued, now.0));
+            }
+            if !slot.has(mark::ACKED)
+                && let Some(age_ns) = self.rma_age_ns(seq, slot, now)
+            {
+                return Some(age_ns);
             }
             seq = seq.next();
         }

@@ -5,7 +5,7 @@ use super::handshake::dial_datagram;
 use super::shared::Shared;
 use crate::conn::{Active, Conn, want};
 use crate::limits::{HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS};
-use crate::reliable::tx::{TxSlot, mark, weight};
+use crate::reliable::tx::{TxSlot, holds, mark, weight};
 use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, padded, timestamp};
 use crate::{Blocked, ConnState, Seq, Sink, Status, Time, Transmit};
 
@@ -75,6 +75,7 @@ impl Shared {
         } else {
             Turn::Done
         };
+        self.settle_operations(conn, index);
         let wants_ack = conn.active.as_deref().is_some_and(|active| active.wants & want::ACK != 0);
         if turn == Turn::Done && wants_ack && conn.is_established() {
             if !self.send_bare(conn, index, Kind::Ack, 0, now, out) {
@@ -193,18 +194,20 @@ impl Shared {
         for _ in 0..TURN_DATAGRAMS {
             let window_kib = conn.peer_window_kib;
             let reliable = conn.attribute.is_reliable();
+            let lacking = if out.room() { self.pump(conn, index, now, sink) } else { None };
             let Some(active) = conn.active.as_deref_mut() else { return Turn::Done };
             if !active.tx.has_work() {
-                active.blocked = None;
+                active.blocked = lacking;
                 return Turn::Done;
             }
             let Some(seq) = active.next_to_send() else { return Turn::Done };
-            if reliable && let Some(why) = active.held_back(seq, window_kib, now) {
+            let bytes = active.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
+            if reliable && let Some(why) = active.held_back(bytes, window_kib, now) {
                 active.blocked = Some(why);
                 return Turn::Done;
             }
             active.blocked = None;
-            if !self.send_bundle(conn, index, seq, now, out) {
+            if !self.send_bundle(conn, index, seq, now, out, sink) {
                 return Turn::Full;
             }
             if !reliable {
@@ -222,6 +225,7 @@ impl Shared {
         seq: Seq,
         now: Time,
         out: &mut impl Transmit,
+        sink: &mut impl Sink,
     ) -> bool {
         let window_kib = self.window_kib();
         let Some(active) = conn.active.as_deref() else { return true };
@@ -242,9 +246,18 @@ impl Shared {
             head.flags |= flags::PROBE;
         }
         let Some(buffer) = out.begin(conn.peer, len, fragment) else { return false };
-        let at = head.emit(&sack, body_bytes, buffer);
-        buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
-        self.committed(len, out);
+        let at = HEADER_BYTES + sack.bytes();
+        let body_bytes = if slot.holds & holds::BULK == 0 {
+            buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
+            body_bytes
+        } else {
+            let (key, token) = (conn.key(index), conn.token);
+            let Some(active) = conn.active.as_deref_mut() else { return true };
+            self.write_bulk(active, key, token, seq, now, &mut buffer[at..len], sink)
+        };
+        let Some(active) = conn.active.as_deref_mut() else { return true };
+        head.emit(&sack, body_bytes, buffer);
+        self.committed(at + body_bytes, out);
         let had_want = active.wants & want::ACK != 0;
         acked_now(conn);
         let epoch = conn.tx_epoch;
@@ -284,7 +297,7 @@ impl Shared {
 #[inline]
 fn head(conn: &Conn, active: &Active, index: u32, kind: Kind, seq: Seq, window_kib: u16, now: Time) -> Head {
     let mut flags = if active.refusing { flags::RNR } else { 0 };
-    if matches!(conn.state, ConnState::Lingering | ConnState::Closing) {
+    if conn.takes_no_more() {
         flags |= flags::CLOSING;
     }
     Head {
@@ -344,12 +357,11 @@ impl Active {
         None
     }
 
-    /// What keeps bundle `seq` from leaving, if anything.
-    fn held_back(&self, seq: Seq, peer_window_kib: u16, now: Time) -> Option<Blocked> {
+    /// What keeps a bundle that weighs `bytes` from leaving, if anything.
+    pub(super) fn held_back(&self, bytes: u32, peer_window_kib: u16, now: Time) -> Option<Blocked> {
         if self.rnr {
             return Some(Blocked::ReceiverNotReady);
         }
-        let bytes = self.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
         //= wire.md R-CONN-3
         // With nothing in flight one bundle may always go: windows smaller than that would never open again.
         if self.tx.in_flight_bytes != 0 && self.probe_credit == 0 {
@@ -382,6 +394,11 @@ impl Active {
             self.counters.retransmissions += 1;
             shared.counters.retransmissions += 1;
         } else {
+            if slot.holds & holds::PUMPED != 0
+                && let Some(rma) = self.rma.as_deref_mut()
+            {
+                rma.unsent = rma.unsent.saturating_sub(1);
+            }
             self.tx.unsent = seq.next();
             if self.tx.unsent == self.tx.next {
                 self.tx.open = false;

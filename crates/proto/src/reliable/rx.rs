@@ -89,11 +89,13 @@ pub(crate) struct Rx {
     pub bits: Bits,
     /// Bundles stored.
     pub held: u32,
+    /// Those of them behind a gap with records that must be dealt with in the order of the bundles.
+    pub unpassed: u32,
 }
 
 impl Rx {
     pub fn new(next: Seq) -> Rx {
-        Rx { next, deliver: next, end: next, bits: Bits::default(), held: 0 }
+        Rx { next, deliver: next, end: next, bits: Bits::default(), held: 0, unpassed: 0 }
     }
 
     /// How many numbers from `next` on may come now.

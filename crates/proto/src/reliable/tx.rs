@@ -17,6 +17,16 @@ pub(crate) mod mark {
     pub const RESENT: u8 = 8;
 }
 
+/// What a bundle holds besides messages.
+pub(crate) mod holds {
+    /// Records of remote memory access.
+    pub const RMA: u8 = 1;
+    /// No packet buffer: it is made anew from memory each time it is sent.
+    pub const BULK: u8 = 2;
+    /// Begun for remote memory access.
+    pub const PUMPED: u8 = 4;
+}
+
 //= wire.md R-REC-2
 /// One bundle that was queued or sent.
 #[derive(Copy, Clone, Debug)]
@@ -33,6 +43,8 @@ pub(crate) struct TxSlot {
     pub marks: u8,
     /// Times it was sent again, up to 255.
     pub resends: u8,
+    /// From [`holds`].
+    pub holds: u8,
 }
 
 const _: () = assert!(size_of::<TxSlot>() <= 32, "two to a cache line");
@@ -48,6 +60,7 @@ impl TxSlot {
         epoch: 0,
         marks: 0,
         resends: 0,
+        holds: 0,
     };
 
     pub fn has(&self, mark: u8) -> bool {

@@ -8,6 +8,7 @@ mod record;
 mod tests;
 
 pub use record::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
+pub(crate) use record::{flag, kind};
 
 /// A place in registered memory, here or at a peer: which region, the key that proves the right to it, and the
 /// offset in it. Says nothing about whether there is such a region.

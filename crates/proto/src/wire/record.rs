@@ -3,7 +3,7 @@
 use super::padded;
 use crate::PeerFault;
 use crate::limits::{RECORD_BYTES, RECORDS_MAX};
-use crate::rma::Record;
+use crate::rma::{self, Record};
 
 /// The record kinds that are not remote memory access; those are in [`crate::rma`].
 mod kind {
@@ -154,6 +154,21 @@ pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
     if let Some(header) = body.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<RECORD_BYTES>()) {
         let [l0, l1, ..] = *header;
         *header = [l0, l1, kind::VOID, 0, 0, 0, 0, 0];
+    }
+}
+
+/// Turns the NOTIFY at `at` into a message like any other.
+pub(crate) fn set_message_at(body: &mut [u8], at: usize) {
+    if let Some(header) = body.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<RECORD_BYTES>()) {
+        let [l0, l1, ..] = *header;
+        *header = [l0, l1, kind::MESSAGE, 0, 0, 0, 0, 0];
+    }
+}
+
+/// Turns the NOTIFY at `at` into one that delivers nothing.
+pub(crate) fn set_bare_at(body: &mut [u8], at: usize) {
+    if let Some([_, _, rma::kind::NOTIFY, flags, ..]) = body.get_mut(at..) {
+        *flags = rma::flag::BARE;
     }
 }
 

@@ -5,6 +5,9 @@ mod hostile;
 mod loss;
 mod many;
 mod refused;
+mod rma;
+mod rma_ends;
+mod rma_hostile;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,9 +24,98 @@ pub(super) struct App {
     pub events: Vec<Event>,
     /// Receive buffers left; `None`: any number.
     pub buffers: Option<usize>,
+    /// Registered memory; a region's number is its place.
+    pub regions: Vec<Region>,
+    /// Accesses of the peer's that were carried out.
+    pub accesses: u64,
 }
 
-impl Memory for App {}
+/// Memory with everything a handle says of it.
+#[derive(Clone, Default)]
+pub(super) struct Region {
+    pub bytes: Vec<u8>,
+    pub key: u64,
+    pub readable: bool,
+    pub writable: bool,
+    pub gone: bool,
+    pub only: Option<ConnKey>,
+}
+
+impl App {
+    fn range(&mut self, at: RmaPlace, len: u64) -> Option<&mut [u8]> {
+        let region = self.regions.get_mut(usize::try_from(at.region).ok()?).filter(|region| !region.gone)?;
+        let start = usize::try_from(at.offset).ok()?;
+        region.bytes.get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)
+    }
+
+    fn peer_range(
+        &mut self,
+        conn: ConnKey,
+        at: RmaPlace,
+        len: u64,
+        right: fn(&Region) -> bool,
+    ) -> Result<&mut [u8], RmaRefusal> {
+        let region = usize::try_from(at.region).ok().and_then(|region| self.regions.get(region));
+        let allowed = region.is_some_and(|region| {
+            region.key == at.key && right(region) && region.only.is_none_or(|only| only == conn)
+        });
+        self.accesses += u64::from(allowed);
+        self.range(at, len).filter(|_| allowed).ok_or(RmaRefusal::Handle)
+    }
+}
+
+impl Memory for App {
+    fn peer_write(&mut self, conn: ConnKey, _: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+        let len = data.len() as u64;
+        self.peer_range(conn, at, len, |region| region.writable).map(|place| place.copy_from_slice(data))
+    }
+
+    fn peer_read(&mut self, conn: ConnKey, _: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+        let len = out.len() as u64;
+        self.peer_range(conn, at, len, |region| region.readable).map(|place| out.copy_from_slice(place))
+    }
+
+    fn peer_may_read(&mut self, conn: ConnKey, _: u64, at: RmaPlace, len: u64) -> Result<(), RmaRefusal> {
+        self.peer_range(conn, at, len, |region| region.readable).map(|_| ())
+    }
+
+    fn peer_atomic(
+        &mut self,
+        conn: ConnKey,
+        _: u64,
+        at: RmaPlace,
+        atomic: Atomic,
+    ) -> Result<u64, RmaRefusal> {
+        let width = atomic.width.bytes();
+        let place = self.peer_range(conn, at, width as u64, |region| region.readable && region.writable)?;
+        if !at.offset.is_multiple_of(width as u64) {
+            return Err(RmaRefusal::Operation);
+        }
+        let mut whole = [0; 8];
+        whole[..width].copy_from_slice(place);
+        let was = u64::from_le_bytes(whole);
+        let Atomic { operand, compare, .. } = atomic;
+        let is = match atomic.kind {
+            AtomicKind::FetchAdd | AtomicKind::Add => was.wrapping_add(operand),
+            AtomicKind::Swap => operand,
+            AtomicKind::CompareSwap if was == compare => operand,
+            AtomicKind::CompareSwap => was,
+            AtomicKind::And => was & operand,
+            AtomicKind::Or => was | operand,
+            AtomicKind::Xor => was ^ operand,
+        };
+        place.copy_from_slice(&is.to_le_bytes()[..width]);
+        Ok(was)
+    }
+
+    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        self.range(at, out.len() as u64).map(|place| out.copy_from_slice(place)).is_some()
+    }
+
+    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        self.range(at, data.len() as u64).map(|place| place.copy_from_slice(data)).is_some()
+    }
+}
 
 impl Sink for App {
     fn message(&mut self, conn: ConnKey, _token: u64, payload: &[u8]) -> bool {
@@ -48,6 +140,15 @@ impl App {
             _ => None,
         };
         self.events.iter().filter_map(sent).collect()
+    }
+
+    /// How remote memory operations ended, in the order of their events.
+    pub fn operations(&self) -> Vec<(u64, Status)> {
+        let over = |event: &Event| match event {
+            Event::Rma { operation, status, .. } => Some((*operation, *status)),
+            _ => None,
+        };
+        self.events.iter().filter_map(over).collect()
     }
 
     pub fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
@@ -262,6 +363,7 @@ impl Net {
     pub fn assert_clean(&self) {
         for end in &self.ends {
             assert_eq!(end.memory().pool_used_bytes, 0, "packet buffers leaked");
+            assert_eq!(end.shared.ops.in_use(), 0, "operations leaked");
             assert!(end.memory().total_bytes() <= end.memory().cap_bytes);
         }
     }

@@ -1,0 +1,303 @@
+//! Records come in: what the peer asks for is done, and what it answers is noted.
+
+use super::ops::{OpId, Ops, Stage};
+use super::state::{Job, Rma, Slot, Use};
+use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS};
+use crate::rma::{Record, RmaRefusal};
+use crate::{ConnKey, Counters, Event, PeerFault, Sink, Status};
+
+/// Everything that dealing with one connection's records takes, but for the packet buffers they may lie in.
+pub(crate) struct Desk<'a> {
+    pub ops: &'a mut Ops,
+    pub counters: &'a mut Counters,
+    pub rma: &'a mut Rma,
+    pub key: ConnKey,
+    pub token: u64,
+    pub now_ticks: u32,
+    /// The peer is still there to be answered. If not, nothing that it asked for is done.
+    pub serve: bool,
+}
+
+/// The status of an operation that was refused for this reason.
+pub(crate) fn status_of(refusal: RmaRefusal) -> Status {
+    match refusal {
+        RmaRefusal::Handle => Status::RmaHandle,
+        RmaRefusal::Operation => Status::RmaOperation,
+    }
+}
+
+/// The slot as an index, and its bit.
+fn place(slot: u16) -> Option<(u8, u128)> {
+    (usize::from(slot) < RMA_SLOTS).then_some((slot as u8, 1 << slot))
+}
+
+impl Desk<'_> {
+    /// The peer does what it must not. When one side has ended everything, the other cannot know yet.
+    fn fault(&mut self) {
+        if self.serve {
+            self.counters.count_fault(PeerFault::Unexpected);
+        }
+    }
+
+    /// Does what the record says, for all but a notification.
+    pub fn take(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
+        match *record {
+            Record::Write { .. } | Record::Read { .. } | Record::Atomic { .. } if !self.serve => {}
+            Record::Write { slot, at, last, data } => {
+                let Some((index, bit)) = place(slot) else { return self.fault() };
+                // The end of an operation need not carry anything.
+                let outcome =
+                    if data.is_empty() { Ok(()) } else { sink.peer_write(self.key, self.token, at, data) };
+                match outcome {
+                    Ok(()) => self.counters.rma_bytes_received += data.len() as u64,
+                    Err(_) => {
+                        self.counters.rma_refused += 1;
+                        self.rma.failed |= bit;
+                    }
+                }
+                if last {
+                    let first = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(()) };
+                    self.rma.failed &= !bit;
+                    self.answer(index, outcome.and(first).map(|()| None));
+                }
+            }
+            Record::Read { slot, at, len_bytes } => self.on_read(slot, at, len_bytes, sink),
+            Record::Atomic { slot, at, atomic, wants_value } => {
+                let Some((index, bit)) = place(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
+                    return self.fault();
+                };
+                debug_assert!(self.rma.busy & bit == 0);
+                let outcome = sink.peer_atomic(self.key, self.token, at, atomic);
+                self.counters.rma_refused += u64::from(outcome.is_err());
+                self.answer(index, outcome.map(|value| wants_value.then_some(value)));
+            }
+            Record::Data { slot, offset, data } => self.on_part(slot, offset, Ok(data), sink),
+            Record::Gone { slot, offset, len_bytes } => self.on_part(slot, offset, Err(len_bytes), sink),
+            Record::Done { slot, result } => self.on_done(slot, result, sink),
+            Record::Notify { .. } => debug_assert!(false, "whoever walks the records sees to it"),
+        }
+    }
+
+    /// The end of an operation that may carry a message: true if that is to be delivered. To be followed by
+    /// [`Desk::notified`] once it is clear where the message goes.
+    pub fn may_notify(&self, slot: u16) -> bool {
+        place(slot).is_some_and(|(_, bit)| !self.serve || (self.rma.failed | self.rma.busy) & bit == 0)
+    }
+
+    /// Answers a notification: its message is delivered or stored, or was not to be.
+    pub fn notified(&mut self, slot: u16) {
+        if !self.serve {
+            return;
+        }
+        let Some((index, bit)) = place(slot) else { return self.fault() };
+        let result = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(None) };
+        self.rma.failed &= !bit;
+        self.answer(index, result);
+    }
+
+    /// Remembers an answer until there is room to send it.
+    fn answer(&mut self, index: u8, result: Result<Option<u64>, RmaRefusal>) {
+        let bit = 1 << index;
+        if self.rma.busy & bit != 0 {
+            return self.fault(); // another request in the same slot is not answered yet
+        }
+        self.rma.busy |= bit;
+        if let Some(job) = self.rma.jobs.get_mut(usize::from(index)) {
+            job.answer = result;
+        }
+        self.rma.dones.push(index);
+    }
+
+    fn on_read(&mut self, slot: u16, at: crate::RmaPlace, len_bytes: u64, sink: &mut impl Sink) {
+        let Some((index, bit)) = place(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
+            return self.fault();
+        };
+        if len_bytes == 0 || len_bytes > u64::from(RMA_READ_BYTES_MAX) {
+            self.fault();
+            return self.answer(index, Err(RmaRefusal::Operation));
+        }
+        match sink.peer_may_read(self.key, self.token, at, len_bytes) {
+            Ok(()) => {
+                self.rma.busy |= bit;
+                if let Some(job) = self.rma.jobs.get_mut(usize::from(index)) {
+                    *job = Job { at, len: len_bytes as u32, sent: 0, answer: Ok(None) };
+                }
+                self.rma.reads.push(index);
+            }
+            Err(refusal) => {
+                self.counters.rma_refused += 1;
+                self.answer(index, Err(refusal));
+            }
+        }
+    }
+
+    /// A part of what we read has come, or word that it is no more.
+    fn on_part(&mut self, slot: u16, offset: u64, part: Result<&[u8], u64>, sink: &mut impl Sink) {
+        let len_bytes = part.map_or_else(|len_bytes| len_bytes, |data| data.len() as u64);
+        let Some((index, _)) = place(slot) else { return self.fault() };
+        let Some(slot) = self.rma.slots.get_mut(usize::from(index)) else { return };
+        let end = offset.checked_add(len_bytes);
+        if slot.waits != Use::Read
+            || len_bytes > u64::from(slot.left)
+            || end.is_none_or(|end| end > u64::from(slot.len))
+        {
+            return self.fault();
+        }
+        slot.left -= len_bytes as u32;
+        (slot.touched_ticks, self.rma.data_ticks) = (self.now_ticks, self.now_ticks);
+        self.rma.progress_ticks = self.now_ticks;
+        let Slot { op, left, to, .. } = *slot;
+        if op != OpId::NONE {
+            let placed = part.is_ok_and(|data| sink.local_write(to.plus(offset), data));
+            if placed {
+                self.counters.rma_bytes_received += len_bytes;
+            } else {
+                self.end(op, Status::RmaHandle, sink);
+            }
+        }
+        if left == 0 {
+            let op = self.rma.slots.get(usize::from(index)).map_or(OpId::NONE, |slot| slot.op);
+            self.rma.free_slot(index);
+            self.request_over(op, sink);
+        }
+    }
+
+    /// One request of a read has all its data.
+    fn request_over(&mut self, id: OpId, sink: &mut impl Sink) {
+        let Some(op) = self.ops.get_mut(id).filter(|op| !op.over) else { return };
+        op.requests = op.requests.saturating_sub(1);
+        if op.requests != 0 || op.stage == Stage::Queued {
+            return;
+        }
+        if op.has_message {
+            op.stage = Stage::Notifying;
+            self.rma.notify.push(self.ops, id);
+        } else {
+            self.report(id, Status::Success, sink);
+        }
+    }
+
+    /// The answer to a request of ours.
+    fn on_done(&mut self, slot: u16, result: Result<Option<u64>, RmaRefusal>, sink: &mut impl Sink) {
+        let Some((index, _)) = place(slot) else { return self.fault() };
+        let Some(&Slot { waits, op, to, .. }) = self.rma.slots.get(usize::from(index)) else {
+            return;
+        };
+        let status = match (waits, result) {
+            (Use::Ended, Ok(None)) | (Use::Atomic { width: 0 }, Ok(None)) => Status::Success,
+            (Use::Atomic { width: width @ 1.. }, Ok(Some(value))) => {
+                let bytes = value.to_le_bytes();
+                let there = op == OpId::NONE
+                    || sink.local_write(to, bytes.get(..usize::from(width)).unwrap_or(&bytes));
+                if there { Status::Success } else { Status::RmaHandle }
+            }
+            (Use::Ended | Use::Atomic { .. }, Err(refusal)) => status_of(refusal),
+            // Data that was sent before the refusal has all come before it.
+            (Use::Read, Err(refusal)) => status_of(refusal),
+            _ => return self.fault(),
+        };
+        self.rma.free_slot(index);
+        self.rma.progress_ticks = self.now_ticks;
+        match status {
+            Status::Success => self.report(op, status, sink),
+            status if op != OpId::NONE => self.end(op, status, sink),
+            _ => {}
+        }
+    }
+
+    /// Ends an operation before its time: what is under way of it no longer concerns our program.
+    pub fn end(&mut self, id: OpId, status: Status, sink: &mut impl Sink) {
+        let Some(op) = self.ops.get(id).filter(|op| !op.over).copied() else { return };
+        match op.stage {
+            Stage::Queued => {
+                self.rma.queue.remove(self.ops, id);
+                self.rma.fence = None;
+            }
+            Stage::Notifying => self.rma.notify.remove(self.ops, id),
+            Stage::Issued => {}
+        }
+        for (index, slot) in self.rma.slots.iter_mut().enumerate() {
+            if slot.op == id {
+                slot.op = OpId::NONE;
+                if slot.waits == Use::Write {
+                    slot.waits = Use::Ended;
+                    self.rma.owed |= 1 << index;
+                }
+            }
+        }
+        self.report(id, status, sink);
+    }
+
+    /// Raises the event of an operation that is in no list and no slot any more.
+    fn report(&mut self, id: OpId, status: Status, sink: &mut impl Sink) {
+        let Some(op) = self.ops.get_mut(id).filter(|op| !op.over) else { return };
+        op.over = true;
+        let operation = op.operation;
+        self.ops.forget_if_done(id);
+        self.rma.ops = self.rma.ops.saturating_sub(1);
+        if status != Status::Success {
+            self.counters.rma_failed += 1;
+        }
+        sink.event(Event::Rma { conn: self.key, token: self.token, operation, status });
+    }
+
+    /// Ends everything of the connection; the window holds nothing of it any more.
+    pub fn end_all(&mut self, status: Status, sink: &mut impl Sink) {
+        for index in 0..RMA_SLOTS {
+            let op = self.rma.slots.get(index).map_or(OpId::NONE, |slot| slot.op);
+            if op != OpId::NONE {
+                self.end(op, status, sink);
+            }
+        }
+        while self.rma.notify.head != OpId::NONE {
+            self.end(self.rma.notify.head, status, sink);
+        }
+        while self.rma.queue.head != OpId::NONE {
+            self.end(self.rma.queue.head, status, sink);
+        }
+        debug_assert_eq!(self.rma.ops, 0, "each operation is in a slot or a list");
+    }
+
+    /// True if a late operation would not have reached the peer's program: it may be told so.
+    fn late_status(&self, id: OpId) -> Status {
+        match self.ops.get(id) {
+            Some(op) if op.has_message => Status::ReceiverNotReady,
+            _ => Status::TimedOut,
+        }
+    }
+
+    /// Ends operations for which nothing has happened for `timeout_ticks`, `idle_ticks` at most being counted. Returns
+    /// how long the one that waits longest has waited; `None` if there is none.
+    pub fn end_late(&mut self, timeout_ticks: u32, idle_ticks_max: u32, sink: &mut impl Sink) -> Option<u32> {
+        let now_ticks = self.now_ticks;
+        let age = |ticks: u32| (now_ticks.wrapping_sub(ticks) & (u32::MAX >> 1)).min(idle_ticks_max);
+        let mut oldest: Option<u32> = None;
+        for index in 0..RMA_SLOTS {
+            let Some(&Slot { op, waits, touched_ticks, .. }) = self.rma.slots.get(index) else { break };
+            if op == OpId::NONE {
+                continue;
+            }
+            let mut waited = age(touched_ticks);
+            if waits == Use::Read {
+                waited = waited.min(age(self.rma.data_ticks));
+            }
+            if waited >= timeout_ticks {
+                self.end(op, self.late_status(op), sink);
+            } else {
+                oldest = oldest.max(Some(waited));
+            }
+        }
+        for head in [|rma: &Rma| rma.notify.head, |rma: &Rma| rma.queue.head] {
+            while let Some(op) = self.ops.get(head(self.rma)) {
+                let waited = age(op.queued_ticks).min(age(self.rma.progress_ticks));
+                if waited < timeout_ticks {
+                    oldest = oldest.max(Some(waited));
+                    break;
+                }
+                let id = head(self.rma);
+                self.end(id, self.late_status(id), sink);
+            }
+        }
+        oldest
+    }
+}

@@ -1,0 +1,498 @@
+//! Records are made of what waits, as room comes: answers first, then data and our own operations in turn.
+
+use super::desk::Desk;
+use super::ops::{Op, OpId, OpKind, Ops, Stage};
+use super::state::{Bulk, Rma, Slot, Use};
+use crate::conn::{Active, Conn};
+use crate::endpoint::sends::ticks;
+use crate::endpoint::shared::Shared;
+use crate::limits::{
+    HEADER_BYTES, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX,
+};
+use crate::reliable::tx::{TxSlot, holds, weight};
+use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
+use crate::wire::record_bytes;
+use crate::{Blocked, ConnKey, ConnState, Sink, Status, Time};
+
+/// What is bigger than this has a datagram of its own, which spares a copy; or than half a datagram.
+const SMALL_BYTES_MAX: usize = 4096;
+
+/// When to look for a packet buffer again.
+const RETRY_NS: u64 = 200_000;
+
+/// What came of an attempt to make a record.
+enum Step {
+    /// One is made; there may be room for more.
+    Made,
+    /// There is nothing of this sort to make, or it must wait for an answer.
+    Nothing,
+    /// A bundle of its own is: it leaves before anything else is made.
+    Full,
+    /// No more now: what has been made must leave first, or something is lacking.
+    Stop(Option<Blocked>),
+}
+
+/// One connection's turn.
+struct Pump<'a> {
+    shared: &'a mut Shared,
+    active: &'a mut Active,
+    rma: &'a mut Rma,
+    key: ConnKey,
+    token: u64,
+    now: Time,
+    body_bytes_max: usize,
+    /// A bundle has been begun in this turn.
+    begun: bool,
+}
+
+impl Shared {
+    /// Makes records as far as one bundle takes them. Says what keeps it from making more, if that is not for lack
+    /// of work.
+    #[inline]
+    pub fn pump(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
+        let has_work =
+            conn.active.as_deref().is_some_and(|active| active.rma.as_deref().is_some_and(Rma::has_work));
+        if has_work { self.pump_some(conn, index, now, sink) } else { None }
+    }
+
+    fn pump_some(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
+        let (key, token) = (conn.key(index), conn.token);
+        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
+        let (closing, peer_window_kib) = (conn.state == ConnState::Lingering, conn.peer_window_kib);
+        let active = conn.active.as_deref_mut()?;
+        if active.tx.resend != 0 {
+            return None; // what was lost goes first
+        }
+        // Nothing is made before it can leave: a message that comes meanwhile must not find itself behind it.
+        let blocked = active.held_back(weight(RECORD_BYTES as u16), peer_window_kib, now);
+        if blocked.is_some() {
+            return blocked;
+        }
+        let mut rma = active.rma.take()?;
+        if closing && rma.ops == 0 {
+            rma.drop_answers(); // the peer is told that we take no more, and waits for nothing
+            active.rma = Some(rma);
+            return None;
+        }
+        let mut pump =
+            Pump { shared: self, active, rma: &mut rma, key, token, now, body_bytes_max, begun: false };
+        let blocked = pump.fill(sink);
+        active.rma = Some(rma);
+        blocked
+    }
+}
+
+impl Pump<'_> {
+    fn fill(&mut self, sink: &mut impl Sink) -> Option<Blocked> {
+        loop {
+            let mut step = self.put_answers();
+            if let Step::Nothing = step {
+                step = self.put_notification();
+            }
+            // Answers to the peer's reads and our own operations take turns.
+            for _ in 0..2 {
+                if let Step::Nothing = step {
+                    step = if self.rma.data_turn { self.put_data(sink) } else { self.put_operation(sink) };
+                    if !matches!(step, Step::Stop(_)) {
+                        self.rma.data_turn = !self.rma.data_turn;
+                    }
+                }
+            }
+            match step {
+                Step::Made => {}
+                Step::Nothing | Step::Full => return None,
+                Step::Stop(blocked) => return blocked,
+            }
+        }
+    }
+
+    /// Makes sure that a bundle takes `bytes` more: `None` if so.
+    fn lacks(&mut self, bytes: usize) -> Option<Step> {
+        if self.active.tx.open
+            && let Some(ring) = self.active.tx_ring.as_ref()
+        {
+            let slot = ring.get(self.active.tx.next.plus(u32::MAX));
+            let filled = usize::from(slot.body_bytes);
+            if slot.records < RECORDS_MAX && (filled == 0 || filled + bytes <= self.body_bytes_max) {
+                return None;
+            }
+        }
+        if let Some(step) = self.lacks_place() {
+            return Some(step);
+        }
+        let held = self.active.tx.bufs + self.active.rx.held;
+        let Some(buf) = self.shared.pool.take(held) else { return Some(self.retry()) };
+        self.active.tx.bufs += 1;
+        self.begin(TxSlot { buf, holds: holds::PUMPED, ..TxSlot::EMPTY });
+        self.active.tx.open = true;
+        None
+    }
+
+    /// Makes sure that the window takes one more bundle: `None` if so.
+    fn lacks_place(&mut self) -> Option<Step> {
+        let behind = self.active.tx.unsent != self.active.tx.next;
+        if self.begun || (behind && self.rma.unsent >= RMA_BUNDLES_RESERVED) {
+            return Some(Step::Stop(None));
+        }
+        if self.active.tx.len() == WINDOW_BUNDLES_MAX {
+            return Some(Step::Stop(Some(Blocked::Window)));
+        }
+        if self.active.tx_ring.is_none() {
+            self.active.tx_ring = self.shared.tx_ring();
+        }
+        if self.active.tx_ring.is_none() { Some(self.retry()) } else { None }
+    }
+
+    /// There is no memory now, and nobody says when there is.
+    fn retry(&mut self) -> Step {
+        self.rma.retry_due = self.now.plus(RETRY_NS);
+        Step::Stop(Some(Blocked::Pool))
+    }
+
+    fn begin(&mut self, slot: TxSlot) {
+        let seq = self.active.tx.next;
+        let Some(ring) = self.active.tx_ring.as_mut() else { return };
+        *ring.at(seq) = slot;
+        self.rma.set_bulk(seq, Bulk::None);
+        self.active.tx.next = seq.next();
+        self.active.tx.open = false;
+        self.rma.unsent += 1;
+        self.begun = true;
+    }
+
+    /// Adds one record to the open bundle, for which [`Pump::lacks`] has found room. `write` returns its length.
+    fn append(&mut self, write: impl FnOnce(&Ops, &mut [u8]) -> Option<usize>) -> bool {
+        let seq = self.active.tx.next.plus(u32::MAX);
+        let Some(slot) = self.active.tx_ring.as_mut().map(|ring| ring.at(seq)) else { return false };
+        let Shared { pool, ops, .. } = &mut *self.shared;
+        let out = pool.get_mut(slot.buf).get_mut(usize::from(slot.body_bytes)..).unwrap_or_default();
+        let Some(written) = write(ops, out) else { return false };
+        slot.body_bytes += written as u16;
+        slot.records += 1;
+        if slot.holds & holds::RMA == 0 {
+            slot.holds |= holds::RMA;
+            self.rma.set_since(seq, ticks(self.now.0));
+        }
+        true
+    }
+
+    /// Adds one record that is known.
+    fn put(&mut self, record: &Record<'_>, bytes: usize) -> Step {
+        if let Some(step) = self.lacks(bytes) {
+            return step;
+        }
+        if self.append(|_, out| record.emit(out)) { Step::Made } else { Step::Stop(None) }
+    }
+
+    /// A bundle of its own, whose bytes are read from memory each time it is sent.
+    fn put_bulk(&mut self, bulk: Bulk, head_bytes: usize, data_bytes: usize) -> Step {
+        if let Some(step) = self.lacks_place() {
+            return step;
+        }
+        let seq = self.active.tx.next;
+        let body_bytes = (head_bytes + data_bytes.next_multiple_of(8)) as u16;
+        let holds = holds::PUMPED | holds::RMA | holds::BULK;
+        self.begin(TxSlot { body_bytes, records: 1, holds, ..TxSlot::EMPTY });
+        self.rma.set_bulk(seq, bulk);
+        self.rma.set_since(seq, ticks(self.now.0));
+        self.shared.counters.rma_bytes_sent += data_bytes as u64;
+        Step::Full
+    }
+
+    fn small_bytes_max(&self) -> usize {
+        SMALL_BYTES_MAX.min(self.body_bytes_max / 2)
+    }
+
+    /// Answers that are ready, and ends of operations that were given up.
+    fn put_answers(&mut self) -> Step {
+        if let Some(index) = self.rma.dones.first() {
+            let Some(job) = self.rma.jobs.get(usize::from(index)).copied() else { return Step::Nothing };
+            let step = self.put(&Record::Done { slot: index.into(), result: job.answer }, RECORD_BYTES + 8);
+            if let Step::Made = step {
+                self.rma.dones.pop();
+                self.rma.busy &= !(1 << index);
+            }
+            return step;
+        }
+        let index = self.rma.owed.trailing_zeros();
+        if index >= u128::BITS {
+            return Step::Nothing;
+        }
+        let step = self.put(&Record::Notify { slot: index as u16, message: None }, RECORD_BYTES);
+        if let Step::Made = step {
+            self.rma.owed &= !(1 << index);
+        }
+        step
+    }
+
+    /// Messages of reads that have all their data.
+    fn put_notification(&mut self) -> Step {
+        let id = self.rma.notify.head;
+        let Some(op) = self.shared.ops.get(id).copied() else { return Step::Nothing };
+        if self.rma.free == 0 {
+            return Step::Nothing;
+        }
+        if let Some(step) = self.lacks(record_bytes(op.message_bytes.into())) {
+            return step;
+        }
+        let Some(index) = self.rma.take_slot(self.slot(Use::Ended, id)) else { return Step::Nothing };
+        self.rma.notify.remove(&mut self.shared.ops, id);
+        self.notify(id, &op, index)
+    }
+
+    fn slot(&self, waits: Use, op: OpId) -> Slot {
+        let touched_ticks = ticks(self.now.0);
+        Slot { waits, op, to: Default::default(), len: 0, left: 0, touched_ticks }
+    }
+
+    /// The message of an operation, which ends it as far as we are concerned. There is room.
+    fn notify(&mut self, id: OpId, op: &Op, index: u8) -> Step {
+        let made = self.append(|ops, out| {
+            let len = usize::from(op.message_bytes);
+            let total = Record::Notify { slot: index.into(), message: Some(&[]) }.emit(out)?;
+            let [l0, l1] = op.message_bytes.to_le_bytes();
+            out.get_mut(..2)?.copy_from_slice(&[l0, l1]);
+            let payload = out.get_mut(total..record_bytes(len))?;
+            ops.copy_message(op, payload);
+            payload.get_mut(len..)?.fill(0);
+            Some(record_bytes(len))
+        });
+        if let Some(op) = self.shared.ops.get_mut(id) {
+            op.has_message = false;
+            op.stage = Stage::Issued;
+        }
+        self.progress(index);
+        if made { Step::Made } else { Step::Stop(None) }
+    }
+
+    fn progress(&mut self, index: u8) {
+        let now_ticks = ticks(self.now.0);
+        self.rma.progress_ticks = now_ticks;
+        if let Some(slot) = self.rma.slots.get_mut(usize::from(index)) {
+            slot.touched_ticks = now_ticks;
+        }
+    }
+
+    /// A part of what the peer reads.
+    fn put_data(&mut self, sink: &mut impl Sink) -> Step {
+        let Some(index) = self.rma.reads.first() else { return Step::Nothing };
+        let Some(job) = self.rma.jobs.get(usize::from(index)).copied() else { return Step::Nothing };
+        let left = (job.len - job.sent) as usize;
+        let at = job.at.plus(u64::from(job.sent));
+        let mut bytes = left;
+        let step = if DATA_HEAD_BYTES + left <= self.small_bytes_max() {
+            if let Some(step) = self.lacks(DATA_HEAD_BYTES + left.next_multiple_of(8)) {
+                return step;
+            }
+            let (key, token) = (self.key, self.token);
+            let read = self.append(|_, out| {
+                let total = emit_data_head(index.into(), job.sent.into(), left, out)?;
+                let data = out.get_mut(DATA_HEAD_BYTES..DATA_HEAD_BYTES + left)?;
+                sink.peer_read(key, token, at, data).ok().map(|()| total)
+            });
+            if !read {
+                // Gone since it was asked for: that ends the request.
+                self.shared.counters.rma_refused += 1;
+                if let Some(job) = self.rma.jobs.get_mut(usize::from(index)) {
+                    job.answer = Err(crate::RmaRefusal::Handle);
+                }
+                self.rma.reads.pop();
+                self.rma.dones.push(index);
+                return Step::Made;
+            }
+            self.shared.counters.rma_bytes_sent += left as u64;
+            Step::Made
+        } else {
+            bytes = left.min(self.body_bytes_max - DATA_HEAD_BYTES);
+            let bulk = Bulk::Data { slot: index, bytes: bytes as u16, offset: job.sent, at };
+            match self.put_bulk(bulk, DATA_HEAD_BYTES, bytes) {
+                Step::Full => Step::Full,
+                step => return step,
+            }
+        };
+        if let Some(job) = self.rma.jobs.get_mut(usize::from(index)) {
+            job.sent += bytes as u32;
+        }
+        if bytes == left {
+            self.rma.reads.pop();
+            self.rma.busy &= !(1 << index);
+        }
+        step
+    }
+
+    /// The operation at the head of the queue.
+    fn put_operation(&mut self, sink: &mut impl Sink) -> Step {
+        let id = self.rma.queue.head;
+        let Some(op) = self.shared.ops.get(id).copied() else { return Step::Nothing };
+        if op.fence && !self.passed_fence(id) {
+            return Step::Nothing;
+        }
+        match op.kind {
+            OpKind::Write => self.put_write(id, &op, sink),
+            OpKind::Read => self.put_read(id, &op),
+            OpKind::Atomic => self.put_atomic(id, &op),
+        }
+    }
+
+    /// True if everything that was begun before the operation at the head of the queue is complete at the peer.
+    //= wire.md R-RMA-7
+    fn passed_fence(&mut self, id: OpId) -> bool {
+        if self.rma.free != u128::MAX || self.rma.notify.head != OpId::NONE {
+            return false;
+        }
+        let behind = *self.rma.fence.get_or_insert(self.active.tx.next);
+        if self.active.tx.unacked.precedes(behind) {
+            return false;
+        }
+        self.rma.fence = None;
+        if let Some(op) = self.shared.ops.get_mut(id) {
+            op.fence = false;
+        }
+        true
+    }
+
+    /// All records of the operation are made.
+    fn issued(&mut self, id: OpId) {
+        self.rma.queue.remove(&mut self.shared.ops, id);
+        if let Some(op) = self.shared.ops.get_mut(id) {
+            op.stage = Stage::Issued;
+        }
+    }
+
+    fn put_write(&mut self, id: OpId, op: &Op, sink: &mut impl Sink) -> Step {
+        let index = match op.slot {
+            Some(index) => index,
+            None => {
+                let Some(index) = self.rma.take_slot(self.slot(Use::Write, id)) else { return Step::Nothing };
+                if let Some(op) = self.shared.ops.get_mut(id) {
+                    op.slot = Some(index);
+                }
+                index
+            }
+        };
+        let Some(piece) = self.shared.ops.piece(op.piece).filter(|_| op.pieces_left != 0) else {
+            if let Some(step) = self.lacks(record_bytes(op.message_bytes.into())) {
+                return step;
+            }
+            self.ended(index);
+            self.issued(id);
+            return self.notify(id, op, index);
+        };
+        let left = piece.len_bytes - op.offset;
+        let ends = op.pieces_left == 1 && !op.has_message;
+        let small = left <= (self.small_bytes_max() - WRITE_HEAD_BYTES) as u64;
+        if small && let Some(step) = self.put_small_write(id, op, index, ends, sink) {
+            return step;
+        }
+        let bytes = left.min((self.body_bytes_max - WRITE_HEAD_BYTES) as u64);
+        let last = ends && bytes == left;
+        let (node, offset) = (op.piece, op.offset);
+        let bulk = Bulk::Write { slot: index, last, bytes: bytes as u16, op: id, node, offset };
+        let step = self.put_bulk(bulk, WRITE_HEAD_BYTES, bytes as usize);
+        if let Step::Full = step {
+            if let Some(op) = self.shared.ops.get_mut(id) {
+                op.bundles += 1;
+            }
+            self.written(id, index, bytes, last);
+        }
+        step
+    }
+
+    /// The rest of a piece, in the open bundle; `None`: there is no packet buffer, but it can do without.
+    fn put_small_write(
+        &mut self,
+        id: OpId,
+        op: &Op,
+        index: u8,
+        last: bool,
+        sink: &mut impl Sink,
+    ) -> Option<Step> {
+        let piece = self.shared.ops.piece(op.piece)?;
+        let len = (piece.len_bytes - op.offset) as usize;
+        match self.lacks(WRITE_HEAD_BYTES + len.next_multiple_of(8)) {
+            Some(Step::Stop(Some(Blocked::Pool))) => return None,
+            Some(step) => return Some(step),
+            None => {}
+        }
+        let read = self.append(|_, out| {
+            let total = emit_write_head(index.into(), piece.remote.plus(op.offset), last, len, out)?;
+            let data = out.get_mut(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + len)?;
+            sink.local_read(piece.local.plus(op.offset), data).then_some(total)
+        });
+        if !read {
+            let now_ticks = ticks(self.now.0);
+            let Shared { ops, counters, .. } = &mut *self.shared;
+            let (key, token) = (self.key, self.token);
+            Desk { ops, counters, rma: self.rma, key, token, now_ticks, serve: true }.end(
+                id,
+                Status::RmaHandle,
+                sink,
+            );
+            return Some(Step::Made);
+        }
+        self.shared.counters.rma_bytes_sent += len as u64;
+        self.written(id, index, len as u64, last);
+        Some(Step::Made)
+    }
+
+    /// A record of a write has been made.
+    fn written(&mut self, id: OpId, index: u8, bytes: u64, last: bool) {
+        self.shared.ops.advance(id, bytes);
+        self.progress(index);
+        if last {
+            self.ended(index);
+            self.issued(id);
+        }
+    }
+
+    fn ended(&mut self, index: u8) {
+        if let Some(slot) = self.rma.slots.get_mut(usize::from(index)) {
+            slot.waits = Use::Ended;
+        }
+    }
+
+    //= wire.md R-RMA-4
+    fn put_read(&mut self, id: OpId, op: &Op) -> Step {
+        let Some(piece) = self.shared.ops.piece(op.piece) else { return Step::Nothing };
+        let len = (piece.len_bytes - op.offset).min(u64::from(RMA_READ_BYTES_MAX)) as u32;
+        if self.rma.free == 0 {
+            return Step::Nothing;
+        }
+        if let Some(step) = self.lacks(RECORD_BYTES + 32) {
+            return step;
+        }
+        let to = piece.local.plus(op.offset);
+        let slot = Slot { to, len, left: len, ..self.slot(Use::Read, id) };
+        let Some(index) = self.rma.take_slot(slot) else { return Step::Nothing };
+        let at = piece.remote.plus(op.offset);
+        let step =
+            self.put(&Record::Read { slot: index.into(), at, len_bytes: len.into() }, RECORD_BYTES + 32);
+        self.shared.ops.advance(id, len.into());
+        self.progress(index);
+        let Some(op) = self.shared.ops.get_mut(id) else { return step };
+        op.requests += 1;
+        if op.pieces_left == 0 {
+            self.issued(id);
+        }
+        step
+    }
+
+    fn put_atomic(&mut self, id: OpId, op: &Op) -> Step {
+        let Some((atomic, wants_value)) = self.shared.ops.atomic(op) else { return Step::Nothing };
+        let Some(piece) = self.shared.ops.piece(op.piece) else { return Step::Nothing };
+        if self.rma.free == 0 {
+            return Step::Nothing;
+        }
+        if let Some(step) = self.lacks(RECORD_BYTES + 48) {
+            return step;
+        }
+        let width = if wants_value { atomic.width.bytes() as u8 } else { 0 };
+        let slot = Slot { to: piece.local, ..self.slot(Use::Atomic { width }, id) };
+        let Some(index) = self.rma.take_slot(slot) else { return Step::Nothing };
+        let record = Record::Atomic { slot: index.into(), at: piece.remote, atomic, wants_value };
+        let step = self.put(&record, RECORD_BYTES + 48);
+        self.issued(id);
+        self.progress(index);
+        step
+    }
+}

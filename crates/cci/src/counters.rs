@@ -45,6 +45,14 @@ pub struct EndpointCounters {
     pub rma_refused: u64,
     /// Regions registered now.
     pub regions: u64,
+    /// Registrations of the program's own memory that needed no check, since all of it was known.
+    pub registration_hits: u64,
+    /// Those of which something had to be checked.
+    pub registration_misses: u64,
+    /// Runs of known memory that were forgotten for `Options::idle_registered_bytes_max`.
+    pub registration_evictions: u64,
+    /// Bytes of memory that are known and not registered now.
+    pub registrations_idle_bytes: u64,
     /// Sends and operations that ended with an error, silent ones included.
     pub sends_failed: u64,
     /// Times a message waited because every receive buffer was out with the program.

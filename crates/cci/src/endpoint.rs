@@ -1,5 +1,6 @@
 //! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
 
+mod registration;
 mod rma;
 
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
@@ -623,6 +624,7 @@ impl Endpoint {
         let mut counters = self.core.counters.clone();
         counters.rma_refused = self.core.regions.refused;
         counters.regions = u64::from(self.core.regions.len());
+        self.core.registrations.count(&mut counters);
         self.transport.counters(&mut counters.device, &mut counters.drops);
         let mut kinds = self.core.memory().to_vec();
         self.transport.memory(&mut kinds);

@@ -169,7 +169,8 @@ pub enum RmaError {
     Unreliable,
     /// The local and the remote pieces are not equally long in total, the total is 0, or an offset is beyond counting.
     Lengths,
-    /// A local handle names no region of this endpoint, or the piece is not within it.
+    /// A local handle names no region of this endpoint, the piece is not within it, or it is to be written and its
+    /// memory is read-only.
     LocalHandle,
     /// The lists of pieces make more runs than one operation takes.
     TooManyPieces {
@@ -327,7 +328,10 @@ impl fmt::Display for RmaError {
                 "the local and the remote pieces must have the same total length, of one byte at least"
             ),
             RmaError::LocalHandle => {
-                write!(f, "a local handle names no region of this endpoint, or the piece is not within it")
+                write!(
+                    f,
+                    "a local handle names no region of this endpoint, its piece is not within it, or can't be written"
+                )
             }
             RmaError::TooManyPieces { max } => {
                 write!(f, "the pieces make more than {max} contiguous runs: use several operations")

@@ -14,6 +14,8 @@ pub const SENDS_MAX: u32 = 1 << 22;
 pub const RMA_OPERATIONS_DEFAULT: u32 = 4 * 1024;
 /// Most that an endpoint may be given.
 pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
+/// Memory that idles in the registration cache, unless told otherwise, bytes.
+pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
 /// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
 pub const RMA_PIECES_MAX: usize = cci_proto::limits::RMA_PIECES_MAX;
 /// The largest message any device of ours takes (CCI-049: 2 K to 8 K is what an MSS should be), bytes.

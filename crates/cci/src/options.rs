@@ -74,6 +74,9 @@ pub struct Options {
     pub keepalive: Option<Duration>,
     /// Cap on every byte the endpoint holds: buffers, queues, connections.
     pub memory_bytes_max: u64,
+    /// Of the program's own memory that was registered and is no longer, so much is remembered as checked, bytes. 0:
+    /// every registration checks; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
+    pub idle_registered_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -86,6 +89,7 @@ impl Default for Options {
             send_timeout: Duration::from_nanos(limits::SEND_TIMEOUT_NS_DEFAULT),
             keepalive: None,
             memory_bytes_max: limits::MEMORY_BYTES_DEFAULT,
+            idle_registered_bytes_max: limits::IDLE_REGISTERED_BYTES_DEFAULT,
         }
     }
 }

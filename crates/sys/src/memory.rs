@@ -38,6 +38,11 @@ impl Backing for RmaSegment {
 
 const WHAT: &str = "use memory for remote access";
 
+/// The system's page, bytes: what mappings and [`check_mapped`] are made of.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Whether all of `len` bytes from `ptr` on are mapped in this process and may be read (and written, if `writable`).
 ///
 /// Takes any pointer: nothing is dereferenced, the kernel is asked. It also brings the pages in (`MADV_POPULATE_*`), without
@@ -69,7 +74,7 @@ pub fn check_mapped(ptr: *const u8, len: usize, writable: bool) -> Result<()> {
 }
 
 fn check_pages(addr: usize, len: usize, advice: Advice) -> std::result::Result<(), Errno> {
-    let page_bytes = rustix::param::page_size();
+    let page_bytes = page_bytes();
     let start = addr - addr % page_bytes;
     let end = addr.checked_add(len).and_then(|end| end.checked_next_multiple_of(page_bytes));
     let len = end.ok_or(Errno::FAULT)? - start;

@@ -3,69 +3,16 @@
 use super::Endpoint;
 use crate::engine::core::ConnState;
 use crate::engine::operations::Operation;
-use crate::error::{RegisterError, RmaError, SendError};
+use crate::error::{RmaError, SendError};
 use crate::event::{Connection, Status};
 use crate::limits;
 use crate::options::Attribute;
-use crate::rma::{Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
+use crate::rma::{Piece, Place, Rma, RmaFlags};
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use cci_sys::clock;
-use cci_sys::memory::RmaSegment;
 
 impl Endpoint {
-    /// Memory of the library's own, zeroed and page-aligned, in huge pages where the system has them. Processes on the
-    /// same host that may access a region of it map it, so that their operations are plain copies. It counts as
-    /// memory of this endpoint, beside its cap.
-    ///
-    /// # Errors
-    /// [`RegisterError::Length`] for 0 bytes, [`RegisterError::System`].
-    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
-        if len_bytes == 0 {
-            return Err(RegisterError::Length);
-        }
-        let segment = RmaSegment::create(len_bytes)?;
-        Ok(Memory::library(segment, self.core.rma_bill.clone(), len_bytes))
-    }
-
-    /// Registers memory, or a part of it: from now on the handle names it, here and at the peers that are told the
-    /// handle (CCI-055 to CCI-057). `what` may be just an [`Access`](crate::Access). The same memory may be registered
-    /// any number of times.
-    ///
-    /// # Errors
-    /// [`RegisterError`]; nothing changed.
-    pub fn register(
-        &mut self,
-        memory: &Memory,
-        what: impl Into<Registration>,
-    ) -> Result<RmaHandle, RegisterError> {
-        let Registration { range, access, only } = what.into();
-        let range = range.unwrap_or(0..memory.len());
-        if range.is_empty() {
-            return Err(RegisterError::Length);
-        }
-        if range.end > memory.len() {
-            return Err(RegisterError::Range { end: range.end, len_bytes: memory.len() });
-        }
-        if let Some(connection) = only
-            && self.core.conn(connection).is_none()
-        {
-            return Err(RegisterError::UnknownConnection);
-        }
-        self.core.regions.insert(memory, range, access, only)?.ok_or(RegisterError::TooMany)
-    }
-
-    /// Ends a registration. When this returns, no peer reads or changes the region any more, not even one in the middle
-    /// of an operation, whose rest then fails with [`Status::RmaHandle`].
-    ///
-    /// # Errors
-    /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.
-    pub fn deregister(&mut self, handle: &RmaHandle) -> Result<(), RegisterError> {
-        let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
-        self.transport.region_removed(&mut self.core, handle.region(), &region);
-        Ok(())
-    }
-
     /// Writes `len_bytes` of local memory to a peer's. Ends in exactly one [`Event::Send`](crate::Event::Send) with
     /// `context`, when all of it is there. The local memory must not change until then.
     ///
@@ -230,7 +177,7 @@ impl Endpoint {
             return Err(RmaError::TooLong { len_bytes: message.len(), max_bytes: mss });
         }
         let mut pieces = std::mem::take(&mut self.pieces);
-        let started = self.cut(rma.local, rma.remote, &mut pieces).and_then(|()| {
+        let started = self.cut(rma, &mut pieces).and_then(|()| {
             let fence = rma.flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind: rma.kind, pieces: &pieces, message: rma.message, fence };
             if let Some(status) = self.transport.rma_at_once(&mut self.core, connection, link, &request) {
@@ -261,9 +208,8 @@ impl Endpoint {
     ) -> Result<(), RmaError> {
         let (link, _) = self.rma_link(connection)?;
         let result = result.map(place);
-        let width_bytes = atomic.width.bytes() as u64;
-        if result.is_some_and(|result| self.core.regions.local(result, width_bytes).is_none()) {
-            return Err(RmaError::LocalHandle);
+        if let Some(result) = result {
+            self.check_local(result, atomic.width.bytes() as u64, true)?;
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: place(target), result, fence };
@@ -342,7 +288,8 @@ impl Endpoint {
     }
 
     /// Cuts an operation into runs that are contiguous on both sides.
-    fn cut(&self, local: &[Piece], remote: &[Piece], into: &mut Vec<RmaPiece>) -> Result<(), RmaError> {
+    fn cut(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaPiece>) -> Result<(), RmaError> {
+        let Rma { kind, local, remote, .. } = *rma;
         let sum =
             |pieces: &[Piece]| pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len_bytes));
         let (local_bytes, remote_bytes) = (sum(local), sum(remote));
@@ -350,9 +297,7 @@ impl Endpoint {
             return Err(RmaError::Lengths);
         }
         for piece in local {
-            if self.core.regions.local(place(piece.place), piece.len_bytes).is_none() {
-                return Err(RmaError::LocalHandle);
-            }
+            self.check_local(place(piece.place), piece.len_bytes, kind == RmaKind::Read)?;
         }
         let mut locals = local.iter().filter(|piece| piece.len_bytes > 0).copied();
         let mut remotes = remote.iter().filter(|piece| piece.len_bytes > 0).copied();

@@ -6,10 +6,12 @@ use super::origin::{Origin, RequestBody};
 use super::poller::Poller;
 use super::receive::ReceiveBuffers;
 use super::regions::Regions;
+use super::registrations::Registrations;
 use crate::event::{ConnectRequest, Connection, Event, Message, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
 use cci_ring::slab::{Key, Slab};
+use cci_sys::memory;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -64,6 +66,8 @@ pub(crate) struct Core {
     pub receive: ReceiveBuffers,
     /// What peers may access.
     pub regions: Regions,
+    /// Which of the program's memory is known to be there.
+    pub registrations: Registrations,
     /// Remote memory operations in progress.
     pub operations: Operations,
     /// Completions that wait for their turn.
@@ -103,6 +107,7 @@ impl Core {
             events: VecDeque::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
             regions: Regions::new(),
+            registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
             operations: Operations::new(options.rma_operations),
             order: Order::default(),
             rma_bill: Arc::default(),
@@ -352,12 +357,13 @@ impl Core {
     }
 
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 5] {
+    pub fn memory(&self) -> [(&'static str, u64); 6] {
         [
             ("receive buffers", self.receive.bytes() as u64),
             ("event queue", (self.events.capacity() * size_of::<Event>()) as u64),
             ("connection table", self.conns.bytes() as u64),
             ("regions", self.regions.bytes()),
+            ("known memory", self.registrations.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
         ]
     }

@@ -10,4 +10,5 @@ pub(crate) mod origin;
 pub(crate) mod poller;
 mod receive;
 pub(crate) mod regions;
+pub(crate) mod registrations;
 pub(crate) mod spin;

@@ -17,11 +17,12 @@ pub(crate) struct Region {
     pub access: Access,
     /// Only over this connection.
     pub only: Option<Connection>,
+    /// It is known that it can be written.
+    pub is_target: bool,
     /// Where in `memory` it begins.
     #[expect(dead_code, reason = "for the transport that maps it")]
     pub start: usize,
     /// Keeps the memory alive.
-    #[expect(dead_code, reason = "kept alive")]
     pub memory: Memory,
 }
 
@@ -51,7 +52,10 @@ impl Regions {
         let key = random::u64()?;
         let len = range.end.saturating_sub(range.start);
         let Some(bytes) = memory.bytes().part(range.start, len) else { return Ok(None) };
-        let region = Region { bytes, key, access, only, start: range.start, memory: memory.clone() };
+        let is_target =
+            memory.is_library() || access.contains(Access::WRITE) || access.contains(Access::ATOMIC);
+        let region =
+            Region { bytes, key, access, only, is_target, start: range.start, memory: memory.clone() };
         let made = self.table.insert(region).ok();
         Ok(made.map(|place| RmaHandle::new(place.to_bits(), len as u64, key, access)))
     }
@@ -73,7 +77,20 @@ impl Regions {
         in_range(region, at.offset, len_bytes)
     }
 
-    /// The same for a peer that comes over `connection` and needs `need`.
+    /// The whole of such a region, if it is not known yet whether it can be written.
+    #[inline]
+    pub fn unknown_target(&self, at: RmaPlace) -> Option<Bytes> {
+        self.named(at.region, at.key).filter(|region| !region.is_target).map(|region| region.bytes)
+    }
+
+    /// It can.
+    pub fn set_target(&mut self, at: RmaPlace) {
+        if let Some(region) = self.table.get_mut(Key::from_bits(at.region)) {
+            region.is_target = true;
+        }
+    }
+
+    /// The same as [`Regions::local`] for a peer that comes over `connection` and needs `need`.
     #[inline]
     pub fn peer(
         &mut self,

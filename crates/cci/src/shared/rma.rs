@@ -37,6 +37,11 @@ impl SharedEndpoint {
         self.with(|endpoint| endpoint.deregister(handle))
     }
 
+    /// See [`Endpoint::forget_registrations`].
+    pub fn forget_registrations(&self, start: *const u8, len_bytes: usize) {
+        self.with(|endpoint| endpoint.forget_registrations(start, len_bytes));
+    }
+
     /// See [`Endpoint::rma_write`].
     ///
     /// # Errors

@@ -82,6 +82,10 @@ pub(crate) struct DeviceInfo {
     pub mtu_bytes: u32,
     /// Directory or name prefix for shared memory services, if configured.
     pub shm_directory: Option<std::path::PathBuf>,
+    /// Peers on this host may map library memory, and we theirs.
+    pub shm_direct: bool,
+    /// Memory may be read by system calls from process to process.
+    pub shm_cma: bool,
     pub unavailable: Vec<Unavailable>,
 }
 

@@ -250,3 +250,38 @@ fn the_last_of_pool_and_slots_frees_the_memory() {
         }
     });
 }
+
+#[test]
+fn what_was_taken_back_is_not_written_any_more() {
+    use cci_ring::atomic::{AtomicU64, fence};
+    use loom::cell::UnsafeCell;
+    struct Memory {
+        live: AtomicU64,
+        bytes: UnsafeCell<u64>,
+    }
+    // SAFETY: loom reports races of the cell instead of having them.
+    unsafe impl Sync for Memory {}
+    check(4, || {
+        let (producer, consumer) = loom_pair(256, 80);
+        let memory = Arc::new(Memory { live: AtomicU64::new(7), bytes: UnsafeCell::new(0) });
+        let shared = Arc::clone(&memory);
+        let peer = thread::spawn(move || {
+            for _ in 0..2 {
+                producer.begin_direct(3);
+                if shared.live.load(Ordering::Relaxed) == 7 {
+                    // SAFETY: loom has checked that nobody else is at it.
+                    shared.bytes.with_mut(|cell| unsafe { *cell += 1 });
+                }
+                producer.end_direct();
+            }
+        });
+        memory.live.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while consumer.direct_now() == 3 {
+            thread::yield_now();
+        }
+        // SAFETY: as above; this is what would race.
+        memory.bytes.with_mut(|cell| unsafe { *cell += 10 });
+        peer.join().unwrap();
+    });
+}

@@ -49,6 +49,8 @@ pub(super) fn shm_info(name: String) -> DeviceInfo {
         port: 0,
         mtu_bytes: 0,
         shm_directory: None,
+        shm_direct: true,
+        shm_cma: true,
         unavailable: Vec::new(),
     }
 }

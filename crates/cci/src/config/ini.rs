@@ -9,6 +9,8 @@
 //! | `interface` | udp | interface to bind to, by its best address unless `ip` is given |
 //! | `port` | udp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
+//! | `direct` | shm | `off`: remote memory is not mapped, by us or by peers; `on` unless given |
+//! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `on` unless given |
 //! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
 //!
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
@@ -84,6 +86,15 @@ fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
             return Err(pair.wrong(format!("directory {:?} is not an absolute path; write one", pair.value)));
         }
         info.shm_directory = Some(directory);
+    }
+    for (key, to) in [("direct", &mut info.shm_direct), ("cma", &mut info.shm_cma)] {
+        if let Some(pair) = section.get(key) {
+            *to = match pair.value {
+                "on" => true,
+                "off" => false,
+                other => return Err(pair.wrong(format!("{key} = {other:?}: write on or off"))),
+            };
+        }
     }
     Ok(info)
 }

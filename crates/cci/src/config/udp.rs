@@ -61,6 +61,8 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
         port: choice.port,
         mtu_bytes,
         shm_directory: None,
+        shm_direct: true,
+        shm_cma: true,
         unavailable,
     }
 }

@@ -2,6 +2,7 @@
 //! the engine's; a transport moves bytes and tells the [`Core`] what happened.
 
 pub(crate) mod datagram;
+pub(crate) mod ordered_rma;
 pub(crate) mod shm;
 
 use crate::counters::{ConnectionCounters, DropReason};

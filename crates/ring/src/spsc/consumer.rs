@@ -113,6 +113,13 @@ impl<M> Consumer<M> {
         true
     }
 
+    /// The name of the memory of ours that the peer writes directly just now, by its own word; 0: none. Ask behind a
+    /// SeqCst fence, after the permission was taken back; see "Direct access" in the module documentation.
+    pub fn direct_now(&self) -> u64 {
+        // Pairs with the Release in `Producer::end_direct`.
+        self.region.direct().load(Ordering::Acquire)
+    }
+
     /// The position of the next record, in bytes.
     pub fn head(&self) -> u64 {
         self.head
@@ -222,6 +229,23 @@ impl<M> Record<'_, M> {
     pub fn copy_from(&self, skip_bytes: usize, to: &mut [u8]) -> usize {
         let count = to.len().min((self.len_bytes as usize).saturating_sub(skip_bytes));
         self.copy(skip_bytes, NonNull::from(to).cast(), count)
+    }
+
+    /// Copies `len_bytes` of the payload, from byte `skip_bytes` on, to `offset` of memory that others may be changing.
+    /// `false`: they are not all in range, on either side, and nothing was done.
+    #[cfg(not(loom))]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn copy_to_memory(
+        &self,
+        skip_bytes: usize,
+        to: &crate::memory::Bytes,
+        offset: usize,
+        len_bytes: usize,
+    ) -> bool {
+        if skip_bytes.checked_add(len_bytes).is_none_or(|end| end > self.len_bytes as usize) {
+            return false;
+        }
+        to.copy_from(offset, &self.region.payload(self.position, skip_bytes, len_bytes), 0, len_bytes)
     }
 
     /// As [`copy_to`](Self::copy_to), into memory that need not be initialised: the bytes answered are, afterwards.

@@ -8,11 +8,13 @@
 //! | 0..8         | `head: u64`        | consumer   | producer |
 //! | 8..16        | `stall: u64`       | both (CAS) | both     |
 //! | 128..136     | `attention: u64`   | both       | both     |
+//! | 192..200     | `direct: u64`      | producer   | consumer |
 //! | 256..        | data, a power of two of bytes | producer | consumer |
 //!
 //! All words are in the byte order of the machine. The region starts as zeros, aligned to 64 bytes or better.
 //! `head` has a pair of lines of its own, because the consumer writes it often; `attention` has another, because the
-//! producer reads it after every batch and it seldom changes, so it stays in the producer's cache.
+//! producer reads it after every batch and it seldom changes, so it stays in the producer's cache. `direct` lies beside
+//! it, as the consumer looks at it hardly ever.
 //!
 //! *Positions* count bytes since the region was made, are multiples of 64 and never wrap (64 bits last for centuries);
 //! position `p` lives at data offset `p mod data_bytes`.
@@ -91,6 +93,19 @@
 //! While it is not 0 the consumer takes nothing ([`peek`](Consumer::peek) answers `None`). So a record that was made
 //! VOID under the guard had not been delivered, and never will be: a message that its sender was told ended in RNR
 //! does not arrive afterwards.
+//!
+//! # Direct access
+//!
+//! A process may let its peer write to memory of its own that both have mapped, and take that back at any time. For
+//! each such memory it has a *live* word, outside of the ring, that the peer can read and not write. The peer, for each
+//! copy: [`begin_direct`](Producer::begin_direct) stores the name of the memory in `direct` and fences (SeqCst); it reads
+//! the live word, copies only if that still says so, and ends with [`end_direct`](Producer::end_direct) (Release). The
+//! owner, to take it back: clears the live word, fences (SeqCst), and waits while
+//! [`direct_now`](Consumer::direct_now) (Acquire) is that name. One of the two fences is first, so either the peer sees
+//! the cleared word and copies nothing, or the owner sees the name and waits; and when it sees another word, all that
+//! the peer wrote is there. `name` can't come back meanwhile, but for an instant, as the live word is looked at each
+//! time. A peer killed in the middle never clears `direct`: the owner stops waiting when the kernel says that it is
+//! dead. One that is only stopped, or lies, has to be locked out in another way: by other pages.
 
 mod consumer;
 mod producer;

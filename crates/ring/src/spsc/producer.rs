@@ -118,6 +118,37 @@ impl<M> Producer<M> {
         for segment in segments {
             len_bytes = len_bytes.saturating_add(segment.len());
         }
+        let span = self.begin(len_bytes)?;
+        // SAFETY: the space between the tail and the limit is ours, and unpublished.
+        unsafe { self.region.write(span.start, segments, len_bytes) };
+        self.publish(header, span, len_bytes);
+        Ok(span)
+    }
+
+    /// As [`push`](Self::push); the payload is `head`, and behind it all of `data`, which others may be changing.
+    ///
+    /// # Errors
+    ///
+    /// See [`PushError`]; nothing was written then.
+    #[cfg(not(loom))]
+    pub fn push_memory(
+        &mut self,
+        header: RecordHeader,
+        head: &[u8],
+        data: &crate::memory::Bytes,
+    ) -> Result<Span, PushError> {
+        let len_bytes = head.len().saturating_add(data.len());
+        let span = self.begin(len_bytes)?;
+        let to = self.region.payload(span.start, 0, len_bytes);
+        let written = to.write(0, head) && to.copy_from(head.len(), data, 0, data.len());
+        debug_assert!(written, "as long as was said");
+        self.publish(header, span, len_bytes);
+        Ok(span)
+    }
+
+    /// Finds room for a record, and zeroes the word behind it.
+    #[inline]
+    fn begin(&mut self, len_bytes: usize) -> Result<Span, PushError> {
         if len_bytes > self.payload_bytes_max as usize {
             return Err(PushError::TooLong);
         }
@@ -133,12 +164,17 @@ impl<M> Producer<M> {
             }
         }
         if self.zeroed <= end {
-            // Relaxed: the Release below is what shows it to the consumer.
+            // Relaxed: the Release in `publish` is what shows it to the consumer.
             self.region.word(end).store(0, Ordering::Relaxed);
             self.zeroed = end + LINE;
         }
-        // SAFETY: the space between the tail and the limit is ours, and unpublished.
-        unsafe { self.region.write(start, segments, len_bytes) };
+        Ok(Span { start, end })
+    }
+
+    /// Makes a record visible whose payload is written.
+    #[inline]
+    fn publish(&mut self, header: RecordHeader, span: Span, len_bytes: usize) {
+        let start = span.start;
         self.region.tag(start).store(header.tag(), Ordering::Relaxed);
         // Pairs with the Acquire in `Consumer::peek`: payload, tag and the zero behind the record are visible with it.
         self.region.word(start).store(word::encode(start, len_bytes as u32, header), Ordering::Release);
@@ -146,9 +182,37 @@ impl<M> Producer<M> {
             // The record becomes visible with the PAD that leads to it.
             self.region.word(self.tail).store(word::encode_pad(self.tail), Ordering::Release);
         }
-        self.tail = end;
+        self.tail = span.end;
         self.zero_ahead();
-        Ok(Span { start, end })
+    }
+
+    /// Bytes that are free for records, by what the consumer has said last; asks it anew when they are fewer than
+    /// `enough_bytes`. A record takes whole lines, and perhaps a PAD in front of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
+    pub fn free_bytes(&mut self, enough_bytes: u64) -> Result<u64, Corrupt> {
+        if self.limit - self.tail < enough_bytes {
+            self.consumed()?;
+        }
+        Ok(self.limit - self.tail)
+    }
+
+    /// Says that this side is about to write directly to memory of the peer's that the two know by `name` (not 0). It
+    /// then looks, once more, whether it still may; see "Direct access" in the module documentation.
+    #[inline]
+    pub fn begin_direct(&self, name: u64) {
+        self.region.direct().store(name, Ordering::Relaxed);
+        // Pairs with the fence of who takes the permission back: either we see that it is gone, or the owner sees us.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends what [`begin_direct`](Self::begin_direct) began.
+    #[inline]
+    pub fn end_direct(&self) {
+        // Pairs with the Acquire in `Consumer::direct_now`: all that we wrote is there.
+        self.region.direct().store(0, Ordering::Release);
     }
 
     /// Fetches the line that the next record will need; a hint, worth its while when a message has just come in that is

@@ -6,13 +6,15 @@ use core::ptr::NonNull;
 
 use super::{BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, RECORD_HEADER_BYTES};
 use crate::atomic::AtomicU64;
+use crate::memory::Bytes;
 
 /// Where the words in front of the data are, in bytes; see the module documentation for who writes which.
 const HEAD_AT: usize = 0;
 const STALL_AT: usize = 8;
 const ATTENTION_AT: usize = 128;
+const DIRECT_AT: usize = 192;
 
-const _: () = assert!(ATTENTION_AT + size_of::<AtomicU64>() <= CONTROL_BYTES);
+const _: () = assert!(DIRECT_AT + size_of::<AtomicU64>() <= CONTROL_BYTES);
 
 /// A mapped region and what keeps it mapped.
 pub(super) struct Region<M> {
@@ -52,7 +54,7 @@ impl<M> Region<M> {
         self.data_bytes as u64
     }
 
-    /// One of the three words above. Word by word, as a reference to them all would cover the bytes between them, which
+    /// One of the words above. Word by word, as a reference to them all would cover the bytes between them, which
     /// are no atomics, and which a peer may write to.
     #[inline]
     fn control<const AT: usize>(&self) -> &AtomicU64 {
@@ -72,6 +74,19 @@ impl<M> Region<M> {
 
     pub(super) fn attention(&self) -> &AtomicU64 {
         self.control::<ATTENTION_AT>()
+    }
+
+    pub(super) fn direct(&self) -> &AtomicU64 {
+        self.control::<DIRECT_AT>()
+    }
+
+    /// `len` bytes from byte `skip` of the payload of the record at `position` on, as memory that anybody may change.
+    /// For use before `self` is touched again.
+    #[inline]
+    pub(super) fn payload(&self, position: u64, skip: usize, len: usize) -> Bytes {
+        let from = self.at(position, RECORD_HEADER_BYTES + skip, len);
+        // SAFETY: in bounds by `at`, mapped as long as `self` lives; no reference to it exists.
+        unsafe { Bytes::new(from, len) }
     }
 
     /// The address of the byte `skip` bytes into the line at `position`, in bounds for `len` bytes.

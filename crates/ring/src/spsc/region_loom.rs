@@ -12,6 +12,7 @@ struct Memory {
     head: AtomicU64,
     stall: AtomicU64,
     attention: AtomicU64,
+    direct: AtomicU64,
     /// What a consumer finds where it takes a word for a header, also when that is payload.
     data: Vec<AtomicU64>,
     /// The payload bytes proper, by word: plain memory, whose races loom reports.
@@ -34,6 +35,7 @@ pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<()>, Consume
         head: AtomicU64::new(0),
         stall: AtomicU64::new(0),
         attention: AtomicU64::new(0),
+        direct: AtomicU64::new(0),
         data: (0..data_bytes / 8).map(|_| AtomicU64::new(0)).collect(),
         payload: (0..data_bytes / 8).map(|_| UnsafeCell::new(0)).collect(),
     });
@@ -63,6 +65,10 @@ impl<M> Region<M> {
 
     pub(super) fn attention(&self) -> &AtomicU64 {
         &self.memory.attention
+    }
+
+    pub(super) fn direct(&self) -> &AtomicU64 {
+        &self.memory.direct
     }
 
     fn index(&self, position: u64) -> usize {

@@ -8,6 +8,7 @@
 use super::Shm;
 use super::hand::NOWHERE;
 use super::link::{Control, Life, Link};
+use super::rma;
 use super::table::{State, Table, complete};
 use super::wire::{PeerConn, kind};
 use crate::ConnectFailure;
@@ -39,11 +40,19 @@ pub(super) fn close_came(
             conn.at = NOWHERE;
             link.complete_taken(table, core)?;
             link.end_sends(table, core, key.index, Status::Disconnected);
+            rma::end_flow(link, table, core, key, Status::Disconnected);
             core.peer_gone(connection);
             link.conns = link.conns.saturating_sub(1);
             link.say(Control { kind: kind::CLOSE_ACK, to, own: NOBODY })
         }
-        State::Closing => closed(link, table, core, key),
+        State::Closing => {
+            let to = peer_of(conn);
+            if rma::end_flow(link, table, core, key, Status::Disconnected) {
+                // We have not closed yet, as operations were under way: the peer waits for an answer.
+                link.say(Control { kind: kind::CLOSE_ACK, to, own: NOBODY })?;
+            }
+            closed(link, table, core, key)
+        }
         State::Making | State::Gone => Ok(()),
     }
 }
@@ -69,6 +78,7 @@ pub(super) fn close_ack_came(
 fn closed(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Result<(), Corrupt> {
     link.complete_taken(table, core)?;
     link.end_sends(table, core, key.index, Status::Disconnected);
+    rma::end_flow(link, table, core, key, Status::Disconnected);
     link.conns = link.conns.saturating_sub(1);
     if let Some(conn) = table.conns.remove(key) {
         core.closed(conn.connection);
@@ -89,6 +99,11 @@ pub(super) fn say_ping(link: &mut Link) -> Result<(), Corrupt> {
         return Ok(());
     }
     link.say(Control { kind: kind::PING, to: NOBODY, own: NOBODY })
+}
+
+/// Says that nothing more comes for a connection.
+pub(super) fn say_close(link: &mut Link, conn: &super::table::Conn) -> Result<(), Corrupt> {
+    link.say(Control { kind: kind::CLOSE, to: peer_of(conn), own: NOBODY })
 }
 
 fn peer_of(conn: &super::table::Conn) -> PeerConn {
@@ -115,13 +130,17 @@ impl Shm {
             }
             State::Open | State::Broken => {
                 conn.state = State::Closing;
-                let (at, to) = (conn.at, peer_of(conn));
+                let at = conn.at;
                 // The last look at the clock may be long ago.
                 self.table.now_ns = cci_sys::clock::now_ns();
                 let until_ns = self.table.now_ns.saturating_add(conn.send_timeout_ns());
                 self.table.closes_by(key, until_ns);
+                if rma::delays_close(&mut self.table, key) {
+                    return;
+                }
+                let Some(conn) = self.table.conns.get(key) else { return };
                 let Some(link) = self.links.get_mut(at) else { return };
-                let said = link.say(Control { kind: kind::CLOSE, to, own: NOBODY });
+                let said = say_close(link, conn);
                 link.out.flush();
                 self.care_for(at);
                 if said.is_err() {
@@ -137,6 +156,12 @@ impl Shm {
         let (connection, at) = (conn.connection, conn.at);
         if let Some(link) = self.links.get_mut(at) {
             link.end_sends(&mut self.table, core, key.index, Status::TimedOut);
+            if rma::end_flow(link, &mut self.table, core, key, Status::TimedOut)
+                && let Some(conn) = self.table.conns.get(key)
+            {
+                // What it finds wrong with the ring, the next poll finds too.
+                let _ = say_close(link, conn);
+            }
             link.conns = link.conns.saturating_sub(1);
         }
         self.table.conns.remove(key);
@@ -176,6 +201,7 @@ impl Shm {
             |_| true,
             |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
         );
+        rma::end_flows(link, &mut self.table, core);
         if link.conns > 0 {
             self.table.counts.links_died += 1;
             self.end_conns_of(core, key);

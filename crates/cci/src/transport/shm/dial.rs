@@ -79,6 +79,8 @@ impl Shm {
             send_timeout_us: self.table.send_timeout_us,
             keepalive_us: self.table.keepalive_us,
             in_progress: 0,
+            to_be_told: 0,
+            rma: NOWHERE,
             peer_generation: 0,
             state: State::Making,
             is_reliable,

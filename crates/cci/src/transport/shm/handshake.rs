@@ -5,12 +5,12 @@
 
 use super::hand::{Half, Hand, Peer, Side, Stage};
 use super::link::{Control, Ends, Link};
+use super::rma;
 use super::table::{State, Table};
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
 use super::{RING_BYTES_PEER_MAX, Shm, token};
 use crate::ConnectFailure;
 use crate::engine::core::Core;
-use crate::limits;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, region_bytes};
 use cci_sys::event::EventFd;
@@ -210,7 +210,6 @@ impl Shm {
         mut fds: ReceivedFds,
     ) -> Result<Ends, ConnectFailure> {
         let charge = super::ring_charge(half.ring_bytes);
-        let mss = self.table.mss;
         let made = (|| {
             if ring_bytes > RING_BYTES_PEER_MAX {
                 return None;
@@ -223,8 +222,8 @@ impl Shm {
             let mut theirs = theirs;
             theirs.drop_fd();
             Some(Ends {
-                consumer: ours.into_consumer(mss).ok()?,
-                producer: theirs.into_producer(limits::MESSAGE_BYTES_MAX).ok()?,
+                consumer: ours.into_consumer(rma::RECORD_BYTES_MAX).ok()?,
+                producer: theirs.into_producer(rma::RECORD_BYTES_MAX).ok()?,
                 bell: half.bell,
                 peer_bell,
                 ring_bytes: half.ring_bytes,

@@ -3,6 +3,7 @@
 
 use super::hand::{NOWHERE, Peer, Side};
 use super::pending::Fifo;
+use super::rma::{self, LinkRma};
 use super::table::{Table, complete};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
@@ -83,6 +84,7 @@ pub(super) struct Link {
     /// What the consumer is stalled on: a message that may be dropped waits only while the program is behind.
     pub stalled_by_reliable: bool,
     pub rnr: u64,
+    pub rma: LinkRma,
 }
 
 /// The sending half.
@@ -141,6 +143,7 @@ impl Link {
             stalls: 0,
             stalled_by_reliable: false,
             rnr: 0,
+            rma: LinkRma::new(),
         }
     }
 
@@ -159,11 +162,12 @@ impl Link {
             || self.consumer.is_stalled()
             || self.life != Life::Up
             || self.out.bell_failed
+            || self.rma.is_in_use()
     }
 
     /// Waits for the peer to take something.
     pub fn waits_for_progress(&self) -> bool {
-        !self.out.fifo.is_empty() || !self.out.control.is_empty()
+        !self.out.fifo.is_empty() || !self.out.control.is_empty() || rma::waits_for_progress(self)
     }
 
     /// Queues a record that is not a message, and writes what fits.

@@ -25,6 +25,7 @@ mod pending;
 mod poll;
 mod receive;
 mod report;
+mod rma;
 mod send;
 mod sleep;
 mod table;
@@ -204,6 +205,7 @@ pub(crate) fn open(
             closing: Vec::new(),
             keepalive: Vec::new(),
             next_keepalive_ns: 0,
+            rma: rma::Rma::new(options.rma_operations),
             now_ns: clock::now_ns(),
             mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
             send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
@@ -302,28 +304,29 @@ impl Transport for Shm {
 
     fn rma(
         &mut self,
-        _: &mut Core,
+        core: &mut Core,
         _: Connection,
-        _: u64,
-        _: &RmaRequest<'_>,
-        _: u64,
+        link: u64,
+        request: &RmaRequest<'_>,
+        operation: u64,
     ) -> Result<(), SendError> {
-        Err(SendError::WouldBlock)
+        self.start_rma(core, Key::from_bits(link), request, operation)
     }
 
     fn atomic(
         &mut self,
-        _: &mut Core,
+        core: &mut Core,
         _: Connection,
-        _: u64,
-        _: &AtomicRequest,
-        _: u64,
+        link: u64,
+        request: &AtomicRequest,
+        operation: u64,
     ) -> Result<(), SendError> {
-        Err(SendError::WouldBlock)
+        self.start_atomic(core, Key::from_bits(link), request, operation)
     }
 
-    fn sends_in_progress(&self, _: u64) -> u32 {
-        0
+    #[inline]
+    fn sends_in_progress(&self, link: u64) -> u32 {
+        self.table.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
     }
 
     #[inline]
@@ -337,8 +340,8 @@ impl Transport for Shm {
 
     fn is_drained(&self) -> bool {
         // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
-        // sees us hang up. A CLOSE that found no room says no more than the hang-up.
-        true
+        // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
+        !self.is_ours() || self.table.rma.flows.ops.len() == 0
     }
 
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {

@@ -6,12 +6,12 @@
 //! - *Busy* links, those with sends, closing connections or stalls under way, are looked after now and then.
 //! - The kernel is asked every [`KERNEL_POLL_NS`] at most: a system call in each poll would be the latency.
 
-use super::link::Life;
+use super::link::{Life, Link};
 use super::receive;
 use super::sleep::cool;
 use super::{Shm, token};
 use crate::engine::core::Core;
-use cci_ring::slab::Key;
+use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
 
 /// Links looked at in every poll.
@@ -77,6 +77,10 @@ impl Shm {
                 return self.kill(core, key);
             }
         }
+        if link.rma.has_work() {
+            self.turn_rma(core, key);
+        }
+        let Some(link) = self.links.get_mut(key) else { return };
         if link.conns == 0 || link.life != Life::Up || link.out.bell_failed {
             self.after_poll(core, key);
         } else if !link.is_busy && link.needs_care() {
@@ -96,6 +100,9 @@ impl Shm {
             Ok(records) => {
                 if records > 0 {
                     self.make_hot(key);
+                }
+                if link_has_work(&self.links, key) {
+                    self.turn_rma(core, key);
                 }
                 self.after_poll(core, key);
                 records > 0
@@ -187,6 +194,10 @@ impl Shm {
         }
         self.stamp(key);
         self.time_out_sends(core, key);
+        if link_has_work(&self.links, key) {
+            self.turn_rma(core, key);
+        }
+        self.care_for_rma(core, key, false);
         let Some(link) = self.links.get_mut(key) else { return };
         if link.consumer.is_stalled() || link.life != Life::Up || link.out.bell_failed {
             self.poll_link(core, key);
@@ -336,4 +347,8 @@ impl Shm {
             }
         }
     }
+}
+
+fn link_has_work(links: &Slab<Box<Link>>, key: Key) -> bool {
+    links.get(key).is_some_and(|link| link.rma.has_work())
 }

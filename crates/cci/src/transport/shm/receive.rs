@@ -4,6 +4,7 @@
 use super::close;
 use super::handshake;
 use super::link::{Life, Link};
+use super::rma;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
@@ -90,6 +91,10 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
     let Some(record) = link.consumer.peek()? else { return Ok(None) };
     let header = record.header();
     link.out.acknowledged(header.ack, table, core)?;
+    if header.kind == kind::RMA {
+        let taken = rma::take(&record, link.key, &mut link.rma, table, core)?;
+        return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
+    }
     if header.kind != kind::MESSAGE {
         let mut own = [0; 8];
         record.copy_to(&mut own);
@@ -102,6 +107,9 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
         return Ok(Some(Taken::Other { kind, conn, generation, from }));
     }
     let len_bytes = record.len_bytes();
+    if len_bytes > table.mss {
+        return Err(Corrupt::Length);
+    }
     let (here, counts) = (link.key, &mut table.counts);
     let Some(key) = table.conns.key_at(header.conn).filter(|key| key.generation as u8 == header.flags) else {
         counts.unknown_connection += 1;

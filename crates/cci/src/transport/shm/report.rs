@@ -54,6 +54,7 @@ impl Shm {
             ("sends_in_progress", u64::from(self.table.sends.in_use())),
             ("requests_waiting", u64::from(self.shown)),
             ("system_errors", counts.system_errors),
+            ("rma_ring", self.table.rma.counts.ring),
         ]);
         drops.extend(
             [
@@ -80,6 +81,10 @@ impl Shm {
             ("connections", self.table.conns.bytes() as u64),
             ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
             ("sends in progress", self.table.sends.bytes() as u64),
+            (
+                "remote operations in progress",
+                self.table.rma.bytes() + self.links.iter().map(|(_, link)| link.rma.bytes()).sum::<u64>(),
+            ),
         ]);
     }
 

@@ -65,6 +65,7 @@ impl Shm {
         conn.bytes_sent += segments.iter().map(|segment| segment.len() as u64).sum::<u64>();
         if is_reliable {
             conn.in_progress += 1;
+            conn.to_be_told += u32::from(!op.silent);
             self.table.sends.push(&mut link.out.fifo, span, key.index, op);
         }
         if link.out.flush_after_send(was_flushed) {

@@ -2,6 +2,7 @@
 
 use super::Shm;
 use super::link::{Life, Link};
+use super::rma;
 use crate::engine::core::Core;
 use crate::transport::Armed;
 use cci_ring::slab::Key;
@@ -23,6 +24,7 @@ impl Shm {
         for at in 0..self.busy.len() {
             let Some(&key) = self.busy.get(at) else { break };
             self.stamp(key);
+            self.care_for_rma(core, key, true);
             if self.arm_link(core, key) {
                 return Armed::Pending;
             }
@@ -41,6 +43,18 @@ impl Shm {
 
     /// True: something is there.
     fn arm_link(&mut self, core: &mut Core, key: Key) -> bool {
+        if let Some(link) = self.links.get_mut(key)
+            && link.rma.has_work()
+        {
+            match rma::turn(link, &mut self.table, core) {
+                Ok(moved) if moved || link.rma.at_once => return true,
+                Ok(_) => {}
+                Err(_) => {
+                    self.kill(core, key);
+                    return true;
+                }
+            }
+        }
         let Some(link) = self.links.get_mut(key) else { return true };
         link.out.flush();
         if link.tell_due {

@@ -2,6 +2,7 @@
 
 use super::hand::Hand;
 use super::pending::Sends;
+use super::rma::Rma;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::engine::core::{Core, SendOp};
@@ -40,6 +41,10 @@ pub(super) struct Conn {
     /// 0: off.
     pub keepalive_us: u32,
     pub in_progress: u32,
+    /// Of these, those that are not silent.
+    pub to_be_told: u32,
+    /// Its flow while remote memory operations are under way; NOWHERE otherwise.
+    pub rma: Key,
     /// Low bits of the generation of the peer's place.
     pub peer_generation: u8,
     pub state: State,
@@ -105,6 +110,7 @@ pub(super) struct Table {
     /// Connections with keepalive on.
     pub keepalive: Vec<Key>,
     pub next_keepalive_ns: u64,
+    pub rma: Rma,
     /// The time when it was last looked at.
     pub now_ns: u64,
     pub mss: u32,
@@ -162,5 +168,6 @@ pub(super) fn complete(conns: &mut Slab<Conn>, core: &mut Core, conn: u32, op: S
     let Some(key) = conns.key_at(conn) else { return };
     let Some(conn) = conns.get_mut(key) else { return };
     conn.in_progress = conn.in_progress.saturating_sub(1);
+    conn.to_be_told = conn.to_be_told.saturating_sub(u32::from(!op.silent));
     core.complete(conn.connection, op, status);
 }

@@ -3,6 +3,7 @@
 use super::close;
 use super::hand::{Hand, Stage};
 use super::link::Link;
+use super::rma;
 use super::table::{State, Table, complete, from_us, to_us};
 use super::{Shm, wire};
 use crate::ConnectFailure;
@@ -87,6 +88,9 @@ impl Shm {
         for index in broken {
             link.end_sends(&mut self.table, core, index, Status::TimedOut);
             let Some(key) = self.table.conns.key_at(index) else { continue };
+            if self.table.conns.get(key).is_some_and(|conn| conn.state == State::Open) {
+                rma::end_flow(link, &mut self.table, core, key, Status::TimedOut);
+            }
             let Some(conn) = self.table.conns.get_mut(key) else { continue };
             if conn.state == State::Open {
                 conn.state = State::Broken;
@@ -197,7 +201,7 @@ impl Shm {
         let mut next_ns = self.listen_again_ns.unwrap_or(u64::MAX);
         for key in &self.busy {
             let Some(link) = self.links.get(*key) else { continue };
-            next_ns = next_ns.min(link.out.deadline_ns);
+            next_ns = next_ns.min(link.out.deadline_ns).min(link.rma.deadline_ns);
             if link.consumer.is_stalled() {
                 next_ns = next_ns.min(now_ns + stall_poll_ns);
             }

@@ -14,7 +14,7 @@ use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.
@@ -36,6 +36,8 @@ pub(super) mod kind {
     /// The client has joined the link: the accepted connection is open. Payload: the client's connection. It comes
     /// through the ring because only the process that the link was made with can write there.
     pub const CONFIRM: u8 = 6;
+    /// Remote memory access, see [`crate::transport::ordered_rma`].
+    pub const RMA: u8 = 7;
 }
 
 /// A connection as its owner names it.

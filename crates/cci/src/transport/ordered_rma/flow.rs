@@ -1,0 +1,384 @@
+//! What a connection needs while it has remote memory operations under way, in either direction.
+
+use super::operations::{NIL, Ops};
+use super::responder::Job;
+use super::wire::{self, Head};
+use super::{Arrived, Channel, Fault, Pushed, SLOTS, Start, Taken};
+use crate::engine::core::Core;
+use crate::event::{Connection, Status};
+use cci_proto::RmaPlace;
+use cci_ring::slab::{Key, Slab};
+use std::collections::VecDeque;
+
+/// What a slot of the asking side waits for.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Slot {
+    Free,
+    /// Writes of `op`; `last`: the answer may come.
+    Write {
+        op: u32,
+        last: bool,
+    },
+    Read {
+        op: u32,
+        local: RmaPlace,
+        len_bytes: u64,
+        got_bytes: u64,
+    },
+    Atomic {
+        op: u32,
+    },
+    Notify {
+        op: u32,
+    },
+    /// The peer fetches it; it must still be ours when it says that it has.
+    Pull {
+        op: u32,
+        local: RmaPlace,
+        len_bytes: u64,
+    },
+    Where {
+        op: u32,
+        local: RmaPlace,
+        len_bytes: u64,
+    },
+    /// We fetch it.
+    Fetch {
+        op: u32,
+        local: RmaPlace,
+        len_bytes: u64,
+        done_bytes: u64,
+        address: u64,
+    },
+    /// Its operation has ended; the peer is to be told, and its answer is awaited.
+    Abandoned,
+}
+
+/// What a turn came to.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Something was pushed or moved.
+    pub moved: bool,
+    /// There is more to do: when there is room, when the peer has taken more, or at once.
+    pub more: bool,
+    /// There is more to do, and nothing to wait for.
+    pub at_once: bool,
+    /// The channel is broken.
+    pub broken: bool,
+}
+
+/// What each round of a turn takes of its budget beside the data it moves.
+const STEP_BYTES: u64 = 128;
+
+/// See the module.
+pub(crate) struct Flow {
+    pub connection: Connection,
+    // The asking side.
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// Operations that have not ended.
+    pub(super) ops: u32,
+    /// Of these, those that have left the line or are being cut.
+    pub(super) begun: u32,
+    pub(super) slots: [Slot; SLOTS],
+    /// One bit for each.
+    pub(super) free: u128,
+    /// Abandoned, and the peer was not told yet.
+    pub(super) to_end: u128,
+    /// We fetch for these.
+    pub(super) fetching: VecDeque<u16>,
+    /// Operations whose message is to be pushed.
+    pub(super) messages: VecDeque<u32>,
+    // The answering side.
+    pub(super) jobs: [Job; SLOTS],
+    /// Jobs that are not free.
+    pub(super) busy: u128,
+    /// Answers to be pushed.
+    pub(super) answers: u128,
+    /// Reads and fetches, in order.
+    pub(super) line: VecDeque<u16>,
+    /// Something moved since it was last asked.
+    pub moved: bool,
+    /// When something last moved, by the transport's clock.
+    pub moved_ns: u64,
+    /// Is in the transport's list of those with something to push.
+    pub queued: bool,
+    /// The connection is to be closed once there are no operations left.
+    pub closing: bool,
+}
+
+const _: () = assert!(SLOTS == u128::BITS as usize, "one bit of a word for each slot");
+
+impl Flow {
+    fn new() -> Flow {
+        Flow {
+            connection: Connection { index: u32::MAX, generation: 0 },
+            first: NIL,
+            last: NIL,
+            ops: 0,
+            begun: 0,
+            slots: [Slot::Free; SLOTS],
+            free: u128::MAX,
+            to_end: 0,
+            fetching: VecDeque::with_capacity(SLOTS),
+            messages: VecDeque::with_capacity(SLOTS),
+            jobs: [Job::Free; SLOTS],
+            busy: 0,
+            answers: 0,
+            line: VecDeque::with_capacity(SLOTS),
+            moved: false,
+            moved_ns: 0,
+            queued: false,
+            closing: false,
+        }
+    }
+
+    /// Nothing is under way, in neither direction.
+    pub fn is_idle(&self) -> bool {
+        self.ops == 0 && self.busy == 0 && self.free == u128::MAX
+    }
+
+    /// Operations of this side that have not ended.
+    pub fn operations(&self) -> u32 {
+        self.ops
+    }
+
+    /// Something is to be pushed or fetched.
+    pub fn has_work(&self) -> bool {
+        self.answers != 0
+            || self.to_end != 0
+            || self.first != NIL
+            || !self.line.is_empty()
+            || !self.fetching.is_empty()
+            || !self.messages.is_empty()
+    }
+
+    /// Something is to be fetched: that waits for nobody.
+    pub(super) fn has_fetches(&self) -> bool {
+        let fetches = |slot: &u16| matches!(self.jobs.get(usize::from(*slot)), Some(Job::Fetch { .. }));
+        !self.fetching.is_empty() || self.line.front().is_some_and(fetches)
+    }
+
+    /// Enters an operation. False: there is no room.
+    pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
+        let Some(at) = ops.insert(start) else { return false };
+        match ops.get_mut(self.last) {
+            Some(last) if self.last != NIL => last.next = at,
+            _ => self.first = at,
+        }
+        self.last = at;
+        self.ops += 1;
+        if self.ops == 1 {
+            // Its time begins now, not when the last one moved.
+            self.moved = true;
+        }
+        true
+    }
+
+    /// Pushes what fits, and fetches, until the budget, in bytes of data, is used up.
+    pub fn turn(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        budget_bytes: &mut u64,
+    ) -> Turn {
+        let mut turn = Turn::default();
+        if !self.push_answers(channel, &mut turn) || !self.push_ends(channel, &mut turn) {
+            return self.ended(turn);
+        }
+        loop {
+            let mut moved = self.fetch(ops, core, channel, budget_bytes);
+            for step in [Flow::serve, Flow::push_messages, Flow::cut] {
+                match step(self, ops, core, channel, budget_bytes) {
+                    Step::Moved => moved = true,
+                    Step::Blocked => {}
+                    Step::Broken => {
+                        turn.broken = true;
+                        return self.ended(turn);
+                    }
+                }
+            }
+            turn.moved |= moved;
+            // What moves no data costs something too.
+            *budget_bytes = budget_bytes.saturating_sub(STEP_BYTES);
+            if !moved || *budget_bytes == 0 {
+                turn.at_once = moved;
+                break;
+            }
+        }
+        if !self.push_answers(channel, &mut turn) {
+            return self.ended(turn);
+        }
+        self.ended(turn)
+    }
+
+    fn ended(&mut self, mut turn: Turn) -> Turn {
+        self.moved |= turn.moved;
+        turn.more = self.has_work();
+        turn.at_once = turn.more && (turn.at_once || self.has_fetches());
+        turn
+    }
+
+    /// A record came for this connection. `delivers`: the program still wants messages of it.
+    pub fn take(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        record: &impl Arrived,
+        message_bytes_max: usize,
+        delivers: bool,
+    ) -> Result<Taken, Fault> {
+        let parsed = wire::parse(record)?;
+        match parsed.head {
+            Head::Data { .. } | Head::Gone | Head::Done { .. } | Head::Here { .. } => {
+                self.answered(ops, core, record, &parsed)?;
+            }
+            Head::Notify => {
+                if parsed.rest_bytes > message_bytes_max {
+                    return Err(Fault);
+                }
+                if !self.notified(core, record, &parsed, delivers)? {
+                    return Ok(Taken::NoBuffer);
+                }
+            }
+            _ => self.asked(core, record, &parsed)?,
+        }
+        self.moved = true;
+        Ok(Taken::Yes)
+    }
+
+    /// The connection is over: what is under way ends so.
+    pub fn end(&mut self, ops: &mut Ops, core: &mut Core, status: Status) {
+        // Those in line come behind those that have begun; completions in order of issue look after themselves.
+        let mut over: [u32; SLOTS] = [NIL; SLOTS];
+        let mut count = 0;
+        for slot in &self.slots {
+            if let Some(op) = slot.op()
+                && !over.contains(&op)
+                && let Some(room) = over.get_mut(count)
+            {
+                *room = op;
+                count += 1;
+            }
+        }
+        for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
+            if at != self.first {
+                end_op(ops, core, at, status);
+            }
+        }
+        while let Some(op) = ops.get(self.first) {
+            let next = op.next;
+            end_op(ops, core, self.first, status);
+            self.first = next;
+        }
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.slots = [Slot::Free; SLOTS];
+        self.jobs = [Job::Free; SLOTS];
+        (self.first, self.last, self.ops, self.begun) = (NIL, NIL, 0, 0);
+        (self.free, self.to_end, self.busy, self.answers) = (u128::MAX, 0, 0, 0);
+        self.fetching.clear();
+        self.messages.clear();
+        self.line.clear();
+        (self.moved, self.closing) = (false, false);
+    }
+}
+
+/// What one step of a turn came to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Moved,
+    /// Nothing to do, or no room.
+    Blocked,
+    Broken,
+}
+
+impl From<Pushed> for Step {
+    fn from(pushed: Pushed) -> Step {
+        match pushed {
+            Pushed::Yes => Step::Moved,
+            Pushed::Full => Step::Blocked,
+            Pushed::Broken => Step::Broken,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn op(&self) -> Option<u32> {
+        match *self {
+            Slot::Free | Slot::Abandoned => None,
+            Slot::Write { op, .. }
+            | Slot::Read { op, .. }
+            | Slot::Atomic { op }
+            | Slot::Notify { op }
+            | Slot::Pull { op, .. }
+            | Slot::Where { op, .. }
+            | Slot::Fetch { op, .. } => Some(op),
+        }
+    }
+}
+
+/// Ends an operation with a status of its connection's.
+fn end_op(ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
+    if let Some((name, _)) = ops.remove(at) {
+        core.complete_operation(name, status);
+    }
+}
+
+/// The flows of an endpoint.
+pub(crate) struct Flows {
+    table: Slab<Box<Flow>>,
+    /// Idle ones, for the next connections.
+    spare: Vec<Box<Flow>>,
+    pub ops: Ops,
+}
+
+/// Idle flows kept.
+const SPARE_MAX: usize = 16;
+/// Flows of one endpoint: connections with something under way at the same time.
+const FLOWS_MAX: u32 = 1 << 22;
+
+impl Flows {
+    pub fn new(operations_max: u32) -> Flows {
+        Flows { table: Slab::new(FLOWS_MAX), spare: Vec::new(), ops: Ops::new(operations_max) }
+    }
+
+    /// Gives a connection a flow. None: there is no room for one.
+    pub fn lend(&mut self, connection: Connection, now_ns: u64) -> Option<Key> {
+        let mut flow = self.spare.pop().unwrap_or_else(|| Box::new(Flow::new()));
+        flow.connection = connection;
+        (flow.moved_ns, flow.moved) = (now_ns, true);
+        self.table.insert(flow).ok()
+    }
+
+    /// Takes back a flow that is idle, or was ended.
+    pub fn give_back(&mut self, key: Key) {
+        if let Some(mut flow) = self.table.remove(key)
+            && self.spare.len() < SPARE_MAX
+        {
+            flow.reset();
+            flow.queued = false;
+            self.spare.push(flow);
+        }
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Flow> {
+        self.table.get(key).map(|flow| &**flow)
+    }
+
+    /// The flow, and the operations that it needs for everything.
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<(&mut Flow, &mut Ops)> {
+        Some((self.table.get_mut(key)?, &mut self.ops))
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        let flows = self.table.len() as usize + self.spare.len();
+        let each = size_of::<Flow>() + SLOTS * (3 * size_of::<u16>() + size_of::<u32>());
+        (self.table.bytes() + flows * each) as u64 + self.ops.bytes()
+    }
+}

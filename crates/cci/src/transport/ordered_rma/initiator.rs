@@ -1,0 +1,456 @@
+//! The asking side: operations leave the line as records, and end with their answers.
+
+use super::flow::{Flow, Slot, Step};
+use super::operations::{NIL, Op, Ops, Stage, What};
+use super::responder::FETCH_BYTES_MAX;
+use super::wire::{Head, Parsed};
+use super::{Arrived, Channel, Fault, Pushed, Turn};
+use crate::engine::core::Core;
+use crate::event::Status;
+use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};
+
+impl Flow {
+    fn take_slot(&mut self) -> Option<u16> {
+        let slot = self.free.trailing_zeros();
+        (slot < u128::BITS).then_some(slot as u16)
+    }
+
+    pub(super) fn set_slot(&mut self, at: u16, slot: Slot) {
+        let bit = 1_u128 << at;
+        self.free = if matches!(slot, Slot::Free) { self.free | bit } else { self.free & !bit };
+        if let Some(place) = self.slots.get_mut(usize::from(at)) {
+            *place = slot;
+        }
+    }
+
+    fn slot(&self, at: u16) -> Slot {
+        self.slots.get(usize::from(at)).copied().unwrap_or(Slot::Free)
+    }
+
+    /// Cuts the next record from the operation at the head of the line.
+    pub(super) fn cut(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        budget_bytes: &mut u64,
+    ) -> Step {
+        let at = self.first;
+        if *budget_bytes == 0 || self.to_end != 0 {
+            return Step::Blocked;
+        }
+        let Some(op) = ops.get_mut(at) else { return Step::Blocked };
+        if op.stage == Stage::Waiting {
+            if op.fence && (self.begun > 0 || !channel.is_taken(op.position)) {
+                return Step::Blocked;
+            }
+            op.stage = Stage::Cutting;
+            self.begun += 1;
+            if let Some(status) = direct(op, self.connection, core, channel) {
+                op.status = status;
+                self.leave_line(ops, core, at);
+                *budget_bytes = budget_bytes.saturating_sub(1);
+                return Step::Moved;
+            }
+        }
+        match op.what {
+            What::Atomic { atomic, target, result } => {
+                let Some(slot) = self.take_slot() else { return Step::Blocked };
+                let head = Head::Atomic { at: target, atomic, wants_value: result.is_some() };
+                let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
+                if pushed == Pushed::Yes {
+                    op.unanswered += 1;
+                    self.set_slot(slot, Slot::Atomic { op: at });
+                    self.leave_line(ops, core, at);
+                }
+                pushed.into()
+            }
+            What::Move(kind) => match op.piece().filter(|_| op.status == Status::Success) {
+                None => self.finish(ops, core, channel, at),
+                Some(piece) if op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes() => {
+                    self.ask_pull(ops, core, channel, at, kind, piece)
+                }
+                Some(piece) => match kind {
+                    RmaKind::Read => self.ask_read(ops, core, channel, at, piece),
+                    RmaKind::Write => self.write(ops, core, channel, at, piece, budget_bytes),
+                },
+            },
+        }
+    }
+
+    fn write(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        at: u32,
+        piece: RmaPiece,
+        budget_bytes: &mut u64,
+    ) -> Step {
+        let Some(op) = ops.get_mut(at) else { return Step::Blocked };
+        let Some(slot) = op.write_slot.or_else(|| self.take_slot()) else { return Step::Blocked };
+        if !channel.has_room_for_bulk() {
+            return Step::Blocked;
+        }
+        let now = (piece.len_bytes - op.offset).min(channel.data_bytes_max() as u64);
+        let found = core.regions.local(piece.local.plus(op.offset), now);
+        let Some(data) = found.and_then(|(bytes, offset)| bytes.part(offset, now as usize)) else {
+            op.status = Status::RmaHandle;
+            return Step::Moved;
+        };
+        let ends_piece = op.offset + now == piece.len_bytes;
+        let last = ends_piece && op.is_last_piece() && op.message.is_none();
+        let (at_peer, rest_bytes) = (piece.remote.plus(op.offset), piece.len_bytes - op.offset);
+        let head = Head::Write { at: at_peer, rest_bytes, last };
+        let pushed = channel.push_memory(head.bytes(slot).as_slice(), &data);
+        if pushed == Pushed::Yes {
+            *budget_bytes = budget_bytes.saturating_sub(now);
+            if op.write_slot.is_none() {
+                op.write_slot = Some(slot);
+                op.unanswered += 1;
+            }
+            op.offset += now;
+            if ends_piece {
+                op.next_piece();
+            }
+            self.set_slot(slot, Slot::Write { op: at, last });
+            if last {
+                self.leave_line(ops, core, at);
+            }
+        }
+        pushed.into()
+    }
+
+    fn ask_read(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        at: u32,
+        piece: RmaPiece,
+    ) -> Step {
+        let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
+        let head = Head::Read { at: piece.remote, len_bytes: piece.len_bytes };
+        let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
+        if pushed == Pushed::Yes {
+            op.unanswered += 1;
+            op.next_piece();
+            let (local, len_bytes) = (piece.local, piece.len_bytes);
+            self.set_slot(slot, Slot::Read { op: at, local, len_bytes, got_bytes: 0 });
+            if op.piece().is_none() {
+                self.leave_line(ops, core, at);
+            }
+        }
+        pushed.into()
+    }
+
+    /// A long piece: one of the two sides fetches it.
+    fn ask_pull(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        at: u32,
+        kind: RmaKind,
+        piece: RmaPiece,
+    ) -> Step {
+        let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
+        let RmaPiece { local, remote, len_bytes } = piece;
+        let (head, waits) = match kind {
+            RmaKind::Read => {
+                (Head::Where { at: remote, len_bytes }, Slot::Where { op: at, local, len_bytes })
+            }
+            RmaKind::Write => {
+                let Some((bytes, offset)) = core.regions.local(local, len_bytes) else {
+                    op.status = Status::RmaHandle;
+                    return Step::Moved;
+                };
+                let address = bytes.as_ptr().addr().get() as u64 + offset as u64;
+                (Head::Pull { at: remote, len_bytes, address }, Slot::Pull { op: at, local, len_bytes })
+            }
+        };
+        let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
+        if pushed == Pushed::Yes {
+            op.unanswered += 1;
+            op.next_piece();
+            self.set_slot(slot, waits);
+            if op.piece().is_none() && op.write_slot.is_none() {
+                self.leave_line(ops, core, at);
+            }
+        }
+        pushed.into()
+    }
+
+    /// Everything is cut, or the operation has failed here; the peer may still have to be told that no more comes.
+    fn finish(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut impl Channel, at: u32) -> Step {
+        let Some(op) = ops.get_mut(at) else { return Step::Blocked };
+        let Some(slot) = op.write_slot else {
+            self.leave_line(ops, core, at);
+            return Step::Moved;
+        };
+        // The message can go at once if what is before it in the channel is all there is.
+        let message = op.message.as_ref().filter(|_| op.unanswered == 1 && op.status == Status::Success);
+        let (pushed, waits) = match message {
+            Some(message) => {
+                let head = Head::Notify.bytes(slot);
+                (channel.push_notify(head.as_slice(), message, slot), Slot::Notify { op: at })
+            }
+            None => (push_end(channel, slot), Slot::Write { op: at, last: true }),
+        };
+        if pushed == Pushed::Yes {
+            if matches!(waits, Slot::Notify { .. }) {
+                ops.drop_message(at);
+            }
+            self.set_slot(slot, waits);
+            self.leave_line(ops, core, at);
+        }
+        pushed.into()
+    }
+
+    /// The operation at the head of the line is cut.
+    fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
+        let Some(op) = ops.get_mut(at) else { return };
+        op.stage = Stage::Cut;
+        self.first = op.next;
+        op.next = NIL;
+        if self.first == NIL {
+            self.last = NIL;
+        }
+        self.proceed(ops, core, at);
+    }
+
+    /// An operation that is cut and has no answers to wait for ends, or has its message pushed.
+    fn proceed(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
+        let Some(op) = ops.get_mut(at) else { return };
+        if op.stage != Stage::Cut || op.unanswered > 0 {
+            return;
+        }
+        if op.message.is_some() && op.status == Status::Success {
+            op.stage = Stage::Message;
+            self.messages.push_back(at);
+            return;
+        }
+        self.ops -= 1;
+        self.begun -= 1;
+        if let Some((name, status)) = ops.remove(at) {
+            core.complete_operation(name, status);
+        }
+    }
+
+    /// Pushes the messages of operations whose data is there.
+    pub(super) fn push_messages(
+        &mut self,
+        ops: &mut Ops,
+        _: &mut Core,
+        channel: &mut impl Channel,
+        _: &mut u64,
+    ) -> Step {
+        let Some(&at) = self.messages.front() else { return Step::Blocked };
+        let Some(slot) = self.take_slot() else { return Step::Blocked };
+        let Some(op) = ops.get_mut(at) else {
+            self.messages.pop_front();
+            return Step::Moved;
+        };
+        let message = op.message.as_deref().unwrap_or_default();
+        let pushed = channel.push_notify(Head::Notify.bytes(slot).as_slice(), message, slot);
+        if pushed == Pushed::Yes {
+            (op.stage, op.unanswered) = (Stage::Cut, 1);
+            ops.drop_message(at);
+            self.messages.pop_front();
+            self.set_slot(slot, Slot::Notify { op: at });
+        }
+        pushed.into()
+    }
+
+    /// Tells the peer that nothing more comes in slots whose operation has ended here.
+    pub(super) fn push_ends(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
+        while self.to_end != 0 {
+            let slot = self.to_end.trailing_zeros() as u16;
+            match push_end(channel, slot) {
+                Pushed::Yes => {}
+                Pushed::Full => return false,
+                Pushed::Broken => {
+                    turn.broken = true;
+                    return false;
+                }
+            }
+            turn.moved = true;
+            self.to_end &= self.to_end - 1;
+        }
+        true
+    }
+
+    /// The transport took a message back: the peer's program had no buffer for it. Its operation ends so.
+    pub fn notify_taken_back(&mut self, ops: &mut Ops, core: &mut Core, slot: u16) {
+        let Slot::Notify { op } = self.slot(slot) else { return };
+        self.set_slot(slot, Slot::Abandoned);
+        self.to_end |= 1 << slot;
+        self.answered_one(ops, core, op, Status::ReceiverNotReady);
+    }
+
+    /// A request of `at` is answered.
+    fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
+        let Some(op) = ops.get_mut(at) else { return };
+        op.unanswered = op.unanswered.saturating_sub(1);
+        if op.status == Status::Success {
+            op.status = status;
+        }
+        self.proceed(ops, core, at);
+    }
+
+    /// An answer came.
+    pub(super) fn answered(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        record: &impl Arrived,
+        parsed: &Parsed,
+    ) -> Result<(), Fault> {
+        let (at, slot) = (parsed.slot, self.slot(parsed.slot));
+        match (parsed.head, slot) {
+            (Head::Data { offset }, Slot::Read { op, local, len_bytes, got_bytes }) => {
+                let now = parsed.rest_bytes as u64;
+                if offset != got_bytes || now == 0 || now > len_bytes - got_bytes {
+                    return Err(Fault);
+                }
+                let found = core.regions.local(local.plus(got_bytes), now);
+                let placed = found
+                    .and_then(|(bytes, offset)| bytes.part(offset, now as usize))
+                    .is_some_and(|to| record.read_to(parsed.head_bytes, &to));
+                if !placed && let Some(op) = ops.get_mut(op) {
+                    // Ours went away; the rest comes all the same.
+                    op.status = Status::RmaHandle;
+                }
+                let got_bytes = got_bytes + now;
+                if got_bytes < len_bytes {
+                    self.set_slot(at, Slot::Read { op, local, len_bytes, got_bytes });
+                } else {
+                    self.set_slot(at, Slot::Free);
+                    self.answered_one(ops, core, op, Status::Success);
+                }
+            }
+            (Head::Gone, Slot::Read { op, .. }) => {
+                self.set_slot(at, Slot::Free);
+                self.answered_one(ops, core, op, Status::RmaHandle);
+            }
+            (Head::Here { address }, Slot::Where { op, local, len_bytes }) => {
+                self.set_slot(at, Slot::Fetch { op, local, len_bytes, done_bytes: 0, address });
+                self.fetching.push_back(at);
+            }
+            (Head::Done { result }, _) => self.done(ops, core, at, slot, result)?,
+            _ => return Err(Fault),
+        }
+        Ok(())
+    }
+
+    fn done(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        at: u16,
+        slot: Slot,
+        result: Result<Option<u64>, RmaRefusal>,
+    ) -> Result<(), Fault> {
+        let mut status = status_of(result);
+        let op = match slot {
+            Slot::Write { op, last: true } | Slot::Notify { op } => op,
+            Slot::Read { op, got_bytes: 0, .. } | Slot::Where { op, .. } if result.is_err() => op,
+            Slot::Pull { op, local, len_bytes } => {
+                // If it was deregistered meanwhile, nobody knows what the peer has fetched.
+                if core.regions.local(local, len_bytes).is_none() {
+                    status = Status::RmaHandle;
+                }
+                op
+            }
+            Slot::Atomic { op } => {
+                if let Some(What::Atomic { result: Some(place), .. }) = ops.get(op).map(|op| op.what)
+                    && let Ok(value) = result
+                    && !put_result(core, place, value.ok_or(Fault)?)
+                {
+                    status = Status::RmaHandle;
+                }
+                op
+            }
+            Slot::Abandoned if self.to_end & 1 << at == 0 => {
+                self.set_slot(at, Slot::Free);
+                return Ok(());
+            }
+            _ => return Err(Fault),
+        };
+        self.set_slot(at, Slot::Free);
+        self.answered_one(ops, core, op, status);
+        Ok(())
+    }
+
+    /// Fetches the next part of what peers told us the address of.
+    pub(super) fn fetch(
+        &mut self,
+        ops: &mut Ops,
+        core: &mut Core,
+        channel: &mut impl Channel,
+        budget_bytes: &mut u64,
+    ) -> bool {
+        let Some(&at) = self.fetching.front() else { return false };
+        if *budget_bytes == 0 {
+            return false;
+        }
+        let Slot::Fetch { op, local, len_bytes, done_bytes, address } = self.slot(at) else {
+            self.fetching.pop_front();
+            return true;
+        };
+        let now = (len_bytes - done_bytes).min(FETCH_BYTES_MAX);
+        let found = core.regions.local(local.plus(done_bytes), now);
+        let status = match found.and_then(|(bytes, offset)| bytes.part(offset, now as usize)) {
+            Some(to) if channel.pull(address.wrapping_add(done_bytes), &to) => Status::Success,
+            // What was there may be gone: the peer could have deregistered and freed it.
+            Some(_) | None => Status::RmaHandle,
+        };
+        *budget_bytes = budget_bytes.saturating_sub(now);
+        let done_bytes = done_bytes + now;
+        if status == Status::Success && done_bytes < len_bytes {
+            self.set_slot(at, Slot::Fetch { op, local, len_bytes, done_bytes, address });
+        } else {
+            self.fetching.pop_front();
+            self.set_slot(at, Slot::Free);
+            self.answered_one(ops, core, op, status);
+        }
+        true
+    }
+}
+
+/// Does an operation at once where that can be.
+fn direct(
+    op: &Op,
+    connection: crate::event::Connection,
+    core: &mut Core,
+    channel: &mut impl Channel,
+) -> Option<Status> {
+    match op.what {
+        What::Move(kind) => {
+            let (first, more) = op.pieces();
+            channel.direct(core, connection, kind, first, more)
+        }
+        What::Atomic { atomic, target, result } => {
+            channel.direct_atomic(core, connection, atomic, target, result)
+        }
+    }
+}
+
+/// Puts an atomic's value from before where the program wants it. False: its memory went away.
+pub(crate) fn put_result(core: &Core, place: RmaPlace, value: u64) -> bool {
+    let found = core.regions.local(place, 8);
+    found.is_some_and(|(bytes, offset)| bytes.write(offset, &value.to_ne_bytes()))
+}
+
+fn push_end(channel: &mut impl Channel, slot: u16) -> Pushed {
+    let head = Head::Write { at: RmaPlace::default(), rest_bytes: 0, last: true };
+    channel.push(head.bytes(slot).as_slice(), &[])
+}
+
+fn status_of(result: Result<Option<u64>, RmaRefusal>) -> Status {
+    match result {
+        Ok(_) => Status::Success,
+        Err(RmaRefusal::Handle) => Status::RmaHandle,
+        Err(RmaRefusal::Operation) => Status::RmaOperation,
+    }
+}

@@ -1,0 +1,137 @@
+//! Remote memory access over a channel that delivers records reliably and in order: a ring, a stream. No input or
+//! output here: the transport gives the records that came to [`Flows::take`], and a [`Channel`] to push others to.
+//!
+//! A connection with something under way has a [`Flow`], borrowed from a pool. The side that *asks* has its operations in
+//! a line, cuts them into records as there is room, and knows each request by a slot, of which there are [`SLOTS`]. The
+//! side that *answers* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
+//! no room yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at
+//! fault. Nothing of the data is kept: it goes from memory to record and from record to memory.
+//!
+//! | record | from | says |
+//! |---|---|---|
+//! | WRITE | asker | place, data; `LAST`: answer with DONE |
+//! | READ | asker | place, length; answered with DATA in order, or DONE that refuses it |
+//! | DATA | answerer | offset, data |
+//! | GONE | answerer | the region went away in the middle of a read |
+//! | ATOMIC | asker | place, operation |
+//! | NOTIFY | asker | a message, to be delivered if no write of the slot was refused; answered with DONE |
+//! | DONE | answerer | how it ended, and an atomic's value from before |
+//! | PULL | asker | place, length, address: fetch it from there yourself; answered with DONE |
+//! | WHERE | asker | place, length: where does that lie? Answered with HERE, or DONE that refuses it |
+//! | HERE | answerer | address: the asker fetches it |
+//!
+//! A fenced operation waits at the head of the line until everything before it has been answered and every record
+//! pushed before it was taken. As all is in order, data is there before the NOTIFY behind it.
+
+mod flow;
+mod initiator;
+mod operations;
+mod responder;
+mod wire;
+
+pub(crate) use flow::{Flows, Turn};
+pub(crate) use operations::{Start, What};
+
+use crate::engine::core::Core;
+use crate::event::{Connection, Status};
+use cci_proto::limits;
+use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_ring::memory::Bytes;
+
+/// Requests of one side of a connection that may be unanswered at once; more wait for their turn.
+pub(crate) const SLOTS: usize = limits::RMA_SLOTS;
+
+/// What came of a push.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It is on its way.
+    Yes,
+    /// There is no room now; nothing was pushed.
+    Full,
+    /// The channel is of no use any more.
+    Broken,
+}
+
+/// The peer sent what no honest peer sends. Its link is of no use any more.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+/// The way to the peer of one connection, as long as a call lasts.
+pub(crate) trait Channel {
+    /// Pushes a record made of the two.
+    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed;
+
+    /// As [`Channel::push`] for a message to the peer's program, that can be refused for want of a buffer. `slot` is
+    /// told to [`Flow::notify_taken_back`] if the transport takes it back.
+    fn push_notify(&mut self, head: &[u8], message: &[u8], slot: u16) -> Pushed {
+        let _ = slot;
+        self.push(head, message)
+    }
+
+    /// Pushes a record made of the two; no more than [`Channel::data_bytes_max`] of data.
+    fn push_memory(&mut self, head: &[u8], data: &Bytes) -> Pushed;
+
+    /// How much data a record may carry.
+    fn data_bytes_max(&self) -> usize;
+
+    /// True while bulk may be pushed: part of the channel is kept free for messages.
+    fn has_room_for_bulk(&mut self) -> bool;
+
+    /// True once the peer has taken all that was pushed up to there.
+    fn is_taken(&mut self, position: u64) -> bool;
+
+    /// Does all of it here and now, where the memory is within reach. None: it is not, and nothing was done.
+    fn direct(
+        &mut self,
+        _: &mut Core,
+        _: Connection,
+        _: RmaKind,
+        _: &RmaPiece,
+        _: &[RmaPiece],
+    ) -> Option<Status> {
+        None
+    }
+
+    /// The same for an atomic operation.
+    fn direct_atomic(
+        &mut self,
+        _: &mut Core,
+        _: Connection,
+        _: Atomic,
+        _: RmaPlace,
+        _: Option<RmaPlace>,
+    ) -> Option<Status> {
+        None
+    }
+
+    /// From which length on the two sides fetch from each other's memory rather than push the data; u64::MAX: never.
+    fn pull_from_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Fetches from the peer's memory. False: it can't be done.
+    fn pull(&mut self, from: u64, to: &Bytes) -> bool {
+        let _ = (from, to);
+        false
+    }
+}
+
+/// A record that came, as long as the channel keeps it.
+pub(crate) trait Arrived {
+    /// Its length.
+    fn len_bytes(&self) -> usize;
+
+    /// Copies from byte `skip_bytes` on, as much as there is and fits; answers how much.
+    fn read(&self, skip_bytes: usize, out: &mut [u8]) -> usize;
+
+    /// Copies everything from byte `skip_bytes` on into memory.
+    fn read_to(&self, skip_bytes: usize, to: &Bytes) -> bool;
+}
+
+/// What became of a record that came.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Yes,
+    /// It has a message and there is no receive buffer: give it again later.
+    NoBuffer,
+}

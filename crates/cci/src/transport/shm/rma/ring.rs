@@ -1,0 +1,212 @@
+//! The path through the ring: one end of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
+
+use crate::engine::core::Core;
+use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pushed, Turn};
+use crate::transport::shm::RING_BYTES_MIN;
+use crate::transport::shm::link::{Link, Out};
+use crate::transport::shm::table::{State, Table};
+use crate::transport::shm::wire::kind;
+use cci_ring::memory::Bytes;
+use cci_ring::slab::Key;
+use cci_ring::spsc::{Corrupt, PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
+use cci_sys::segment::Segment;
+use std::collections::VecDeque;
+
+/// The longest payload of any record: what the smallest ring takes.
+pub(in crate::transport::shm) const RECORD_BYTES_MAX: u32 =
+    payload_bytes_limit(RING_BYTES_MIN as usize) as u32;
+/// The most data in a record: whole lines.
+const DATA_BYTES_MAX: u32 = 15 << 10;
+/// A ring holds so many records of data: fewer, and one side would wait while the other copies.
+const RECORDS_PER_RING: u32 = 16;
+/// This part of a ring is left to messages.
+const MESSAGES_SHARE: u32 = 4;
+
+const _: () = assert!(DATA_BYTES_MAX + 64 <= RECORD_BYTES_MAX);
+
+/// A message behind data, in the ring.
+pub(super) struct Notify {
+    span: Span,
+    pub flow: Key,
+    slot: u16,
+}
+
+/// The way to the peer for one connection.
+struct RingChannel<'a> {
+    out: &'a mut Out,
+    notifies: &'a mut VecDeque<Notify>,
+    flow: Key,
+    header: RecordHeader,
+}
+
+impl RingChannel<'_> {
+    fn pushed(result: Result<Span, PushError>) -> Result<Span, Pushed> {
+        result.map_err(|error| match error {
+            PushError::Full => Pushed::Full,
+            // Ours are never too long; the peer's word that is nonsense is the end of the link.
+            PushError::TooLong | PushError::Corrupt(_) => Pushed::Broken,
+        })
+    }
+}
+
+impl Channel for RingChannel<'_> {
+    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed {
+        Self::pushed(self.out.producer.push(self.header, &[head, rest]))
+            .map_or_else(|why| why, |_| Pushed::Yes)
+    }
+
+    fn push_notify(&mut self, head: &[u8], message: &[u8], slot: u16) -> Pushed {
+        match Self::pushed(self.out.producer.push(self.header, &[head, message])) {
+            Ok(span) => {
+                while self.notifies.front().is_some_and(|oldest| oldest.span.end() <= self.out.consumed) {
+                    self.notifies.pop_front();
+                }
+                self.notifies.push_back(Notify { span, flow: self.flow, slot });
+                Pushed::Yes
+            }
+            Err(why) => why,
+        }
+    }
+
+    fn push_memory(&mut self, head: &[u8], data: &Bytes) -> Pushed {
+        Self::pushed(self.out.producer.push_memory(self.header, head, data))
+            .map_or_else(|why| why, |_| Pushed::Yes)
+    }
+
+    fn data_bytes_max(&self) -> usize {
+        (self.out.ring_bytes / RECORDS_PER_RING).min(DATA_BYTES_MAX) as usize
+    }
+
+    fn has_room_for_bulk(&mut self) -> bool {
+        let record = record_bytes(self.data_bytes_max() + 64) as u64;
+        let enough = u64::from(self.out.ring_bytes / MESSAGES_SHARE) + record;
+        // What is wrong with the peer's word is found at the next push.
+        self.out.producer.free_bytes(enough).is_ok_and(|free| free >= enough)
+    }
+
+    fn is_taken(&mut self, position: u64) -> bool {
+        self.out.consumed >= position || self.out.producer.consumed().is_ok_and(|at| at >= position)
+    }
+}
+
+impl Arrived for Record<'_, Segment> {
+    fn len_bytes(&self) -> usize {
+        Record::len_bytes(self) as usize
+    }
+
+    fn read(&self, skip_bytes: usize, out: &mut [u8]) -> usize {
+        self.copy_from(skip_bytes, out)
+    }
+
+    fn read_to(&self, skip_bytes: usize, to: &Bytes) -> bool {
+        let len_bytes = (Record::len_bytes(self) as usize).saturating_sub(skip_bytes);
+        self.copy_to_memory(skip_bytes, to, 0, len_bytes)
+    }
+}
+
+/// Gives a flow its turn.
+pub(super) fn turn_flow(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    flow_key: Key,
+    conn_key: Key,
+    budget_bytes: &mut u64,
+) -> Turn {
+    let ack = link.ack();
+    let Some(conn) = table.conns.get(conn_key).filter(|conn| conn.rma == flow_key) else {
+        return Turn::default();
+    };
+    let header = RecordHeader { kind: kind::RMA, flags: conn.peer_generation, conn: conn.peer_index, ack };
+    let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Turn::default() };
+    let notifies = &mut link.rma.notifies;
+    let mut channel = RingChannel { out: &mut link.out, notifies, flow: flow_key, header };
+    flow.turn(ops, core, &mut channel, budget_bytes)
+}
+
+/// A record of remote memory access came. False: it has a message and there is no receive buffer.
+///
+/// # Errors
+/// No honest peer sends such a record.
+pub(in crate::transport::shm) fn take(
+    record: &Record<'_, Segment>,
+    here: Key,
+    rma: &mut super::LinkRma,
+    table: &mut Table,
+    core: &mut Core,
+) -> Result<bool, Corrupt> {
+    let header = record.header();
+    let mss = table.mss as usize;
+    let now_ns = table.now_ns;
+    let Some((key, conn)) = table.named(header.conn, header.flags).filter(|(_, conn)| conn.at == here) else {
+        table.counts.unknown_connection += 1;
+        return Ok(true);
+    };
+    if !conn.is_reliable {
+        return Err(Corrupt::Check);
+    }
+    let delivers = match conn.state {
+        State::Open => true,
+        // Ours may be answered still; messages are no longer wanted.
+        State::Closing => false,
+        State::Broken | State::Making | State::Gone => {
+            table.counts.after_close += 1;
+            return Ok(true);
+        }
+    };
+    let connection = conn.connection;
+    let mut flow_key = conn.rma;
+    if table.rma.flows.get(flow_key).is_none() {
+        // Nothing of ours is under way there that it could be an answer to.
+        if !delivers {
+            table.counts.after_close += 1;
+            return Ok(true);
+        }
+        let Some(lent) = table.rma.flows.lend(connection, now_ns) else { return Ok(false) };
+        flow_key = lent;
+        if let Some(conn) = table.conns.get_mut(key) {
+            conn.rma = lent;
+        }
+        rma.flows.push((lent, key));
+    }
+    let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(true) };
+    let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
+    // Also one that is to be closed and has no operations any more: its turn does that.
+    if (flow.has_work() || flow.closing) && !flow.queued {
+        flow.queued = true;
+        rma.queue.push_back((flow_key, key));
+    }
+    Ok(taken == ordered_rma::Taken::Yes)
+}
+
+/// If the peer's program has no buffer for a message behind data, takes such messages of a flow back. Answers whether
+/// there were any.
+pub(super) fn take_back_notifies(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    flow_key: Key,
+) -> Result<bool, Corrupt> {
+    let mut taken_back = Vec::new();
+    {
+        let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
+        link.rma.notifies.retain(|notify| {
+            let mine = notify.flow == flow_key && guard.void(notify.span);
+            if mine {
+                taken_back.push(notify.slot);
+            }
+            !mine
+        });
+    }
+    let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(false) };
+    link.rnr += taken_back.len() as u64;
+    for slot in &taken_back {
+        flow.notify_taken_back(ops, core, *slot);
+    }
+    if !taken_back.is_empty()
+        && let Some((_, conn_key)) = link.rma.flows.iter().find(|(flow, _)| *flow == flow_key).copied()
+    {
+        super::queue(link, table, flow_key, conn_key);
+    }
+    Ok(!taken_back.is_empty())
+}

@@ -1,0 +1,408 @@
+//! Shared memory: remote memory access, on each of its paths.
+
+mod shm_common;
+
+use cci::{
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Endpoint, Event, Foreign,
+    Memory, Options, Piece, Place, Registration, Rma, RmaError, RmaFlags, RmaHandle, RmaKind, SendFlags,
+    Status,
+};
+use shm_common::*;
+use std::path::Path;
+
+/// How the bytes are to go.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum Way {
+    Ring,
+    Direct,
+    Pulled,
+    /// As the library chooses, foreign memory.
+    Free,
+}
+
+const WAYS: [Way; 4] = [Way::Ring, Way::Direct, Way::Pulled, Way::Free];
+
+fn endpoint_for(way: Way) -> Endpoint {
+    let (direct, cma) = match way {
+        Way::Ring => ("off", "off"),
+        Way::Direct => ("on", "off"),
+        Way::Pulled => ("off", "on"),
+        Way::Free => ("on", "on"),
+    };
+    let text = format!("[m]\ntransport = shm\ndirect = {direct}\ncma = {cma}\n");
+    let context = Context::from_text(&text, Path::new("test.ini")).unwrap();
+    Endpoint::create(&context.devices()[0], Options::default()).unwrap()
+}
+
+fn memory_for(endpoint: &mut Endpoint, way: Way, len: usize) -> Memory {
+    match way {
+        Way::Direct | Way::Ring => endpoint.allocate(len).unwrap(),
+        Way::Pulled | Way::Free => Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice())),
+    }
+}
+
+struct Pair {
+    a: Endpoint,
+    b: Endpoint,
+    ours: Connection,
+    theirs: Connection,
+    way: Way,
+}
+
+fn pair(way: Way, attribute: Attribute) -> Pair {
+    let (mut a, mut b) = (endpoint_for(way), endpoint_for(way));
+    let (ours, theirs) = connect(&mut a, &mut b, attribute);
+    Pair { a, b, ours, theirs, way }
+}
+
+impl Pair {
+    /// Waits for the completion with this context.
+    fn completion(&mut self, context: u64) -> Status {
+        let what = format!("{:?}: completion {context}", self.way);
+        run(&mut self.a, &mut self.b, &what, |whose, event, _| match event {
+            Event::Send { context: got, status, .. } if whose == 0 => {
+                assert_eq!(got, context);
+                Some(status)
+            }
+            other => panic!("unexpected {other:?}"),
+        })
+    }
+
+    fn write(&mut self, from: Place, to: Place, len: u64) -> Status {
+        self.a.rma_write(self.ours, from, to, len, 9, RmaFlags::NONE).unwrap();
+        self.completion(9)
+    }
+
+    fn read(&mut self, into: Place, from: Place, len: u64) -> Status {
+        self.a.rma_read(self.ours, into, from, len, 8, RmaFlags::NONE).unwrap();
+        self.completion(8)
+    }
+
+    fn atomic(&mut self, kind: AtomicKind, operand: u64, compare: u64, at: Place, result: Place) -> Status {
+        let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
+        self.a.atomic(self.ours, atomic, at, Some(result), 7, RmaFlags::NONE).unwrap();
+        self.completion(7)
+    }
+}
+
+fn contents(memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    assert!(memory.read(offset, &mut out));
+    out
+}
+
+#[test]
+fn bytes_of_all_sizes_and_offsets_go_both_ways() {
+    const LEN: usize = 3 << 20;
+    for way in WAYS {
+        for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+            let mut pair = pair(way, attribute);
+            let here = memory_for(&mut pair.a, way, LEN);
+            let there = memory_for(&mut pair.b, way, LEN);
+            let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+            let theirs = pair.b.register(&there, Access::READ | Access::WRITE).unwrap();
+            let sizes = [1, 7, 8, 64, 1000, 4096, 4097, 15_361, 40_000, 300_001, 2 << 20];
+            for (number, &len) in sizes.iter().enumerate() {
+                for (from, to) in [(0, 0), (3, 100_001), (4096, 77), (1 << 19, 13)] {
+                    let data = pattern(number as u64 + 1, len);
+                    assert!(here.write(from, &data));
+                    let (from_at, to_at) = (Place::new(ours, from as u64), Place::new(theirs, to as u64));
+                    assert_eq!(pair.write(from_at, to_at, len as u64), Status::Success);
+                    assert!(contents(&there, to, len) == data, "{way:?}: {len} from {from} to {to}");
+                    let back = Place::new(ours, 7);
+                    assert_eq!(pair.read(back, to_at, len as u64), Status::Success);
+                    assert!(contents(&here, 7, len) == data, "{way:?}: {len} from {to} to 7");
+                    // Nothing beside it.
+                    assert!(there.write(to, &vec![0; len]));
+                    assert!(contents(&there, 0, LEN).iter().all(|&byte| byte == 0), "{way:?}: {len}");
+                }
+            }
+            let counters = pair.a.counters();
+            assert_eq!(counters.rma_writes, 4 * sizes.len() as u64);
+            assert!(counters.drops.is_empty(), "{:?}", counters.drops);
+        }
+    }
+}
+
+#[test]
+fn what_was_not_granted_is_refused_and_touches_nothing() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableOrdered);
+        let here = memory_for(&mut pair.a, way, 100_000);
+        let there = memory_for(&mut pair.b, way, 100_000);
+        assert!(here.write(0, &vec![0xAB; 100_000]));
+        let ours = pair.a.register(&here, Access::ALL).unwrap();
+        let theirs = |pair: &mut Pair, range: std::ops::Range<usize>, access, only| {
+            pair.b.register(&there, Registration { range: Some(range), access, only }).unwrap()
+        };
+        let read_only = theirs(&mut pair, 1000..99_000, Access::READ, None);
+        let write_only = theirs(&mut pair, 1000..99_000, Access::WRITE, None);
+        let gone = theirs(&mut pair, 0..100_000, Access::ALL, None);
+        let other = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
+        let scoped = theirs(&mut pair, 0..100_000, Access::ALL, Some(other.1));
+        // Good uses first, so that whatever is cached is there.
+        let small = Place::new(ours, 0);
+        for _ in 0..3 {
+            assert_eq!(pair.read(Place::new(ours, 50_000), Place::new(read_only, 0), 8), Status::Success);
+            assert_eq!(pair.read(Place::new(ours, 50_000), Place::new(gone, 0), 8), Status::Success);
+        }
+        pair.b.deregister(&gone).unwrap();
+        let mut forged = read_only.to_bytes();
+        forged[17] ^= 1;
+        let forged = RmaHandle::from_bytes(forged);
+        for len in [8_u64, 5000, 60_000] {
+            for (handle, offset) in [
+                (read_only, 0),
+                (write_only, 98_000 - len + 1),
+                (write_only, u64::MAX - 100_000),
+                (gone, 0),
+                (scoped, 0),
+                (forged, 0),
+                (RmaHandle::from_bytes([0xFF; 32]), 0),
+                (ours, 0),
+            ] {
+                let to = Place::new(handle, offset);
+                assert_eq!(pair.write(small, to, len), Status::RmaHandle, "{way:?} {len} {handle:?}");
+            }
+            for handle in [write_only, gone, scoped, forged] {
+                assert_eq!(pair.read(small, Place::new(handle, 0), len), Status::RmaHandle);
+            }
+        }
+        assert_eq!(
+            pair.atomic(AtomicKind::FetchAdd, 1, 0, Place::new(read_only, 0), small),
+            Status::RmaHandle
+        );
+        assert!(contents(&there, 0, 100_000).iter().all(|&byte| byte == 0), "{way:?}");
+        assert!(contents(&here, 0, 8) == [0xAB; 8]);
+        let refused = pair.b.counters().rma_refused;
+        assert_eq!(refused, 3 * 12 + 1, "{way:?}");
+        // Over the connection that it is for, it works.
+        pair.a.rma_write(other.0, small, Place::new(scoped, 0), 8, 9, RmaFlags::NONE).unwrap();
+        assert_eq!(pair.completion(9), Status::Success);
+        assert!(matches!(
+            pair.a.rma_write(pair.ours, Place::new(ours, 99_999), small, 2, 1, RmaFlags::NONE),
+            Err(RmaError::LocalHandle)
+        ));
+    }
+}
+
+#[test]
+fn atomics_of_all_kinds() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableOrdered);
+        let here = memory_for(&mut pair.a, way, 4096);
+        let there = memory_for(&mut pair.b, way, 4096);
+        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+        let (at, result) = (Place::new(theirs, 64), Place::new(ours, 8));
+        for round in 0..3_u64 {
+            assert!(there.write(64, &100_u64.to_ne_bytes()));
+            for (kind, operand, compare, before, after) in [
+                (AtomicKind::FetchAdd, 5, 0, 100, 105_u64),
+                (AtomicKind::Swap, 7, 0, 105, 7),
+                (AtomicKind::CompareSwap, 9, 8, 7, 7),
+                (AtomicKind::CompareSwap, 9, 7, 7, 9),
+                (AtomicKind::Add, 3, 0, 9, 12),
+                (AtomicKind::And, 10, 0, 12, 8),
+                (AtomicKind::Or, 3, 0, 8, 11),
+                (AtomicKind::Xor, 1, 0, 11, 10),
+            ] {
+                assert_eq!(pair.atomic(kind, operand, compare, at, result), Status::Success);
+                assert_eq!(contents(&here, 8, 8), u64::to_ne_bytes(before), "{way:?} {round} {kind:?}");
+                assert_eq!(contents(&there, 64, 8), after.to_ne_bytes(), "{way:?} {round} {kind:?}");
+            }
+        }
+        let odd = Place::new(theirs, 3);
+        assert_eq!(pair.atomic(AtomicKind::Add, 1, 0, odd, result), Status::RmaOperation, "{way:?}");
+        let counted = 20_000_u64;
+        let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
+        let (mut started, mut done) = (0, 0);
+        let owner = there.clone();
+        let thread =
+            std::thread::spawn(move || (0..counted).for_each(|_| assert!(owner.atomic(128, add).is_ok())));
+        while done < counted {
+            while started < counted {
+                match pair.a.atomic(pair.ours, add, Place::new(theirs, 128), None, 1, RmaFlags::NONE) {
+                    Ok(()) => started += 1,
+                    Err(RmaError::WouldBlock) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            while let Some(event) = pair.a.next_event() {
+                assert!(matches!(event, Event::Send { status: Status::Success, .. }), "{event:?}");
+                done += 1;
+            }
+            assert!(pair.b.next_event().is_none());
+        }
+        thread.join().unwrap();
+        assert_eq!(contents(&there, 128, 4), (2 * counted as u32).to_ne_bytes(), "{way:?}");
+    }
+}
+
+#[test]
+fn pieces_and_the_message_behind_them() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableOrdered);
+        let here = memory_for(&mut pair.a, way, 1 << 20);
+        let there = memory_for(&mut pair.b, way, 1 << 20);
+        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&there, Access::READ | Access::WRITE).unwrap();
+        let data = pattern(5, 1 << 20);
+        assert!(here.write(0, &data));
+        for kind in [RmaKind::Write, RmaKind::Read] {
+            // 600 runs of 100 bytes, and a long one.
+            let mut local: Vec<Piece> = (0..300).map(|at| Piece::new(ours, at * 1000, 200)).collect();
+            let mut remote: Vec<Piece> = (0..600).map(|at| Piece::new(theirs, at * 500, 100)).collect();
+            local.push(Piece::new(ours, 400_000, 300_000));
+            remote.push(Piece::new(theirs, 400_000, 300_000));
+            let (flags, message) = (RmaFlags::NONE, Some(&b"it is there"[..]));
+            let rma = Rma { kind, local: &local, remote: &remote, message, context: 3, flags };
+            pair.a.rma(pair.ours, &rma).unwrap();
+            let (mut told, mut ended) = (false, false);
+            let memory = there.clone();
+            run(&mut pair.a, &mut pair.b, "a message behind data", |_, event, _| {
+                match event {
+                    Event::Recv(message) => {
+                        assert_eq!(&*message, b"it is there");
+                        for at in 0..600 {
+                            let from = at / 2 * 1000 + at % 2 * 100;
+                            assert_eq!(contents(&memory, at * 500, 100), data[from..from + 100]);
+                        }
+                        assert!(contents(&memory, 400_000, 300_000) == data[400_000..700_000]);
+                        told = true;
+                    }
+                    Event::Send { context: 3, status: Status::Success, .. } => ended = true,
+                    other => panic!("{way:?} unexpected {other:?}"),
+                }
+                (told && ended).then_some(())
+            });
+        }
+        // No message behind what was refused.
+        let bad = Piece::new(theirs, (1 << 20) - 50_000, 50_001);
+        let (local, flags) = ([Piece::new(ours, 0, 50_001)], RmaFlags::NONE);
+        let rma = Rma {
+            kind: RmaKind::Write,
+            local: &local,
+            remote: &[bad],
+            message: Some(b"no"),
+            context: 4,
+            flags,
+        };
+        pair.a.rma(pair.ours, &rma).unwrap();
+        assert_eq!(pair.completion(4), Status::RmaHandle);
+    }
+}
+
+#[test]
+fn a_fence_waits_for_what_was_before_it() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableOrdered);
+        let here = memory_for(&mut pair.a, way, 1 << 20);
+        let there = memory_for(&mut pair.b, way, 1 << 20);
+        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+        for round in 1..=50_u8 {
+            // Writes to the same place, each fenced: the last one is what stays.
+            for step in 0..4_u8 {
+                assert!(here.write(usize::from(step) << 17, &vec![round.wrapping_mul(4) + step; 100_000]));
+                let from = Place::new(ours, u64::from(step) << 17);
+                let to = Place::new(theirs, 0);
+                let (context, len) = (u64::from(step), if step == 3 { 70_000 } else { 100_000 });
+                pair.a.rma_write(pair.ours, from, to, len, context, RmaFlags::FENCE).unwrap();
+            }
+            pair.a.send(pair.ours, b"m", 4, SendFlags::NONE).unwrap();
+            let flag = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+            pair.a.atomic(pair.ours, flag, Place::new(theirs, 1 << 19), None, 5, RmaFlags::FENCE).unwrap();
+            let (mut next, mut came) = (0, 0);
+            let memory = there.clone();
+            run(&mut pair.a, &mut pair.b, "fenced operations", |_, event, _| {
+                match event {
+                    Event::Send { context, status: Status::Success, .. } => {
+                        assert_eq!(context, next, "in the order of issue");
+                        next += 1;
+                    }
+                    Event::Recv(_) => {
+                        let counted = contents(&memory, 1 << 19, 8);
+                        assert!(way == Way::Direct || counted == u64::from(round - 1).to_ne_bytes());
+                        came += 1;
+                    }
+                    other => panic!("unexpected {other:?}"),
+                }
+                (next == 6 && came == 1).then_some(())
+            });
+            let last = round.wrapping_mul(4) + 3;
+            assert!(contents(&there, 0, 70_000).iter().all(|&byte| byte == last), "{way:?}");
+            assert!(contents(&there, 70_000, 30_000).iter().all(|&byte| byte == last - 1), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn thousands_outstanding_among_messages() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableUnordered);
+        let here = memory_for(&mut pair.a, way, 1 << 20);
+        let there = memory_for(&mut pair.b, way, 1 << 20);
+        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+        assert!(here.write(0, &pattern(9, 1 << 20)));
+        let count = 4000_u64;
+        for at in 0..count {
+            let (from, to) = (Place::new(ours, at * 250), Place::new(theirs, at * 250));
+            pair.a.rma_write(pair.ours, from, to, 250, at, RmaFlags::NONE).unwrap();
+        }
+        let mut seen = vec![false; count as usize];
+        let (mut done, mut messages) = (0, 0);
+        for at in 0..100 {
+            pair.a.send(pair.ours, b"between", 10_000 + at, SendFlags::NONE).unwrap();
+        }
+        run(&mut pair.a, &mut pair.b, "thousands", |_, event, _| {
+            match event {
+                Event::Send { context, status, .. } => {
+                    assert_eq!(status, Status::Success);
+                    if let Some(seen) = seen.get_mut(context as usize) {
+                        assert!(!std::mem::replace(seen, true), "once");
+                    }
+                    done += 1;
+                }
+                Event::Recv(_) => messages += 1,
+                other => panic!("unexpected {other:?}"),
+            }
+            (done == count + 100 && messages == 100).then_some(())
+        });
+        assert!(contents(&there, 0, 1_000_000) == pattern(9, 1 << 20)[..1_000_000], "{way:?}");
+    }
+}
+
+#[test]
+fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
+    for way in WAYS {
+        let mut pair = pair(way, Attribute::ReliableOrdered);
+        let here = memory_for(&mut pair.a, way, 8 << 20);
+        let there = memory_for(&mut pair.b, way, 8 << 20);
+        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+        assert!(here.write(0, &vec![7; 8 << 20]));
+        let (from, to) = (Place::new(ours, 0), Place::new(theirs, 0));
+        pair.a.rma_write(pair.ours, from, to, 8 << 20, 1, RmaFlags::NONE).unwrap();
+        pair.a.disconnect(pair.ours);
+        assert_eq!(pair.completion(1), Status::Success, "{way:?}");
+        assert!(contents(&there, 0, 8 << 20).iter().all(|&byte| byte == 7));
+        // Once more, and the peer leaves in the middle.
+        let (second, second_theirs) = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
+        for context in 0..20 {
+            pair.a.rma_read(second, from, to, 8 << 20, context, RmaFlags::FENCE).unwrap();
+        }
+        let _ = pair.theirs;
+        pair.b.disconnect(second_theirs);
+        let mut ended = 0;
+        run(&mut pair.a, &mut pair.b, "the end", |_, event, _| {
+            let Event::Send { context, status, .. } = event else { panic!("unexpected {event:?}") };
+            assert_eq!(context, ended, "{way:?}");
+            assert!(matches!(status, Status::Success | Status::Disconnected), "{status:?}");
+            ended += 1;
+            (ended == 20).then_some(())
+        });
+        assert!(pair.b.counters().drops.iter().all(|drop| drop.name == "after_close"));
+    }
+}

@@ -4,6 +4,7 @@ use super::{Atomic, AtomicKind, AtomicWidth, RmaPlace, RmaRefusal};
 use crate::limits::RECORD_BYTES;
 use crate::wire::{padded, record_bytes};
 
+//= wire.md R-RMA-1
 /// The record kinds on the wire.
 pub(crate) mod kind {
     pub const WRITE: u8 = 2;

@@ -11,6 +11,7 @@ use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit
 use crate::{ConnKey, Seq, Sink, Status, Time};
 
 impl Shared {
+    //= wire.md R-RMA-5
     /// Writes the body of bundle `seq`; returns its length, which is less than was planned if the memory has gone or
     /// the operation is over.
     #[expect(clippy::too_many_arguments, reason = "two places in one call")]

@@ -28,10 +28,11 @@ pub(crate) fn status_of(refusal: RmaRefusal) -> Status {
 
 /// The slot as an index, and its bit.
 fn place(slot: u16) -> Option<(u8, u128)> {
-    (usize::from(slot) < RMA_SLOTS).then_some((slot as u8, 1 << slot))
+    (usize::from(slot) < RMA_SLOTS).then(|| (slot as u8, 1 << slot))
 }
 
 impl Desk<'_> {
+    //= wire.md R-RMA-2
     /// The peer does what it must not. When one side has ended everything, the other cannot know yet.
     fn fault(&mut self) {
         if self.serve {
@@ -39,6 +40,7 @@ impl Desk<'_> {
         }
     }
 
+    //= wire.md R-RMA-3
     /// Does what the record says, for all but a notification.
     pub fn take(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         match *record {
@@ -78,6 +80,7 @@ impl Desk<'_> {
         }
     }
 
+    //= wire.md R-RMA-8
     /// The end of an operation that may carry a message: true if that is to be delivered. To be followed by
     /// [`Desk::notified`] once it is clear where the message goes.
     pub fn may_notify(&self, slot: u16) -> bool {

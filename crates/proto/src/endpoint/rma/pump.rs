@@ -59,6 +59,7 @@ impl Shared {
         let (key, token) = (conn.key(index), conn.token);
         let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
         let (closing, peer_window_kib) = (conn.state == ConnState::Lingering, conn.peer_window_kib);
+        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let active = conn.active.as_deref_mut()?;
         if active.tx.resend != 0 {
             return None; // what was lost goes first
@@ -78,6 +79,11 @@ impl Shared {
             Pump { shared: self, active, rma: &mut rma, key, token, now, body_bytes_max, begun: false };
         let blocked = pump.fill(sink);
         active.rma = Some(rma);
+        //= wire.md R-LOSS-5
+        // Answers are no sends, but a peer that does not acknowledge them is as dead.
+        if active.send_due == Time::FAR && !active.tx.is_empty() {
+            active.send_due = now.plus(timeout_ns);
+        }
         blocked
     }
 }

@@ -30,6 +30,7 @@ impl Conn {
 }
 
 impl Shared {
+    //= wire.md R-RMA-6
     /// Deals with a new bundle of that sort or stores it; false: neither, it has not come as far as the sender is
     /// concerned.
     #[expect(clippy::too_many_arguments, reason = "a bundle and where it belongs")]

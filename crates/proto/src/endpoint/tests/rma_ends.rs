@@ -126,7 +126,7 @@ fn a_closing_side_finishes_what_it_began() {
     const BYTES: usize = 1 << 20;
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
         for kind in [RmaKind::Write, RmaKind::Read] {
-            for seed in 0..6 {
+            for seed in 0..6usize {
                 let (mut net, client, server) = pair(seed, attribute, BYTES);
                 (net.loss_pct, net.jitter_ns) = (seed % 3 * 10, 100_000);
                 net.operate(client, kind, &[piece(0, 0, BYTES)], Some(b"done"), false, 1);
@@ -160,15 +160,15 @@ fn a_closing_side_finishes_what_it_began() {
 
 #[test]
 fn operations_of_both_sides_end_when_both_close() {
-    for seed in 0..20 {
+    for seed in 0..20u64 {
         let (mut net, client, server) = pair(seed, Attribute::ReliableOrdered, 600_000);
         (net.loss_pct, net.jitter_ns) = (seed % 4 * 8, 100_000);
-        for operation in 0..6 {
-            let kind = if operation % 2 == 0 { RmaKind::Write } else { RmaKind::Read };
+        for operation in 0..6usize {
+            let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
             let place = [piece(operation * 50_000, operation * 50_000, 50_000 << (seed % 2))];
             net.ends[0].rma(net.now, client, kind, &place, Some(b"a"), false, operation as u64).unwrap();
             net.ends[1]
-                .rma(net.now, server, kind, &place, Some(b"b"), seed % 3 == 0, operation as u64)
+                .rma(net.now, server, kind, &place, Some(b"b"), seed.is_multiple_of(3), operation as u64)
                 .unwrap();
         }
         net.run(seed * 30_000);
@@ -218,8 +218,8 @@ fn a_dead_peer_ends_everything_queued_or_under_way() {
 fn a_peer_that_closes_ends_them_too() {
     for seed in 0..10 {
         let (mut net, client, server) = pair(seed, Attribute::ReliableUnordered, 1 << 20);
-        for operation in 0..20 {
-            let kind = if operation % 2 == 0 { RmaKind::Write } else { RmaKind::Read };
+        for operation in 0..20u64 {
+            let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
             net.operate(client, kind, &[piece(0, 0, 400_000)], None, false, operation);
         }
         net.run(seed * 100_000);
@@ -290,8 +290,8 @@ fn a_notification_refused_for_too_long_is_never_delivered() {
 fn a_peer_that_answers_nothing_is_not_waited_for() {
     let (mut net, client, server) = pair(1, Attribute::ReliableOrdered, 10_000);
     net.ends[0].set_send_timeout(client, SECOND).unwrap();
-    for operation in 0..300 {
-        let kind = if operation % 2 == 0 { RmaKind::Write } else { RmaKind::Read };
+    for operation in 0..300u64 {
+        let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
         net.operate(client, kind, &[piece(0, 0, 100)], None, operation == 290, operation);
     }
     let until = net.now.plus(4 * SECOND);
@@ -332,8 +332,8 @@ fn little_memory_means_waiting_not_losing() {
     });
     assert_eq!(full.filter(|result| *result == Err(RmaError::WouldBlock)).count(), 100);
     net.finish(100);
-    for operation in 100..300 {
-        let kind = if operation % 2 == 0 { RmaKind::Write } else { RmaKind::Read };
+    for operation in 100..300u64 {
+        let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
         net.operate(client, kind, &[piece(0, 0, 90_000)], Some(&[1; 1000]), false, operation);
         assert!(net.ends[0].memory().total_bytes() <= net.ends[0].memory().cap_bytes);
     }

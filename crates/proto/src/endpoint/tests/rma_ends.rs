@@ -126,7 +126,7 @@ fn a_closing_side_finishes_what_it_began() {
     const BYTES: usize = 1 << 20;
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
         for kind in [RmaKind::Write, RmaKind::Read] {
-            for seed in 0..6usize {
+            for seed in 0..6 {
                 let (mut net, client, server) = pair(seed, attribute, BYTES);
                 (net.loss_pct, net.jitter_ns) = (seed % 3 * 10, 100_000);
                 net.operate(client, kind, &[piece(0, 0, BYTES)], Some(b"done"), false, 1);

@@ -8,8 +8,8 @@
 //! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
 //! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect.
 //!
-//! Nothing here blocks except [`Endpoint::wait`] and [`Endpoint::send_blocking`], no thread is started, no signal
-//! handler installed, nothing printed. An endpoint makes progress when its owner calls it.
+//! Nothing here blocks except [`Endpoint::wait`] and the calls with `blocking` in their names, no thread is started but
+//! by [`SharedEndpoint::with_progress_thread`], no signal handler installed, nothing printed. An endpoint makes progress when its owner calls it.
 //!
 //! ```no_run
 //! use cci::{Context, Endpoint, Event, Options};

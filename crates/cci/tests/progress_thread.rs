@@ -4,8 +4,8 @@
 mod shm_common;
 
 use cci::{
-    Attribute, ConnectFailure, Connection, Context, Device, Endpoint, Event, Options, SendFlags,
-    SharedEndpoint, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectFailure, Connection, Context, Device,
+    Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags, SendFlags, SharedEndpoint, Status,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm_common::PATIENCE;
@@ -108,9 +108,9 @@ fn a_program_that_computes_is_still_there_for_its_peers() {
         let target = with_thread(&device);
         let mut peer = Endpoint::create(&device, Options::default()).unwrap();
         let (ours, _) = connect(&mut peer, &target, Attribute::ReliableOrdered);
-        // From here on the target's program computes for two seconds.
+        // From here on the target's program computes for a second.
         let (start, mut sent, mut slowest) = (Instant::now(), 0, Duration::ZERO);
-        while start.elapsed() < Duration::from_secs(2) {
+        while start.elapsed() < Duration::from_secs(1) {
             std::thread::sleep(Duration::from_micros(2_500));
             let before = Instant::now();
             send(&mut peer, ours, sent);
@@ -118,7 +118,7 @@ fn a_program_that_computes_is_still_there_for_its_peers() {
             sent += 1;
         }
         println!("{}: {sent} sends in {:?}, slowest {slowest:?}", device.transport().name(), start.elapsed());
-        assert!(sent >= 300, "only {sent} sends were acknowledged");
+        assert!(sent >= 100, "only {sent} sends were acknowledged");
         // And finds everything where it belongs.
         for number in 0..sent {
             assert!(matches!(target.next_event(), Some(Event::Recv(_))), "message {number}");
@@ -128,15 +128,65 @@ fn a_program_that_computes_is_still_there_for_its_peers() {
 }
 
 #[test]
+fn a_program_that_computes_lends_its_memory_meanwhile() {
+    const LEN: usize = 100_000;
+    let _alone = alone();
+    for device in devices() {
+        let target = with_thread(&device);
+        // Not the library's: memory that peers may map needs nobody's help.
+        let lent = Memory::foreign(Foreign::owned(vec![0; LEN].into_boxed_slice()));
+        let remote = target.register(&lent, Access::ALL).unwrap();
+        let mut peer = Endpoint::create(&device, Options::default()).unwrap();
+        let (ours, _) = connect(&mut peer, &target, Attribute::ReliableOrdered);
+        let own = peer.allocate(2 * LEN).unwrap();
+        let local = peer.register(&own, Access::LOCAL).unwrap();
+        let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+        let whole = LEN as u64 - 8;
+        let (start, mut rounds, mut slowest) = (Instant::now(), 0_u64, Duration::ZERO);
+        while start.elapsed() < Duration::from_secs(2) {
+            let before = Instant::now();
+            assert!(own.write(0, &rounds.to_le_bytes().repeat(LEN / 8)));
+            let (here, back) = (Place::new(local, 0), Place::new(local, LEN as u64));
+            let there = Place::new(remote, 8);
+            peer.rma_write(ours, here, there, whole, 1, RmaFlags::NONE).unwrap();
+            peer.rma_read(ours, back, there, whole, 2, RmaFlags::FENCE).unwrap();
+            peer.atomic(ours, add, Place::new(remote, 0), None, 3, RmaFlags::NONE).unwrap();
+            for context in 1..=3 {
+                match peer.wait(Some(PATIENCE)).unwrap() {
+                    Some(Event::Send { context: ended, status, .. }) => {
+                        assert_eq!((ended, status), (context, Status::Success));
+                    }
+                    other => panic!("unexpected {other:?}"),
+                }
+            }
+            let mut came = vec![0; LEN - 8];
+            assert!(own.read(LEN, &mut came));
+            assert!(came.chunks_exact(8).all(|word| word == rounds.to_le_bytes()), "round {rounds}");
+            slowest = slowest.max(before.elapsed());
+            rounds += 1;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        println!(
+            "{}: {rounds} rounds in {:?}, slowest {slowest:?}",
+            device.transport().name(),
+            start.elapsed()
+        );
+        assert!(rounds > 50);
+        let mut count = [0; 8];
+        assert!(lent.read(0, &mut count) && u64::from_le_bytes(count) == rounds);
+    }
+}
+
+#[test]
 fn the_thread_sleeps_while_there_is_nothing_to_do() {
     let _alone = alone();
     let still = |what: &str, at_most: u64| {
         std::thread::sleep(Duration::from_millis(20));
         let before = sleeps_of_the_thread();
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(250));
         let woken = sleeps_of_the_thread() - before;
-        println!("{what}: {woken} in 400 ms");
-        assert!(woken <= at_most, "{what}: it woke {woken} times in 400 ms");
+        println!("{what}: {woken} in 250 ms");
+        assert!(woken <= at_most, "{what}: it woke {woken} times in 250 ms");
     };
     for device in devices() {
         let target = with_thread(&device);

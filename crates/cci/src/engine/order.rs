@@ -153,6 +153,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn told(order: &mut Order) -> Vec<(u64, Status)> {
         std::iter::from_fn(|| order.next_told(7)).map(|told| (told.context, told.status)).collect()
@@ -185,5 +186,75 @@ mod tests {
         let number = order.enter_operation(7, 2, false, || 0);
         order.operation_done(7, number, Status::TimedOut);
         assert_eq!(told(&mut order), [(2, Status::TimedOut)]);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Send,
+        Operate,
+        /// The oldest send is done: the transport completes them in order.
+        SendDone,
+        /// Some operation is.
+        OperationDone(usize),
+        /// An operation that the transport does not take.
+        Refused,
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_completes_first_is_told_in_its_turn(
+            steps in proptest::collection::vec(
+                prop_oneof![
+                    2 => Just(Step::Send),
+                    2 => Just(Step::Operate),
+                    3 => Just(Step::SendDone),
+                    3 => any::<usize>().prop_map(Step::OperationDone),
+                    1 => Just(Step::Refused),
+                ],
+                1..80,
+            )
+        ) {
+            let mut order = Order::default();
+            let (mut sends, mut operations) = (VecDeque::new(), Vec::new());
+            let (mut issued, mut tell) = (0_u64, Vec::new());
+            let rest = std::iter::repeat_n([Step::SendDone, Step::OperationDone(0)], steps.len());
+            for step in steps.iter().copied().chain(rest.flatten()) {
+                match step {
+                    Step::Send => {
+                        // As the endpoint does it.
+                        if order.holds(7) {
+                            order.enter_send(7, issued);
+                        }
+                        sends.push_back(issued);
+                        issued += 1;
+                    }
+                    Step::Operate => {
+                        let earlier = sends.len() as u32;
+                        operations.push((issued, order.enter_operation(7, issued, false, || earlier)));
+                        issued += 1;
+                    }
+                    Step::Refused => {
+                        let earlier = sends.len() as u32;
+                        order.enter_operation(7, u64::MAX, false, || earlier);
+                        order.take_back(7);
+                    }
+                    Step::SendDone => {
+                        if let Some(context) = sends.pop_front()
+                            && !order.send_done(7, Status::Success)
+                        {
+                            tell.push(context);
+                        }
+                    }
+                    Step::OperationDone(at) if !operations.is_empty() => {
+                        let (_, number) = operations.swap_remove(at % operations.len());
+                        order.operation_done(7, number, Status::Success);
+                    }
+                    Step::OperationDone(_) => {}
+                }
+                tell.extend(told(&mut order).into_iter().map(|(context, _)| context));
+            }
+            prop_assert_eq!(tell, (0..issued).collect::<Vec<_>>());
+            prop_assert!(order.is_empty());
+        }
     }
 }

@@ -2,9 +2,9 @@
 //! and an eventfd that is readable as long as events are queued. That makes it level-triggered: if an event can be
 //! had, poll() says so.
 //!
-//! A progress thread must not be woken by queued events that the program is slow to take, so for its sake there are
-//! two sets, one in the other: what the transport waits for and the timer; and that together with the eventfd. The thread
-//! sleeps on the first, everybody else on the second.
+//! A progress thread must not be woken by queued events that the program is slow to take, so for its sake there is a
+//! second set: what the transport waits for and the timer, without that eventfd. (One set in the other would do as well,
+//! at the cost of 0.2 µs in the kernel for each datagram that comes.)
 //!
 //! The arming protocol, in order: make progress; if nothing came, ask the transport to arm (it raises its "wake me"
 //! flags, then looks once more); set the timer; only then may the program sleep on the descriptor. A message that
@@ -20,7 +20,6 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const TOKEN_ENGINE: u64 = u64::MAX - 16;
 const TOKEN_PENDING: u64 = u64::MAX;
 const TOKEN_TIMER: u64 = u64::MAX - 1;
-const TOKEN_INNER: u64 = u64::MAX - 2;
 
 /// See the module. Shared between an endpoint and those who sleep on it.
 pub(crate) struct Poller {
@@ -41,9 +40,7 @@ pub(crate) struct Poller {
 
 /// What a progress thread sleeps on.
 struct Apart {
-    /// What the transport waits for, and the timer.
-    inner: Epoll,
-    /// That, and `wake`.
+    /// What the transport waits for, the timer, and `wake`.
     bed: Epoll,
     /// Wakes the thread and nobody else.
     wake: EventFd,
@@ -51,8 +48,7 @@ struct Apart {
 
 impl Apart {
     fn new() -> Result<Apart, SysError> {
-        let apart = Apart { inner: Epoll::new()?, bed: Epoll::new()?, wake: EventFd::new()? };
-        apart.bed.add(apart.inner.as_fd(), TOKEN_INNER, Interest::Read, Trigger::Level)?;
+        let apart = Apart { bed: Epoll::new()?, wake: EventFd::new()? };
         apart.bed.add(&apart.wake, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
         Ok(apart)
     }
@@ -72,35 +68,39 @@ impl Poller {
             timer_at_ns: AtomicU64::new(u64::MAX),
         };
         poller.epoll.add(&poller.pending, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
-        poller.inner().add(&poller.timer, TOKEN_TIMER, Interest::Read, Trigger::Level)?;
-        if let Some(apart) = &poller.apart {
-            poller.epoll.add(apart.inner.as_fd(), TOKEN_INNER, Interest::Read, Trigger::Level)?;
-        }
+        poller.add(poller.timer.as_fd(), TOKEN_TIMER)?;
         Ok(poller)
     }
 
-    /// The set with what the transport waits for.
-    fn inner(&self) -> &Epoll {
-        self.apart.as_ref().map_or(&self.epoll, |apart| &apart.inner)
+    /// Adds to both sets, or to none.
+    fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
+        self.epoll.add(fd, token, Interest::Read, Trigger::Level)?;
+        let Some(apart) = &self.apart else { return Ok(()) };
+        apart.bed.add(fd, token, Interest::Read, Trigger::Level).inspect_err(|_| {
+            let _ = self.epoll.remove(fd);
+        })
     }
 
     /// Adds a descriptor of the transport's, readable side, level-triggered.
     pub fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
         debug_assert!(token < TOKEN_ENGINE);
-        self.inner().add(fd, token, Interest::Read, Trigger::Level)
+        self.add(fd, token)
     }
 
     /// What is readable right now, without waiting: for a transport whose program polls instead of sleeping. The
-    /// engine's own tokens may be among them.
+    /// engine's own tokens are among them.
     pub fn ready(&self, events: &mut Events) {
         // If the system can't say now, the next look may.
-        let _ = self.inner().wait(events, Some(0));
+        let _ = self.epoll.wait(events, Some(0));
     }
 
     /// Takes it out again. Must happen before the descriptor is closed if it was passed to another process.
     pub fn unwatch(&self, fd: BorrowedFd<'_>) {
         // A descriptor that is not in the set any more is what we want.
-        let _ = self.inner().remove(fd);
+        let _ = self.epoll.remove(fd);
+        if let Some(apart) = &self.apart {
+            let _ = apart.bed.remove(fd);
+        }
     }
 
     /// Makes the descriptor readable, or not, on account of queued events.

@@ -5,7 +5,7 @@ mod shm_common;
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectFailure, Connection, Context, Device,
-    Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags, SendFlags, SharedEndpoint, Status,
+    Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags, SendError, SendFlags, SharedEndpoint, Status,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm_common::PATIENCE;
@@ -360,5 +360,50 @@ fn a_request_decided_elsewhere_is_answered_though_nobody_calls() {
         }
         assert_eq!(refused, Some(Err(ConnectFailure::Refused)));
         assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+    }
+}
+
+#[test]
+fn it_ends_amid_traffic() {
+    let _alone = alone();
+    for device in devices() {
+        let (start, mut taken) = (Instant::now(), 0);
+        for round in 0..60 {
+            let target = with_thread(&device);
+            let mut peer = Endpoint::create(&device, Options::default()).unwrap();
+            let (ours, _) = connect(&mut peer, &target, Attribute::ReliableOrdered);
+            let until = Instant::now() + Duration::from_micros(round * 80);
+            std::thread::scope(|scope| {
+                let sender = scope.spawn(move || {
+                    let (mut sent, mut ended) = (0_u64, 0);
+                    let start = Instant::now();
+                    // As long as the target takes them, and then until each has ended.
+                    let mut open = true;
+                    while open || ended < sent {
+                        assert!(start.elapsed() < PATIENCE, "{ended} of {sent} ended");
+                        match peer.send(ours, b"traffic", sent, SendFlags::NONE) {
+                            Ok(()) => sent += 1,
+                            Err(error) => open &= error != SendError::Disconnected,
+                        }
+                        while let Some(event) = peer.next_event() {
+                            assert!(matches!(event, Event::Send { .. }), "{event:?}");
+                            ended += 1;
+                        }
+                    }
+                    sent
+                });
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                drop(target);
+                taken += sender.join().unwrap();
+            });
+            assert!(sleeps_of(0).is_empty());
+        }
+        println!(
+            "{}: 60 endpoints dropped amid {taken} sends in {:?}",
+            device.transport().name(),
+            start.elapsed()
+        );
     }
 }

@@ -218,6 +218,7 @@ impl Record<'_> {
     }
 
     /// Reads the record at the start of `bytes`; returns it and its length. `None`: there is no such record.
+    #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
         let (&[l0, l1, kind, flags, s0, s1, 0, 0], rest) = bytes.split_first_chunk::<RECORD_BYTES>()? else {

@@ -42,8 +42,7 @@ pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
 //= wire.md R-REC-1
 #[inline]
 pub(crate) fn check(mut body: &[u8]) -> Result<Holds, PeerFault> {
-    let whole = body;
-    let (mut count, mut rma) = (0, false);
+    let (mut count, mut rma, mut messages, mut bulk) = (0, false, false, false);
     while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], rest)) = body.split_first_chunk::<RECORD_BYTES>()
     {
         if count == RECORDS_MAX {
@@ -51,48 +50,32 @@ pub(crate) fn check(mut body: &[u8]) -> Result<Holds, PeerFault> {
         }
         count += 1;
         if kind > kind::MESSAGE {
-            let (_, len) = Record::parse(body).ok_or(PeerFault::Record)?;
+            let (record, len) = Record::parse(body).ok_or(PeerFault::Record)?;
             rma = true;
+            messages |= matches!(record, Record::Notify { message: Some(_), .. });
+            bulk |= is_bulk(&record);
             body = body.get(len..).ok_or(PeerFault::Record)?;
             continue;
         }
         if flags != 0 || [s0, s1, s2, s3] != [0; 4] {
             return Err(PeerFault::Record);
         }
+        messages |= kind == kind::MESSAGE;
         let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
         body = rest.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
     }
-    if !body.is_empty() {
-        return Err(PeerFault::Record);
+    match (rma, bulk && count == 1) {
+        _ if !body.is_empty() => Err(PeerFault::Record),
+        (false, _) => Ok(Holds::Messages),
+        (true, true) => Ok(Holds::Bulk),
+        (true, false) => Ok(Holds::Rma { messages }),
     }
-    Ok(if rma { holds(whole) } else { Holds::Messages })
 }
 
-/// What a checked body holds.
-pub(crate) fn holds(body: &[u8]) -> Holds {
-    let (mut count, mut rma, mut messages, mut bulk) = (0, false, false, false);
-    for (content, _) in Records::from(body, 0) {
-        count += 1;
-        match content {
-            Content::Void => {}
-            Content::Message(_) => messages = true,
-            Content::Rma(record) => {
-                rma = true;
-                match record {
-                    Record::Notify { message: Some(_), .. } => messages = true,
-                    Record::Write { last: false, .. } | Record::Data { .. } | Record::Gone { .. } => {
-                        bulk = true
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    match (rma, bulk && count == 1) {
-        (false, _) => Holds::Messages,
-        (true, true) => Holds::Bulk,
-        (true, false) => Holds::Rma { messages },
-    }
+/// Data that goes where it says whenever it comes, if its bundle holds nothing else.
+#[inline]
+fn is_bulk(record: &Record<'_>) -> bool {
+    matches!(record, Record::Write { last: false, .. } | Record::Data { .. } | Record::Gone { .. })
 }
 
 /// Walks the records of a checked body: what each is, and the offset behind it.

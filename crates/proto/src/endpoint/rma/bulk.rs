@@ -8,7 +8,7 @@ use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
 use crate::limits::RECORD_BYTES;
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
-use crate::{ConnKey, Seq, Sink, Status, Time};
+use crate::{ConnKey, RmaPlace, Seq, Sink, Status, Time};
 
 impl Shared {
     //= wire.md R-RMA-5
@@ -40,10 +40,12 @@ impl Shared {
                     let mut desk = Desk { ops, counters, rma, key, token, now_ticks, serve: true };
                     desk.end(op, Status::RmaHandle, sink);
                 }
-                // The target must learn of the end in any case: it has the operation's outcome to tell.
+                // The target must learn of the end in any case, since it has the operation's outcome to tell; and that
+                // something is missing, since it may have the message already.
+                let slot = u16::from(slot);
                 match written {
-                    None if last => Record::Notify { slot: slot.into(), message: None }.emit(body),
-                    None => write_nothing(body),
+                    None if last => Record::Notify { slot, message: None }.emit(body),
+                    None => Record::Write { slot, at: RmaPlace::default(), last, data: &[] }.emit(body),
                     written => written,
                 }
             }

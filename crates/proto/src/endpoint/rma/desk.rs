@@ -47,9 +47,14 @@ impl Desk<'_> {
             Record::Write { .. } | Record::Read { .. } | Record::Atomic { .. } if !self.serve => {}
             Record::Write { slot, at, last, data } => {
                 let Some((index, bit)) = place(slot) else { return self.fault() };
-                // The end of an operation need not carry anything.
-                let outcome =
-                    if data.is_empty() { Ok(()) } else { sink.peer_write(self.key, self.token, at, data) };
+                // The end of an operation need not carry anything. Elsewhere nothing means that the data went away at
+                // its sender's.
+                let outcome = if data.is_empty() {
+                    self.rma.failed |= if last { 0 } else { bit };
+                    Ok(())
+                } else {
+                    sink.peer_write(self.key, self.token, at, data)
+                };
                 match outcome {
                     Ok(()) => self.counters.rma_bytes_received += data.len() as u64,
                     Err(_) => {

@@ -427,3 +427,36 @@ fn what_cannot_be_asked_for_is_refused_at_once() {
     let refused = net.ends[0].rma(net.now, client, RmaKind::Read, &[piece(0, 0, 1)], None, false, 1);
     assert_eq!(refused, Err(RmaError::Unreliable), "CCI-054");
 }
+
+#[test]
+fn many_connections_share_little_memory() {
+    const CONNECTIONS: usize = 60;
+    let config = Config { memory_bytes_max: 1 << 20, sends_max: 256, ..Config::default() };
+    let mut net = Net::new(9, vec![config.clone(), config]);
+    let mut keys = Vec::new();
+    for _ in 0..CONNECTIONS {
+        net.apps.iter_mut().for_each(|app| app.events.clear());
+        keys.push(net.join(Attribute::ReliableOrdered).0);
+    }
+    for end in 0..2 {
+        let bytes = (0..CONNECTIONS * 20_000).map(|_| net.random(256) as u8).collect();
+        let region = Region { bytes, key: KEY, readable: true, writable: true, ..Region::default() };
+        net.apps[end].regions.push(region);
+    }
+    (net.loss_pct, net.jitter_ns) = (3, 50_000);
+    let mut expected = [net.region(0).to_vec(), net.region(1).to_vec()];
+    for (place, &key) in keys.iter().enumerate() {
+        let (start, half) = (place * 20_000, 10_000);
+        expected[1][start..start + half].copy_from_slice(&net.region(0)[start..start + half]);
+        let (from, to) = (start + half, start + 2 * half);
+        expected[0][from..to].copy_from_slice(&net.region(1)[from..to]);
+        net.operate(key, RmaKind::Write, &[piece(start, start, half)], Some(b"w"), false, 2 * place as u64);
+        net.operate(key, RmaKind::Read, &[piece(from, from, half)], Some(b"r"), false, 2 * place as u64 + 1);
+    }
+    net.finish(2 * CONNECTIONS);
+    assert!(net.region(0) == expected[0] && net.region(1) == expected[1]);
+    let boxes = net.ends[0].shared.rma_boxes as usize;
+    assert!(boxes < CONNECTIONS, "{boxes}: some had to wait until others were idle");
+    assert_eq!(net.apps[1].messages.len(), 2 * CONNECTIONS);
+    net.assert_all_well();
+}

@@ -342,3 +342,33 @@ fn little_memory_means_waiting_not_losing() {
     net.run(SECOND);
     net.assert_clean();
 }
+
+#[test]
+fn no_message_tells_of_data_that_went_away_before_it_was_repeated() {
+    // The notification is at the target, behind a gap; what should fill the gap is there no more.
+    let mut failed = 0;
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        for seed in 0..80 {
+            let (mut net, client, _) = pair(seed, attribute, 20_000);
+            net.loss_pct = 30;
+            net.operate(client, RmaKind::Write, &[piece(0, 0, 15_000)], Some(b"told"), false, 1);
+            net.run(11_000);
+            net.apps[0].regions[0].gone = true;
+            net.finish(1);
+            net.run(SECOND);
+            match statuses(&net, 0)[0] {
+                Status::Success => {
+                    assert!(net.region(0)[..15_000] == net.region(1)[..15_000]);
+                    assert_eq!(net.apps[1].messages.len(), 1);
+                }
+                status => {
+                    failed += 1;
+                    assert_eq!(status, Status::RmaHandle);
+                    assert!(net.apps[1].messages.is_empty(), "{attribute:?} seed {seed}");
+                }
+            }
+            net.assert_clean();
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}

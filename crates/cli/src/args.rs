@@ -133,12 +133,18 @@ Examples:
   cci perf --server --device udp-eth0          on one machine, then on another with the URI it prints:
   cci perf udp://192.168.0.7:7777
   cci perf --type ro --sizes 8,1024 --seconds 5 --json
+  cci perf --only rma,atomics --device shm     remote memory
 
 What is measured:
   latency  one message there and its echo back, contents verified at both ends outside of the time taken.
            Half of the round trip is shown: p50, p99 and p99.9 of all of them after a warm-up.
   rate     a window of messages kept full, contents verified by the receiver, who also counts and
-           takes the time, from the first to the last.")]
+           takes the time, from the first to the last.
+  rma      writes and reads of memory that the server has registered: one at a time, from the call to
+           the completion, and many under way at once. Beside it the plainest code for the same work
+           on the same cores, round by round in turn: memcpy between two mappings of the same kind,
+           process_vm_writev or process_vm_readv, a TCP stream. Every byte is compared in between.
+  atomics  fetch-add on one word, compare-and-swap on many; every result is checked.")]
 pub struct PerfArgs {
     /// Measure against the `cci perf --server` of this URI; otherwise against a second process here
     #[arg(conflicts_with = "server")]
@@ -155,19 +161,23 @@ pub struct PerfArgs {
     /// Only these kinds of connection, such as ro,uu
     #[arg(short, long, value_enum, ignore_case = true, value_delimiter = ',', default_values_t = Kind::ALL)]
     pub r#type: Vec<Kind>,
-    /// Message sizes in bytes; `max` is the longest the connection takes
-    #[arg(long, value_delimiter = ',', default_values_t = Size::USUAL)]
+    /// Only these
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub only: Vec<What>,
+    /// Sizes in bytes; `max` is the longest message, and 64 MiB of memory [default: 0 to the longest
+    /// message, and 8 B to 64 MiB of memory]
+    #[arg(long, value_delimiter = ',')]
     pub sizes: Vec<Size>,
     /// How long each measurement takes; there are two for each device, kind of connection and size
     #[arg(long, default_value_t = 0.2, value_parser = seconds, conflicts_with = "iterations")]
     pub seconds: f64,
-    /// Messages in each measurement, instead of a time
+    /// Messages or operations in each measurement, instead of a time
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub iterations: Option<u64>,
     /// A few seconds in all: enough to see that it works, too short to compare
     #[arg(long, conflicts_with_all = ["seconds", "iterations"])]
     pub quick: bool,
-    /// Messages under way at once in the rate measurement; otherwise 1024, and 1 MiB at most
+    /// Messages or transfers under way at once where the rate is measured; otherwise 1024, and 1 MiB at most
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub window: Option<u32>,
     /// Leave both processes to the scheduler instead of pinning them to a core each
@@ -187,6 +197,17 @@ pub struct PerfArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.001..=3600.0).contains(&value) { Ok(value) } else { Err("not in 0.001..=3600".to_owned()) }
+}
+
+/// What to measure, on the command line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Latency and rate of messages
+    Messages,
+    /// Reads and writes of remote memory
+    Rma,
+    /// Atomic operations on remote memory
+    Atomics,
 }
 
 /// A kind of connection, on the command line.
@@ -233,7 +254,8 @@ pub enum Size {
 }
 
 impl Size {
-    const USUAL: [Size; 7] = [
+    /// Of messages.
+    pub const USUAL: [Size; 7] = [
         Size::Bytes(0),
         Size::Bytes(8),
         Size::Bytes(64),
@@ -241,6 +263,18 @@ impl Size {
         Size::Bytes(1024),
         Size::Bytes(4096),
         Size::Max,
+    ];
+    /// Of remote memory.
+    pub const USUAL_RMA: [Size; 9] = [
+        Size::Bytes(8),
+        Size::Bytes(64),
+        Size::Bytes(512),
+        Size::Bytes(4 << 10),
+        Size::Bytes(32 << 10),
+        Size::Bytes(256 << 10),
+        Size::Bytes(1 << 20),
+        Size::Bytes(4 << 20),
+        Size::Bytes(64 << 20),
     ];
 }
 

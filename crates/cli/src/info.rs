@@ -4,7 +4,7 @@ use crate::args::InfoArgs;
 use crate::devices;
 use crate::failure::Outcome;
 use crate::text::{self, Table};
-use cci::{Context, Device, Unavailable};
+use cci::{Context, Device, TransportKind, Unavailable};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use std::fmt::Write;
 const DESCRIPTORS_WANTED: u64 = 4096;
 
 /// What this version does not do at all; the rest of `cci info` is about this machine.
-const NOT_BUILT: &[&str] = &["remote memory access", "TCP", "multicast", "raw Ethernet", "encryption"];
+const NOT_BUILT: &[&str] = &["TCP", "multicast", "raw Ethernet", "encryption"];
 
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> Outcome {
@@ -25,8 +25,19 @@ fn as_text(context: &Context) -> String {
     let config = config_file().map_or_else(|| "found".to_owned(), |path| format!("from {path}"));
     let _ = writeln!(out, "cci {}, devices {config}\n", env!("CARGO_PKG_VERSION"));
     let mut table = Table::new(
-        5,
-        &["device", "transport", "up", "default", "address", "priority", "MTU", "longest message", "rate"],
+        6,
+        &[
+            "device",
+            "transport",
+            "up",
+            "default",
+            "address",
+            "remote memory",
+            "priority",
+            "MTU",
+            "longest message",
+            "rate",
+        ],
     );
     for device in context.devices() {
         table.row(vec![
@@ -35,6 +46,7 @@ fn as_text(context: &Context) -> String {
             yes_no(device.is_up()),
             if is_default(context, device) { "default".to_owned() } else { String::new() },
             device.ip().map_or_else(|| "this host".to_owned(), |ip| ip.to_string()),
+            rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>().join(", "),
             device.priority().to_string(),
             if device.mtu_bytes() == 0 { "-".to_owned() } else { format!("{} B", device.mtu_bytes()) },
             text::bytes(device.max_send_size().into()),
@@ -42,6 +54,11 @@ fn as_text(context: &Context) -> String {
         ]);
     }
     out.push_str(&table.render(0));
+    let _ = writeln!(out, "\nremote memory (read, write, atomics; on RO and RU)");
+    let all = Path::ALL.iter().filter(|path| {
+        context.devices().iter().any(|device| rma_paths(device).iter().any(|own| own.name == path.name))
+    });
+    out.push_str(&pairs(&all.map(|path| (path.name, path.what.to_owned())).collect::<Vec<_>>()));
     lacking(context, &mut out);
     let _ = writeln!(out, "\nlimits of an endpoint, unless told otherwise");
     out.push_str(&pairs(&library_limits()));
@@ -49,6 +66,32 @@ fn as_text(context: &Context) -> String {
     out.push_str(&pairs(&machine_limits()));
     let _ = writeln!(out, "\nnot in this version: {}", NOT_BUILT.join(", "));
     out
+}
+
+/// A way that remote memory is reached. Which one a connection takes, `cci ping --explain` tells.
+#[derive(Copy, Clone)]
+struct Path {
+    name: &'static str,
+    what: &'static str,
+}
+
+impl Path {
+    const MAPPED: Path = Path { name: "mapped", what: "the library's memory, mapped by both: plain copies" };
+    const PULLED: Path = Path {
+        name: "pulled",
+        what: "other memory: copied once, by process_vm_readv, where a probe of the peer shows that it works and wins",
+    };
+    const RING: Path = Path { name: "ring", what: "through the ring that messages take" };
+    const DATAGRAMS: Path =
+        Path { name: "datagrams", what: "in datagrams, which are put in their place as they come" };
+    const ALL: [Path; 4] = [Path::MAPPED, Path::PULLED, Path::RING, Path::DATAGRAMS];
+}
+
+fn rma_paths(device: &Device) -> Vec<Path> {
+    match device.transport() {
+        TransportKind::Shm => vec![Path::MAPPED, Path::PULLED, Path::RING],
+        TransportKind::Udp => vec![Path::DATAGRAMS],
+    }
 }
 
 fn lacking(context: &Context, out: &mut String) {
@@ -86,6 +129,11 @@ fn library_limits() -> Vec<(&'static str, String)> {
         ("payload of a connection request", text::bytes(REQUEST_BYTES_MAX as u64)),
         ("receive buffers", format!("{RECV_BUFFERS_DEFAULT} (up to {RECV_BUFFERS_MAX})")),
         ("sends in progress", format!("{SENDS_DEFAULT} (up to {SENDS_MAX})")),
+        (
+            "remote memory operations in progress",
+            format!("{RMA_OPERATIONS_DEFAULT} (up to {RMA_OPERATIONS_MAX})"),
+        ),
+        ("pieces of a gathered operation, at most", RMA_PIECES_MAX.to_string()),
         ("memory, all kinds together", text::bytes(MEMORY_BYTES_DEFAULT)),
         ("send timeout", text::duration(SEND_TIMEOUT_NS_DEFAULT as f64)),
         ("connections, at most", CONNECTIONS_MAX.to_string()),
@@ -131,6 +179,14 @@ fn machine_lacks() -> Vec<Unavailable> {
             remedy,
         );
     }
+    if let Some(scope) = yama_scope().filter(|&scope| scope > 0) {
+        lack(
+            "copying other memory at once between shared-memory peers (pulled)",
+            format!("kernel.yama.ptrace_scope is {scope}: only descendants and root may be read"),
+            "sysctl kernel.yama.ptrace_scope=0; or memory of the library's, which needs no permission"
+                .to_owned(),
+        );
+    }
     if cci_sys::cpu::available() < 2 {
         lack(
             "spinning for low latency",
@@ -139,6 +195,11 @@ fn machine_lacks() -> Vec<Unavailable> {
         );
     }
     lacks
+}
+
+/// Who may read whose memory; None where the kernel has no such limit.
+fn yama_scope() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
 fn as_json(context: &Context) -> Value {
@@ -155,6 +216,9 @@ fn as_json(context: &Context) -> Value {
             "recv_buffers_max": RECV_BUFFERS_MAX,
             "sends_default": SENDS_DEFAULT,
             "sends_max": SENDS_MAX,
+            "rma_operations_default": RMA_OPERATIONS_DEFAULT,
+            "rma_operations_max": RMA_OPERATIONS_MAX,
+            "rma_pieces_max": RMA_PIECES_MAX,
             "memory_bytes_default": MEMORY_BYTES_DEFAULT,
             "send_timeout_ns_default": SEND_TIMEOUT_NS_DEFAULT,
             "connections_max": CONNECTIONS_MAX,
@@ -187,6 +251,7 @@ fn device_json(context: &Context, device: &Device) -> Value {
         "address": device.ip().map(|ip| ip.to_string()),
         "interface": device.interface(),
         "pci": device.pci().map(|at| format!("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func)),
+        "remote_memory": rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>(),
         "configuration": device.conf_argv(),
         "unavailable": device.unavailable().iter().map(lack_json).collect::<Vec<_>>(),
     })

@@ -9,6 +9,7 @@ mod devices;
 mod dial;
 mod failure;
 mod info;
+mod memory;
 mod pattern;
 mod perf;
 mod ping;

@@ -4,11 +4,13 @@
 //! request is a [`Hello`]; without one, a connection gets back what it sends. Control messages are JSON: they are few,
 //! and not measured.
 
-use cci::Attribute;
+use cci::{Attribute, RmaHandle};
 use serde::{Deserialize, Serialize};
 
 /// Changes when a side would misunderstand the other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The most memory that a client gets.
+pub const LENT_BYTES_MAX: u64 = 64 << 20;
 
 /// Payload of a connection request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,18 +54,57 @@ pub enum Order {
         /// Messages sent since the start.
         sent: u64,
     },
+    /// Memory for the data connection to read, write and change, in place of what was there before; 0 bytes: none.
+    Memory {
+        /// Bytes.
+        len: u64,
+        /// Of the heap instead of the library's own.
+        foreign: bool,
+    },
+    /// Put bytes there, as [`memory`](crate::memory) makes them.
+    Fill {
+        /// Which.
+        seed: u64,
+        /// How many, from the start.
+        len: u64,
+    },
+    /// Compare what is there with that.
+    Check {
+        /// Which bytes it should be.
+        seed: u64,
+        /// How many, from the start.
+        len: u64,
+    },
+    /// Poll, or sleep while nothing comes: operations on memory are no events.
+    Poll(bool),
 }
 
 /// From the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// To [`Order::Start`].
+    /// To [`Order::Start`], [`Order::Fill`] and [`Order::Poll`], and to [`Order::Check`] where all is right.
     Ready,
     /// To [`Order::Finish`].
     Report(Report),
+    /// To [`Order::Memory`].
+    Memory(Lent),
+    /// To [`Order::Check`]: what differs first.
+    Differs(String),
     /// The order makes no sense.
     Confused(String),
+    /// It does, and the server will not.
+    Refused(String),
+}
+
+/// Memory of the server's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Lent {
+    /// The bytes of its handle.
+    pub handle: [u8; RmaHandle::BYTES],
+    /// Process and address, told only to the process that started this server: it writes there by hand to have something
+    /// to compare with.
+    pub own: Option<(u32, u64)>,
 }
 
 /// What the receiver counted.
@@ -108,7 +149,12 @@ mod tests {
     fn what_is_sent_is_understood() {
         let hello: Hello = serde_json::from_slice(&encode(&Hello::new(Role::Data, u64::MAX))).unwrap();
         assert_eq!((hello.version, hello.role, hello.session), (VERSION, Role::Data, u64::MAX));
-        let orders = [Order::Start { echo: true, attribute: "RO".into(), len: 8 }, Order::Finish { sent: 7 }];
+        let orders = [
+            Order::Start { echo: true, attribute: "RO".into(), len: 8 },
+            Order::Finish { sent: 7 },
+            Order::Memory { len: u64::MAX, foreign: true },
+            Order::Poll(false),
+        ];
         for order in orders {
             let text = encode(&order);
             assert_eq!(encode(&serde_json::from_slice::<Order>(&text).unwrap()), text);
@@ -117,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_report_fits_the_smallest_message() {
+    fn the_longest_answers_fit_the_smallest_message() {
         let report = Report {
             received: u64::MAX,
             verified: u64::MAX,
@@ -125,5 +171,7 @@ mod tests {
             first_wrong: Some("\u{1f}".repeat(100)),
         };
         assert!(encode(&Answer::Report(report)).len() < 1024);
+        let lent = Lent { handle: [255; RmaHandle::BYTES], own: Some((u32::MAX, u64::MAX)) };
+        assert!(encode(&Answer::Memory(lent)).len() < 1024);
     }
 }

@@ -88,6 +88,7 @@ fn info_lists_devices_and_limits_quickly() {
     assert_eq!(devices.iter().filter(|device| device["default"] == true).count(), 1);
     for device in devices {
         assert!(device["max_send_size_bytes"].as_u64() > Some(0), "{device}");
+        assert!(device["remote_memory"].as_array().is_some_and(|paths| !paths.is_empty()), "{device}");
         for missing in device["unavailable"].as_array().expect("a list") {
             assert!(missing["reason"].is_string() && missing["remedy"].is_string(), "{missing}");
         }
@@ -98,7 +99,9 @@ fn info_lists_devices_and_limits_quickly() {
     for device in devices {
         assert!(text.contains(device["name"].as_str().expect("a name")), "{text}");
     }
-    assert!(text.contains("longest message") && text.contains("descriptors"), "{text}");
+    for expected in ["longest message", "descriptors", "remote memory", "mapped", "datagrams"] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
 }
 
 #[test]
@@ -241,7 +244,8 @@ fn perf_measures_and_verifies_every_device_type_and_size() {
     let folder = folder("perf");
     let page = folder.join("page.html");
     let names = devices();
-    let mut args = vec!["perf", "--quick", "--json", "--html", page.to_str().expect("UTF-8")];
+    let mut args = vec!["perf", "--quick", "--json", "--only", "messages"];
+    args.extend(["--html", page.to_str().expect("UTF-8")]);
     for name in &names {
         args.extend(["--device", name]);
     }
@@ -265,18 +269,78 @@ fn perf_measures_and_verifies_every_device_type_and_size() {
             }
         }
     }
+    assert_eq!(charts(&page), 3);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Charts of a page, which needs nothing from elsewhere.
+fn charts(page: &Path) -> usize {
     let page = std::fs::read_to_string(page).expect("the page");
     for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
         assert!(!page.contains(outside), "the page needs something else: {outside}");
     }
-    assert_eq!(page.matches("<svg viewBox=\"0 0 720").count(), 3, "three charts");
+    page.matches("<svg viewBox=\"0 0 720").count()
+}
+
+#[test]
+fn perf_measures_and_verifies_remote_memory() {
+    let folder = folder("perf-rma");
+    let page = folder.join("page.html");
+    for device in devices() {
+        let common = ["perf", "--quick", "--json", "--device", &device];
+        let only = ["--only", "rma,atomics", "--sizes", "8,4096,1000000"];
+        let results =
+            json(&cci(&[&common[..], &only[..], &["--html", page.to_str().expect("UTF-8")]].concat()));
+        let target = &results["targets"][0];
+        assert_eq!(target["failure"], Value::Null, "{target}");
+        assert_eq!(target["cells"].as_array().map(Vec::len), Some(0), "{target}");
+        let rma = target["rma"].as_array().expect("cells");
+        let kinds = if device == "shm" { 2 } else { 1 };
+        assert_eq!(rma.len(), kinds * 2 * 3, "{target}");
+        for cell in rma {
+            assert_eq!(cell["wrong"], Value::Null, "{cell}");
+            assert!(cell["transfers"].as_u64() > Some(0), "{cell}");
+            assert_eq!(cell["verified"], cell["transfers"], "{cell}");
+            assert!(cell["bytes_per_s"].as_f64() > Some(0.0) && cell["rounds"].as_u64() >= Some(3), "{cell}");
+            let may_be_forbidden = cell["floor"].is_null() && cell["memory"] == "foreign";
+            assert!(may_be_forbidden || cell["floor"]["ratio"].as_f64() > Some(0.0), "{cell}");
+        }
+        let atomics = target["atomics"].as_array().expect("cells");
+        assert_eq!(atomics.len(), 2, "{target}");
+        for cell in atomics {
+            assert_eq!(cell["wrong"], Value::Null, "{cell}");
+            assert!(cell["operations"].as_u64() > Some(0), "{cell}");
+            assert_eq!(cell["verified"], cell["operations"], "{cell}");
+        }
+        assert_eq!(charts(&page), 3);
+    }
     std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn perf_measures_remote_memory_of_a_server_elsewhere() {
+    for device in devices() {
+        let server = Server::start(&device);
+        let common = ["--only", "rma", "--sizes", "64,100000", "--iterations", "500", "--no-html"];
+        let mut clients = Vec::new();
+        // Several at once: each has memory of its own.
+        for _ in 0..2 {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+            command.args(["perf", &server.uri]).args(common).env_remove("CCI_CONFIG");
+            clients.push(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"));
+        }
+        for client in clients {
+            let text = succeeded(&client.wait_with_output().expect("ends"));
+            assert!(text.contains("write") && text.contains("operations on memory verified"), "{text}");
+        }
+    }
 }
 
 #[test]
 fn perf_prints_a_table_and_measures_against_a_server_elsewhere() {
     let server = Server::start("shm");
-    let common = ["--type", "ro", "--sizes", "8,max", "--iterations", "300", "--no-html"];
+    let common =
+        ["--only", "messages", "--type", "ro", "--sizes", "8,max", "--iterations", "300", "--no-html"];
     let text = succeeded(&cci(&[&["perf", server.uri.as_str()], &common[..]].concat()));
     for expected in ["RO", "8 B", "8192 B", "½ rtt p50", "p99.9", "messages/s", "noise:", "CLOCK_MONOTONIC"]
     {
@@ -286,7 +350,7 @@ fn perf_prints_a_table_and_measures_against_a_server_elsewhere() {
     assert_eq!(refused.status.code(), EXIT_FAILED);
     assert!(stderr(&refused).contains("refused"), "{}", stderr(&refused));
     assert_eq!(cci(&["perf", "--device", "shmm", "--no-html"]).status.code(), EXIT_USAGE);
-    let too_long = cci(&["perf", "--device", "shm", "--sizes", "100000", "--no-html"]);
+    let too_long = cci(&["perf", "--device", "shm", "--sizes", "100000", "--only", "messages", "--no-html"]);
     assert_eq!(too_long.status.code(), EXIT_FAILED, "{}", stderr(&too_long));
 }
 

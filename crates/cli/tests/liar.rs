@@ -1,6 +1,6 @@
 //! A server that damages messages must be found out: exit code 1, and what differed.
 
-use cci::{Context, Endpoint, Event, Options, SendFlags};
+use cci::{Access, Context, Endpoint, Event, Options, SendFlags};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::process::{Command, Output, Stdio};
@@ -24,7 +24,7 @@ fn lie(endpoint: &mut Endpoint, stop: &AtomicBool, damage: Damage) {
             }
             Some(Event::Recv(message)) => {
                 let answer = if is_control.get(&message.connection()) == Some(&true) {
-                    answer(&message)
+                    answer(endpoint, &message)
                 } else {
                     let mut echo = message.to_vec();
                     damage(&mut echo);
@@ -38,18 +38,24 @@ fn lie(endpoint: &mut Endpoint, stop: &AtomicBool, damage: Damage) {
     }
 }
 
-fn answer(order: &[u8]) -> Vec<u8> {
+/// Says that all is well; the memory it lends is never filled.
+fn answer(endpoint: &mut Endpoint, order: &[u8]) -> Vec<u8> {
     let order: Value = serde_json::from_slice(order).expect("an order");
-    let answer = match order["finish"]["sent"].as_u64() {
-        Some(sent) => {
+    let answer = match (order["finish"]["sent"].as_u64(), order["memory"]["len"].as_u64()) {
+        (Some(sent), _) => {
             json!({ "report": { "received": sent, "verified": sent, "elapsed_ns": 1000, "first_wrong": null } })
         }
-        None => json!("ready"),
+        (None, Some(len @ 1..)) => {
+            let memory = endpoint.allocate(len as usize).expect("memory");
+            let handle = endpoint.register(&memory, Access::ALL).expect("registered");
+            json!({ "memory": { "handle": handle.to_bytes(), "own": null } })
+        }
+        _ => json!("ready"),
     };
     answer.to_string().into_bytes()
 }
 
-fn perf_against(damage: Damage) -> Output {
+fn perf_against(damage: Damage, only: &str) -> Output {
     let context = Context::new().expect("devices");
     let shm = context.device("shm").expect("shared memory");
     let mut endpoint = Endpoint::create(shm, Options::default()).expect("an endpoint");
@@ -59,6 +65,7 @@ fn perf_against(damage: Damage) -> Output {
         scope.spawn(|| lie(&mut endpoint, &stop, damage));
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
         command.args(["perf", &uri, "--type", "ro", "--sizes", "64", "--iterations", "20", "--no-html"]);
+        command.args(["--only", only]);
         let output = command.stdin(Stdio::null()).output();
         stop.store(true, Ordering::Relaxed);
         output.expect("runs")
@@ -67,7 +74,7 @@ fn perf_against(damage: Damage) -> Output {
 
 #[test]
 fn a_damaged_byte_is_found_and_named() {
-    let honest = perf_against(|_| {});
+    let honest = perf_against(|_| {}, "messages");
     assert!(honest.status.success(), "{}", String::from_utf8_lossy(&honest.stderr));
     let cases: [(Damage, &str); 3] = [
         (|echo| echo[40] ^= 1, "differs at byte 40"),
@@ -75,10 +82,19 @@ fn a_damaged_byte_is_found_and_named() {
         (|echo| echo[0] = echo[0].wrapping_add(1), "came where 0 was due"),
     ];
     for (damage, told) in cases {
-        let output = perf_against(damage);
+        let output = perf_against(damage, "messages");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{out}{err}");
         assert!(err.contains(told), "{told:?} is not in {err:?}");
         assert!(out.contains("FAILED") && out.contains(told), "{out}");
     }
+}
+
+#[test]
+fn memory_that_is_not_what_it_should_be_is_found_and_named() {
+    let output = perf_against(|_| {}, "rma");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(err.contains("library memory, read, 64 B: byte 0 of the memory is"), "{err}");
+    assert!(out.contains("FAILED"), "{out}");
 }

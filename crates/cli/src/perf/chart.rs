@@ -1,4 +1,4 @@
-//! Curves over message size as SVG: both axes logarithmic, no script, no external resource.
+//! Curves over size as SVG: both axes logarithmic, no script, no external resource.
 
 use std::fmt::Write;
 
@@ -126,8 +126,9 @@ impl Chart<'_> {
             if x - last_x > 34.0 {
                 let _ = writeln!(
                     out,
-                    "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{size}</text>",
-                    bottom + 18.0
+                    "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    bottom + 18.0,
+                    size_tick(size)
                 );
                 last_x = x;
             }
@@ -135,7 +136,7 @@ impl Chart<'_> {
         let middle = (LEFT + right) / 2.0;
         let _ = writeln!(
             out,
-            "<text class=\"axis\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">message size, bytes</text>",
+            "<text class=\"axis\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">size, bytes</text>",
             HEIGHT - 8.0
         );
         let height = (TOP + bottom) / 2.0;
@@ -197,6 +198,11 @@ impl Scale {
         let inside = |value: &f64| (-1e-9..=self.decades + 1e-9).contains(&(value.log10() - self.low));
         all.filter(inside).collect()
     }
+}
+
+/// Bytes as below an axis: messages as they are, larger things in short.
+fn size_tick(size: u32) -> String {
+    if size > 8192 { super::super::text::bytes(size.into()).replace("iB", "") } else { size.to_string() }
 }
 
 /// Round numbers need no decimals.

@@ -3,7 +3,7 @@
 use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
-use crate::protocol::{self, Answer, Hello, Order, Report, Role};
+use crate::protocol::{self, Answer, Hello, Lent, Order, Report, Role};
 use cci::{Attribute, Connection, Device, Endpoint, Event, Options, SendError, SendFlags};
 use cci_sys::{clock, random};
 use std::time::Duration;
@@ -76,6 +76,45 @@ impl Client {
     pub fn finish(&mut self, sent: u64) -> Outcome<Report> {
         match self.ask(&Order::Finish { sent })? {
             Answer::Report(report) => Ok(report),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Memory of the server's, in place of what it lent before.
+    pub fn borrow_memory(&mut self, len: u64, foreign: bool) -> Outcome<Lent> {
+        match self.ask(&Order::Memory { len, foreign })? {
+            Answer::Memory(lent) => Ok(lent),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_memory_back(&mut self) -> Outcome {
+        self.told(&Order::Memory { len: 0, foreign: false })
+    }
+
+    /// Has its first `len` bytes filled.
+    pub fn fill_theirs(&mut self, seed: u64, len: u64) -> Outcome {
+        self.told(&Order::Fill { seed, len })
+    }
+
+    /// Has them compared; what is wrong, if anything.
+    pub fn check_theirs(&mut self, seed: u64, len: u64) -> Outcome<Option<String>> {
+        match self.ask(&Order::Check { seed, len })? {
+            Answer::Ready => Ok(None),
+            Answer::Differs(told) => Ok(Some(format!("at the server: {told}"))),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Has the server poll, or not.
+    pub fn poll(&mut self, wanted: bool) -> Outcome {
+        self.told(&Order::Poll(wanted))
+    }
+
+    fn told(&mut self, order: &Order) -> Outcome {
+        match self.ask(order)? {
+            Answer::Ready => Ok(()),
             other => Err(confused(other)),
         }
     }
@@ -176,7 +215,10 @@ fn taken(sent: Result<(), SendError>) -> Outcome<bool> {
 fn confused(answer: Answer) -> Failure {
     let told = match answer {
         Answer::Confused(told) => told,
-        Answer::Ready | Answer::Report(_) => "an answer to something else".to_owned(),
+        Answer::Refused(told) => return Failure::new(format!("the server says: {told}")),
+        Answer::Ready | Answer::Report(_) | Answer::Memory(_) | Answer::Differs(_) => {
+            "an answer to something else".to_owned()
+        }
     };
     Failure::new(format!("the server says: {told}")).remedy("the same version of CCI on both sides")
 }

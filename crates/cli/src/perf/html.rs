@@ -1,7 +1,7 @@
 //! The results as one page that needs nothing else: no script, no font, no address.
 
 use super::chart::{Chart, Series};
-use super::results::{Cell, Results, Target};
+use super::results::{Cell, Results, RmaCell, Target};
 use super::table;
 use crate::text;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ section { background: var(--card); border-radius: 10px; padding: 16px 18px; over
 svg { display: block; width: 100%; height: auto }
 .grid { stroke: var(--grid); stroke-width: 1 } .tick { fill: var(--soft); font-size: 12px }
 .axis { fill: var(--soft); font-size: 13px }
-.line { fill: none; stroke-width: 2 } .d1 { stroke-dasharray: 7 4 } .d2 { stroke-dasharray: 2 4 }
+.line { fill: none; stroke-width: 2 } .d1 { stroke-dasharray: 7 4 } .d2 { stroke-dasharray: 2 4 } .d3 { stroke-dasharray: 9 3 2 3 }
 .dot { stroke: var(--card); stroke-width: 1 } .band { opacity: .13; stroke: none }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 22px; margin: 14px 0 0; padding: 0; list-style: none }
 .legend svg { display: inline-block; width: 34px; height: 12px; margin-right: 7px; vertical-align: -1px }
@@ -34,7 +34,8 @@ svg { display: block; width: 100%; height: auto }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap }
 th, td { text-align: right; padding: 3px 0 3px 10px; border-top: 1px solid var(--grid) }
 th { font-weight: 600; color: var(--soft); border-top: 0 } th:first-child, td:first-child { text-align: left; padding-left: 0 }
-tr.first td { border-top-color: var(--soft) }
+tr.first td { border-top-color: var(--soft) } .words td:nth-child(2) { text-align: left }
+table + table { margin-top: 14px }
 ";
 
 /// The page.
@@ -75,8 +76,9 @@ fn head(results: &Results, out: &mut String) {
     let _ = writeln!(out, "<h1>cci perf</h1>");
     let _ = writeln!(
         out,
-        "<p>{} messages sent and verified. Latency is half of the round trip; the receiver counts rates.</p>",
-        results.verified()
+        "<p>{}. Latency of messages is half of the round trip, and the receiver counts rates; operations on memory \
+         are timed from the call to the completion.</p>",
+        results.verified_line()
     );
     let _ = writeln!(
         out,
@@ -117,6 +119,10 @@ fn legend(results: &Results, out: &mut String) {
         let line = sample(&format!("line key d{dash}"));
         let _ = writeln!(out, "<li>{line}{}</li>", long_name(kind));
     }
+    for (dash, (memory, operation)) in rma_kinds(results).into_iter().enumerate() {
+        let line = sample(&format!("line key d{dash}"));
+        let _ = writeln!(out, "<li>{line}{memory} memory, {operation}</li>");
+    }
     out.push_str("</ul>\n");
 }
 
@@ -126,6 +132,17 @@ fn kinds(results: &Results) -> Vec<&'static str> {
     for cell in results.targets.iter().flat_map(|target| &target.cells) {
         if !kinds.contains(&cell.r#type) {
             kinds.push(cell.r#type);
+        }
+    }
+    kinds
+}
+
+/// The same of remote memory, in charts of its own.
+fn rma_kinds(results: &Results) -> Vec<(&'static str, &'static str)> {
+    let mut kinds = Vec::new();
+    for cell in results.targets.iter().flat_map(|target| &target.rma) {
+        if !kinds.contains(&(cell.memory, cell.operation)) {
+            kinds.push((cell.memory, cell.operation));
         }
     }
     kinds
@@ -192,6 +209,44 @@ fn charts(results: &Results, out: &mut String) {
         text::si,
         &messages,
     );
+    rma_charts(results, out);
+}
+
+fn rma_charts(results: &Results, out: &mut String) {
+    let value = |of: fn(&RmaCell) -> f64| -> Vec<Series> {
+        let mut all = Vec::new();
+        for (index, target) in results.targets.iter().enumerate() {
+            for (dash, (memory, operation)) in rma_kinds(results).into_iter().enumerate() {
+                let cells =
+                    target.rma.iter().filter(|cell| (cell.memory, cell.operation) == (memory, operation));
+                all.push(Series {
+                    name: format!("{} {memory} memory, {operation}", target.device),
+                    colour: index % COLOURS,
+                    dash,
+                    points: cells.map(|cell| (cell.size_bytes as u32, of(cell))).collect(),
+                    band: Vec::new(),
+                });
+            }
+        }
+        all
+    };
+    let latency = value(|cell| cell.latency.completion_ns_p50);
+    let what = "From the call to the completion, median. Lower is better.";
+    card(out, "Remote memory: time of one operation", what, "time", text::duration, &latency);
+    let per_s = |value: f64| format!("{}B/s", text::si(value));
+    let bytes = value(|cell| cell.bytes_per_s);
+    let what = "Bytes written or read a second, many operations under way. Higher is better.";
+    card(out, "Remote memory: bandwidth", what, "bytes a second", per_s, &bytes);
+    let ratio = value(|cell| cell.floor.as_ref().map_or(0.0, |floor| floor.ratio));
+    let what = "Bandwidth over that of memcpy, process_vm_writev or a TCP stream by hand. Higher is better.";
+    card(
+        out,
+        "Remote memory: beside the plainest code",
+        what,
+        "ratio",
+        |ratio| format!("{ratio:.2}"),
+        &ratio,
+    );
 }
 
 fn card(
@@ -221,21 +276,29 @@ fn device(index: usize, target: &Target, out: &mut String) {
     if let Some(failure) = &target.failure {
         let _ = writeln!(out, "<p class=\"bad\">failed: {}</p>", escape(failure));
     }
-    if !target.cells.is_empty() {
-        out.push_str("<table>\n<tr>");
-        for title in ["type", "size", "p50", "p99", "p99.9", "messages/s", "bytes/s", "lost"] {
-            let _ = write!(out, "<th>{title}</th>");
+    let cells = target.cells.iter().map(|cell| (cell.r#type, table::row(cell)));
+    rows(table::HEAD, "", cells, out);
+    let rma = target.rma.iter().map(|cell| (cell.operation, table::rma_row(cell)));
+    rows(table::RMA_HEAD, "words", rma, out);
+    rows(table::ATOMIC_HEAD, "", target.atomics.iter().map(|cell| ("", table::atomic_row(cell))), out);
+    out.push_str("</section>\n");
+}
+
+/// A table whose rows belong together by the name that each comes with.
+fn rows<'a>(head: &[&str], class: &str, all: impl Iterator<Item = (&'a str, Vec<String>)>, out: &mut String) {
+    let mut last = None;
+    for (group, row) in all {
+        if last.is_none() {
+            let head: String =
+                head.iter().map(|title| format!("<th>{}</th>", title.trim_start_matches("½ rtt "))).collect();
+            let _ = writeln!(out, "<table class=\"{class}\">\n<tr>{head}</tr>");
         }
-        out.push_str("</tr>\n");
-        let mut last = "";
-        for cell in &target.cells {
-            let class = if cell.r#type == last { "" } else { " class=\"first\"" };
-            last = cell.r#type;
-            let row: String =
-                table::row(cell).iter().map(|text| format!("<td>{}</td>", escape(text))).collect();
-            let _ = writeln!(out, "<tr{class}>{row}</tr>");
-        }
+        let first = if last == Some(group) { "" } else { " class=\"first\"" };
+        last = Some(group);
+        let row: String = row.iter().map(|text| format!("<td>{}</td>", escape(text))).collect();
+        let _ = writeln!(out, "<tr{first}>{row}</tr>");
+    }
+    if last.is_some() {
         out.push_str("</table>\n");
     }
-    out.push_str("</section>\n");
 }

@@ -1,4 +1,4 @@
-//! `cci perf`: how fast messages are, over every device, with every message verified.
+//! `cci perf`: how fast messages and remote memory are, over every device, with every byte verified.
 
 mod chart;
 mod child;
@@ -12,6 +12,7 @@ mod noise;
 mod plan;
 mod rate;
 mod results;
+mod rma;
 mod table;
 
 use crate::args::{PerfArgs, ServeArgs};
@@ -45,7 +46,7 @@ pub fn run(args: &PerfArgs) -> Outcome {
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
     let mut results = Results::new(machine::describe(&cores, &plan), noise::measure(&cores));
     let before = noise::StealClock::start();
-    let bar = progress_bar(targets.iter().map(|(device, _)| plan.steps(device.max_send_size())).sum());
+    let bar = progress_bar(targets.iter().map(|(device, _)| plan.steps(device)).sum());
     for (device, target) in targets {
         measure(&plan, &device, target, &cores, &bar, &mut results);
     }
@@ -138,15 +139,15 @@ fn measure(
     bar: &ProgressBar,
     results: &mut Results,
 ) {
-    let end = bar.position() + plan.steps(device.max_send_size());
+    let end = bar.position() + plan.steps(device);
     bar.set_message(target.device.clone());
     if device.transport() == TransportKind::Shm {
         target.cache_line_ns = floor::cache_line_ns(cores);
     }
     let outcome = match target.uri.clone() {
-        Some(uri) => measure_at(plan, device, &uri, cores.can_spin, bar, &mut target.cells),
+        Some(uri) => measure_at(plan, device, &uri, cores, bar, &mut target),
         None => Child::start(device.name(), cores.theirs).and_then(|child| {
-            let outcome = measure_at(plan, device, child.uri(), cores.can_spin, bar, &mut target.cells);
+            let outcome = measure_at(plan, device, child.uri(), cores, bar, &mut target);
             child.end();
             outcome
         }),
@@ -160,12 +161,12 @@ fn measure_at(
     plan: &Plan,
     device: &Device,
     uri: &str,
-    spin: bool,
+    cores: &Cores,
     bar: &ProgressBar,
-    cells: &mut Vec<Cell>,
+    target: &mut Target,
 ) -> Outcome {
-    let mut client = Client::open(device, uri, spin)?;
-    for &attribute in &plan.attributes {
+    let mut client = Client::open(device, uri, cores.can_spin)?;
+    for &attribute in plan.attributes.iter().filter(|_| plan.with_messages) {
         let kind = attribute.short_name();
         let data = client.data(attribute).map_err(|failure| failure.of(kind))?;
         for len in plan.sizes(data.len_max)? {
@@ -176,9 +177,12 @@ fn measure_at(
             bar.set_message(format!("{} {}", device.name(), of("rate")));
             let rate = client.rate(plan, &data, len).map_err(|failure| failure.of(&of("rate")))?;
             bar.inc(1);
-            cells.push(Cell { r#type: kind, size_bytes: len, latency, rate });
+            target.cells.push(Cell { r#type: kind, size_bytes: len, latency, rate });
         }
         client.close(&data);
     }
-    Ok(())
+    match plan.rma_attribute() {
+        Some(attribute) => rma::measure(&mut client, plan, device, attribute, cores, bar, target),
+        None => Ok(()),
+    }
 }

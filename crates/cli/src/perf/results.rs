@@ -34,6 +34,10 @@ pub struct Target {
     pub failure: Option<String>,
     /// By kind of connection and size.
     pub cells: Vec<Cell>,
+    /// Remote memory, by kind of memory, operation and size.
+    pub rma: Vec<RmaCell>,
+    /// By operation.
+    pub atomics: Vec<AtomicCell>,
 }
 
 /// One kind of connection, one size.
@@ -90,6 +94,78 @@ pub struct Rate {
     pub wrong: Option<String>,
 }
 
+/// One kind of memory, one way, one size.
+#[derive(Debug, Serialize)]
+pub struct RmaCell {
+    /// "RO" or "RU".
+    pub r#type: &'static str,
+    /// "library" or "foreign".
+    pub memory: &'static str,
+    /// "write" or "read".
+    pub operation: &'static str,
+    /// Bytes in each transfer.
+    pub size_bytes: u64,
+    /// One at a time.
+    pub latency: Spread,
+    /// Many under way: median of the rounds.
+    pub bytes_per_s: f64,
+    /// How many those were.
+    pub rounds: u64,
+    /// The plainest code for the same, if it could be had.
+    pub floor: Option<FloorResult>,
+    /// Transfers made, warm-up left out.
+    pub transfers: u64,
+    /// Those of which every byte was compared and right.
+    pub verified: u64,
+    /// What was wrong first, if anything.
+    pub wrong: Option<String>,
+}
+
+/// What there is to compare with, in the same rounds.
+#[derive(Debug, Serialize)]
+pub struct FloorResult {
+    /// "memcpy", "process_vm_*v" or "TCP stream".
+    pub name: &'static str,
+    /// Median of the rounds.
+    pub bytes_per_s: f64,
+    /// The library's bytes a second over these: median of the ratios of each round.
+    pub ratio: f64,
+}
+
+/// One kind of atomic operation.
+#[derive(Debug, Serialize)]
+pub struct AtomicCell {
+    /// "RO" or "RU".
+    pub r#type: &'static str,
+    /// "fetch-add" or "compare-swap".
+    pub operation: &'static str,
+    /// One at a time.
+    pub latency: Spread,
+    /// Many under way: operations a second, median of the rounds.
+    pub per_s: f64,
+    /// How many were under way.
+    pub outstanding: u64,
+    /// Operations done.
+    pub operations: u64,
+    /// Those whose result was what it must be.
+    pub verified: u64,
+    /// What was wrong first, if anything.
+    pub wrong: Option<String>,
+}
+
+/// From the call that starts an operation to having its completion.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Spread {
+    pub completion_ns_min: f64,
+    pub completion_ns_p50: f64,
+    pub completion_ns_p99: f64,
+    pub completion_ns_p999: f64,
+    pub completion_ns_max: f64,
+    pub completion_ns_mean: f64,
+    pub samples: u64,
+}
+
 impl Results {
     /// Nothing measured yet.
     pub fn new(machine: Machine, noise: Noise) -> Results {
@@ -107,6 +183,17 @@ impl Results {
                 all.extend(cell.latency.wrong.as_ref().map(|told| of("latency", told)));
                 all.extend(cell.rate.wrong.as_ref().map(|told| of("rate", told)));
             }
+            for cell in &target.rma {
+                let wrong = cell.wrong.as_ref();
+                all.extend(wrong.map(|told| {
+                    let (memory, way, size) = (cell.memory, cell.operation, cell.size_bytes);
+                    format!("{} {memory} memory, {way}, {size} B: {told}", target.device)
+                }));
+            }
+            for cell in &target.atomics {
+                let wrong = cell.wrong.as_ref();
+                all.extend(wrong.map(|told| format!("{} {}: {told}", target.device, cell.operation)));
+            }
             all.extend(target.failure.as_ref().map(|told| format!("{}: {told}", target.device)));
         }
         all
@@ -116,6 +203,23 @@ impl Results {
     pub fn verified(&self) -> u64 {
         let cells = self.targets.iter().flat_map(|target| &target.cells);
         cells.map(|cell| cell.latency.verified + cell.rate.verified).sum()
+    }
+}
+
+impl Results {
+    /// Operations on remote memory verified in all.
+    pub fn rma_verified(&self) -> u64 {
+        let transfers = self.targets.iter().flat_map(|target| &target.rma).map(|cell| cell.verified);
+        let atomics = self.targets.iter().flat_map(|target| &target.atomics).map(|cell| cell.verified);
+        transfers.chain(atomics).sum()
+    }
+
+    /// What was verified, in words.
+    pub fn verified_line(&self) -> String {
+        let messages = (self.verified() > 0).then(|| format!("{} messages", self.verified()));
+        let rma = (self.rma_verified() > 0).then(|| format!("{} operations on memory", self.rma_verified()));
+        let both: Vec<String> = messages.into_iter().chain(rma).collect();
+        format!("{} verified", if both.is_empty() { "nothing".to_owned() } else { both.join(" and ") })
     }
 }
 
@@ -131,6 +235,8 @@ impl Target {
             cache_line_ns: None,
             failure: None,
             cells: Vec::new(),
+            rma: Vec::new(),
+            atomics: Vec::new(),
         }
     }
 }

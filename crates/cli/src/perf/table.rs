@@ -1,6 +1,6 @@
 //! The results as text.
 
-use super::results::{Cell, Results, Target};
+use super::results::{AtomicCell, Cell, Results, RmaCell, Spread, Target};
 use crate::text::{self, Table};
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub fn render(results: &Results) -> String {
         device(target, &mut out);
     }
     let (machine, noise) = (&results.machine, &results.noise);
-    let _ = writeln!(out, "{} messages sent and verified", results.verified());
+    let _ = writeln!(out, "{}", results.verified_line());
     let _ = writeln!(
         out,
         "{}, {}, {}, cci {}",
@@ -56,14 +56,61 @@ fn device(target: &Target, out: &mut String) {
         let _ = writeln!(out, "  ({note})");
     }
     if !target.cells.is_empty() {
-        let mut table =
-            Table::new(1, &["type", "size", "½ rtt p50", "p99", "p99.9", "messages/s", "bytes/s", "lost"]);
+        let mut table = Table::new(1, HEAD);
         for cell in &target.cells {
             table.row(row(cell));
         }
         out.push_str(&table.render(2));
     }
+    if !target.rma.is_empty() {
+        let mut table = Table::new(2, RMA_HEAD);
+        for cell in &target.rma {
+            table.row(rma_row(cell));
+        }
+        let _ = writeln!(out, "  remote memory ({})", target.rma.first().map_or("", |cell| cell.r#type));
+        out.push_str(&table.render(2));
+    }
+    if !target.atomics.is_empty() {
+        let mut table = Table::new(1, ATOMIC_HEAD);
+        for cell in &target.atomics {
+            table.row(atomic_row(cell));
+        }
+        out.push_str(&table.render(2));
+    }
     out.push('\n');
+}
+
+/// Over the rows of [`row`].
+pub const HEAD: &[&str] = &["type", "size", "½ rtt p50", "p99", "p99.9", "messages/s", "bytes/s", "lost"];
+/// Over the rows of [`rma_row`].
+pub const RMA_HEAD: &[&str] =
+    &["memory", "", "size", "done in p50", "p99", "p99.9", "bytes/s", "by hand", "", "ratio"];
+/// Over the rows of [`atomic_row`].
+pub const ATOMIC_HEAD: &[&str] = &["atomics", "done in p50", "p99", "p99.9", "a second", "under way"];
+
+/// One line of the table, here and in the page.
+pub fn rma_row(cell: &RmaCell) -> Vec<String> {
+    let floor = cell.floor.as_ref();
+    let mut row = vec![cell.memory.to_owned(), cell.operation.to_owned(), text::bytes(cell.size_bytes)];
+    row.extend(times(&cell.latency));
+    row.push(format!("{}B/s", text::si(cell.bytes_per_s)));
+    row.push(floor.map_or("-", |floor| floor.name).to_owned());
+    row.push(floor.map_or_else(String::new, |floor| format!("{}B/s", text::si(floor.bytes_per_s))));
+    row.push(floor.map_or_else(String::new, |floor| format!("{:.2}", floor.ratio)));
+    row
+}
+
+/// One line of the table, here and in the page.
+pub fn atomic_row(cell: &AtomicCell) -> Vec<String> {
+    let mut row = vec![cell.operation.to_owned()];
+    row.extend(times(&cell.latency));
+    row.push(format!("{}/s", text::si(cell.per_s)));
+    row.push(cell.outstanding.to_string());
+    row
+}
+
+fn times(spread: &Spread) -> [String; 3] {
+    [spread.completion_ns_p50, spread.completion_ns_p99, spread.completion_ns_p999].map(text::duration)
 }
 
 /// One line of the table, here and in the page.

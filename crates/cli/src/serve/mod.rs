@@ -1,5 +1,6 @@
 //! `cci serve`: the other side of `cci ping` and `cci perf`, on every device that is up or on one.
 
+mod lending;
 mod server;
 mod session;
 
@@ -54,7 +55,7 @@ fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
         let can_spin = args.core.is_some() || cci_sys::cpu::available() >= 2;
         let options =
             Options { service: args.service.clone(), keepalive: Some(KEEPALIVE), ..Options::default() };
-        Ok(Server::new(dial::open(device, options)?, !args.lifeline && !args.json, can_spin))
+        Ok(Server::new(dial::open(device, options)?, !args.lifeline && !args.json, can_spin, args.lifeline))
     };
     if let Some(name) = &args.device {
         return Ok(vec![server(devices::named(&context, name)?)?]);

@@ -1,9 +1,10 @@
 //! One endpoint that answers any number of clients.
 
+use super::lending::Wanted;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::Pattern;
-use crate::protocol::{self, Answer, Hello, Role};
+use crate::protocol::{self, Answer, Hello, Order, Role};
 use cci::{ConnectRequest, Connection, Endpoint, Event, Message, SendError, SendFlags};
 use cci_sys::clock;
 use std::collections::{HashMap, VecDeque};
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 /// After so long without a message, a measurement no longer keeps the server spinning.
 const SPIN_NS: u64 = 300_000_000;
+/// The same while a client works on our memory, which is no event: after so long without an order.
+const POLL_NS: u64 = 2_000_000_000;
 /// How often clients that are gone are looked for, and the longest sleep.
 const SWEEP_NS: u64 = 50_000_000;
 /// Polls without an event between two looks at the clock.
@@ -38,6 +41,8 @@ pub struct Server {
     talkative: bool,
     /// It has a core to itself: poll while something is measured.
     can_spin: bool,
+    /// Our client started us: it is told where in this process its memory is.
+    is_child: bool,
     /// Polls without an event since the last look at the clock.
     polls: u32,
     /// The first look at the clock since something came.
@@ -47,7 +52,7 @@ pub struct Server {
 
 impl Server {
     /// Serves on `endpoint`.
-    pub fn new(endpoint: Endpoint, talkative: bool, can_spin: bool) -> Server {
+    pub fn new(endpoint: Endpoint, talkative: bool, can_spin: bool, is_child: bool) -> Server {
         Server {
             endpoint,
             pattern: Pattern::new(),
@@ -56,6 +61,7 @@ impl Server {
             waiting: VecDeque::new(),
             talkative,
             can_spin,
+            is_child,
             polls: 0,
             idle_since_ns: None,
             sweep_at_ns: 0,
@@ -100,11 +106,16 @@ impl Server {
             self.sweep_at_ns = now_ns + SWEEP_NS;
         }
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
-        !self.can_spin || !self.is_measuring() || now_ns > since_ns + SPIN_NS
+        let spin_ns = if self.is_polling() { POLL_NS } else { SPIN_NS };
+        !self.can_spin || !self.is_measuring() || now_ns > since_ns + spin_ns
     }
 
     fn is_measuring(&self) -> bool {
-        self.sessions.values().any(Session::is_measuring)
+        self.is_polling() || self.sessions.values().any(Session::is_measuring)
+    }
+
+    fn is_polling(&self) -> bool {
+        self.sessions.values().any(|session| session.lending.wants_polling)
     }
 
     fn sleep(&mut self) -> Outcome<Option<Event>> {
@@ -160,7 +171,12 @@ impl Server {
         peer.connection = Some(connection);
         let (role, session, name) = (peer.role, peer.session, peer.name.clone());
         if role == Role::Control {
-            self.sessions.insert(session, Session::new(connection));
+            // Where somebody else's number is used again, that one's memory must not stay registered.
+            if let Some(mut before) = self.sessions.insert(session, Session::new(connection)) {
+                before.lending.end(&mut self.endpoint);
+            }
+        } else if let Some(session) = self.sessions.get_mut(&session).filter(|_| role == Role::Data) {
+            session.data = Some(connection);
         }
         if role != Role::Data {
             self.tell(|| format!("connected: {name}"));
@@ -203,9 +219,20 @@ impl Server {
     }
 
     fn on_order(&mut self, id: u64, message: &[u8]) {
+        let lent_bytes = self.sessions.values().map(|session| session.lending.len_bytes()).sum();
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let answer = match serde_json::from_slice(message) {
-            Ok(order) => session.order(order),
+            Ok(order @ (Order::Start { .. } | Order::Finish { .. })) => session.order(order),
+            Ok(Order::Memory { len, foreign }) => {
+                let wanted = Wanted { len_bytes: len, foreign, only: session.data, tell: self.is_child };
+                Some(session.lending.lend(&mut self.endpoint, &wanted, lent_bytes))
+            }
+            Ok(Order::Fill { seed, len }) => Some(session.lending.fill(seed, len)),
+            Ok(Order::Check { seed, len }) => Some(session.lending.check(seed, len)),
+            Ok(Order::Poll(wanted)) => {
+                session.lending.wants_polling = wanted;
+                Some(Answer::Ready)
+            }
             Err(error) => Some(Answer::Confused(format!("not an order: {error}"))),
         };
         if let Some(answer) = answer {
@@ -256,8 +283,10 @@ impl Server {
 
     fn forget(&mut self, context: u64) {
         let Some(peer) = self.peers.get_mut(context as usize).and_then(Option::take) else { return };
-        if peer.role == Role::Control {
-            self.sessions.remove(&peer.session);
+        if peer.role == Role::Control
+            && let Some(mut session) = self.sessions.remove(&peer.session)
+        {
+            session.lending.end(&mut self.endpoint);
         }
         if peer.role != Role::Data && peer.connection.is_some() {
             self.tell(|| format!("gone: {}", peer.name));

@@ -1,5 +1,6 @@
-//! What the server keeps of each client: the measurement under way.
+//! What the server keeps of each client: the measurement under way, and the memory it lends.
 
+use super::lending::Lending;
 use crate::pattern::Pattern;
 use crate::protocol::{self, Answer, Order, Report};
 use crate::tally::Tally;
@@ -17,6 +18,10 @@ const UNRELIABLE_GRACE_NS: u64 = 20_000_000;
 pub struct Session {
     /// Where answers go.
     pub control: Connection,
+    /// The data connection made last.
+    pub data: Option<Connection>,
+    /// Memory that the client may reach.
+    pub lending: Lending,
     measurement: Option<Measurement>,
 }
 
@@ -36,7 +41,7 @@ struct Measurement {
 impl Session {
     /// Nothing is measured yet.
     pub fn new(control: Connection) -> Session {
-        Session { control, measurement: None }
+        Session { control, data: None, lending: Lending::default(), measurement: None }
     }
 
     /// True while messages are expected.
@@ -44,7 +49,7 @@ impl Session {
         self.measurement.is_some()
     }
 
-    /// An order came. The answer, unless it follows later.
+    /// An order about messages came. The answer, unless it follows later.
     pub fn order(&mut self, order: Order) -> Option<Answer> {
         match order {
             Order::Start { echo, attribute, len } => {
@@ -69,6 +74,9 @@ impl Session {
                     self.report()
                 }
             },
+            Order::Memory { .. } | Order::Fill { .. } | Order::Check { .. } | Order::Poll(_) => {
+                Some(Answer::Confused("not an order about messages".to_owned()))
+            }
         }
     }
 

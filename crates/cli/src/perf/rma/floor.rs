@@ -1,0 +1,329 @@
+//! The plainest code for the same transfers, in the same run on the same cores: what the library's speed is worth.
+
+use super::super::client::Client;
+use super::super::cores::Cores;
+use super::{Kind, Way};
+use crate::failure::{Failure, Outcome};
+use crate::memory;
+use crate::protocol::Lent;
+use cci::{Device, TransportKind};
+use cci_sys::floor::{Mappings, Process};
+use cci_sys::{clock, cpu};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Neither side waits longer for the other.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// See the module.
+pub enum Floor {
+    /// Nothing to compare with: the server is elsewhere.
+    None,
+    /// Two mappings of the same kind, here.
+    Memcpy(Mappings),
+    /// The same memory of the other process, by a system call for each transfer.
+    Process {
+        /// The server.
+        process: Process,
+        /// Where the memory is there.
+        address: u64,
+        /// Ours.
+        memory: Vec<u8>,
+    },
+    /// One connection between the same addresses, a `write` for each transfer.
+    Tcp(Tcp),
+}
+
+/// This end of the connection; the other one is a thread on the other core.
+pub struct Tcp {
+    stream: TcpStream,
+    memory: Vec<u8>,
+    other: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// What the other end is to do, as it travels.
+struct Task {
+    way: Way,
+    size: u64,
+    count: u64,
+    seed: u64,
+}
+
+impl Floor {
+    /// For transfers of up to `len_bytes` in all.
+    pub fn open(
+        device: &Device,
+        kind: Kind,
+        cores: &Cores,
+        lent: &Lent,
+        len_bytes: u64,
+        server_is_ours: bool,
+    ) -> Outcome<Floor> {
+        let len = len_bytes as usize;
+        match (device.transport(), kind) {
+            (TransportKind::Shm, Kind::Library) => {
+                let mappings = Mappings::create(len).map_err(|error| Failure::new(error.to_string()))?;
+                Ok(Floor::Memcpy(mappings))
+            }
+            (TransportKind::Shm, Kind::Foreign) => {
+                let Some((pid, address)) = lent.own else { return Ok(Floor::None) };
+                let process =
+                    Process::of(pid).map_err(|error| Failure::new(format!("process {pid}: {error}")))?;
+                Ok(Floor::Process { process, address, memory: vec![0; len] })
+            }
+            _ => match device.ip().filter(|_| server_is_ours) {
+                Some(ip) => Tcp::open((ip, 0).into(), cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
+                None => Ok(Floor::None),
+            },
+        }
+    }
+
+    /// What it is.
+    pub fn name(&self) -> Option<&'static str> {
+        match self {
+            Floor::None => None,
+            Floor::Memcpy(_) => Some("memcpy"),
+            Floor::Process { .. } => Some("process_vm_*v"),
+            Floor::Tcp(_) => Some("TCP stream"),
+        }
+    }
+
+    /// The same transfers as the library makes, contents in place before and verified after. Nanoseconds; None where
+    /// there is nothing to compare with.
+    pub(super) fn run(
+        &mut self,
+        client: &mut Client,
+        way: Way,
+        size: u64,
+        count: u64,
+        seed: u64,
+    ) -> Outcome<Option<u64>> {
+        let len = (size * count) as usize;
+        let (took_ns, told) = match self {
+            Floor::None => return Ok(None),
+            Floor::Memcpy(mappings) => memcpy(mappings, size as usize, count as usize, seed),
+            Floor::Process { process, address, memory } => {
+                let memory = memory.get_mut(..len).unwrap_or_default();
+                match by_process(client, process, *address, memory, way, size, seed)? {
+                    Some(done) => done,
+                    None => return Ok(None),
+                }
+            }
+            Floor::Tcp(tcp) => {
+                // The other end of ours wants the core that the server polls on.
+                client.poll(false)?;
+                let done = tcp.run(&Task { way, size, count, seed }).map_err(tcp_failed)?;
+                client.poll(true)?;
+                done
+            }
+        };
+        match told {
+            None => Ok(Some(took_ns)),
+            Some(told) => Err(Failure::new(format!("by hand, to compare with: {told}"))),
+        }
+    }
+}
+
+fn memcpy(mappings: &mut Mappings, size: usize, count: usize, seed: u64) -> (u64, Option<String>) {
+    let copy = |mappings: &mut Mappings| {
+        let begin_ns = clock::now_ns();
+        let done = (0..count).all(|nth| mappings.copy(nth * size, size));
+        (clock::now_ns() - begin_ns, done)
+    };
+    copy(mappings);
+    memory::fill_slice(part(mappings.source(), size * count), seed);
+    let (took_ns, done) = copy(mappings);
+    let copied = mappings.target().get(..size * count).unwrap_or_default();
+    let told = if done { memory::check_slice(copied, seed).err() } else { Some("out of range".to_owned()) };
+    (took_ns, told)
+}
+
+/// None: this system does not allow it.
+fn by_process(
+    client: &mut Client,
+    process: &Process,
+    address: u64,
+    memory: &mut [u8],
+    way: Way,
+    size: u64,
+    seed: u64,
+) -> Outcome<Option<(u64, Option<String>)>> {
+    let len = memory.len() as u64;
+    let transfer = |memory: &mut [u8]| -> io::Result<u64> {
+        let begin_ns = clock::now_ns();
+        for (piece, at) in memory.chunks_mut(size as usize).zip((address..).step_by(size as usize)) {
+            match way {
+                Way::Write => process.write(at, piece)?,
+                Way::Read => process.read(at, piece)?,
+            }
+        }
+        Ok(clock::now_ns() - begin_ns)
+    };
+    if transfer(memory).is_err() {
+        return Ok(None);
+    }
+    match way {
+        Way::Write => memory::fill_slice(memory, seed),
+        Way::Read => {
+            client.fill_theirs(seed, len)?;
+            memory::fill_slice(memory, !seed);
+        }
+    }
+    let took_ns =
+        transfer(memory).map_err(|error| Failure::new(format!("process_vm_writev by hand: {error}")))?;
+    let told = match way {
+        Way::Write => client.check_theirs(seed, len)?,
+        Way::Read => memory::check_slice(memory, seed).err(),
+    };
+    Ok(Some((took_ns, told)))
+}
+
+fn part(bytes: &mut [u8], len: usize) -> &mut [u8] {
+    bytes.get_mut(..len).unwrap_or_default()
+}
+
+fn tcp_failed(error: io::Error) -> Failure {
+    Failure::new(format!("a TCP stream by hand, to compare with: {error}"))
+}
+
+impl Tcp {
+    fn open(at: SocketAddr, core: Option<usize>, len: usize) -> io::Result<Tcp> {
+        let listener = TcpListener::bind(at)?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        let (theirs, _) = listener.accept()?;
+        for stream in [&stream, &theirs] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        // It waits for its tasks as long as it takes.
+        theirs.set_read_timeout(None)?;
+        let other = thread::spawn(move || {
+            if let Some(core) = core {
+                cpu::pin(core).map_err(io::Error::other)?;
+            }
+            other_end(theirs, vec![0; len])
+        });
+        Ok(Tcp { stream, memory: vec![0; len], other: Some(other) })
+    }
+
+    /// Warm, and then timed: from the first byte to the word that all has come.
+    fn run(&mut self, task: &Task) -> io::Result<(u64, Option<String>)> {
+        self.once(&Task { seed: !task.seed, ..*task })?;
+        self.once(task)
+    }
+
+    fn once(&mut self, task: &Task) -> io::Result<(u64, Option<String>)> {
+        let memory = part(&mut self.memory, (task.size * task.count) as usize);
+        let mut word = [0];
+        match task.way {
+            Way::Write => memory::fill_slice(memory, task.seed),
+            Way::Read => memory::fill_slice(memory, !task.seed),
+        }
+        self.stream.write_all(&task.encode())?;
+        self.stream.read_exact(&mut word)?;
+        let begin_ns = clock::now_ns();
+        match task.way {
+            Way::Write => {
+                for piece in memory.chunks(task.size as usize) {
+                    self.stream.write_all(piece)?;
+                }
+                self.stream.read_exact(&mut word)?;
+            }
+            Way::Read => {
+                self.stream.write_all(&word)?;
+                self.stream.read_exact(memory)?;
+            }
+        }
+        let took_ns = clock::now_ns() - begin_ns;
+        let told = match task.way {
+            Way::Read => memory::check_slice(memory, task.seed).err(),
+            Way::Write => {
+                self.stream.read_exact(&mut word)?;
+                (word != [1]).then(|| "what came is not what was sent".to_owned())
+            }
+        };
+        Ok((took_ns, told))
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        // The other end sees the end of the stream, and ends.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if let Some(other) = self.other.take() {
+            let _ = other.join();
+        }
+    }
+}
+
+/// Does one task after the other, until this end closes.
+fn other_end(mut stream: TcpStream, mut memory: Vec<u8>) -> io::Result<()> {
+    let mut text = [0; Task::BYTES];
+    while stream.read_exact(&mut text).is_ok() {
+        let task = Task::decode(text);
+        let memory = part(&mut memory, (task.size * task.count) as usize);
+        match task.way {
+            Way::Write => {
+                stream.write_all(&[0])?;
+                stream.read_exact(memory)?;
+                stream.write_all(&[0])?;
+                stream.write_all(&[u8::from(memory::check_slice(memory, task.seed).is_ok())])?;
+            }
+            Way::Read => {
+                memory::fill_slice(memory, task.seed);
+                stream.write_all(&[0])?;
+                stream.read_exact(&mut [0])?;
+                for piece in memory.chunks(task.size as usize) {
+                    stream.write_all(piece)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Task {
+    const BYTES: usize = 32;
+
+    fn encode(&self) -> [u8; Task::BYTES] {
+        let mut text = [0; Task::BYTES];
+        let way = u64::from(self.way == Way::Read);
+        for (to, word) in text.chunks_exact_mut(8).zip([way, self.size, self.count, self.seed]) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        text
+    }
+
+    fn decode(text: [u8; Task::BYTES]) -> Task {
+        let word = |at: usize| text[at * 8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let way = if word(0) == 0 { Way::Write } else { Way::Read };
+        Task { way, size: word(1), count: word(2), seed: word(3) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_carries_tasks_both_ways() {
+        let mut tcp = Tcp::open(([127, 0, 0, 1], 0).into(), None, 1 << 20).unwrap();
+        for (way, size, count) in
+            [(Way::Write, 8, 10), (Way::Read, 8, 10), (Way::Write, 1 << 20, 1), (Way::Read, 1000, 99)]
+        {
+            let (took_ns, told) = tcp.run(&Task { way, size, count, seed: 5 }).unwrap();
+            assert_eq!((told, took_ns > 0), (None, true), "{way:?} {size}");
+        }
+    }
+
+    #[test]
+    fn copies_are_timed_and_right() {
+        let mut mappings = Mappings::create(1 << 16).unwrap();
+        let (took_ns, told) = memcpy(&mut mappings, 1 << 12, 16, 3);
+        assert_eq!((told, took_ns > 0), (None, true));
+        assert!(memcpy(&mut mappings, 1 << 16, 2, 3).1.is_some());
+    }
+}

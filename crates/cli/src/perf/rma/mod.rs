@@ -1,0 +1,184 @@
+//! Remote memory: how long an operation takes, how many bytes a second, next to the plainest code for the same work.
+
+mod atomics;
+mod floor;
+mod operations;
+mod transfer;
+
+use super::client::Client;
+use super::cores::Cores;
+use super::plan::Plan;
+use super::results::{Spread, Target};
+use crate::failure::{Failure, Outcome};
+use crate::protocol::{LENT_BYTES_MAX, Lent};
+use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
+use floor::Floor;
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+
+/// An operation that takes longer is a failure: longer than the library's own send timeout.
+const STUCK_AFTER_NS: u64 = 12_000_000_000;
+/// Rounds of each measurement: fewer make no median, more no difference.
+const ROUNDS: std::ops::RangeInclusive<u64> = 3..=500;
+
+/// Whose memory is read and written.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The library's: on the same host it is mapped.
+    Library,
+    /// The program's own.
+    Foreign,
+}
+
+/// Which way bytes go.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the server.
+    Write,
+    /// From the server.
+    Read,
+}
+
+/// Both ends of the memory that is worked on.
+struct Region {
+    connection: Connection,
+    memory: Memory,
+    local: RmaHandle,
+    remote: RmaHandle,
+}
+
+impl Kind {
+    /// The kinds that differ on a device.
+    pub fn of(transport: TransportKind) -> &'static [Kind] {
+        match transport {
+            TransportKind::Shm => &[Kind::Library, Kind::Foreign],
+            _ => &[Kind::Library],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Library => "library",
+            Kind::Foreign => "foreign",
+        }
+    }
+}
+
+impl Way {
+    const BOTH: [Way; 2] = [Way::Write, Way::Read];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Write => "write",
+            Way::Read => "read",
+        }
+    }
+}
+
+/// Measures what the plan wants to know of remote memory, over one connection of this kind.
+pub fn measure(
+    client: &mut Client,
+    plan: &Plan,
+    device: &Device,
+    attribute: Attribute,
+    cores: &Cores,
+    bar: &ProgressBar,
+    target: &mut Target,
+) -> Outcome {
+    let data = client.data(attribute)?;
+    client.poll(true)?;
+    if plan.with_rma {
+        for &kind in Kind::of(device.transport()) {
+            let (region, lent) = Region::open(client, data.connection, kind, plan.rma_bytes())?;
+            // Only a server of ours runs where we know, with nothing else to do.
+            let own = target.uri.is_none();
+            let mut floor = Floor::open(device, kind, cores, &lent, plan.rma_bytes(), own)?;
+            for way in Way::BOTH {
+                for size in plan.rma_sizes() {
+                    let what = format!("{} {}, {size} B", kind.name(), way.name());
+                    bar.set_message(format!("{} {what}", device.name()));
+                    let mut cell = client
+                        .transfer(plan, &region, &mut floor, way, size)
+                        .map_err(|failure| failure.of(&what))?;
+                    (cell.r#type, cell.memory) = (attribute.short_name(), kind.name());
+                    target.rma.push(cell);
+                    bar.inc(1);
+                }
+            }
+            region.close(client)?;
+        }
+    }
+    if plan.with_atomics {
+        for operation in atomics::Operation::BOTH {
+            bar.set_message(format!("{} {}", device.name(), operation.name()));
+            let (region, _) = Region::open(client, data.connection, Kind::Library, atomics::REGION_BYTES)?;
+            let mut cell =
+                client.atomics(plan, &region, operation).map_err(|failure| failure.of(operation.name()))?;
+            cell.r#type = attribute.short_name();
+            target.atomics.push(cell);
+            bar.inc(1);
+            region.close(client)?;
+        }
+    }
+    client.poll(false)?;
+    client.close(&data);
+    Ok(())
+}
+
+/// Measurements of a device, for the progress bar.
+pub fn steps(plan: &Plan, transport: TransportKind) -> u64 {
+    let transfers = Kind::of(transport).len() * Way::BOTH.len() * plan.rma_sizes().len();
+    let atomics = atomics::Operation::BOTH.len();
+    (if plan.with_rma { transfers } else { 0 } + if plan.with_atomics { atomics } else { 0 }) as u64
+}
+
+impl Region {
+    fn open(
+        client: &mut Client,
+        connection: Connection,
+        kind: Kind,
+        len_bytes: u64,
+    ) -> Outcome<(Region, Lent)> {
+        let lent = client.borrow_memory(len_bytes, kind == Kind::Foreign)?;
+        let len = usize::try_from(len_bytes.min(LENT_BYTES_MAX)).unwrap_or(usize::MAX);
+        let memory = match kind {
+            Kind::Library => client.endpoint.allocate(len).map_err(no_memory)?,
+            Kind::Foreign => Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice())),
+        };
+        let local = client.endpoint.register(&memory, Access::LOCAL).map_err(no_memory)?;
+        Ok((Region { connection, memory, local, remote: RmaHandle::from_bytes(lent.handle) }, lent))
+    }
+
+    fn close(self, client: &mut Client) -> Outcome {
+        client.endpoint.deregister(&self.local).map_err(no_memory)?;
+        client.give_memory_back()
+    }
+}
+
+fn no_memory(error: cci::RegisterError) -> Failure {
+    Failure::new(format!("memory: {error}")).remedy("`cci info` shows how much there is")
+}
+
+fn histogram() -> Outcome<Histogram<u64>> {
+    Histogram::new_with_bounds(1, STUCK_AFTER_NS, 3)
+        .map_err(|error| Failure::new(format!("histogram: {error}")))
+}
+
+fn spread(times: &Histogram<u64>) -> Spread {
+    let at = |quantile: f64| times.value_at_quantile(quantile) as f64;
+    Spread {
+        completion_ns_min: times.min() as f64,
+        completion_ns_p50: at(0.5),
+        completion_ns_p99: at(0.99),
+        completion_ns_p999: at(0.999),
+        completion_ns_max: times.max() as f64,
+        completion_ns_mean: times.mean(),
+        samples: times.len(),
+    }
+}
+
+/// Of the rounds; 0 without any.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,156 @@
+//! One size, one way: rounds of latency, bandwidth and floor, each verified before the next begins.
+
+use super::super::client::Client;
+use super::super::plan::{Budget, Plan};
+use super::super::results::{FloorResult, RmaCell};
+use super::floor::Floor;
+use super::operations::Transfers;
+use super::{ROUNDS, Region, Way, histogram, median, spread};
+use crate::failure::Outcome;
+use crate::memory;
+use cci_sys::clock;
+use hdrhistogram::Histogram;
+
+/// Operations of a round, and bytes in them unless one alone has more.
+const SINGLE: u64 = 256;
+const SINGLE_BYTES: u64 = 4 << 20;
+const STREAM: u64 = 4096;
+const STREAM_BYTES: u64 = 16 << 20;
+/// More than this no cache keeps between warming up and measuring.
+const WARM_BYTES_MAX: u64 = 16 << 20;
+
+/// What is found in the rounds.
+struct Found {
+    times: Histogram<u64>,
+    bytes_per_s: Vec<f64>,
+    floor_bytes_per_s: Vec<f64>,
+    ratios: Vec<f64>,
+    transfers: u64,
+    verified: u64,
+    wrong: Option<String>,
+    /// Tells the contents of each batch from those of all others.
+    seed: u64,
+}
+
+impl Client {
+    /// Transfers of `size` bytes.
+    pub(super) fn transfer(
+        &mut self,
+        plan: &Plan,
+        region: &Region,
+        floor: &mut Floor,
+        way: Way,
+        size: u64,
+    ) -> Outcome<RmaCell> {
+        let batch = Transfers { way, size };
+        let single = (SINGLE_BYTES / size).clamp(1, SINGLE);
+        let stream = (STREAM_BYTES / size).clamp(1, STREAM);
+        let window = u64::from(plan.window(u32::try_from(size).unwrap_or(u32::MAX)));
+        let mut found = Found::new(size)?;
+        // A way that has to be prepared is prepared by the first operations.
+        self.one_by_one(region, &batch, SINGLE.min(stream), None)?;
+        let begin_ns = clock::now_ns();
+        for round in 1..=*ROUNDS.end() {
+            if stream > 1 {
+                self.round(region, &batch, single, &mut found, |client, found| {
+                    client.one_by_one(region, &batch, single, Some(&mut found.times))
+                })?;
+            }
+            let mut took_ns = 0;
+            self.round(region, &batch, stream, &mut found, |client, found| {
+                took_ns = client.all_at_once(region, &batch, stream, window)?;
+                if stream == 1 {
+                    found.times.saturating_record(took_ns);
+                }
+                Ok(())
+            })?;
+            let rate = |ns: u64| (stream * size) as f64 * 1e9 / ns.max(1) as f64;
+            found.bytes_per_s.push(rate(took_ns));
+            found.seed += 1;
+            if let Some(floor_ns) = floor.run(self, way, size, stream, found.seed)? {
+                found.floor_bytes_per_s.push(rate(floor_ns));
+                found.ratios.push(floor_ns as f64 / took_ns.max(1) as f64);
+            }
+            let enough = match plan.budget {
+                // As long as latency and rate of messages take together.
+                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= 2 * ns,
+                Budget::Messages(count) => found.transfers >= count,
+            };
+            if enough && round >= *ROUNDS.start() {
+                break;
+            }
+        }
+        Ok(found.cell(way, size, floor.name()))
+    }
+
+    /// Contents in place, caches warm, then what is to be timed; then every byte of it is compared.
+    fn round(
+        &mut self,
+        region: &Region,
+        batch: &Transfers,
+        count: u64,
+        found: &mut Found,
+        timed: impl FnOnce(&mut Client, &mut Found) -> Outcome,
+    ) -> Outcome {
+        let len = count * batch.size;
+        if len <= WARM_BYTES_MAX {
+            self.all_at_once(region, batch, count, count)?;
+        }
+        found.seed += 1;
+        let seed = found.seed;
+        // What was there from the warm-up is overwritten, so that it can't pass for what comes.
+        match batch.way {
+            Way::Write => memory::fill(&region.memory, seed, len as usize),
+            Way::Read => {
+                self.fill_theirs(seed, len)?;
+                memory::fill(&region.memory, !seed, len as usize);
+            }
+        }
+        timed(self, found)?;
+        let told = match batch.way {
+            Way::Write => self.check_theirs(seed, len)?,
+            Way::Read => memory::check(&region.memory, seed, len as usize).err(),
+        };
+        found.transfers += count;
+        match told {
+            None => found.verified += count,
+            Some(told) => drop(found.wrong.get_or_insert(told)),
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    fn new(size: u64) -> Outcome<Found> {
+        Ok(Found {
+            times: histogram()?,
+            bytes_per_s: Vec::new(),
+            floor_bytes_per_s: Vec::new(),
+            ratios: Vec::new(),
+            transfers: 0,
+            verified: 0,
+            wrong: None,
+            seed: size << 32,
+        })
+    }
+
+    fn cell(self, way: Way, size: u64, floor: Option<&'static str>) -> RmaCell {
+        RmaCell {
+            r#type: "",
+            memory: "",
+            operation: way.name(),
+            size_bytes: size,
+            latency: spread(&self.times),
+            rounds: self.bytes_per_s.len() as u64,
+            bytes_per_s: median(self.bytes_per_s),
+            floor: floor.filter(|_| !self.ratios.is_empty()).map(|name| FloorResult {
+                name,
+                bytes_per_s: median(self.floor_bytes_per_s),
+                ratio: median(self.ratios),
+            }),
+            transfers: self.transfers,
+            verified: self.verified,
+            wrong: self.wrong,
+        }
+    }
+}

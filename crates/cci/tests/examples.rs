@@ -41,6 +41,57 @@ fn requests_are_answered_in_an_event_loop() {
 }
 
 #[test]
+fn clients_count_in_one_table_at_once() {
+    for device in ["shm", "udp-lo"] {
+        let server = Server::start("kv_table", &["serve", device]);
+        let adders = [2, 3].map(|threads| {
+            let (uri, threads) = (server.uri.clone(), threads.to_string());
+            std::thread::spawn(move || client("kv_table", &["add", &uri, &threads, "400"]))
+        });
+        for adder in adders {
+            let said = adder.join().unwrap();
+            assert!(said.ends_with("additions done"), "{device}: {said}");
+        }
+        let listed = client("kv_table", &["list", &server.uri]);
+        let counters: Vec<(&str, u64)> = listed
+            .lines()
+            .map(|line| line.split_once(' ').map(|(key, value)| (key, value.parse().unwrap())).unwrap())
+            .collect();
+        // Five threads of two processes: each counted its own, and an eighth of it in each of the common ones.
+        assert_eq!(counters.len(), 8 + 5, "{device}: {listed}");
+        for (key, value) in counters {
+            let wanted = if key.contains('.') { 400 } else { 5 * 400 / 8 };
+            assert_eq!(value, wanted, "{device}: {key}");
+        }
+    }
+}
+
+#[test]
+fn files_are_copied_by_remote_memory() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rma-copy-{}", std::process::id()));
+    for device in ["shm", "udp-lo"] {
+        let to = folder.join(device);
+        std::fs::create_dir_all(&to).unwrap();
+        let server = Server::start("rma_copy", &["receive", to.to_str().unwrap(), device]);
+        // Nothing, a byte, a piece and one more, and more pieces than are under way at once.
+        for len in [0, 1, 1 << 20, (1 << 20) + 1, 21_000_003] {
+            let from = folder.join(format!("{len}.bin"));
+            let bytes: Vec<u8> = (0..len).map(|at: usize| (at * 31 + at / 977) as u8).collect();
+            std::fs::write(&from, &bytes).unwrap();
+            let said = client("rma_copy", &["send", from.to_str().unwrap(), &server.uri]);
+            assert!(said.contains(&format!("{len} bytes, crc32 ")), "{device}: {said}");
+            assert!(std::fs::read(to.join(format!("{len}.bin"))).unwrap() == bytes, "{device}: {len}");
+        }
+        let mut again = Command::new(example("rma_copy"));
+        again.args(["send", folder.join("1.bin").to_str().unwrap(), &server.uri]).env_remove("CCI_CONFIG");
+        let refused = within_patience(again);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("there already"), "{device}: {told}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_documents_show_the_examples_as_they_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (document, example) in [("README.md", "readme"), ("docs/guide.md", "counter")] {
@@ -87,13 +138,18 @@ impl Server {
 
     /// Runs a client against it; what it printed.
     fn client(&self, name: &str, arguments: &[&str]) -> String {
-        let mut client = Command::new(example(name));
-        client.arg(&self.uri).args(arguments).env_remove("CCI_CONFIG").stdin(Stdio::null());
-        let output = within_patience(client);
-        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        assert!(output.status.success(), "{name}: {said} {}", String::from_utf8_lossy(&output.stderr));
-        said
+        client(name, &[&[self.uri.as_str()], arguments].concat())
     }
+}
+
+/// Runs a program that must succeed; what it printed.
+fn client(name: &str, arguments: &[&str]) -> String {
+    let mut client = Command::new(example(name));
+    client.args(arguments).env_remove("CCI_CONFIG").stdin(Stdio::null());
+    let output = within_patience(client);
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(output.status.success(), "{name}: {said} {}", String::from_utf8_lossy(&output.stderr));
+    said
 }
 
 impl Drop for Server {

@@ -8,7 +8,7 @@ use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rx::Bits;
-use crate::wire::{Content, Head, Holds, Records, flags};
+use crate::wire::{Head, Holds, Messages, flags};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
@@ -22,8 +22,8 @@ enum Taken {
 #[inline]
 fn hand_over(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sink) -> (Taken, u64, u64) {
     let (mut messages, mut bytes, mut done) = (0, 0, at);
-    for (content, end) in Records::from(body, at) {
-        if let Content::Message(payload) = content {
+    for (message, end) in Messages::from(body, at) {
+        if let Some(payload) = message {
             if !sink.message(key, token, payload) {
                 return (Taken::UpTo(done), messages, bytes);
             }
@@ -158,7 +158,7 @@ impl Shared {
         if deliverable && !held_back {
             // Once the program has taken a part, the rest must be kept. A bundle of several records for which there
             // would be no buffer then is not begun; of one record there is no rest.
-            let single = Records::from(body, 0).nth(1).is_none();
+            let single = Messages::from(body, 0).nth(1).is_none();
             if single || (self.pool.any() && self.has_rx_ring(active)) {
                 match self.deliver(active, key, token, body, 0, sink) {
                     Taken::All => return true,
@@ -318,8 +318,8 @@ impl Shared {
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
         let (mut messages, mut bytes) = (0, 0);
-        for (content, _) in Records::from(body, 0) {
-            let Content::Message(payload) = content else { continue };
+        for (message, _) in Messages::from(body, 0) {
+            let Some(payload) = message else { continue };
             if sink.message(key, token, payload) {
                 messages += 1;
                 bytes += payload.len() as u64;

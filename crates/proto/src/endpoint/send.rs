@@ -67,16 +67,16 @@ impl Active {
         if self.tx_ring.is_none() {
             self.tx_ring = shared.tx_ring();
         }
-        // A flood of messages leaves room for remote memory access.
-        let kept = if self.has_rma_work() { RMA_BUNDLES_RESERVED } else { 0 };
-        let Some(ring) = self.tx_ring.as_mut() else { return Err(SendError::WouldBlock) };
+        let Some(ring) = self.tx_ring.as_ref() else { return Err(SendError::WouldBlock) };
         if self.tx.open {
             let slot = ring.get(self.tx.next.plus(u32::MAX));
             if usize::from(slot.body_bytes) + record_bytes <= body_bytes_max && slot.records < RECORDS_MAX {
                 return Ok(());
             }
         }
-        if self.tx.len() >= WINDOW_BUNDLES_MAX - kept {
+        // A flood of messages leaves room for remote memory access.
+        let places = WINDOW_BUNDLES_MAX - self.tx.len();
+        if places == 0 || (places <= RMA_BUNDLES_RESERVED && self.has_rma_work()) {
             self.blocked.get_or_insert(Blocked::Window);
             return Err(SendError::WouldBlock);
         }
@@ -85,6 +85,7 @@ impl Active {
             return Err(SendError::WouldBlock);
         };
         self.tx.bufs += 1;
+        let Some(ring) = self.tx_ring.as_mut() else { return Err(SendError::WouldBlock) };
         *ring.at(self.tx.next) = TxSlot { buf, ..TxSlot::EMPTY };
         self.tx.next = self.tx.next.next();
         self.tx.open = true;

@@ -13,7 +13,8 @@ pub(crate) use head::{Head, Kind, Sack, flags};
 #[cfg(test)]
 use record::check;
 pub(crate) use record::{
-    Content, Holds, Records, record_bytes, set_bare_at, set_message_at, set_void, set_void_at, write_record,
+    Content, Holds, Messages, Records, record_bytes, set_bare_at, set_message_at, set_void, set_void_at,
+    write_record,
 };
 
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION};

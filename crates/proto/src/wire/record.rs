@@ -38,37 +38,54 @@ pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
     RECORD_BYTES + padded(payload_bytes)
 }
 
-/// Checks a whole body, so that [`Records`] can walk it without doubt; says what it holds.
+/// Checks a whole body, so that [`Records`] and [`Messages`] can walk it without doubt; says what it holds.
 //= wire.md R-REC-1
 #[inline]
-pub(crate) fn check(mut body: &[u8]) -> Result<Holds, PeerFault> {
-    let (mut count, mut rma, mut messages, mut bulk) = (0, false, false, false);
-    while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], rest)) = body.split_first_chunk::<RECORD_BYTES>()
+pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
+    let mut rest = body;
+    let mut count = 0;
+    while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], behind)) =
+        rest.split_first_chunk::<RECORD_BYTES>()
     {
+        if kind > kind::MESSAGE {
+            return check_rma(body);
+        }
+        if flags != 0 || [s0, s1, s2, s3] != [0; 4] || count == RECORDS_MAX {
+            return Err(PeerFault::Record);
+        }
+        let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
+        rest = behind.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
+        count += 1;
+    }
+    if rest.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
+}
+
+/// The same for one that holds remote memory access.
+#[inline(never)]
+fn check_rma(mut body: &[u8]) -> Result<Holds, PeerFault> {
+    let (mut count, mut messages, mut bulk) = (0, false, false);
+    while let Some(&[l0, l1, kind, flags, s0, s1, s2, s3]) = body.first_chunk::<RECORD_BYTES>() {
+        let len = if kind > kind::MESSAGE {
+            let (record, len) = Record::parse(body).ok_or(PeerFault::Record)?;
+            messages |= matches!(record, Record::Notify { message: Some(_), .. });
+            bulk |= is_bulk(&record);
+            len
+        } else if flags != 0 || [s0, s1, s2, s3] != [0; 4] {
+            return Err(PeerFault::Record);
+        } else {
+            messages |= kind == kind::MESSAGE;
+            record_bytes(u16::from_le_bytes([l0, l1]).into())
+        };
         if count == RECORDS_MAX {
             return Err(PeerFault::Record);
         }
+        body = body.get(len..).ok_or(PeerFault::Record)?;
         count += 1;
-        if kind > kind::MESSAGE {
-            let (record, len) = Record::parse(body).ok_or(PeerFault::Record)?;
-            rma = true;
-            messages |= matches!(record, Record::Notify { message: Some(_), .. });
-            bulk |= is_bulk(&record);
-            body = body.get(len..).ok_or(PeerFault::Record)?;
-            continue;
-        }
-        if flags != 0 || [s0, s1, s2, s3] != [0; 4] {
-            return Err(PeerFault::Record);
-        }
-        messages |= kind == kind::MESSAGE;
-        let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
-        body = rest.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
     }
-    match (rma, bulk && count == 1) {
+    match bulk && count == 1 {
         _ if !body.is_empty() => Err(PeerFault::Record),
-        (false, _) => Ok(Holds::Messages),
-        (true, true) => Ok(Holds::Bulk),
-        (true, false) => Ok(Holds::Rma { messages }),
+        true => Ok(Holds::Bulk),
+        false => Ok(Holds::Rma { messages }),
     }
 }
 
@@ -107,6 +124,30 @@ impl<'a> Iterator for Records<'a> {
         self.at += record_bytes(payload.len());
         let content = if kind == kind::MESSAGE { Content::Message(payload) } else { Content::Void };
         Some((content, self.at))
+    }
+}
+
+/// Walks a checked body for its messages only: `None` for whatever else a record is, and the offset behind it.
+pub(crate) struct Messages<'a>(Records<'a>);
+
+impl<'a> Messages<'a> {
+    /// Starts at byte `at` of the body, where a record must begin.
+    #[inline]
+    pub(crate) fn from(body: &'a [u8], at: usize) -> Messages<'a> {
+        Messages(Records::from(body, at))
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (Option<&'a [u8]>, usize);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.0.body.get(self.0.at..)?;
+        let (&[l0, l1, kind, ..], rest) = rest.split_first_chunk::<RECORD_BYTES>()?;
+        let payload = rest.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
+        self.0.at += record_bytes(payload.len());
+        Some(((kind == kind::MESSAGE).then_some(payload), self.0.at))
     }
 }
 

@@ -175,7 +175,8 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
         assert!(contents(&there, 0, 100_000).iter().all(|&byte| byte == 0), "{way:?}");
         assert!(contents(&here, 0, 8) == [0xAB; 8]);
         let refused = pair.b.counters().rma_refused;
-        assert_eq!(refused, 3 * 12 + 1, "{way:?}");
+        // What the handle itself says is beyond its region never gets there.
+        assert_eq!(refused, 3 * 10 + 1, "{way:?}");
         // Over the connection that it is for, it works.
         pair.a.rma_write(other.0, small, Place::new(scoped, 0), 8, 9, RmaFlags::NONE).unwrap();
         assert_eq!(pair.completion(9), Status::Success);

@@ -89,8 +89,8 @@ impl Endpoint {
 
     /// Changes 4 or 8 bytes of a peer's memory atomically: against all other such operations, and on shared memory
     /// against the owner's own CPU (CCS-062). Executed exactly once. Where `result` names a place, the value from before
-    /// is put there, as wide as the operation. The target must be aligned to that width, or it ends with
-    /// [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
+    /// is put there: 8 bytes, whatever the width, with zeros above a 4-byte value, as the machine orders them. The target
+    /// must be aligned to its width, or it ends with [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
     ///
     /// # Errors
     /// As [`Endpoint::rma`].
@@ -178,6 +178,10 @@ impl Endpoint {
         }
         let mut pieces = std::mem::take(&mut self.pieces);
         let started = self.cut(rma, &mut pieces).and_then(|()| {
+            if rma.remote.iter().any(|piece| is_beyond(piece.place, piece.len_bytes)) {
+                self.refused_at_once(connection, link, rma.context, rma.flags);
+                return Ok(());
+            }
             let fence = rma.flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind: rma.kind, pieces: &pieces, message: rma.message, fence };
             if let Some(status) = self.transport.rma_at_once(&mut self.core, connection, link, &request) {
@@ -209,7 +213,16 @@ impl Endpoint {
         let (link, _) = self.rma_link(connection)?;
         let result = result.map(place);
         if let Some(result) = result {
-            self.check_local(result, atomic.width.bytes() as u64, true)?;
+            self.check_local(result, 8, true)?;
+        }
+        // Lengths of operations are checked so as they are cut.
+        if target.offset.checked_add(8).is_none() {
+            return Err(RmaError::Lengths);
+        }
+        if is_beyond(target, atomic.width.bytes() as u64) {
+            self.refused_at_once(connection, link, context, flags);
+            self.core.counters.atomics += 1;
+            return Ok(());
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: place(target), result, fence };
@@ -222,6 +235,13 @@ impl Endpoint {
         }
         self.core.counters.atomics += 1;
         Ok(())
+    }
+
+    /// An operation reaches beyond the region, by what the handle itself says of it: the owner would refuse it, but maybe
+    /// only when the part that is inside has been written.
+    fn refused_at_once(&mut self, connection: Connection, link: u64, context: u64, flags: RmaFlags) {
+        self.core.refused_at_once += 1;
+        self.ended_at_once(connection, link, context, flags, Status::RmaHandle);
     }
 
     /// An operation was over before it was in any table; it may still have to wait for its turn to be told.
@@ -326,6 +346,11 @@ impl Endpoint {
 
 fn without_silent(flags: RmaFlags) -> RmaFlags {
     if flags.contains(RmaFlags::FENCE) { RmaFlags::FENCE } else { RmaFlags::NONE }
+}
+
+/// The handle says that the region ends before.
+fn is_beyond(place: Place, len_bytes: u64) -> bool {
+    place.offset.checked_add(len_bytes).is_none_or(|end| end > place.handle.len_bytes())
 }
 
 fn place(place: Place) -> RmaPlace {

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub order: Order,
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
+    /// Operations that failed before the transport saw them.
+    pub refused_at_once: u64,
     events: VecDeque<Event>,
     conns: Slab<Conn>,
     pub poller: Arc<Poller>,
@@ -111,6 +113,7 @@ impl Core {
             operations: Operations::new(options.rma_operations),
             order: Order::default(),
             rma_bill: Arc::default(),
+            refused_at_once: 0,
             origin: Arc::new(Origin::new(&poller)),
             poller,
             counters: EndpointCounters::default(),

@@ -43,7 +43,7 @@ pub struct RmaFlags(u8);
 impl RmaFlags {
     /// Raise an event at completion.
     pub const NONE: RmaFlags = RmaFlags(0);
-    /// No completion event on success.
+    /// No completion event. A failure is counted in `sends_failed`.
     pub const SILENT: RmaFlags = RmaFlags(1);
     /// Everything started on this connection before is complete at the target before this operation touches its memory
     /// (CCI-063). Costs a round trip, and only where it is used.

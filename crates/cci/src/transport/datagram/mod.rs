@@ -373,7 +373,8 @@ impl Transport for Udp {
         self.time_out(core);
         self.transmit(core);
         // Silent sends that fail raise no event; only the protocol has them all.
-        core.counters.sends_failed = self.proto.counters().sends_failed;
+        let counters = self.proto.counters();
+        core.counters.sends_failed = counters.sends_failed + counters.rma_failed + core.refused_at_once;
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {

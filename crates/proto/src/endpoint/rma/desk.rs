@@ -192,11 +192,9 @@ impl Desk<'_> {
             return;
         };
         let status = match (waits, result) {
-            (Use::Ended, Ok(None)) | (Use::Atomic { width: 0 }, Ok(None)) => Status::Success,
-            (Use::Atomic { width: width @ 1.. }, Ok(Some(value))) => {
-                let bytes = value.to_le_bytes();
-                let there = op == OpId::NONE
-                    || sink.local_write(to, bytes.get(..usize::from(width)).unwrap_or(&bytes));
+            (Use::Ended, Ok(None)) | (Use::Atomic { wants_value: false }, Ok(None)) => Status::Success,
+            (Use::Atomic { wants_value: true }, Ok(Some(value))) => {
+                let there = op == OpId::NONE || sink.local_write(to, &value.to_ne_bytes());
                 if there { Status::Success } else { Status::RmaHandle }
             }
             (Use::Ended | Use::Atomic { .. }, Err(refusal)) => status_of(refusal),

@@ -492,8 +492,7 @@ impl Pump<'_> {
         if let Some(step) = self.lacks(RECORD_BYTES + 48) {
             return step;
         }
-        let width = if wants_value { atomic.width.bytes() as u8 } else { 0 };
-        let slot = Slot { to: piece.local, ..self.slot(Use::Atomic { width }, id) };
+        let slot = Slot { to: piece.local, ..self.slot(Use::Atomic { wants_value }, id) };
         let Some(index) = self.rma.take_slot(slot) else { return Step::Nothing };
         let record = Record::Atomic { slot: index.into(), at: piece.remote, atomic, wants_value };
         let step = self.put(&record, RECORD_BYTES + 48);

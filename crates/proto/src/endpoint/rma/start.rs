@@ -39,7 +39,7 @@ impl Endpoint {
     }
 
     /// Starts one atomic operation at the peer (CCS-062), which is carried out exactly once. `result`: where what was
-    /// there before goes, as many bytes as the word is wide. Ends as [`Endpoint::rma`] does.
+    /// there before goes, 8 bytes, with zeros above the value of a 4-byte word. Ends as [`Endpoint::rma`] does.
     #[expect(clippy::too_many_arguments, reason = "one call says it all")]
     pub fn atomic(
         &mut self,

@@ -15,9 +15,9 @@ pub(crate) enum Use {
     Ended,
     /// For data.
     Read,
-    /// For DONE, with a value of so many bytes; 0: none is wanted.
+    /// For DONE, with the value from before where it is wanted: 8 bytes, whatever the width of the word.
     Atomic {
-        width: u8,
+        wants_value: bool,
     },
 }
 

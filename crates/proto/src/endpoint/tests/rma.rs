@@ -354,7 +354,7 @@ fn every_atomic_does_what_it_says() {
                 let is = u64::from_le_bytes(net.region(1)[8..16].try_into().unwrap());
                 assert_eq!(is, expected & mask | was & !mask, "{atomic:?} on {was}");
                 let mut local = vec![0xee; 64];
-                local[3..3 + width.bytes()].copy_from_slice(&was.to_le_bytes()[..width.bytes()]);
+                local[3..11].copy_from_slice(&(was & mask).to_ne_bytes());
                 assert_eq!(net.region(0), local, "the result, and nothing else");
             }
         }

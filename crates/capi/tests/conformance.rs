@@ -133,6 +133,7 @@ impl Driver for C {
     type Port = CPort;
     const STALE_HANDLES_ARE_REFUSED: bool = false;
     const MEMORY_IS_COUNTED: bool = false;
+    const EMPTY_MESSAGES_WITH_DATA: bool = false;
 
     fn open(&self, name: &str, setup: &Setup) -> CPort {
         initialise();
@@ -559,4 +560,16 @@ mod udp4 {
 
 mod udp6 {
     cci_testkit::conformance!(super::C, cci_testkit::conformance::UDP6);
+}
+
+mod shm_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::SHM);
+}
+
+mod udp4_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP4);
+}
+
+mod udp6_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP6);
 }

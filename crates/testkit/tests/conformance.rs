@@ -17,3 +17,18 @@ mod udp6 {
     use super::{Rust, UDP6};
     cci_testkit::conformance!(Rust, UDP6);
 }
+
+mod shm_memory {
+    use super::{Rust, SHM};
+    cci_testkit::conformance!(remote memory: Rust, SHM);
+}
+
+mod udp4_memory {
+    use super::{Rust, UDP4};
+    cci_testkit::conformance!(remote memory: Rust, UDP4);
+}
+
+mod udp6_memory {
+    use super::{Rust, UDP6};
+    cci_testkit::conformance!(remote memory: Rust, UDP6);
+}

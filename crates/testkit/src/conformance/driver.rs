@@ -18,6 +18,9 @@ pub trait Driver: Copy + Send + Sync + 'static {
     /// Memory lives as long as anything of the language or the library needs it. False where the program must keep it.
     const MEMORY_IS_COUNTED: bool;
 
+    /// A message of no bytes can come with data. False where no bytes mean no message.
+    const EMPTY_MESSAGES_WITH_DATA: bool;
+
     /// Opens an endpoint on the device that this section of [`super::CONFIG`] describes.
     fn open(&self, device: &str, setup: &Setup) -> Self::Port;
 }

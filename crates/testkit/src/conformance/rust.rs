@@ -17,6 +17,7 @@ impl Driver for Rust {
     type Port = Endpoint;
     const STALE_HANDLES_ARE_REFUSED: bool = true;
     const MEMORY_IS_COUNTED: bool = true;
+    const EMPTY_MESSAGES_WITH_DATA: bool = true;
 
     fn open(&self, device: &str, setup: &Setup) -> Endpoint {
         let context = Context::from_text(super::CONFIG, "conformance.ini".as_ref()).expect("CONFIG is right");

@@ -80,6 +80,7 @@ pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) {
         for handle in handles.chunks_exact(RmaHandle::BYTES) {
             let handle = RmaHandle::from_message(handle).expect("32 bytes");
             count(&mut client, to_peer, &here, handle, adds);
+            here.accept();
         }
         client.port.disconnect(to_peer);
     }

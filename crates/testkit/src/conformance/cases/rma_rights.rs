@@ -122,7 +122,7 @@ pub fn ranges_are_kept<D: Driver>(place: &Place<D>) {
                         Err(other) => panic!("{other:?}"),
                     }
                 }
-                if len == 8 {
+                if len == 8 && offset.checked_add(8).is_some() {
                     assert_eq!(pair.change(ADD, remote.place, None), Status::RmaHandle, "{offset}");
                 }
             }
@@ -186,7 +186,7 @@ pub fn handles_are_checked<D: Driver>(place: &Place<D>) {
             assert_eq!(pair.server.port.deregister(&mixed), Err(Refusal::BadArgument));
         }
         goes_on(&mut pair);
-        assert!(pair.server.port.counts().rma_refused >= 2_000, "they are counted");
+        assert!(pair.server.port.counts().rma_refused >= 1_000, "they are counted");
         pair.part();
     }
 }

@@ -194,11 +194,13 @@ impl Shared {
         for _ in 0..TURN_DATAGRAMS {
             let window_kib = conn.peer_window_kib;
             let reliable = conn.attribute.is_reliable();
-            let lacking = if out.room() { self.pump(conn, index, now, sink) } else { None };
+            let room = out.room();
+            let lacking = if room { self.pump(conn, index, now, sink) } else { None };
             let Some(active) = conn.active.as_deref_mut() else { return Turn::Done };
             if !active.tx.has_work() {
                 active.blocked = lacking;
-                return Turn::Done;
+                // Without room nothing was made of what waits: it must be looked at again.
+                return if room || !active.has_rma_work() { Turn::Done } else { Turn::Full };
             }
             let Some(seq) = active.next_to_send() else { return Turn::Done };
             let bytes = active.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));

@@ -252,16 +252,21 @@ impl Net {
     /// Lets every endpoint send what it has.
     pub fn flush(&mut self) {
         for end in 0..self.ends.len() {
-            let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
-            self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
-            for (to, bytes) in out.sent {
-                let target = usize::from(to.socket_addr().expect("ip").port() - 1000);
-                self.datagrams += 1;
-                if let Some(keep) = &mut self.keep {
-                    keep.push((target, bytes.clone()));
-                }
-                self.launch(end, target, bytes);
+            self.flush_into(end, 64);
+        }
+    }
+
+    /// Lets one endpoint send what it has, as far as there is room for so many datagrams.
+    pub fn flush_into(&mut self, end: usize, room: usize) {
+        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room };
+        self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
+        for (to, bytes) in out.sent {
+            let target = usize::from(to.socket_addr().expect("ip").port() - 1000);
+            self.datagrams += 1;
+            if let Some(keep) = &mut self.keep {
+                keep.push((target, bytes.clone()));
             }
+            self.launch(end, target, bytes);
         }
     }
 

@@ -43,6 +43,9 @@ pub const RMA_READ_BYTES_MAX: u32 = 256 << 10;
 /// round: bundles of it that may wait behind messages.
 pub const RMA_BUNDLES_RESERVED: u32 = 16;
 
+/// The share of the memory cap that the tables of remote memory operations get at most: one in this many parts.
+pub const RMA_SHARE: u64 = 4;
+
 /// Operations of remote memory access are given room in lots of this many.
 pub const RMA_LOT: usize = 64;
 

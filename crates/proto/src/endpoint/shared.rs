@@ -8,7 +8,9 @@ use super::rma::state::Rma;
 use super::sends::{SendId, Sends};
 use super::timers::Timers;
 use crate::conn::{Active, Conn};
-use crate::limits::{IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT};
+use crate::limits::{
+    IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
+};
 use crate::reliable::rx::RxRing;
 use crate::reliable::tx::{TxRing, TxSlot, holds};
 use crate::{
@@ -105,7 +107,10 @@ impl Shared {
 
     /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered.
     pub fn room_for_op(&mut self, nodes: usize) -> bool {
-        let room_bytes = self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes());
+        // What is kept for operations must leave room for what carries them, on both sides of every connection.
+        let share_bytes = (self.config.memory_bytes_max / RMA_SHARE).saturating_sub(self.ops.bytes());
+        let left_bytes = self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes());
+        let room_bytes = left_bytes.min(share_bytes);
         self.ops.make_room(nodes, room_bytes)
     }
 

@@ -372,3 +372,29 @@ fn no_message_tells_of_data_that_went_away_before_it_was_repeated() {
     }
     assert!(failed > 20, "{failed}");
 }
+
+#[test]
+fn thousands_of_own_operations_leave_room_to_serve_the_peer() {
+    // Found by the simulator (seed 559): room for operations had taken all memory, so that the peer's were never taken in.
+    let config = Config { memory_bytes_max: 700_000, sends_max: 256, ..Config::default() };
+    let mut net = Net::new(3, vec![config.clone(), config]);
+    let (client, server) = net.join(Attribute::ReliableOrdered);
+    for end in 0..2 {
+        let region = Region { bytes: vec![end as u8; 20_000], key: KEY, ..Region::default() };
+        net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
+    }
+    net.run(SECOND); // both are idle and hold nothing
+    net.cut = true;
+    let mut started = 0;
+    while net.ends[0].rma(net.now, client, RmaKind::Write, &[piece(0, 0, 8)], None, false, started).is_ok() {
+        started += 1;
+    }
+    assert!(started > 300, "{started}");
+    net.cut = false;
+    let (now, other) = (net.now, Attribute::ReliableUnordered);
+    net.ends[0].connect(now, address(1), b"more", other, 8, None).expect("room for a connection");
+    net.ends[1].rma(net.now, server, RmaKind::Write, &[piece(0, 0, 20_000)], None, false, 1).unwrap();
+    net.run_until(SECOND, "the peer's", |net| !net.apps[1].operations().is_empty());
+    net.finish(started as usize);
+    assert!(statuses(&net, 1).iter().chain(&statuses(&net, 0)).all(|status| *status == Status::Success));
+}

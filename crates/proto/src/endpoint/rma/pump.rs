@@ -17,8 +17,9 @@ use crate::{Blocked, ConnKey, ConnState, Sink, Status, Time};
 /// What is bigger than this has a datagram of its own, which spares a copy; or than half a datagram.
 const SMALL_BYTES_MAX: usize = 4096;
 
-/// When to look for a packet buffer again.
-const RETRY_NS: u64 = 200_000;
+/// When to look for a packet buffer again: first, and when it has been in vain for long.
+const RETRY_NS_MIN: u64 = 200_000;
+const RETRY_NS_MAX: u64 = 10_000_000;
 
 /// What came of an attempt to make a record.
 enum Step {
@@ -151,7 +152,9 @@ impl Pump<'_> {
 
     /// There is no memory now, and nobody says when there is.
     fn retry(&mut self) -> Step {
-        self.rma.retry_due = self.now.plus(RETRY_NS);
+        // Only other connections can have it, and they may keep it for long.
+        self.rma.retry_ns = (self.rma.retry_ns * 2).clamp(RETRY_NS_MIN, RETRY_NS_MAX);
+        self.rma.retry_due = self.now.plus(self.rma.retry_ns);
         Step::Stop(Some(Blocked::Pool))
     }
 
@@ -160,6 +163,7 @@ impl Pump<'_> {
         let Some(ring) = self.active.tx_ring.as_mut() else { return };
         *ring.at(seq) = slot;
         self.rma.set_bulk(seq, Bulk::None);
+        self.rma.retry_ns = 0;
         self.active.tx.next = seq.next();
         self.active.tx.open = false;
         self.rma.unsent += 1;

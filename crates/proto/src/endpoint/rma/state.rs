@@ -151,6 +151,7 @@ pub(crate) struct Rma {
     pub data_ticks: u32,
     /// There was no packet buffer: when to try again.
     pub retry_due: Time,
+    pub retry_ns: u64,
     /// Whose turn it is to fill a bundle: the peer's reads, or our own operations.
     pub data_turn: bool,
     /// Bundles made here that have not left.
@@ -186,6 +187,7 @@ impl Rma {
             progress_ticks: 0,
             data_ticks: 0,
             retry_due: Time::FAR,
+            retry_ns: 0,
             data_turn: false,
             unsent: 0,
             failed: 0,

@@ -1,7 +1,7 @@
 //! The conformance suite through the Rust API, on every device.
 #![forbid(unsafe_code)]
 
-use cci_testkit::conformance::{Rust, SHM, UDP4, UDP6};
+use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, UDP4, UDP6};
 
 mod shm {
     use super::{Rust, SHM};
@@ -21,6 +21,16 @@ mod udp6 {
 mod shm_memory {
     use super::{Rust, SHM};
     cci_testkit::conformance!(remote memory: Rust, SHM);
+}
+
+mod shm_pull_memory {
+    use super::{Rust, SHM_PULL};
+    cci_testkit::conformance!(remote memory: Rust, SHM_PULL);
+}
+
+mod shm_ring_memory {
+    use super::{Rust, SHM_RING};
+    cci_testkit::conformance!(remote memory: Rust, SHM_RING);
 }
 
 mod udp4_memory {

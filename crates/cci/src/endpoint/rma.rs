@@ -216,7 +216,7 @@ impl Endpoint {
             self.check_local(result, 8, true)?;
         }
         // Lengths of operations are checked so as they are cut.
-        if target.offset.checked_add(8).is_none() {
+        if target.offset.checked_add(atomic.width.bytes() as u64).is_none() {
             return Err(RmaError::Lengths);
         }
         if is_beyond(target, atomic.width.bytes() as u64) {

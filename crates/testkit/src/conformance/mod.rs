@@ -36,6 +36,13 @@ use std::time::Duration;
 pub const CONFIG: &str = "\
 [shm]
 transport = shm
+[shm-pull]
+transport = shm
+direct = off
+[shm-ring]
+transport = shm
+direct = off
+cma = off
 [udp4]
 transport = udp
 ip = 127.0.0.1
@@ -68,6 +75,10 @@ pub struct DeviceUnderTest {
 /// Shared memory.
 pub const SHM: DeviceUnderTest =
     DeviceUnderTest { name: "shm", smaller: None, scheme: "shm://", needs_ip: None };
+/// Shared memory whose peers do not map each other's memory: what is long they read by system calls.
+pub const SHM_PULL: DeviceUnderTest = DeviceUnderTest { name: "shm-pull", ..SHM };
+/// Shared memory with the ring alone.
+pub const SHM_RING: DeviceUnderTest = DeviceUnderTest { name: "shm-ring", ..SHM };
 /// UDP over IPv4.
 pub const UDP4: DeviceUnderTest = DeviceUnderTest {
     name: "udp4",

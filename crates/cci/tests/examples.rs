@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,6 +13,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn the_readmes_program_answers_itself() {
     let server = Server::start("readme", &[]);
     assert_eq!(server.client("readme", &[]), "pong");
+}
+
+#[test]
+fn the_readmes_memory_is_written() {
+    let mut server = Server::start("remote_memory", &[]);
+    assert_eq!(server.client("remote_memory", &[]), "success");
+    // The server says what was written, and ends.
+    let mut said = String::new();
+    server.stdout.read_line(&mut said).unwrap();
+    assert_eq!(said, "hello\n");
 }
 
 #[test]
@@ -94,9 +104,11 @@ fn files_are_copied_by_remote_memory() {
 #[test]
 fn the_documents_show_the_examples_as_they_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (document, example) in [("README.md", "readme"), ("docs/guide.md", "counter")] {
+    let shown =
+        [("README.md", 1, "readme"), ("README.md", 2, "remote_memory"), ("docs/guide.md", 1, "counter")];
+    for (document, nth, example) in shown {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
-        let shown = text.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let shown = text.split("```rust\n").nth(nth).and_then(|rest| rest.split("```").next()).unwrap();
         let path = root.join("crates/cci/examples").join(example).with_extension("rs");
         let source = std::fs::read_to_string(path).unwrap();
         let (_, program) = source.split_once("\n\n").unwrap();
@@ -118,6 +130,7 @@ fn example(name: &str) -> PathBuf {
 
 struct Server {
     child: Child,
+    stdout: BufReader<ChildStdout>,
     uri: String,
 }
 
@@ -132,8 +145,9 @@ impl Server {
             .spawn()
             .unwrap();
         let mut uri = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut uri).unwrap();
-        Server { child, uri: uri.trim().to_owned() }
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut uri).unwrap();
+        Server { child, stdout, uri: uri.trim().to_owned() }
     }
 
     /// Runs a client against it; what it printed.

@@ -1,0 +1,47 @@
+//! The second program of the README: a server that lends memory, and a client that writes into it when given the URI.
+
+use cci::{Access, Attribute, Context, Endpoint, Event, Options, Piece, SendFlags};
+use cci::{Rma, RmaFlags, RmaHandle, RmaKind};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
+    let memory = endpoint.allocate(1 << 20)?;
+    let handle = endpoint.register(&memory, Access::WRITE)?;
+    match std::env::args().nth(1) {
+        None => println!("{}", endpoint.uri()),
+        Some(uri) => endpoint.connect(&uri, b"", Attribute::ReliableOrdered, 0, None)?,
+    }
+    loop {
+        match endpoint.wait(None)? {
+            // The server lends its memory: the handle is 32 plain bytes, which a message carries.
+            Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0)?,
+            Some(Event::Accept { result, .. }) => {
+                endpoint.send(result?, &handle.to_bytes(), 0, SendFlags::SILENT)?;
+            }
+            Some(Event::Recv(told)) => match RmaHandle::from_message(&told) {
+                // The client writes 5 bytes to byte 4096 of it, and says so once they are there.
+                Some(theirs) => {
+                    assert!(memory.write(0, b"hello"));
+                    let local = &[Piece::new(handle, 0, 5)];
+                    let remote = &[Piece::new(theirs, 4096, 5)];
+                    let (kind, message, flags) = (RmaKind::Write, Some(&b"look"[..]), RmaFlags::NONE);
+                    let rma = Rma { kind, local, remote, message, context: 7, flags };
+                    endpoint.rma(told.connection(), &rma)?;
+                }
+                // The server looks.
+                None => {
+                    let mut text = [0; 5];
+                    assert!(memory.read(4096, &mut text));
+                    println!("{}", String::from_utf8_lossy(&text));
+                    return Ok(());
+                }
+            },
+            // The client: it is done, and its own memory may change again.
+            Some(Event::Send { context: 7, status, .. }) => {
+                println!("{status}");
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}

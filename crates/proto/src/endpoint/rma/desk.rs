@@ -87,9 +87,10 @@ impl Desk<'_> {
 
     //= wire.md R-RMA-8
     /// The end of an operation that may carry a message: true if that is to be delivered. To be followed by
-    /// [`Desk::notified`] once it is clear where the message goes.
+    /// [`Desk::notified`] once it is clear where the message goes. Not when the peer has closed: then it has given the
+    /// operation up, and what was noted of it is forgotten.
     pub fn may_notify(&self, slot: u16) -> bool {
-        place(slot).is_some_and(|(_, bit)| !self.serve || (self.rma.failed | self.rma.busy) & bit == 0)
+        place(slot).is_some_and(|(_, bit)| self.serve && (self.rma.failed | self.rma.busy) & bit == 0)
     }
 
     /// Answers a notification: its message is delivered or stored, or was not to be.

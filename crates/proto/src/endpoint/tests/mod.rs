@@ -8,6 +8,7 @@ mod refused;
 mod rma;
 mod rma_ends;
 mod rma_hostile;
+mod rma_truth;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -28,6 +29,11 @@ pub(super) struct App {
     pub regions: Vec<Region>,
     /// Accesses of the peer's that were carried out.
     pub accesses: u64,
+    /// A region's number is also that of the only operation that uses it: when that is over, nothing here may be touched
+    /// for it any more.
+    pub one_each: bool,
+    /// What was done that must not be.
+    pub wrong: Vec<String>,
 }
 
 /// Memory with everything a handle says of it.
@@ -39,9 +45,18 @@ pub(super) struct Region {
     pub writable: bool,
     pub gone: bool,
     pub only: Option<ConnKey>,
+    /// The operation of this end that used it is over.
+    pub over: bool,
 }
 
 impl App {
+    /// The program may have freed the memory of an operation that is over.
+    fn note_late(&mut self, at: RmaPlace) {
+        if self.regions.get(at.region as usize).is_some_and(|region| region.over) {
+            self.wrong.push(format!("operation {} is over, and its memory touched", at.region));
+        }
+    }
+
     fn range(&mut self, at: RmaPlace, len: u64) -> Option<&mut [u8]> {
         let region = self.regions.get_mut(usize::try_from(at.region).ok()?).filter(|region| !region.gone)?;
         let start = usize::try_from(at.offset).ok()?;
@@ -109,10 +124,12 @@ impl Memory for App {
     }
 
     fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        self.note_late(at);
         self.range(at, out.len() as u64).map(|place| out.copy_from_slice(place)).is_some()
     }
 
     fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        self.note_late(at);
         self.range(at, data.len() as u64).map(|place| place.copy_from_slice(data)).is_some()
     }
 }
@@ -129,6 +146,11 @@ impl Sink for App {
     }
 
     fn event(&mut self, event: Event) {
+        if let Event::Rma { operation, .. } = event
+            && self.one_each
+        {
+            self.regions[operation as usize].over = true;
+        }
         self.events.push(event);
     }
 }

@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Installs, once.
 fn prefix() -> &'static Path {
@@ -51,6 +52,7 @@ fn command(program: impl AsRef<Path>, arguments: &[&str]) -> Command {
 struct Server {
     child: Child,
     uri: String,
+    output: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -58,9 +60,19 @@ impl Server {
         let mut command = command(examples().join(program), arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut uri = String::new();
-        let output = child.stdout.take().expect("piped");
-        BufReader::new(output).read_line(&mut uri).expect("its URI");
-        Server { child, uri: uri.trim().to_owned() }
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        output.read_line(&mut uri).expect("its URI");
+        Server { child, uri: uri.trim().to_owned(), output }
+    }
+
+    /// Ends its standard input, and it with that; gives what else it said.
+    fn end(&mut self) -> String {
+        drop(self.child.stdin.take());
+        let in_time = common::wait(&mut self.child, Duration::from_secs(20));
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).expect("text");
+        assert!(in_time && self.child.wait().expect("it ended").success(), "{in_time}: {said}");
+        said
     }
 }
 
@@ -73,8 +85,7 @@ impl Drop for Server {
 
 /// Runs a client to its end, with its patience and ours.
 fn client(program: &str, arguments: &[&str]) -> String {
-    let output = common::succeed(&mut command(examples().join(program), arguments));
-    String::from_utf8(output.stdout).expect("text")
+    common::finish(&mut command(examples().join(program), arguments))
 }
 
 #[test]
@@ -109,8 +120,7 @@ fn requests_and_responses_with_epoll() {
     let said = client("request_response", &[&server.uri, "500"]);
     assert_eq!(said, "500 requests answered\n");
     // It watches its standard input too, and ends with it.
-    drop(server.child.stdin.take());
-    assert!(server.child.wait().expect("it ends").success());
+    server.end();
 }
 
 #[test]
@@ -119,6 +129,42 @@ fn broker_hands_connections_to_workers() {
     for _ in 0..5 {
         let said = client("echo_client", &[&server.uri, "shm", "200"]);
         assert!(said.starts_with("200 messages echoed"), "{said}");
+    }
+}
+
+/// Three clients at once on one table; the server finds it consistent at the end.
+#[test]
+fn key_value_table_by_atomics() {
+    for device in ["shm", "udp"] {
+        let mut server = Server::start("kv_server", &[device]);
+        let program = examples().join("kv_client");
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let client = || common::finish(&mut command(&program, &[&server.uri, device, "1500"]));
+                scope.spawn(move || assert!(client().contains("1500 updates"), "{device}"));
+            }
+        });
+        let said = server.end();
+        assert_eq!(said, "3 clients, 40 keys, 4500 updates: consistent\n", "{device}");
+    }
+}
+
+#[test]
+fn a_file_is_copied_by_rma() {
+    let (from, to) = (common::scratch().join("original"), common::scratch().join("copy"));
+    let (from_name, to_name) = (from.to_str().expect("UTF-8"), to.to_str().expect("UTF-8"));
+    for device in ["shm", "udp"] {
+        for length in [0_u32, 1, 300_000, 40_000_001] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+            fs::write(&from, &bytes).expect("a file");
+            let mut receiver = Server::start("rma_file_copy", &["receive", to_name, device]);
+            let said = client("rma_file_copy", &["send", from_name, &receiver.uri, device]);
+            assert!(said.contains(&format!("sent {length} bytes")), "{device}: {said}");
+            assert!(said.contains("arrived as sent"), "{device}: {said}");
+            let said = receiver.end();
+            assert!(said.contains(&format!("received {length} bytes")), "{device}: {said}");
+            assert!(fs::read(&to).expect("the copy") == bytes, "{device}: {length} bytes, and all the same");
+        }
     }
 }
 

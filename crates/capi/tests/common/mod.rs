@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -116,22 +116,31 @@ pub fn config() -> PathBuf {
 /// Runs a C test program, which must succeed within a minute.
 pub fn run(program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
-    command.args(arguments).env("CCI_CONFIG", config()).stdin(Stdio::null());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let until = Instant::now() + Duration::from_secs(60);
-    let in_time = loop {
-        if child.try_wait().expect("its status").is_some() {
-            break true;
-        }
-        if Instant::now() > until {
-            let _ = child.kill();
-            break false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
+    command.args(arguments).env("CCI_CONFIG", config());
+    finish(&mut command)
+}
+
+/// Runs a command, which must succeed within a minute; gives what it said.
+pub fn finish(command: &mut Command) -> String {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let in_time = wait(&mut child, Duration::from_secs(60));
     let output = child.wait_with_output().expect("its output");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(in_time, "{command:?} did not end within a minute:\n{text}");
     assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
     text.into_owned()
+}
+
+/// Waits for a child's end; kills it if that does not come in time, and says so by false.
+pub fn wait(child: &mut Child, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    while child.try_wait().expect("its status").is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
 }

@@ -622,7 +622,8 @@ int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
  * deregistered meanwhile. Of any other status, whether data arrived is not known.
  *
  * Errors: CCI_EINVAL (NULL, an unreliable connection, data_len 0, neither or both of READ and WRITE, unknown flags, a
- * local handle of nothing registered at this endpoint, or a range that is not within it), CCI_EMSGSIZE (the message is
+ * local handle of nothing registered at this endpoint, a range that is not within it, or one at the peer that ends
+ * beyond 64 bits), CCI_EMSGSIZE (the message is
  * longer than max_send_size), CCI_ENOBUFS (no room now: get events, then try again), CCI_ERR_DISCONNECTED. With
  * CCI_FLAG_BLOCKING also how the operation ended.
  */

@@ -43,6 +43,8 @@ on_each_device! {
     exchange: "exchange";
     exchange_without_locks: "exchange", "single";
     threads: "threads";
+    rma: "rma";
+    rma_without_locks: "rma", "single";
     regions: "regions";
     regions_without_locks: "regions", "single";
 }

@@ -325,7 +325,7 @@ impl fmt::Display for RmaError {
             RmaError::Unreliable => write!(f, "remote memory needs a reliable connection (RO or RU)"),
             RmaError::Lengths => write!(
                 f,
-                "the local and the remote pieces must have the same total length, of one byte at least"
+                "the local and the remote pieces must have the same total length, of one byte at least, and end within 64 bits"
             ),
             RmaError::LocalHandle => {
                 write!(

@@ -222,6 +222,7 @@ static void arguments(cci_connection_t *connection)
     CHECK_STATUS(cci_rma(connection, NULL, 0, local, 1, remote, 0, AREA, NULL, CCI_FLAG_READ), CCI_EINVAL);
     CHECK_STATUS(cci_rma(connection, NULL, 0, local, UINT64_MAX, remote, 0, 2, NULL, CCI_FLAG_READ), CCI_EINVAL);
     CHECK_STATUS(cci_rma(connection, NULL, 0, remote, 0, remote, 0, 8, NULL, CCI_FLAG_WRITE), CCI_EINVAL);
+    CHECK_STATUS(cci_rma(connection, NULL, 0, local, 0, remote, UINT64_MAX, 2, NULL, CCI_FLAG_READ), CCI_EINVAL);
     uint32_t too_long = connection->max_send_size + 1;
     CHECK(too_long <= sizeof(long_message));
     CHECK_STATUS(cci_rma(connection, long_message, too_long, local, 0, remote, 0, 8, NULL, CCI_FLAG_WRITE),
@@ -327,7 +328,7 @@ static void refusals(cci_connection_t *connection, int is_first)
         {&offer.others, 0, 8, CCI_FLAG_WRITE},
         {&offer.all, AREA - 7, 8, CCI_FLAG_WRITE},
         {&offer.all, AREA, 1, CCI_FLAG_READ},
-        {&offer.all, UINT64_MAX - 3, 8, CCI_FLAG_READ},
+        {&offer.all, UINT64_MAX - 8, 8, CCI_FLAG_READ},
         {&offer.all, 1, AREA, CCI_FLAG_READ},
         {own_handle, 0, 8, CCI_FLAG_READ},
     };

@@ -63,7 +63,7 @@ fn under_valgrind() {
         eprintln!("skipped: no valgrind on this machine");
         return;
     }
-    for name in ["requests", "buffers", "threads"] {
+    for name in ["requests", "buffers", "threads", "regions", "rma"] {
         for device in ["shm", "udp"] {
             let program = common::compile(name, Linked::Shared);
             let program = program.to_str().expect("UTF-8");

@@ -9,6 +9,6 @@ mod memory;
 mod operation;
 
 pub use handle::{Access, RmaHandle};
-pub(crate) use memory::atomic_op;
+pub(crate) use memory::{Charged, LiveWord, atomic_op};
 pub use memory::{Memory, Registration};
 pub use operation::{Piece, Place, Rma, RmaFlags};

@@ -117,6 +117,10 @@ fn bytes_of_all_sizes_and_offsets_go_both_ways() {
                     assert!(contents(&there, 0, LEN).iter().all(|&byte| byte == 0), "{way:?}: {len}");
                 }
             }
+            let (direct, pulled) = (counter(&pair.a, "rma_direct"), counter(&pair.b, "rma_pulled"));
+            let paths = pair.a.explain(pair.ours).unwrap().paths;
+            assert_eq!(direct > 0, way == Way::Direct, "{way:?}");
+            assert_eq!(pulled > 0, matches!(way, Way::Pulled | Way::Free), "{paths:?}");
             let counters = pair.a.counters();
             assert_eq!(counters.rma_writes, 4 * sizes.len() as u64);
             assert!(counters.drops.is_empty(), "{:?}", counters.drops);

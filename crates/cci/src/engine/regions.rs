@@ -20,7 +20,6 @@ pub(crate) struct Region {
     /// It is known that it can be written.
     pub is_target: bool,
     /// Where in `memory` it begins.
-    #[expect(dead_code, reason = "for the transport that maps it")]
     pub start: usize,
     /// Keeps the memory alive.
     pub memory: Memory,

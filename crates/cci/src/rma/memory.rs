@@ -4,10 +4,13 @@ use super::Access;
 use crate::Connection;
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
 use cci_ring::memory::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
+use cci_sys::SysError;
 use cci_sys::memory::RmaSegment;
+use cci_sys::segment::Segment;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory that peers may read and write at any time, and the program too: through the copying calls here, or through
 /// [`Memory::as_ptr`] with the care that such memory needs. A cheap handle: clone it freely. The memory lives until the
@@ -30,25 +33,91 @@ enum Source {
 /// Memory of the library's own, as long as it is on some endpoint's bill.
 pub(crate) struct Charged {
     pub segment: RmaSegment,
-    pub bill: Arc<std::sync::atomic::AtomicU64>,
+    pub bill: Arc<AtomicU64>,
+    /// Names the pages that are in it now, to peers that map them.
+    id: AtomicU64,
+    /// The live words of all grants of it, by whatever endpoint.
+    words: Mutex<Vec<LiveWord>>,
+}
+
+/// A word in a page that peers can read and not write: while it is not 0, they may use what they were granted with it.
+#[derive(Clone)]
+pub(crate) struct LiveWord {
+    pub control: Arc<Segment>,
+    pub word: u32,
+}
+
+/// Of the next memory that is allocated, or given new pages.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl LiveWord {
+    pub fn set(&self, token: u64) {
+        let kind = ring::AtomicKind::Swap;
+        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand: token, compare: 0 };
+        let done = self.control.bytes().atomic(self.word as usize * 8, op);
+        debug_assert!(done.is_ok(), "words are given out within the page");
+    }
+
+    /// Sequentially consistent, with a fence behind it: who looks at the rings next sees all who still use the memory.
+    pub fn clear(&self) {
+        self.set(0);
+        fence(Ordering::SeqCst);
+    }
+
+    fn is(&self, other: &LiveWord) -> bool {
+        self.word == other.word && Arc::ptr_eq(&self.control, &other.control)
+    }
+}
+
+impl Charged {
+    pub fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    pub fn add_word(&self, word: LiveWord) {
+        self.words().push(word);
+    }
+
+    pub fn remove_word(&self, word: &LiveWord) {
+        self.words().retain(|known| !known.is(word));
+    }
+
+    pub fn has_words(&self) -> bool {
+        !self.words().is_empty()
+    }
+
+    pub fn clear_words(&self) {
+        self.words().iter().for_each(LiveWord::clear);
+    }
+
+    /// Gives the memory new pages with the same content.
+    pub fn detach(&self) -> Result<(), SysError> {
+        // One at a time, and no new grant of the old pages meanwhile.
+        let _words = self.words();
+        self.segment.segment().detach()?;
+        self.id.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn words(&self) -> MutexGuard<'_, Vec<LiveWord>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Charged {
     fn drop(&mut self) {
-        self.bill.fetch_sub(self.segment.len_bytes() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.bill.fetch_sub(self.segment.len_bytes() as u64, Ordering::Relaxed);
     }
 }
 
 impl Memory {
-    pub(crate) fn library(
-        segment: RmaSegment,
-        bill: Arc<std::sync::atomic::AtomicU64>,
-        len_bytes: usize,
-    ) -> Memory {
-        bill.fetch_add(segment.len_bytes() as u64, std::sync::atomic::Ordering::Relaxed);
+    pub(crate) fn library(segment: RmaSegment, bill: Arc<AtomicU64>, len_bytes: usize) -> Memory {
+        bill.fetch_add(segment.len_bytes() as u64, Ordering::Relaxed);
         let all = segment.bytes();
         let bytes = all.part(0, len_bytes).unwrap_or(all);
-        Memory { bytes, source: Source::Library(Arc::new(Charged { segment, bill })) }
+        let id = AtomicU64::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        let charged = Charged { segment, bill, id, words: Mutex::default() };
+        Memory { bytes, source: Source::Library(Arc::new(charged)) }
     }
 
     /// Memory of the program's own: an array, a file mapping, another library's buffer. Making the [`Foreign`] is the
@@ -109,10 +178,10 @@ impl Memory {
         self.bytes
     }
 
-    #[expect(dead_code, reason = "for the transport that maps it")]
-    pub(crate) fn library_segment(&self) -> Option<&RmaSegment> {
+    /// The library's memory behind it.
+    pub(crate) fn charged(&self) -> Option<&Charged> {
         match &self.source {
-            Source::Library(charged) => Some(&charged.segment),
+            Source::Library(charged) => Some(charged),
             Source::Foreign(_) => None,
         }
     }

@@ -67,7 +67,7 @@ impl Flow {
             }
             What::Move(kind) => match op.piece().filter(|_| op.status == Status::Success) {
                 None => self.finish(ops, core, channel, at),
-                Some(piece) if op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes() => {
+                Some(piece) if op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes(kind) => {
                     self.ask_pull(ops, core, channel, at, kind, piece)
                 }
                 Some(piece) => match kind {

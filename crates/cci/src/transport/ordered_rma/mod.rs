@@ -30,6 +30,7 @@ mod responder;
 mod wire;
 
 pub(crate) use flow::{Flows, Turn};
+pub(crate) use initiator::put_result;
 pub(crate) use operations::{Start, What};
 
 use crate::engine::core::Core;
@@ -105,7 +106,7 @@ pub(crate) trait Channel {
     }
 
     /// From which length on the two sides fetch from each other's memory rather than push the data; u64::MAX: never.
-    fn pull_from_bytes(&self) -> u64 {
+    fn pull_from_bytes(&self, _: RmaKind) -> u64 {
         u64::MAX
     }
 

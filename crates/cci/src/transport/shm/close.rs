@@ -43,13 +43,13 @@ pub(super) fn close_came(
             rma::end_flow(link, table, core, key, Status::Disconnected);
             core.peer_gone(connection);
             link.conns = link.conns.saturating_sub(1);
-            link.say(Control { kind: kind::CLOSE_ACK, to, own: NOBODY })
+            link.say(Control::about(kind::CLOSE_ACK, to, NOBODY))
         }
         State::Closing => {
             let to = peer_of(conn);
             if rma::end_flow(link, table, core, key, Status::Disconnected) {
                 // We have not closed yet, as operations were under way: the peer waits for an answer.
-                link.say(Control { kind: kind::CLOSE_ACK, to, own: NOBODY })?;
+                link.say(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
             }
             closed(link, table, core, key)
         }
@@ -91,19 +91,19 @@ pub(super) fn say_pong(link: &mut Link) -> Result<(), Corrupt> {
     if !link.out.control.is_empty() {
         return Ok(());
     }
-    link.say(Control { kind: kind::PONG, to: NOBODY, own: NOBODY })
+    link.say(Control::about(kind::PONG, NOBODY, NOBODY))
 }
 
 pub(super) fn say_ping(link: &mut Link) -> Result<(), Corrupt> {
     if !link.out.control.is_empty() {
         return Ok(());
     }
-    link.say(Control { kind: kind::PING, to: NOBODY, own: NOBODY })
+    link.say(Control::about(kind::PING, NOBODY, NOBODY))
 }
 
 /// Says that nothing more comes for a connection.
 pub(super) fn say_close(link: &mut Link, conn: &super::table::Conn) -> Result<(), Corrupt> {
-    link.say(Control { kind: kind::CLOSE, to: peer_of(conn), own: NOBODY })
+    link.say(Control::about(kind::CLOSE, peer_of(conn), NOBODY))
 }
 
 fn peer_of(conn: &super::table::Conn) -> PeerConn {
@@ -202,6 +202,7 @@ impl Shm {
             |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
         );
         rma::end_flows(link, &mut self.table, core);
+        self.table.rma.owner.link_ended(link);
         if link.conns > 0 {
             self.table.counts.links_died += 1;
             self.end_conns_of(core, key);
@@ -246,6 +247,7 @@ impl Shm {
         // The peer may sleep until we answer; the lifeline tells it, but only if it watches that.
         link.out.flush();
         self.table.counts.wakes_sent += link.out.wakes;
+        rma::report::keep_counts(&mut self.table.rma, &link);
         core.poller.unwatch(link.bell.as_fd());
         core.poller.unwatch(link.lifeline.as_fd());
         self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(super::ring_charge(link.ring_bytes));

@@ -155,7 +155,7 @@ impl Shm {
             return;
         };
         let own = PeerConn { index: conn.index, generation: conn.generation };
-        let said = link.say(Control { kind: kind::CONFIRM, to: accept.conn, own });
+        let said = link.say(Control::about(kind::CONFIRM, accept.conn, own));
         link.conns += 1;
         link.out.flush();
         let at = link.key;

@@ -62,7 +62,7 @@ pub(super) fn confirm_came(
         return Ok(());
     }
     let own = PeerConn { index: u32::MAX, generation: 0 };
-    link.say(Control { kind: kind::CLOSE, to: from, own })
+    link.say(Control::about(kind::CLOSE, from, own))
 }
 
 impl Shm {

@@ -3,7 +3,7 @@
 
 use super::hand::{NOWHERE, Peer, Side};
 use super::pending::Fifo;
-use super::rma::{self, LinkRma};
+use super::rma::{self, Asker, LinkRma, Pull};
 use super::table::{Table, complete};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
@@ -35,6 +35,20 @@ pub(super) struct Control {
     pub to: PeerConn,
     /// Of ours; goes into the payload of CONFIRM.
     pub own: PeerConn,
+    /// The payload of what is said about mappings.
+    pub words: [u64; 3],
+}
+
+impl Control {
+    /// About a connection.
+    pub fn about(kind: u8, to: PeerConn, own: PeerConn) -> Control {
+        Control { kind, to, own, words: [0; 3] }
+    }
+
+    /// About mappings.
+    pub fn words(kind: u8, to: PeerConn, words: [u64; 3]) -> Control {
+        Control { kind, to, own: PeerConn { index: u32::MAX, generation: 0 }, words }
+    }
 }
 
 /// The two ends of rings that are ours, before they are a link.
@@ -85,6 +99,10 @@ pub(super) struct Link {
     pub stalled_by_reliable: bool,
     pub rnr: u64,
     pub rma: LinkRma,
+    /// What is mapped of the peer's memory; made when it is first wanted.
+    pub asker: Option<Box<Asker>>,
+    /// Reading the peer's memory; likewise.
+    pub pull: Option<Box<Pull>>,
 }
 
 /// The sending half.
@@ -144,6 +162,8 @@ impl Link {
             stalled_by_reliable: false,
             rnr: 0,
             rma: LinkRma::new(),
+            asker: None,
+            pull: None,
         }
     }
 
@@ -186,8 +206,13 @@ impl Link {
                 ack: self.ack(),
             };
             let (index, generation) = (control.own.index.to_ne_bytes(), control.own.generation.to_ne_bytes());
-            let own: &[&[u8]] = if control.kind == kind::CONFIRM { &[&index, &generation] } else { &[] };
-            match self.out.producer.push(header, own) {
+            let words = control.words.map(u64::to_ne_bytes);
+            let payload: &[&[u8]] = match control.kind {
+                kind::CONFIRM => &[&index, &generation],
+                kind::MAP..=kind::TRIED => &[words.as_flattened()],
+                _ => &[],
+            };
+            match self.out.producer.push(header, payload) {
                 Ok(_) => {
                     self.out.control.pop_front();
                 }

@@ -44,8 +44,9 @@ use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{RequestBody, RequestInner};
 use crate::engine::poller::Poller;
+use crate::engine::regions::Region;
 use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::event::Connection;
+use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::limits;
 use crate::options::Options;
@@ -205,7 +206,7 @@ pub(crate) fn open(
             closing: Vec::new(),
             keepalive: Vec::new(),
             next_keepalive_ns: 0,
-            rma: rma::Rma::new(options.rma_operations),
+            rma: rma::Rma::new(options.rma_operations, device.shm_direct, device.shm_cma),
             now_ns: clock::now_ns(),
             mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
             send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
@@ -302,6 +303,17 @@ impl Transport for Shm {
         self.send_message(core, Key::from_bits(link), segments, op)
     }
 
+    #[inline]
+    fn rma_at_once(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &RmaRequest<'_>,
+    ) -> Option<Status> {
+        self.copy_at_once(core, Key::from_bits(link), request)
+    }
+
     fn rma(
         &mut self,
         core: &mut Core,
@@ -311,6 +323,23 @@ impl Transport for Shm {
         operation: u64,
     ) -> Result<(), SendError> {
         self.start_rma(core, Key::from_bits(link), request, operation)
+    }
+
+    #[inline]
+    fn atomic_at_once(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &AtomicRequest,
+    ) -> Option<Status> {
+        self.change_at_once(core, Key::from_bits(link), request)
+    }
+
+    fn region_removed(&mut self, _: &mut Core, region_id: u64, _: &Region) {
+        if self.is_ours() {
+            self.table.rma.owner.removed(&mut self.links, region_id);
+        }
     }
 
     fn atomic(
@@ -376,5 +405,14 @@ impl Transport for Shm {
 
     fn explain(&self, link: u64, into: &mut Explanation) {
         self.explain_connection(Key::from_bits(link), into);
+    }
+}
+
+impl Drop for Shm {
+    fn drop(&mut self) {
+        // What was granted ends with the endpoint; the memory may live on.
+        if self.is_ours() {
+            self.table.rma.owner.end(&mut self.links);
+        }
     }
 }

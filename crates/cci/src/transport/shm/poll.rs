@@ -7,9 +7,9 @@
 //! - The kernel is asked every [`KERNEL_POLL_NS`] at most: a system call in each poll would be the latency.
 
 use super::link::{Life, Link};
-use super::receive;
 use super::sleep::cool;
 use super::{Shm, token};
+use super::{receive, rma};
 use crate::engine::core::Core;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
@@ -31,6 +31,8 @@ const KERNEL_POLL_NS: u64 = 20_000;
 const KERNEL_DUE_NS: u64 = 2_000;
 /// Busy links looked after in one go.
 const CARE_MAX: usize = 32;
+/// Grants taken from one peer at once.
+const GRANTS_PER_POLL_MAX: u32 = 16;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 
@@ -334,17 +336,25 @@ impl Shm {
         self.poll_cold(core, key);
     }
 
-    /// The lifeline carries nothing but its end.
+    /// The lifeline carries grants of memory, and its end.
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
-        let Some(link) = self.links.get_mut(key) else { return };
-        let mut buffer = [0; 16];
-        match link.lifeline.recv(&mut buffer, 0) {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Ok(got) if got.len == 0 => self.peer_hung_up(core, key),
-            Ok(_) | Err(_) => {
-                self.table.counts.bad_handshake += 1;
-                self.kill(core, key);
+        // Level-triggered: more than so many wait for the next time.
+        for _ in 0..GRANTS_PER_POLL_MAX {
+            let Some(link) = self.links.get_mut(key) else { return };
+            let mut buffer = [0; rma::GRANT_BYTES];
+            match link.lifeline.recv(&mut buffer, 2) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Ok(got) if got.len == 0 => return self.peer_hung_up(core, key),
+                Ok(got) => {
+                    let bytes = buffer.get(..got.len).unwrap_or_default();
+                    if rma::grant_came(link, bytes, got.fds) {
+                        continue;
+                    }
+                }
+                Err(_) => {}
             }
+            self.table.counts.bad_handshake += 1;
+            return self.kill(core, key);
         }
     }
 }

@@ -21,6 +21,8 @@ enum Taken {
     No { is_reliable: bool },
     /// About a connection's life; handled once the record is no longer borrowed.
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
+    /// About mappings.
+    Words { kind: u8, conn: u32, generation: u8, words: [u64; 3] },
 }
 
 /// Takes out what has come. Answers how many records.
@@ -50,6 +52,9 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
             }
             Some(Taken::Other { kind, conn, generation, from }) => {
                 other(link, table, core, kind, conn, generation, from)?;
+            }
+            Some(Taken::Words { kind, conn, generation, words }) => {
+                rma::said(link, table, core, kind, conn, generation, words);
             }
         }
         link.consumer.consume();
@@ -94,6 +99,17 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
     if header.kind == kind::RMA {
         let taken = rma::take(&record, link.key, &mut link.rma, table, core)?;
         return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
+    }
+    if matches!(header.kind, kind::MAP..=kind::TRIED) {
+        let mut words = [[0; 8]; 3];
+        if record.len_bytes() != 24 {
+            table.counts.bad_record += 1;
+            return Ok(Some(Taken::Yes));
+        }
+        record.copy_to(words.as_flattened_mut());
+        let (kind, conn, generation) = (header.kind, header.conn, header.flags);
+        let words = words.map(u64::from_ne_bytes);
+        return Ok(Some(Taken::Words { kind, conn, generation, words }));
     }
     if header.kind != kind::MESSAGE {
         let mut own = [0; 8];

@@ -3,6 +3,7 @@
 use super::Shm;
 use super::hand::Side;
 use super::link::{Life, Link};
+use super::rma;
 use super::table::State;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};
@@ -54,8 +55,8 @@ impl Shm {
             ("sends_in_progress", u64::from(self.table.sends.in_use())),
             ("requests_waiting", u64::from(self.shown)),
             ("system_errors", counts.system_errors),
-            ("rma_ring", self.table.rma.counts.ring),
         ]);
+        rma::report::count(&self.table.rma, &self.links, into);
         drops.extend(
             [
                 ("bad_record", counts.bad_record),
@@ -81,10 +82,7 @@ impl Shm {
             ("connections", self.table.conns.bytes() as u64),
             ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
             ("sends in progress", self.table.sends.bytes() as u64),
-            (
-                "remote operations in progress",
-                self.table.rma.bytes() + self.links.iter().map(|(_, link)| link.rma.bytes()).sum::<u64>(),
-            ),
+            ("remote memory access", rma::report::bytes(&self.table.rma, &self.links)),
         ]);
     }
 
@@ -108,6 +106,9 @@ impl Shm {
             };
             return;
         };
+        if conn.is_reliable {
+            rma::report::explain(&self.table.rma, link, &mut into.paths);
+        }
         let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
         into.peer = format!("process {pid} of user {}", link.peer.uid);
         let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);

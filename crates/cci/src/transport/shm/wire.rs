@@ -38,6 +38,16 @@ pub(super) mod kind {
     pub const CONFIRM: u8 = 6;
     /// Remote memory access, see [`crate::transport::ordered_rma`].
     pub const RMA: u8 = 7;
+    /// May I map this region? Payload: region, key, 1 if the control page is wanted. The grant comes over the socket.
+    pub const MAP: u8 = 8;
+    /// Answer to MAP: no. Payload: region, why, 0.
+    pub const NO_MAP: u8 = 9;
+    /// A region that was granted is no more. Payload: region, memory, 1 if nothing else of it is granted.
+    pub const UNMAP: u8 = 10;
+    /// Can you read my memory? Payload: 0, address of a word, its value. For the link as a whole.
+    pub const TRY: u8 = 11;
+    /// Answer to TRY. Payload: from which length on it pays, address and value of a word of the answerer's.
+    pub const TRIED: u8 = 12;
 }
 
 /// A connection as its owner names it.

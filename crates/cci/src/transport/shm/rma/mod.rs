@@ -3,26 +3,44 @@
 //! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma): this file and
 //! [`ring`]. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
+mod asker;
+mod grant;
+mod owner;
+mod pull;
+pub(super) mod report;
 mod ring;
 
+use self::grant::{Grant, NotMapped};
+use self::owner::Owner;
+use self::pull::Word;
 use self::ring::Notify;
 use super::Shm;
-use super::link::{Life, Link};
+use super::link::{Control, Life, Link, Out};
 use super::table::{State, Table};
+use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::event::Status;
+use crate::rma::Access;
 use crate::transport::ordered_rma::{Flows, Start, What};
 use crate::transport::{AtomicRequest, RmaRequest};
-use cci_proto::RmaPiece;
+use cci_proto::{RmaKind, RmaPiece, RmaPlace};
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
+use cci_sys::unix::ReceivedFds;
 use std::collections::VecDeque;
 
+pub(super) use self::asker::Asker;
+pub(super) use self::grant::GRANT_BYTES;
+pub(super) use self::pull::Pull;
 pub(super) use self::ring::{RECORD_BYTES_MAX, take};
 
 /// Bytes moved for a link in one poll, before others and the program have their turn.
 const TURN_BYTES: u64 = 512 << 10;
+/// Regions asked for because of one operation.
+const ASKS_PER_OPERATION_MAX: usize = 8;
+/// Words about mappings that wait for room in the ring.
+const CONTROL_MAX: usize = 64;
 /// How often flows are looked after.
 const LOOK_NS: u64 = 1_000_000;
 /// A peer that goes on taking records, but has not answered yet, gets at least so much more time.
@@ -76,27 +94,96 @@ impl LinkRma {
 /// The state of the endpoint.
 pub(super) struct Rma {
     pub flows: Flows,
+    pub owner: Owner,
+    word: Option<Word>,
     pub counts: Counts,
+    /// `direct` and `cma` of the device.
+    pub direct: bool,
+    pub cma: bool,
 }
 
-/// Counted since the endpoint was opened.
+/// Counted since the endpoint was opened, of links that are gone.
 #[derive(Default)]
 pub(super) struct Counts {
     /// Operations that did not end at once.
     pub ring: u64,
+    pub direct: u64,
+    pub pulled: u64,
 }
 
 impl Rma {
-    pub fn new(operations_max: u32) -> Rma {
-        Rma { flows: Flows::new(operations_max), counts: Counts::default() }
+    pub fn new(operations_max: u32, direct: bool, cma: bool) -> Rma {
+        let (flows, owner) = (Flows::new(operations_max), Owner::new());
+        Rma { flows, owner, word: None, counts: Counts::default(), direct, cma }
     }
 
     pub fn bytes(&self) -> u64 {
-        self.flows.bytes()
+        self.flows.bytes() + self.owner.bytes()
+    }
+
+    /// The word of ours that peers look for.
+    fn word(&mut self) -> Option<&Word> {
+        if self.word.is_none() {
+            self.word = Word::new().ok();
+        }
+        self.word.as_ref()
     }
 }
 
 impl Shm {
+    /// Does an operation by plain copies, if everything of it is mapped.
+    #[inline]
+    pub(super) fn copy_at_once(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &RmaRequest<'_>,
+    ) -> Option<Status> {
+        // The message needs the ring.
+        let (first, more) = request.pieces.split_first().filter(|_| request.message.is_none())?;
+        let (asker, out) = self.asker_at_once(core, key, request.fence)?;
+        asker.copy(core, out, key, request.kind, first, more)
+    }
+
+    /// The same for an atomic operation.
+    #[inline]
+    pub(super) fn change_at_once(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &AtomicRequest,
+    ) -> Option<Status> {
+        let AtomicRequest { atomic, target, result, fence } = *request;
+        let (asker, out) = self.asker_at_once(core, key, fence)?;
+        asker.atomic(core, out, key, atomic, target, result)
+    }
+
+    /// What is mapped of a connection's peer; None: nothing, or a fence has to wait first.
+    #[inline]
+    fn asker_at_once(&mut self, core: &mut Core, key: Key, fence: bool) -> Option<(&mut Asker, &mut Out)> {
+        if !self.is_ours() {
+            return None;
+        }
+        let conn = self.table.conns.get(key).filter(|conn| conn.state == State::Open)?;
+        let (at, flow_key, in_progress) = (conn.at, conn.rma, conn.in_progress);
+        let link = self.links.get_mut(at)?;
+        link.asker.as_ref()?;
+        if fence {
+            if self.table.rma.flows.get(flow_key).is_some_and(|flow| flow.operations() > 0) {
+                return None;
+            }
+            if in_progress > 0 {
+                // What is wrong with the peer's word, the next poll finds.
+                link.complete_taken(&mut self.table, core).ok()?;
+                if self.table.conns.get(key).is_none_or(|conn| conn.in_progress > 0) {
+                    return None;
+                }
+            }
+        }
+        let Link { asker, out, .. } = &mut **link;
+        Some((asker.as_mut()?, out))
+    }
+
     /// Enters an operation, and does of it what can be done now.
     pub(super) fn start_rma(
         &mut self,
@@ -143,6 +230,15 @@ impl Shm {
         let at = conn.at;
         let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
         let Some(flow_key) = flow_of(link, &mut self.table, key) else { return Err(SendError::WouldBlock) };
+        // Asked now, it may be there for the next one.
+        match what {
+            What::Move(kind) => {
+                for piece in pieces.iter().take(ASKS_PER_OPERATION_MAX) {
+                    want(link, &mut self.table, key, piece.remote, piece.len_bytes, Some(kind));
+                }
+            }
+            What::Atomic { target, .. } => want(link, &mut self.table, key, target, 8, None),
+        }
         let position = link.out.producer.tail();
         let start = Start { name, what, pieces, message, fence, position };
         let lent = self.table.rma.flows.get_mut(flow_key);
@@ -263,6 +359,119 @@ fn break_connection(link: &mut Link, table: &mut Table, core: &mut Core, key: Ke
     {
         conn.state = State::Broken;
         core.peer_gone(conn.connection);
+    }
+}
+
+/// Sees to it that a place of the peer's can be reached in a better way than through the ring, from some time on.
+fn want(link: &mut Link, table: &mut Table, key: Key, at: RmaPlace, len_bytes: u64, kind: Option<RmaKind>) {
+    if link.life != Life::Up || link.out.control.len() >= CONTROL_MAX {
+        return;
+    }
+    let Some(conn) = table.conns.get(key) else { return };
+    let to = PeerConn { index: conn.peer_index, generation: u32::from(conn.peer_generation) };
+    if table.rma.direct {
+        let asker = link.asker.get_or_insert_with(|| Box::new(Asker::new()));
+        if asker.should_ask(at.region, at.key, key) {
+            let words = [at.region, at.key, u64::from(!asker.has_control())];
+            // What it finds wrong with the ring, the next push finds too.
+            let _ = link.say(Control::words(kind::MAP, to, words));
+        }
+    }
+    if table.rma.cma && kind.is_some() && len_bytes >= pull::TRY_BYTES {
+        let pull = link.pull.get_or_insert_with(|| Box::new(Pull::new()));
+        if !std::mem::replace(&mut pull.asked, true)
+            && let Some(word) = table.rma.word()
+        {
+            let words = [0, word.address(), word.value];
+            let _ = link.say(Control::words(kind::TRY, to, words));
+        }
+    }
+}
+
+/// Something came about mappings and pulls.
+pub(super) fn said(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    kind: u8,
+    conn: u32,
+    generation: u8,
+    words: [u64; 3],
+) {
+    let [first, second, third] = words;
+    match kind {
+        kind::MAP => map_wanted(link, table, core, conn, generation, words),
+        kind::NO_MAP => {
+            if let (Some(asker), Some(why)) = (&mut link.asker, NotMapped::from_code(second)) {
+                asker.refused(first, why);
+            }
+        }
+        kind::UNMAP => {
+            if let Some(asker) = &mut link.asker {
+                asker.unmapped(first, second, third != 0);
+            }
+        }
+        kind::TRY => {
+            let pull = link.pull.get_or_insert_with(|| Box::new(Pull::new()));
+            pull.try_it(table.rma.cma, link.peer.pid, second, third);
+            let from_bytes = pull.ours_from_bytes;
+            let (address, value) = table.rma.word().map_or((0, 0), |word| (word.address(), word.value));
+            if link.out.control.len() < CONTROL_MAX {
+                let to = PeerConn { index: 0, generation: 0 };
+                let _ = link.say(Control::words(kind::TRIED, to, [from_bytes, address, value]));
+            }
+        }
+        kind::TRIED => {
+            if let Some(pull) = link.pull.as_mut().filter(|pull| pull.asked) {
+                pull.theirs_from_bytes = first.max(pull::TRY_BYTES);
+                pull.try_it(table.rma.cma, link.peer.pid, second, third);
+            }
+        }
+        _ => table.counts.bad_record += 1,
+    }
+}
+
+/// A peer wants to map a region of ours.
+fn map_wanted(
+    link: &mut Link,
+    table: &mut Table,
+    core: &mut Core,
+    conn: u32,
+    generation: u8,
+    [region_id, region_key, wants_control]: [u64; 3],
+) {
+    let here = link.key;
+    let Some((_, conn)) = table.named(conn, generation).filter(|(_, conn)| conn.at == here) else {
+        table.counts.unknown_connection += 1;
+        return;
+    };
+    if conn.state != State::Open || link.life != Life::Up {
+        return;
+    }
+    let (connection, index, generation) = (conn.connection, conn.peer_index, conn.peer_generation);
+    let rma = &mut table.rma;
+    let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
+        _ if !rma.direct => Err(NotMapped::OwnerOff),
+        Some(region) if region.access != Access::LOCAL => {
+            let only = region.only.is_some().then_some((index, u32::from(generation)));
+            rma.owner.grant(link, region_id, region, only, wants_control != 0)
+        }
+        _ => Err(NotMapped::Handle),
+    };
+    if let Err(why) = result
+        && link.out.control.len() < CONTROL_MAX
+    {
+        let to = PeerConn { index, generation: u32::from(generation) };
+        let _ = link.say(Control::words(kind::NO_MAP, to, [region_id, why.code(), 0]));
+    }
+}
+
+/// A grant came over the socket. False: no honest peer sends this.
+pub(super) fn grant_came(link: &mut Link, bytes: &[u8], fds: ReceivedFds) -> bool {
+    let uid = link.peer.uid;
+    match (Grant::parse(bytes), &mut link.asker) {
+        (Some(grant), Some(asker)) => asker.granted(grant, fds, uid),
+        _ => false,
     }
 }
 

@@ -1,11 +1,14 @@
 //! The path through the ring: one end of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
 
+use super::{Asker, Pull};
 use crate::engine::core::Core;
+use crate::event::{Connection, Status};
 use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pushed, Turn};
 use crate::transport::shm::RING_BYTES_MIN;
 use crate::transport::shm::link::{Link, Out};
 use crate::transport::shm::table::{State, Table};
 use crate::transport::shm::wire::kind;
+use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use cci_ring::memory::Bytes;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
@@ -36,7 +39,10 @@ struct RingChannel<'a> {
     out: &'a mut Out,
     notifies: &'a mut VecDeque<Notify>,
     flow: Key,
+    conn: Key,
     header: RecordHeader,
+    asker: Option<&'a mut Asker>,
+    pull: Option<&'a mut Pull>,
 }
 
 impl RingChannel<'_> {
@@ -87,6 +93,39 @@ impl Channel for RingChannel<'_> {
     fn is_taken(&mut self, position: u64) -> bool {
         self.out.consumed >= position || self.out.producer.consumed().is_ok_and(|at| at >= position)
     }
+
+    fn direct(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        kind: RmaKind,
+        first: &RmaPiece,
+        more: &[RmaPiece],
+    ) -> Option<Status> {
+        self.asker.as_mut()?.copy(core, self.out, self.conn, kind, first, more)
+    }
+
+    fn direct_atomic(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        atomic: Atomic,
+        target: RmaPlace,
+        result: Option<RmaPlace>,
+    ) -> Option<Status> {
+        self.asker.as_mut()?.atomic(core, self.out, self.conn, atomic, target, result)
+    }
+
+    fn pull_from_bytes(&self, kind: RmaKind) -> u64 {
+        self.pull.as_ref().map_or(u64::MAX, |pull| match kind {
+            RmaKind::Write => pull.theirs_from_bytes,
+            RmaKind::Read => pull.ours_from_bytes,
+        })
+    }
+
+    fn pull(&mut self, from: u64, to: &Bytes) -> bool {
+        self.pull.as_mut().is_some_and(|pull| pull.pull(from, to))
+    }
 }
 
 impl Arrived for Record<'_, Segment> {
@@ -120,7 +159,9 @@ pub(super) fn turn_flow(
     let header = RecordHeader { kind: kind::RMA, flags: conn.peer_generation, conn: conn.peer_index, ack };
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Turn::default() };
     let notifies = &mut link.rma.notifies;
-    let mut channel = RingChannel { out: &mut link.out, notifies, flow: flow_key, header };
+    let (asker, pull) = (link.asker.as_deref_mut(), link.pull.as_deref_mut());
+    let (out, conn) = (&mut link.out, conn_key);
+    let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, asker, pull };
     flow.turn(ops, core, &mut channel, budget_bytes)
 }
 

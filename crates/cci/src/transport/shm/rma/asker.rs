@@ -1,0 +1,368 @@
+//! The side that uses a peer's memory directly: what is mapped, and copies.
+
+use super::grant::{Grant, NotMapped};
+use crate::engine::core::Core;
+use crate::event::Status;
+use crate::rma::{Access, atomic_op};
+use crate::transport::ordered_rma::put_result;
+use crate::transport::shm::link::Out;
+use cci_proto::{Atomic, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
+use cci_ring::memory::{AtomicRefusal, Backing, Bytes};
+use cci_ring::slab::Key;
+use cci_sys::process;
+use cci_sys::segment::{Segment, SegmentReader};
+use cci_sys::unix::ReceivedFds;
+use std::collections::HashMap;
+
+/// Memories of one peer that are mapped at a time.
+const MAPPINGS_MAX: usize = 64;
+/// Regions of one peer that something is known of.
+const KNOWN_MAX: usize = 4096;
+/// How much is copied before the live word is looked at again.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Places of the cache in front of the table.
+const FRONT: usize = 16;
+
+struct Mapping {
+    memory: u64,
+    segment: Segment,
+    /// Counts up with each use of any mapping.
+    used: u64,
+}
+
+/// What is known of a region of the peer's.
+#[derive(Copy, Clone)]
+enum Known {
+    /// The owner was asked.
+    Asked,
+    /// Not to be mapped.
+    Not,
+    Granted(Usable),
+}
+
+/// A grant with its mapping.
+#[derive(Copy, Clone)]
+struct Usable {
+    grant: Grant,
+    /// For one connection alone.
+    only: Option<Key>,
+    mapping: usize,
+}
+
+/// See the module.
+pub(in crate::transport::shm) struct Asker {
+    control: Option<SegmentReader>,
+    mappings: Vec<Option<Mapping>>,
+    /// With the key, and the connection that asked.
+    known: HashMap<u64, (u64, Key, Known)>,
+    /// Grants used lately, by the low bits of the region's number.
+    front: [Option<Usable>; FRONT],
+    uses: u64,
+    /// Why the last region that is not mapped is not.
+    pub why_not: Option<NotMapped>,
+    pub copied: u64,
+}
+
+impl Asker {
+    pub fn new() -> Asker {
+        Asker {
+            control: None,
+            mappings: Vec::new(),
+            known: HashMap::new(),
+            front: [None; FRONT],
+            uses: 0,
+            why_not: None,
+            copied: 0,
+        }
+    }
+
+    pub fn mapped(&self) -> usize {
+        self.mappings.iter().flatten().count()
+    }
+
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mappings.iter().flatten().map(|mapping| mapping.segment.len() as u64).sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let known = self.known.capacity() * size_of::<(u64, (u64, Key, Known))>();
+        (size_of::<Asker>() + known + self.mappings.capacity() * size_of::<Option<Mapping>>()) as u64
+    }
+
+    pub fn has_control(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// Whether the owner is to be asked for a region; it counts as asked then.
+    #[inline]
+    pub fn should_ask(&mut self, region: u64, key: u64, conn: Key) -> bool {
+        if let Some((known_key, asked_by, known)) = self.known.get(&region) {
+            // What one connection is refused, another may have.
+            let same = *known_key == key && (*asked_by == conn || !matches!(known, Known::Not));
+            if same {
+                return false;
+            }
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.forget_all();
+        }
+        self.known.insert(region, (key, conn, Known::Asked));
+        true
+    }
+
+    fn forget_all(&mut self) {
+        self.known.clear();
+        self.front = [None; FRONT];
+        self.mappings.clear();
+    }
+
+    /// The owner does not let it be mapped.
+    pub fn refused(&mut self, region: u64, why: NotMapped) {
+        self.why_not = Some(why);
+        if why == NotMapped::NoRoom {
+            // It may have room another time.
+            self.known.remove(&region);
+        } else if let Some((_, _, known)) = self.known.get_mut(&region) {
+            *known = Known::Not;
+        }
+    }
+
+    /// The owner has taken a region back.
+    pub fn unmapped(&mut self, region: u64, memory: u64, is_last: bool) {
+        self.known.remove(&region);
+        self.front = [None; FRONT];
+        if is_last && let Some(at) = self.mappings.iter().position(|mapping| is_of(mapping, memory)) {
+            self.drop_mapping(at);
+        }
+    }
+
+    fn drop_mapping(&mut self, at: usize) {
+        self.front = [None; FRONT];
+        self.known
+            .retain(|_, (_, _, known)| !matches!(known, Known::Granted(usable) if usable.mapping == at));
+        if let Some(mapping) = self.mappings.get_mut(at) {
+            *mapping = None;
+        }
+    }
+
+    /// A grant came. False: it is not one that we could have asked for, or the descriptors are not what was said.
+    pub fn granted(&mut self, grant: Grant, mut fds: ReceivedFds, peer_uid: u32) -> bool {
+        let asked_by = match self.known.get(&grant.region) {
+            Some((key, asked_by, Known::Asked)) if *key == grant.key => *asked_by,
+            // It was forgotten, or asked for twice.
+            _ => return true,
+        };
+        let Some(memory) = fds.take(0) else { return false };
+        if self.control.is_none() {
+            let Some(page) = fds.take(1) else { return false };
+            let Ok(mut page) = Segment::open_read_only(page, grant.control_bytes as usize) else {
+                return false;
+            };
+            page.drop_fd();
+            self.control = Some(page);
+        }
+        if self.control.as_ref().is_none_or(|page| page.len() as u64 != grant.control_bytes) {
+            return false;
+        }
+        let at = match self.mappings.iter().position(|mapping| is_of(mapping, grant.memory)) {
+            Some(at) => at,
+            None => {
+                let Ok(mut segment) = Segment::open_rma(memory, grant.memory_bytes as usize) else {
+                    self.refused(grant.region, NotMapped::System);
+                    return true;
+                };
+                // A hole that the peer punches in huge pages can be a SIGBUS here.
+                if peer_uid != process::uid() && segment.is_huge() {
+                    self.refused(grant.region, NotMapped::OtherUser);
+                    return true;
+                }
+                segment.drop_fd();
+                self.insert(Mapping { memory: grant.memory, segment, used: self.uses })
+            }
+        };
+        let fits = self.mappings.get(at).and_then(Option::as_ref);
+        if fits.is_none_or(|mapping| mapping.segment.len() as u64 != grant.memory_bytes) {
+            return false;
+        }
+        let only = grant.only.map(|(index, generation)| Key { index, generation });
+        let usable = Usable { grant, only, mapping: at };
+        self.known.insert(grant.region, (grant.key, asked_by, Known::Granted(usable)));
+        true
+    }
+
+    /// Puts a mapping into a free place; the one not used for longest gives way.
+    fn insert(&mut self, mapping: Mapping) -> usize {
+        if let Some(at) = self.mappings.iter().position(Option::is_none) {
+            self.mappings[at] = Some(mapping);
+            return at;
+        }
+        if self.mappings.len() < MAPPINGS_MAX {
+            self.mappings.push(Some(mapping));
+            return self.mappings.len() - 1;
+        }
+        let by_use = self.mappings.iter().enumerate();
+        let oldest = by_use.min_by_key(|(_, mapping)| mapping.as_ref().map_or(0, |mapping| mapping.used));
+        let at = oldest.map_or(0, |(at, _)| at);
+        self.drop_mapping(at);
+        self.mappings[at] = Some(mapping);
+        at
+    }
+
+    /// What may be used of the peer's at a place, if the grant that the owner gave covers it. What it does not cover is
+    /// for the owner to refuse.
+    #[inline]
+    fn usable(&mut self, conn: Key, at: RmaPlace, len_bytes: u64, need: Access) -> Option<(Usable, usize)> {
+        let place = at.region as usize % FRONT;
+        let cached = self.front.get(place).copied().flatten();
+        let usable = match cached.filter(|usable| usable.grant.region == at.region) {
+            Some(usable) => usable,
+            None => {
+                let Some((_, _, Known::Granted(usable))) = self.known.get(&at.region) else { return None };
+                self.front[place] = Some(*usable);
+                *usable
+            }
+        };
+        let grant = &usable.grant;
+        let end = at.offset.checked_add(len_bytes)?;
+        let covered = grant.key == at.key
+            && end <= grant.len_bytes
+            && grant.access & need.bits() == need.bits()
+            && usable.only.is_none_or(|only| only == conn);
+        covered.then_some((usable, (grant.start + at.offset) as usize))
+    }
+
+    /// The memory that a grant is about.
+    #[inline]
+    fn memory(&mut self, usable: &Usable) -> Option<Bytes> {
+        self.uses += 1;
+        let mapping = self.mappings.get_mut(usable.mapping)?.as_mut()?;
+        mapping.used = self.uses;
+        Some(mapping.segment.bytes())
+    }
+
+    #[inline]
+    fn is_live(&self, grant: &Grant) -> bool {
+        let word = self.control.as_ref().and_then(|page| page.load(grant.word as usize * 8).ok());
+        word == Some(grant.token)
+    }
+
+    /// Does all pieces here and now. None: it can't, and nothing was done.
+    #[inline]
+    pub fn copy(
+        &mut self,
+        core: &Core,
+        out: &Out,
+        conn: Key,
+        kind: RmaKind,
+        first: &RmaPiece,
+        more: &[RmaPiece],
+    ) -> Option<Status> {
+        let need = match kind {
+            RmaKind::Write => Access::WRITE,
+            RmaKind::Read => Access::READ,
+        };
+        // All of them, before anything is touched.
+        for piece in more {
+            self.usable(conn, piece.remote, piece.len_bytes, need)?;
+        }
+        let mut status = self.copy_piece(core, out, conn, kind, need, first)?;
+        for piece in more {
+            if status != Status::Success {
+                break;
+            }
+            // What is taken back in the middle of an operation ends it.
+            status = self.copy_piece(core, out, conn, kind, need, piece).unwrap_or(Status::RmaHandle);
+        }
+        self.copied += 1;
+        Some(status)
+    }
+
+    #[inline]
+    fn copy_piece(
+        &mut self,
+        core: &Core,
+        out: &Out,
+        conn: Key,
+        kind: RmaKind,
+        need: Access,
+        piece: &RmaPiece,
+    ) -> Option<Status> {
+        let (usable, there_at) = self.usable(conn, piece.remote, piece.len_bytes, need)?;
+        let there = self.memory(&usable)?;
+        let Some((here, here_at)) = core.regions.local(piece.local, piece.len_bytes) else {
+            return Some(Status::RmaHandle);
+        };
+        let (len, mut done, mut live) = (piece.len_bytes as usize, 0, true);
+        out.producer.begin_direct(usable.grant.word);
+        while done < len {
+            live = self.is_live(&usable.grant);
+            if !live {
+                break;
+            }
+            let now = (len - done).min(CHUNK_BYTES);
+            let copied = match kind {
+                RmaKind::Write => there.copy_from(there_at + done, &here, here_at + done, now),
+                RmaKind::Read => here.copy_from(here_at + done, &there, there_at + done, now),
+            };
+            debug_assert!(copied, "both ranges were checked");
+            done += now;
+        }
+        if live && kind == RmaKind::Read {
+            // What was read after it was taken back is not what the program asked for.
+            live = self.is_live(&usable.grant);
+        }
+        out.producer.end_direct();
+        if live {
+            return Some(Status::Success);
+        }
+        self.dead(usable.grant.region);
+        (done > 0).then_some(Status::RmaHandle)
+    }
+
+    /// Does an atomic operation here and now. None: it can't, and nothing was done.
+    #[inline]
+    pub fn atomic(
+        &mut self,
+        core: &Core,
+        out: &Out,
+        conn: Key,
+        atomic: Atomic,
+        target: RmaPlace,
+        result: Option<RmaPlace>,
+    ) -> Option<Status> {
+        let width_bytes = match atomic.width {
+            AtomicWidth::Four => 4,
+            AtomicWidth::Eight => 8,
+        };
+        let (usable, at) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
+        let there = self.memory(&usable)?;
+        out.producer.begin_direct(usable.grant.word);
+        let before = self.is_live(&usable.grant).then(|| there.atomic(at, atomic_op(atomic)));
+        out.producer.end_direct();
+        let status = match before {
+            None => {
+                self.dead(usable.grant.region);
+                return None;
+            }
+            Some(Err(AtomicRefusal::OutOfRange)) => Status::RmaHandle,
+            Some(Err(AtomicRefusal::Misaligned)) => Status::RmaOperation,
+            Some(Ok(value)) => match result {
+                Some(place) if !put_result(core, place, value) => Status::RmaHandle,
+                _ => Status::Success,
+            },
+        };
+        self.copied += 1;
+        Some(status)
+    }
+
+    /// A grant stands no longer. The owner is asked again if the region is used again.
+    #[cold]
+    fn dead(&mut self, region: u64) {
+        self.known.remove(&region);
+        self.front = [None; FRONT];
+    }
+}
+
+fn is_of(mapping: &Option<Mapping>, memory: u64) -> bool {
+    mapping.as_ref().is_some_and(|mapping| mapping.memory == memory)
+}

@@ -1,0 +1,217 @@
+//! What is said about mappings: over the ring, and with descriptors over the socket of the link.
+
+use cci_sys::SysError;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
+const WORDS: usize = 12;
+/// The length of [`Grant`] as a message.
+pub(in crate::transport::shm) const GRANT_BYTES: usize = WORDS * 8;
+
+/// A part of a memory that the receiver may use directly. Comes with the memory's descriptor, and with that of the
+/// sender's control page if it was asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::transport::shm) struct Grant {
+    /// The region, as its handle has it.
+    pub region: u64,
+    pub key: u64,
+    /// For which connection of the receiver's alone: index and generation. None: for all of the link.
+    pub only: Option<(u32, u32)>,
+    /// Rights.
+    pub access: u8,
+    /// Names the memory: two regions of one memory need one mapping.
+    pub memory: u64,
+    pub memory_bytes: u64,
+    /// The region in the memory.
+    pub start: u64,
+    pub len_bytes: u64,
+    /// Its live word in the control page, and what that holds while the grant stands.
+    pub word: u64,
+    pub token: u64,
+    /// The length of the control page.
+    pub control_bytes: u64,
+}
+
+impl Grant {
+    pub fn to_bytes(self) -> [u8; GRANT_BYTES] {
+        let only =
+            self.only.map_or(u64::MAX, |(index, generation)| u64::from(index) << 32 | u64::from(generation));
+        let words: [u64; WORDS] = [
+            MAGIC,
+            self.region,
+            self.key,
+            only,
+            u64::from(self.access),
+            self.memory,
+            self.memory_bytes,
+            self.start,
+            self.len_bytes,
+            self.word,
+            self.token,
+            self.control_bytes,
+        ];
+        let mut bytes = [0; GRANT_BYTES];
+        for (room, word) in bytes.chunks_exact_mut(8).zip(words) {
+            room.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a grant, once, into one that is consistent: the region lies in the memory, the word in the control page.
+    pub fn parse(bytes: &[u8]) -> Option<Grant> {
+        let bytes: &[u8; GRANT_BYTES] = bytes.try_into().ok()?;
+        let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        let mut word = || words.next();
+        if word()? != MAGIC {
+            return None;
+        }
+        let (region, key) = (word()?, word()?);
+        let only = match word()? {
+            u64::MAX => None,
+            both => Some(((both >> 32) as u32, both as u32)),
+        };
+        let grant = Grant {
+            region,
+            key,
+            only,
+            access: u8::try_from(word()?).ok()?,
+            memory: word()?,
+            memory_bytes: word()?,
+            start: word()?,
+            len_bytes: word()?,
+            word: word()?,
+            token: word()?,
+            control_bytes: word()?,
+        };
+        let end = grant.start.checked_add(grant.len_bytes)?;
+        let word_end = grant.word.checked_add(1)?.checked_mul(8)?;
+        let fits = end <= grant.memory_bytes
+            && grant.memory_bytes <= isize::MAX as u64
+            && word_end <= grant.control_bytes
+            && grant.control_bytes <= CONTROL_BYTES_MAX
+            && grant.word != 0
+            && grant.token != 0;
+        fits.then_some(grant)
+    }
+}
+
+/// The longest control page of a peer's that is mapped.
+const CONTROL_BYTES_MAX: u64 = 1 << 20;
+
+/// Why memory is not mapped. Numbers are the protocol's.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::transport::shm) enum NotMapped {
+    /// No such region for this connection.
+    Handle,
+    /// Not of the library's: its owner has it from elsewhere.
+    Foreign,
+    /// The owner's device says `direct = off`.
+    OwnerOff,
+    /// Ours does.
+    Off,
+    /// The owner gives no other user more than the region covers.
+    OtherUser,
+    /// The owner, or we, have no room or descriptors for it.
+    NoRoom,
+    /// The system did not map it.
+    System,
+}
+
+impl NotMapped {
+    pub fn code(self) -> u64 {
+        match self {
+            NotMapped::Handle => 1,
+            NotMapped::Foreign => 2,
+            NotMapped::OwnerOff => 3,
+            NotMapped::Off => 4,
+            NotMapped::OtherUser => 5,
+            NotMapped::NoRoom => 6,
+            NotMapped::System => 7,
+        }
+    }
+
+    pub fn from_code(code: u64) -> Option<NotMapped> {
+        Some(match code {
+            1 => NotMapped::Handle,
+            2 => NotMapped::Foreign,
+            3 => NotMapped::OwnerOff,
+            4 => NotMapped::Off,
+            5 => NotMapped::OtherUser,
+            6 => NotMapped::NoRoom,
+            7 => NotMapped::System,
+            _ => return None,
+        })
+    }
+
+    pub fn reason(self) -> &'static str {
+        match self {
+            NotMapped::Handle => "the peer knows no such region for this connection",
+            NotMapped::Foreign => {
+                "the peer's memory is not of the library's: allocate it with Endpoint::allocate"
+            }
+            NotMapped::OwnerOff => "the peer's device says direct = off",
+            NotMapped::Off => "this device says direct = off",
+            NotMapped::OtherUser => "the peer is of another user, and the region is not all of its memory",
+            NotMapped::NoRoom => "no room for another mapping",
+            NotMapped::System => "the system did not map it",
+        }
+    }
+}
+
+impl From<SysError> for NotMapped {
+    fn from(_: SysError) -> NotMapped {
+        NotMapped::System
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_granted_is_understood_and_must_be_consistent() {
+        let good = Grant {
+            region: 1,
+            key: 2,
+            only: Some((3, 4)),
+            access: 7,
+            memory: 5,
+            memory_bytes: 8192,
+            start: 4096,
+            len_bytes: 4096,
+            word: 6,
+            token: 7,
+            control_bytes: 4096,
+        };
+        assert_eq!(Grant::parse(&good.to_bytes()), Some(good));
+        assert_eq!(Grant::parse(&good.to_bytes()[1..]), None);
+        for bad in [
+            Grant { len_bytes: 4097, ..good },
+            Grant { start: u64::MAX, ..good },
+            Grant { memory_bytes: u64::MAX, ..good },
+            Grant { word: 512, ..good },
+            Grant { word: u64::MAX, ..good },
+            Grant { word: 0, ..good },
+            Grant { token: 0, ..good },
+            Grant { control_bytes: u64::MAX, ..good },
+        ] {
+            assert_eq!(Grant::parse(&bad.to_bytes()), None, "{bad:?}");
+        }
+        for code in 0..20 {
+            assert!(NotMapped::from_code(code).is_none_or(|why| why.code() == code));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(words in prop::collection::vec(any::<u64>(), 0..14), place in 0..12_usize, value: u64) {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let _ = Grant::parse(&bytes);
+            if let Some(room) = bytes.get_mut(place * 8..place * 8 + 8) {
+                room.copy_from_slice(&value.to_ne_bytes());
+                bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+                let _ = Grant::parse(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The owner's side of direct access: who may use which region, and how that is taken back.
+//!
+//! An endpoint has a *control page*, which peers can map and not write, with a *live word* for each region that somebody
+//! was granted. While the word holds the grant's token, the grant stands. A peer that copies says so in its ring before it
+//! looks at the word; so when the owner has cleared the word and fenced, it needs only wait for those whose rings still
+//! name it (the protocol is in `cci_ring::spsc`, "Direct access", with a model).
+//!
+//! A peer that was stopped in the middle of a copy, by a debugger or a signal, is not waited for: the memory's pages are
+//! replaced, so that it goes on writing to pages that are nobody's. Everybody else's mappings of the old pages must
+//! not be used any more then, so all grants of that memory end, at whatever endpoint of this process they were made.
+
+use super::grant::{Grant, NotMapped};
+use crate::engine::regions::Region;
+use crate::rma::{Access, Charged, LiveWord, Memory};
+use crate::transport::shm::hand::Peer;
+use crate::transport::shm::link::{Control, Link};
+use crate::transport::shm::wire::{PeerConn, kind};
+use cci_ring::atomic::{Ordering, fence};
+use cci_ring::slab::{Key, Slab};
+use cci_sys::segment::Segment;
+use cci_sys::{clock, process, random};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Regions that may be granted at a time, less the first word, which names none.
+const WORDS: u32 = 2048;
+const CONTROL_BYTES: usize = WORDS as usize * 8;
+/// How long a copy of a peer's may last before it is taken for stopped. A copy looks at its word every MiB.
+const STUCK_NS: u64 = 100_000_000;
+/// How often a peer that is waited for is asked whether it is there.
+const LOOK_NS: u64 = 500_000;
+/// What the peers of other endpoints of this process get for their copies when pages are replaced.
+const OTHERS_NS: u64 = 5_000_000;
+
+/// A region that some peers may use directly.
+struct Granted {
+    word: u32,
+    token: u64,
+    links: Vec<Key>,
+    /// Must be taken back before it goes.
+    memory: Memory,
+}
+
+/// See the module.
+pub(in crate::transport::shm) struct Owner {
+    control: Option<Arc<Segment>>,
+    free: Vec<u32>,
+    next: u32,
+    token: u64,
+    granted: HashMap<u64, Granted>,
+    /// Words that a link named when it was given up, with a peer that lives on.
+    lost: Vec<u32>,
+    pub waited: u64,
+    pub detached: u64,
+    pub detach_failed: u64,
+}
+
+impl Owner {
+    pub fn new() -> Owner {
+        Owner {
+            control: None,
+            free: Vec::new(),
+            next: 1,
+            token: 0,
+            granted: HashMap::new(),
+            lost: Vec::new(),
+            waited: 0,
+            detached: 0,
+            detach_failed: 0,
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let control = self.control.as_ref().map_or(0, |control| control.len());
+        (control + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+    }
+
+    pub fn regions(&self) -> usize {
+        self.granted.len()
+    }
+
+    fn control(&mut self) -> Result<Arc<Segment>, NotMapped> {
+        if let Some(control) = &self.control {
+            return Ok(Arc::clone(control));
+        }
+        let control = Arc::new(Segment::create_read_only_for_others(CONTROL_BYTES)?);
+        self.token = random::u64()?;
+        self.control = Some(Arc::clone(&control));
+        Ok(control)
+    }
+
+    fn take_word(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let word = self.next;
+            (word < WORDS).then(|| {
+                self.next += 1;
+                word
+            })
+        })
+    }
+
+    /// Lets the peer of a link use a region directly: makes the grant, and sends it with the descriptors.
+    pub fn grant(
+        &mut self,
+        link: &mut Link,
+        region_id: u64,
+        region: &Region,
+        only: Option<(u32, u32)>,
+        wants_control: bool,
+    ) -> Result<(), NotMapped> {
+        let memory = region.memory.charged().ok_or(NotMapped::Foreign)?;
+        let segment = memory.segment.segment();
+        if !may_map(&link.peer, region, segment) {
+            return Err(NotMapped::OtherUser);
+        }
+        let fd = segment.fd().ok_or(NotMapped::System)?;
+        let control = self.control()?;
+        if !self.granted.contains_key(&region_id) {
+            let word = self.take_word().ok_or(NotMapped::NoRoom)?;
+            self.token = self.token.wrapping_add(1).max(1);
+            self.granted.insert(
+                region_id,
+                Granted { word, token: self.token, links: Vec::new(), memory: region.memory.clone() },
+            );
+            memory.add_word(LiveWord { control: Arc::clone(&control), word });
+        }
+        let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoRoom)?;
+        // It was cleared if the pages have been replaced since.
+        LiveWord { control: Arc::clone(&control), word: granted.word }.set(granted.token);
+        let grant = Grant {
+            region: region_id,
+            key: region.key,
+            only,
+            access: region.access.bits(),
+            memory: memory.id(),
+            memory_bytes: segment.len() as u64,
+            start: region.start as u64,
+            len_bytes: region.bytes.len() as u64,
+            word: u64::from(granted.word),
+            token: granted.token,
+            control_bytes: control.len() as u64,
+        };
+        let page = control.fd().ok_or(NotMapped::System)?;
+        let fds = [fd, page];
+        let fds = if wants_control { &fds[..] } else { &fds[..1] };
+        link.lifeline.send(&grant.to_bytes(), fds).map_err(|_| NotMapped::NoRoom)?;
+        if !granted.links.contains(&link.key) {
+            granted.links.push(link.key);
+        }
+        Ok(())
+    }
+
+    /// A region is no more: takes back what was granted of it. When this returns, no peer writes to it.
+    pub fn removed(&mut self, links: &mut Slab<Box<Link>>, region_id: u64) {
+        let Some(granted) = self.granted.remove(&region_id) else { return };
+        let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else { return };
+        let live = LiveWord { control, word: granted.word };
+        live.clear();
+        let was_lost = self.lost.contains(&granted.word);
+        let stuck = was_lost | self.wait(links, &granted);
+        if stuck {
+            self.detach(links, memory);
+        } else {
+            self.free.push(granted.word);
+        }
+        memory.remove_word(&live);
+        let is_last = u64::from(!memory.has_words());
+        for &key in &granted.links {
+            let Some(link) = links.get_mut(key) else { continue };
+            // So that the peer lets go of it; what is wrong with its ring, the next poll finds.
+            let words = [region_id, memory.id(), is_last];
+            let _ = link.say(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
+        }
+    }
+
+    /// Waits while peers are in the middle of a copy. True: one of them does not end it.
+    fn wait(&mut self, links: &Slab<Box<Link>>, granted: &Granted) -> bool {
+        let (mut start_ns, mut looked_ns, mut stuck) = (0, 0, false);
+        for link in granted.links.iter().filter_map(|key| links.get(*key)) {
+            while link.consumer.direct_now() == u64::from(granted.word) {
+                let now_ns = clock::now_ns();
+                if start_ns == 0 {
+                    (start_ns, looked_ns) = (now_ns, now_ns);
+                    self.waited += 1;
+                }
+                if now_ns - looked_ns >= LOOK_NS {
+                    looked_ns = now_ns;
+                    if link.lifeline.hung_up() {
+                        break;
+                    }
+                }
+                if now_ns - start_ns >= STUCK_NS {
+                    stuck = true;
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        stuck
+    }
+
+    /// Replaces a memory's pages.
+    fn detach(&mut self, links: &Slab<Box<Link>>, memory: &Charged) {
+        memory.clear_words();
+        fence(Ordering::SeqCst);
+        let until_ns = clock::now_ns() + OTHERS_NS;
+        // Whoever else is in a copy ends it, so that nothing it wrote is lost; who is stopped does not.
+        let in_a_copy = || links.iter().any(|(_, link)| link.consumer.direct_now() != 0);
+        while in_a_copy() && clock::now_ns() < until_ns {
+            std::thread::yield_now();
+        }
+        match memory.detach() {
+            Ok(()) => self.detached += 1,
+            Err(_) => self.detach_failed += 1,
+        }
+    }
+
+    /// A link is given up. If its peer lives and is in the middle of a copy, that is remembered.
+    pub fn link_ended(&mut self, link: &Link) {
+        let word = link.consumer.direct_now();
+        for granted in self.granted.values_mut() {
+            granted.links.retain(|key| *key != link.key);
+            if u64::from(granted.word) == word && !link.lifeline.hung_up() {
+                self.lost.push(granted.word);
+            }
+        }
+    }
+
+    /// The endpoint goes: what is granted is taken back.
+    pub fn end(&mut self, links: &mut Slab<Box<Link>>) {
+        let ids: Vec<u64> = self.granted.keys().copied().collect();
+        for id in ids {
+            self.removed(links, id);
+        }
+    }
+}
+
+/// Whether the peer may map all of a memory for the sake of a region in it. One of our own user, or root, could write to
+/// it anyway (ptrace); another gets no more than the region covers.
+fn may_map(peer: &Peer, region: &Region, segment: &Segment) -> bool {
+    if peer.uid == process::uid() || peer.uid == 0 {
+        return true;
+    }
+    let covers = region.start == 0 && region.bytes.len() == segment.len();
+    // A hole punched in huge pages is a SIGBUS for whoever touches it when there are no more of them.
+    covers
+        && region.only.is_none()
+        && region.access.contains(Access::READ | Access::WRITE)
+        && !segment.is_huge()
+}

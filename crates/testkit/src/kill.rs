@@ -61,10 +61,10 @@ impl Resources {
 }
 
 /// Small, seeded, good enough to choose a moment.
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
     }
@@ -525,12 +525,12 @@ pub fn stop_clients(plan: &Plan) -> Toll {
     survivor.count(toll)
 }
 
-fn signal(victim: &Child, signal: &str) {
+pub(crate) fn signal(victim: &Child, signal: &str) {
     let done = Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", victim.id())).status();
     assert!(done.is_ok_and(|status| status.success()), "{signal} can be sent");
 }
 
-fn read_uri(victim: &mut Child) -> String {
+pub(crate) fn read_uri(victim: &mut Child) -> String {
     let mut lines = BufReader::new(victim.stderr.take().expect("piped")).lines();
     loop {
         let line = lines.next().expect("it says its URI").expect("text");
@@ -540,7 +540,8 @@ fn read_uri(victim: &mut Child) -> String {
     }
 }
 
-struct SayOnPanic(u64);
+/// Prints the seed if the test fails.
+pub(crate) struct SayOnPanic(pub u64);
 
 impl Drop for SayOnPanic {
     fn drop(&mut self) {

@@ -3,5 +3,6 @@
 
 pub mod conformance;
 pub mod kill;
+pub mod kill_rma;
 pub mod relay;
 pub mod sim;

@@ -1,0 +1,48 @@
+//! Peers that die or stop at any instruction of a remote memory operation.
+#![forbid(unsafe_code)]
+
+use cci_testkit::kill_rma::{self, Plan, Toll};
+use std::time::{Duration, Instant};
+
+/// Not a test: the process to be killed, when the harness starts this program for it.
+#[test]
+fn victim() {
+    kill_rma::victim();
+}
+
+fn all(plan: Plan, stops: u32) {
+    let Plan { device, .. } = plan;
+    let started = Instant::now();
+    let say = |what: &str, toll: Toll| println!("{device}, {what}, by {:?}: {toll:?}", started.elapsed());
+    let toll = kill_rma::kill_initiators(&plan);
+    say("initiators killed", toll);
+    assert!(toll.early < plan.kills / 4 && toll.torn > plan.kills / 10, "{toll:?}");
+    let toll = kill_rma::kill_targets(&plan);
+    say("targets killed", toll);
+    assert!(toll.early < plan.kills / 4 && toll.failed > 0 && toll.good > 100, "{toll:?}");
+    let plan = Plan { kills: stops, seed: plan.seed + 1, ..plan };
+    let toll = kill_rma::stop_initiators(&plan);
+    say("initiators stopped", toll);
+    let stopped = Plan { send_timeout: Duration::from_millis(100), ..plan };
+    say("targets stopped", kill_rma::stop_targets(&stopped));
+}
+
+/// One test, not several: descriptors are counted for the whole process.
+#[test]
+fn deaths_in_the_middle_of_a_transfer_harm_nobody() {
+    let plan = Plan {
+        device: "shm",
+        kills: 150,
+        seed: 20_261_121,
+        send_timeout: Duration::from_secs(5),
+        noticed_within: Duration::from_secs(5),
+    };
+    all(plan, 12);
+    all(Plan { device: "shm-pull", kills: 100, seed: 1, ..plan }, 8);
+    all(Plan { device: "shm-ring", kills: 100, seed: 2, ..plan }, 8);
+    // Each death costs a send time-out.
+    let slow = Plan { device: "udp4", kills: 20, seed: 3, ..plan };
+    let slow =
+        Plan { send_timeout: Duration::from_millis(200), noticed_within: Duration::from_secs(10), ..slow };
+    all(slow, 4);
+}

@@ -70,6 +70,48 @@ fn completions_that_nobody_takes_do_not_fill_the_memory() {
     a.send(ours, b"again", 0, SendFlags::NONE).unwrap();
 }
 
+/// A long read, and messages behind it that complete at once: they are told after it.
+#[test]
+fn completions_behind_a_long_operation_do_not_fill_the_memory() {
+    const BYTES: u64 = 64 << 20;
+    let text = "[u]\ntransport = udp\nip = 127.0.0.1\n";
+    let context = Context::from_text(text, Path::new("test.ini")).unwrap();
+    let few = Options { recv_buffers: 64, send_buffers: 64, rma_operations: 8, ..Options::default() };
+    let most = 64 + 64 + 8 + 64;
+    let mut a = Endpoint::create(&context.devices()[0], few).unwrap();
+    let mut b = udp();
+    let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
+    let local = cci::Memory::foreign(cci::Foreign::owned(vec![0; BYTES as usize].into_boxed_slice()));
+    let remote = cci::Memory::foreign(cci::Foreign::owned(vec![5; BYTES as usize].into_boxed_slice()));
+    let into = a.register(&local, cci::Access::READ).unwrap();
+    let from = b.register(&remote, cci::Access::READ).unwrap();
+    let (into, from) = (cci::Place::new(into, 0), cci::Place::new(from, 0));
+    a.rma_read(ours, into, from, BYTES, u64::MAX, cci::RmaFlags::NONE).unwrap();
+    let (mut sent, mut told) = (0, 0);
+    let start = Instant::now();
+    loop {
+        while a.send(ours, b"behind", sent, SendFlags::NONE).is_ok() {
+            sent += 1;
+        }
+        while b.next_event().is_some() {}
+        assert!(sent <= most, "{sent} sends, and nothing told");
+        match a.next_event() {
+            Some(Event::Send { context: u64::MAX, .. }) => break,
+            Some(other) => panic!("{other:?} before the read"),
+            None => assert!(start.elapsed() < PATIENCE),
+        }
+    }
+    assert!(sent > 64, "messages went on meanwhile: {sent}");
+    while told < sent {
+        assert!(start.elapsed() < PATIENCE);
+        while b.next_event().is_some() {}
+        if let Some(event) = a.next_event() {
+            assert!(matches!(event, Event::Send { context, .. } if context == told), "{event:?}");
+            told += 1;
+        }
+    }
+}
+
 #[test]
 fn a_blocking_send_does_not_wait_for_room_for_ever() {
     let (mut a, mut b) = (endpoint(), endpoint());

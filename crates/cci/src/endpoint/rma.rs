@@ -70,7 +70,7 @@ impl Endpoint {
     /// # Errors
     /// [`RmaError`]: nothing was started and no event will come. After `WouldBlock`, get events and try again.
     pub fn rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        if self.core.is_queue_full() && !rma.flags.contains(RmaFlags::SILENT) {
+        if self.is_queue_full_for(rma.flags) {
             return Err(RmaError::WouldBlock);
         }
         self.start_rma(connection, rma)
@@ -103,7 +103,7 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        if self.core.is_queue_full() && !flags.contains(RmaFlags::SILENT) {
+        if self.is_queue_full_for(flags) {
             return Err(RmaError::WouldBlock);
         }
         self.start_atomic(connection, atomic, target, result, context, flags)
@@ -125,6 +125,10 @@ impl Endpoint {
             endpoint.try_start_atomic(connection, atomic, target, result, flags)
         })?;
         Ok(self.wait_for_blocking(context))
+    }
+
+    fn is_queue_full_for(&self, flags: RmaFlags) -> bool {
+        if flags.contains(RmaFlags::SILENT) { self.core.is_line_full() } else { self.core.is_queue_full() }
     }
 
     fn start_until_room(

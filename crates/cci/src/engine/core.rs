@@ -323,11 +323,21 @@ impl Core {
         self.events.len()
     }
 
-    /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them.
+    /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them. Or they
+    /// are still to be told, behind a long operation.
     #[inline]
     pub fn is_queue_full(&self) -> bool {
+        self.events.len() + self.order.waiting() >= self.events_max()
+    }
+
+    /// The same for an operation that raises no event, but stands in line.
+    pub fn is_line_full(&self) -> bool {
+        self.order.waiting() >= self.events_max()
+    }
+
+    fn events_max(&self) -> usize {
         let Options { recv_buffers, send_buffers, rma_operations, .. } = &self.options;
-        self.events.len() >= (recv_buffers + send_buffers + rma_operations + 64) as usize
+        (recv_buffers + send_buffers + rma_operations + 64) as usize
     }
 
     pub fn block_on(&mut self, context: u64) {

@@ -41,6 +41,8 @@ pub(crate) struct Order {
     gates: HashMap<u32, Gate>,
     /// Empty ones, for the next connections.
     spare: Vec<Gate>,
+    /// Entries in all lines.
+    waiting: usize,
 }
 
 impl Order {
@@ -48,6 +50,12 @@ impl Order {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.gates.is_empty()
+    }
+
+    /// How many stand in line. They may be complete and only behind one that is not, so nothing else bounds them.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// True if the connection has a gate: its sends must be entered.
@@ -72,13 +80,16 @@ impl Order {
             gate
         });
         gate.line.push_back(Entry { context, silent, is_send: false, status: None });
+        self.waiting += 1;
         gate.first + gate.line.len() as u64 - 1
     }
 
     /// Takes back the operation entered last: it was not taken by the transport.
     pub fn take_back(&mut self, conn: u32) {
-        if let Some(gate) = self.gates.get_mut(&conn) {
-            gate.line.pop_back();
+        if let Some(gate) = self.gates.get_mut(&conn)
+            && gate.line.pop_back().is_some()
+        {
+            self.waiting -= 1;
         }
         self.drop_if_empty(conn);
     }
@@ -87,6 +98,7 @@ impl Order {
     pub fn enter_send(&mut self, conn: u32, context: u64) {
         if let Some(gate) = self.gates.get_mut(&conn) {
             gate.line.push_back(Entry { context, silent: false, is_send: true, status: None });
+            self.waiting += 1;
         }
     }
 
@@ -127,6 +139,7 @@ impl Order {
         if told.is_some() {
             gate.line.pop_front();
             gate.first += 1;
+            self.waiting -= 1;
         }
         self.drop_if_empty(conn);
         told
@@ -173,7 +186,7 @@ mod tests {
         assert_eq!(told(&mut order), [(10, Status::RmaHandle)]);
         assert!(order.send_done(7, Status::Success));
         assert_eq!(told(&mut order), [(11, Status::Success), (12, Status::Success)]);
-        assert!(order.is_empty());
+        assert!(order.is_empty() && order.waiting() == 0);
         assert!(!order.send_done(7, Status::Success), "no gate");
     }
 
@@ -254,7 +267,7 @@ mod tests {
                 tell.extend(told(&mut order).into_iter().map(|(context, _)| context));
             }
             prop_assert_eq!(tell, (0..issued).collect::<Vec<_>>());
-            prop_assert!(order.is_empty());
+            prop_assert!(order.is_empty() && order.waiting() == 0);
         }
     }
 }

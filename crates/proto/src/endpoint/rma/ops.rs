@@ -1,6 +1,6 @@
 //! What is remembered of each remote memory operation: two tables of an endpoint that grow with use and are kept.
 
-use crate::limits::{RMA_LOT, RMA_PIECES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, RMA_LOT, RMA_PIECES_MAX, message_bytes_max};
 use crate::rma::{Atomic, AtomicKind, AtomicWidth, RmaPiece, RmaPlace};
 
 /// Names an operation that is not forgotten yet.
@@ -81,6 +81,9 @@ pub(crate) struct NewOp<'a> {
 
 const NODE_WORDS: usize = 7;
 const NODE_BYTES: usize = NODE_WORDS * 8;
+
+/// Nodes of the longest message.
+const MESSAGE_NODES_MAX: usize = message_bytes_max(DATAGRAM_BYTES_MAX).div_ceil(NODE_BYTES);
 
 /// A piece, an atomic's operands, or a part of a message.
 #[derive(Copy, Clone)]
@@ -170,8 +173,8 @@ impl Ops {
             self.free = OpId(first);
         }
         while self.free_nodes < nodes {
-            // Pieces and messages may be four times as many as operations.
-            let most = (4 * self.ops_max + RMA_PIECES_MAX).div_ceil(RMA_LOT);
+            // Pieces and messages may be four times as many as operations; one operation of any size always fits.
+            let most = (4 * self.ops_max + RMA_PIECES_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT);
             if room_bytes < Ops::NODE_LOT_BYTES || self.nodes.len() >= most {
                 return false;
             }

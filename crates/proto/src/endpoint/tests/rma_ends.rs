@@ -398,3 +398,24 @@ fn thousands_of_own_operations_leave_room_to_serve_the_peer() {
     net.finish(started as usize);
     assert!(statuses(&net, 1).iter().chain(&statuses(&net, 0)).all(|status| *status == Status::Success));
 }
+
+#[test]
+fn one_operation_of_any_size_fits() {
+    let config = Config { operations_max: 1, datagram_bytes_max: 65_504, ..Config::default() };
+    let mut net = Net::new(3, vec![config.clone(), config]);
+    let (client, _) = net.join(Attribute::ReliableOrdered);
+    for end in 0..2 {
+        let region = Region { bytes: vec![end as u8; 10_000], key: KEY, ..Region::default() };
+        net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
+    }
+    let pieces: Vec<RmaPiece> = (0..limits::RMA_PIECES_MAX).map(|at| piece(at * 2, at * 2, 1)).collect();
+    let message = vec![5; limits::message_bytes_max(65_504)];
+    for operation in 0..2 {
+        net.operate(client, RmaKind::Write, &pieces, Some(&message), false, operation);
+        net.finish(operation as usize + 1);
+    }
+    assert_eq!(statuses(&net, 0), [Status::Success; 2]);
+    assert_eq!(net.apps[1].messages.len(), 2);
+    net.run(SECOND);
+    net.assert_clean();
+}

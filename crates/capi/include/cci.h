@@ -614,8 +614,8 @@ int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
  *   flags           exactly one of CCI_FLAG_READ (from the peer) and CCI_FLAG_WRITE (to the peer), and any of
  *                   CCI_FLAG_BLOCKING, CCI_FLAG_SILENT, CCI_FLAG_NO_COPY (as for cci_send()), and CCI_FLAG_FENCE:
  *                   everything started earlier on this connection is complete at the peer before this operation
- *                   touches its memory. Without it operations may overtake one another, on RO connections too, where
- *                   only completions and messages keep their order.
+ *                   touches its memory. Without it operations, with their messages, may overtake one another and what
+ *                   cci_send() sends, on RO connections too, where only completions come in order.
  *
  * Completions: CCI_SUCCESS: the data are in place. CCI_ERR_RMA_HANDLE: the peer refused the handle (not registered
  * there, or not any more), the range or the permission, and what it refused was not touched; or the local memory was
@@ -762,6 +762,17 @@ int cci_rma_alloc(cci_endpoint_t *endpoint, uint64_t length, void **start);
  */
 int cci_rma_free(cci_endpoint_t *endpoint, void *start);
 
+/*
+ * Says that the program has unmapped, remapped or protected memory of its own at these addresses. Registering checks that
+ * all of the memory is mapped as the rights need, which touches every page; so the library remembers what it found, also
+ * for some time after cci_rma_deregister(), and does not watch what the program does to its mappings meanwhile. After
+ * this call the next registration of any of these addresses checks again. Only needed where a program relies on being
+ * refused; memory that is registered stays so.
+ *
+ * Errors: CCI_EINVAL (endpoint is NULL).
+ */
+int cci_rma_invalidate(cci_endpoint_t *endpoint, const void *start, uint64_t length);
+
 /* A run of bytes in registered memory. */
 typedef struct cci_rma_piece {
     /* The memory: a handle, or a copy of one. */
@@ -845,7 +856,7 @@ int cci_explain(cci_connection_t *connection, char **text);
 
 /*
  * Gives counters as one JSON object: messages, bytes, RMA operations, atomics, accesses of peers that were refused
- * (rma_refused), registered regions, retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
+ * (rma_refused), registered regions, how often registering needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
  *
  *   endpoint     whose counters, if connection is NULL
  *   connection   whose counters, or NULL

@@ -252,6 +252,10 @@ fn endpoint_json(counters: &cci::EndpointCounters, side_bytes: u64) -> String {
     json.number("atomics", counters.atomics);
     json.number("rma_refused", counters.rma_refused);
     json.number("regions", counters.regions);
+    json.number("registration_hits", counters.registration_hits);
+    json.number("registration_misses", counters.registration_misses);
+    json.number("registration_evictions", counters.registration_evictions);
+    json.number("registrations_idle_bytes", counters.registrations_idle_bytes);
     json.number("sends_failed", counters.sends_failed);
     json.number("receiver_not_ready", counters.receiver_not_ready);
     json.number("connections_open", counters.connections_open);

@@ -229,6 +229,24 @@ pub unsafe extern "C" fn cci_rma_deregister(
     })
 }
 
+/// Forgets what is remembered of memory that is not registered any more.
+///
+/// # Safety
+/// `endpoint` is NULL or open. The range may be anything: it is not looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_rma_invalidate(
+    endpoint: *const cci_endpoint_t,
+    start: *const c_void,
+    length: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let owner = unsafe { CEndpoint::of(endpoint) }?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        owner.with(|endpoint, _| endpoint.forget_registrations(start.cast(), length))
+    })
+}
+
 /// Gives memory of the library's own, which peers on the same host map.
 ///
 /// # Safety

@@ -45,6 +45,7 @@ on_each_device! {
     threads: "threads";
     rma: "rma";
     rma_without_locks: "rma", "single";
+    progress: "progress";
     regions: "regions";
     regions_without_locks: "regions", "single";
 }

@@ -40,6 +40,7 @@ static int (*accept_on)(cci_event_t *, cci_endpoint_t *, const void *) = cci_acc
 static int (*register_conn)(cci_connection_t *, void *, uint64_t, int, cci_rma_handle_t **) = cci_rma_register_conn;
 static int (*rma_alloc)(cci_endpoint_t *, uint64_t, void **) = cci_rma_alloc;
 static int (*rma_free)(cci_endpoint_t *, void *) = cci_rma_free;
+static int (*rma_invalidate)(cci_endpoint_t *, const void *, uint64_t) = cci_rma_invalidate;
 static int (*rmav)(cci_connection_t *, const void *, uint32_t, const cci_rma_piece_t *, uint32_t,
                    const cci_rma_piece_t *, uint32_t, const void *, int) = cci_rmav;
 static int (*atomic)(cci_connection_t *, cci_atomic_op_t, uint32_t, uint64_t, uint64_t, cci_rma_handle_t *, uint64_t,
@@ -53,5 +54,5 @@ int main(void)
              destroy_endpoint && connect_to && accept_request && reject && disconnect && get_event && return_event &&
              arm_os_handle && set_opt && get_opt && send_one && send_many && rma_register && rma_deregister && rma &&
              event_type_text && last_error && create_with && wait_event && send2 && accept_on && register_conn &&
-             rma_alloc && rma_free && rmav && atomic && explain && get_counters);
+             rma_alloc && rma_free && rma_invalidate && rmav && atomic && explain && get_counters);
 }

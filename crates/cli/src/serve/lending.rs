@@ -106,3 +106,41 @@ fn register(endpoint: &mut Endpoint, wanted: &Wanted) -> Result<(Memory, RmaHand
 fn no_memory() -> Answer {
     Answer::Confused("no memory was asked for".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cci::{Context, Options};
+
+    #[test]
+    fn clients_get_bounded_memory_and_give_it_back() {
+        let context = Context::new().unwrap();
+        let mut endpoint = Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
+        let mut clients: Vec<Lending> = Vec::new();
+        let wanted = |len_bytes, foreign| Wanted { len_bytes, foreign, only: None, tell: false };
+        let mut lend = |clients: &mut Vec<Lending>, index: usize, wanted: &Wanted| {
+            let all = clients.iter().map(Lending::len_bytes).sum();
+            let answer = clients[index].lend(&mut endpoint, wanted, all);
+            (answer, endpoint.counters().regions)
+        };
+        for index in 0..4 {
+            clients.push(Lending::default());
+            let (answer, regions) = lend(&mut clients, index, &wanted(LENT_BYTES_MAX, index % 2 == 1));
+            assert!(matches!(answer, Answer::Memory(Lent { own: None, .. })), "{answer:?}");
+            assert_eq!(regions, index as u64 + 1);
+        }
+        clients.push(Lending::default());
+        let (more, _) = lend(&mut clients, 4, &wanted(1, false));
+        let (too_long, _) = lend(&mut clients, 4, &wanted(LENT_BYTES_MAX + 1, false));
+        assert!(matches!((more, too_long), (Answer::Refused(_), Answer::Refused(_))));
+        assert!(matches!(clients[4].fill(1, 8), Answer::Confused(_)));
+        // One that asks again gives back first; one that is done leaves room.
+        let (again, regions) = lend(&mut clients, 0, &wanted(LENT_BYTES_MAX, true));
+        assert!(matches!((again, regions), (Answer::Memory(_), 4)));
+        assert!(matches!(clients[0].fill(9, u64::MAX), Answer::Ready));
+        assert!(matches!(clients[0].check(9, LENT_BYTES_MAX), Answer::Ready));
+        assert!(matches!(clients[0].check(8, 8), Answer::Differs(_)));
+        assert!(matches!(lend(&mut clients, 1, &wanted(0, false)), (Answer::Ready, 3)));
+        assert!(matches!(lend(&mut clients, 4, &wanted(1, false)), (Answer::Memory(_), 4)));
+    }
+}

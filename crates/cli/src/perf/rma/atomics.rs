@@ -79,7 +79,7 @@ impl Client {
                 per_s.push(STREAM as f64 * 1e9 / took_ns.max(1) as f64);
             }
             let enough = match plan.budget {
-                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= 2 * ns,
+                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= ns,
                 Budget::Messages(count) => times.len() >= count,
             };
             if enough && state.round > *ROUNDS.start() || state.round > *ROUNDS.end() {

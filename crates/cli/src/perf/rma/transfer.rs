@@ -72,8 +72,7 @@ impl Client {
                 found.ratios.push(floor_ns as f64 / took_ns.max(1) as f64);
             }
             let enough = match plan.budget {
-                // As long as latency and rate of messages take together.
-                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= 2 * ns,
+                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= ns,
                 Budget::Messages(count) => found.transfers >= count,
             };
             if enough && round >= *ROUNDS.start() {

@@ -34,6 +34,8 @@ pub(super) struct App {
     pub one_each: bool,
     /// What was done that must not be.
     pub wrong: Vec<String>,
+    /// Regions that were not complete when one was touched that must come after.
+    pub unfenced: Vec<usize>,
 }
 
 /// Memory with everything a handle says of it.
@@ -47,6 +49,10 @@ pub(super) struct Region {
     pub only: Option<ConnKey>,
     /// The operation of this end that used it is over.
     pub over: bool,
+    /// What it holds when the only operation that writes it is complete.
+    pub complete: Vec<u8>,
+    /// Regions that must be complete before a peer touches this one: its operation is fenced.
+    pub after: Vec<usize>,
 }
 
 impl App {
@@ -54,6 +60,16 @@ impl App {
     fn note_late(&mut self, at: RmaPlace) {
         if self.regions.get(at.region as usize).is_some_and(|region| region.over) {
             self.wrong.push(format!("operation {} is over, and its memory touched", at.region));
+        }
+    }
+
+    fn note_unfenced(&mut self, at: RmaPlace) {
+        let Some(region) = self.regions.get_mut(at.region as usize) else { return };
+        for earlier in std::mem::take(&mut region.after) {
+            let region = &self.regions[earlier];
+            if region.bytes != region.complete {
+                self.unfenced.push(earlier);
+            }
         }
     }
 
@@ -75,6 +91,7 @@ impl App {
             region.key == at.key && right(region) && region.only.is_none_or(|only| only == conn)
         });
         self.accesses += u64::from(allowed);
+        self.note_unfenced(at);
         self.range(at, len).filter(|_| allowed).ok_or(RmaRefusal::Handle)
     }
 }
@@ -220,6 +237,8 @@ pub(super) struct Net {
     pub repeat_pct: u64,
     pub delay_ns: u64,
     pub jitter_ns: u64,
+    /// Datagrams that an end may send at once.
+    pub room: usize,
     pub cut: bool,
     pub datagrams: u64,
     /// Every datagram, and where it went, if they are to be kept.
@@ -252,6 +271,7 @@ impl Net {
             repeat_pct: 0,
             delay_ns: 10_000,
             jitter_ns: 0,
+            room: 64,
             cut: false,
             datagrams: 0,
             keep: None,

@@ -15,6 +15,8 @@ struct Asked {
     kind: RmaKind,
     len: usize,
     note: bool,
+    /// The handle is not what the peer gave.
+    forged: bool,
 }
 
 struct Truth {
@@ -65,16 +67,23 @@ impl Truth {
         let kind = if net.random(3) == 0 { RmaKind::Read } else { RmaKind::Write };
         let (note, fence, cut) = (net.random(2) == 0, net.random(6) == 0, net.random(2) == 0);
         let operation = self.asked.len();
+        let forged = net.random(12) == 0;
         let from = if kind == RmaKind::Write { end } else { 1 - end };
         for place in 0..2 {
             let bytes = if place == from { pattern(operation, len) } else { vec![0; len] };
             let region = Region { bytes, key: KEY, readable: true, writable: true, ..Region::default() };
-            net.apps[place].regions.push(region);
+            let mut after = Vec::new();
+            if fence && place != end {
+                let writes = |asked: &Asked| asked.end == end && asked.kind == RmaKind::Write;
+                after = (0..operation).filter(|earlier| writes(&self.asked[*earlier])).collect();
+            }
+            net.apps[place].regions.push(Region { complete: pattern(operation, len), after, ..region });
         }
         let at = |offset: usize| RmaPlace { region: operation as u64, key: KEY, offset: offset as u64 };
+        let key = if forged { KEY ^ 1 << 40 } else { KEY };
         let piece = |start: usize, len: usize| RmaPiece {
             local: at(start),
-            remote: at(start),
+            remote: RmaPlace { key, ..at(start) },
             len_bytes: len as u64,
         };
         let pieces = match len / 3 {
@@ -87,7 +96,7 @@ impl Truth {
         let asked =
             net.ends[end].rma(net.now, self.keys[end], kind, &pieces, message, fence, operation as u64);
         if asked.is_ok() {
-            self.asked.push(Asked { end, kind, len, note });
+            self.asked.push(Asked { end, kind, len, note, forged });
         } else {
             net.apps.iter_mut().for_each(|app| drop(app.regions.pop()));
         }
@@ -157,12 +166,16 @@ impl Truth {
         }
         for (operation, (asked, ended)) in self.asked.iter().zip(ended).enumerate() {
             let Some(status) = ended else { panic!("seed {seed}: {operation} did not end") };
-            let Asked { end, kind, len, note } = *asked;
+            let Asked { end, kind, len, note, forged } = *asked;
             let there = if kind == RmaKind::Write { 1 - end } else { end };
             let is = self.net.apps[there].regions[operation].bytes == pattern(operation, len);
             let came = told[1 - end].contains(&(operation as u64));
             assert!(is || status != Status::Success, "seed {seed}: {operation} {kind:?} is not there");
-            assert!(note || !came);
+            assert!((note && !forged) || !came);
+            assert!(!forged || status != Status::Success);
+            // Others may have been given up, and what comes after did not wait for them.
+            let unfenced = self.net.apps[1 - end].unfenced.contains(&operation);
+            assert!(!unfenced || status != Status::Success, "seed {seed}: {operation} came behind a fence");
             // A write whose memory goes here after all has arrived, but before that is known, ends likewise.
             let unknown = status == Status::RmaHandle && self.net.apps[end].regions[operation].gone;
             if matches!(status, Status::ReceiverNotReady | Status::RmaHandle) && !unknown {
@@ -197,6 +210,7 @@ fn play(seed: u64) {
                 let ns = truth.net.random(1500) * MS;
                 truth.run(ns);
             }
+            4 if truth.net.random(3) == 0 => truth.net.room = 1 + truth.net.random(64) as usize,
             4 => truth.net.cut = truth.net.random(5) == 0,
             5 => truth.net.loss_pct = truth.net.random(4) * 12,
             6 => truth.net.jitter_ns = truth.net.random(3) * 200_000,

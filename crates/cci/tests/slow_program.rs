@@ -87,6 +87,8 @@ fn completions_behind_a_long_operation_do_not_fill_the_memory() {
     let from = b.register(&remote, cci::Access::READ).unwrap();
     let (into, from) = (cci::Place::new(into, 0), cci::Place::new(from, 0));
     a.rma_read(ours, into, from, BYTES, u64::MAX, cci::RmaFlags::NONE).unwrap();
+    let held = |part: &(&str, u64)| part.0 == "remote operations on their way" && part.1 > 0;
+    assert!(a.counters().memory.kinds.iter().any(held), "what it takes is told");
     let (mut sent, mut told) = (0, 0);
     let start = Instant::now();
     loop {

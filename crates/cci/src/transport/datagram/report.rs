@@ -64,6 +64,8 @@ pub(super) fn counters(
         ("cookies_sent", of.cookies_sent),
         ("connections_broken", of.connections_broken),
         ("resets_sent", of.resets_sent),
+        ("rma_bytes_sent", of.rma_bytes_sent),
+        ("rma_bytes_received", of.rma_bytes_received),
     ]);
     let faults = PeerFault::ALL.into_iter().map(|fault| (fault.name(), of.fault(fault)));
     let others = [
@@ -88,6 +90,7 @@ pub(super) fn memory(proto: &Endpoint, carrier: &Carrier, glue: &Glue, into: &mu
     into.extend([
         ("packet buffers", held.pool_bytes),
         ("sends in progress", held.sends_bytes),
+        ("remote operations on their way", held.rma_bytes),
         ("protocol connection table", held.connections_bytes),
         ("active connections", held.actives_bytes),
         ("handshakes", held.handshakes_bytes + glue.memory_bytes()),

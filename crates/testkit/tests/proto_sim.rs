@@ -1,11 +1,11 @@
 //! The protocol over seeded networks: thousands of runs, each judged at every step.
 //!
 //! `CCI_SIM_SEEDS=N` runs N seeds (default 4,000), `CCI_SIM_SEED=S` runs only seed S; with `CCI_SIM_TRACE=1` a failure
-//! shows the last datagrams and events before it.
+//! shows the last 4,000 datagrams and events before it, with a greater number that many.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cci_testkit::sim::Scenario;
+use cci_testkit::sim::{RmaCounts, Scenario};
 
 const SEEDS_DEFAULT: u64 = 4_000;
 
@@ -14,11 +14,11 @@ fn from_env(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-fn run(seed: u64) -> Result<(), String> {
+fn run(seed: u64) -> Result<RmaCounts, String> {
     let scenario = Scenario::draw(seed);
     let result = catch_unwind(AssertUnwindSafe(|| scenario.run()));
     let what = match result {
-        Ok(Ok(_)) => return Ok(()),
+        Ok(Ok(report)) => return Ok(report.rma),
         Ok(Err(what)) => what,
         Err(panic) => match panic.downcast_ref::<String>() {
             Some(text) => format!("panicked: {text}"),
@@ -39,17 +39,23 @@ fn every_seed_keeps_the_promises() {
     let seeds = from_env("CCI_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let mut failed: Vec<u64> = Vec::new();
     let mut first = None;
+    let mut done = RmaCounts::default();
     for seed in 1..=seeds {
-        if let Err(what) = run(seed) {
-            failed.push(seed);
-            let line = what.lines().take(1).collect::<String>();
-            eprintln!("{line}");
-            first.get_or_insert(what);
-            if failed.len() >= 40 {
-                break;
+        let what = match run(seed) {
+            Ok(counts) => {
+                done += counts;
+                continue;
             }
+            Err(what) => what,
+        };
+        failed.push(seed);
+        eprintln!("{}", what.lines().take(1).collect::<String>());
+        first.get_or_insert(what);
+        if failed.len() >= 40 {
+            break;
         }
     }
+    println!("{seeds} seeds: {done:?}");
     if let Some(what) = first {
         panic!("{} of {seeds} seeds failed: {failed:?}; the first:\n{what}", failed.len());
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::ledger::SideState;
 use super::node::Packet;
 use super::world::World;
 
@@ -71,6 +72,28 @@ impl World {
             || memory.pool_used_bytes > memory.pool_bytes
         {
             self.ledger.fail(self.now_ns, format!("node {node}: more memory than {cap_bytes}: {memory:?}"));
+        }
+    }
+
+    /// Where nothing goes wrong, everything has been started long before patience is over.
+    pub(super) fn check_started(&mut self) {
+        if !self.plan.all_succeed {
+            return;
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let waits = |token: usize| self.ledger.sides[token].state == SideState::Up;
+            let sender = node
+                .senders
+                .iter()
+                .find(|sender| sender.left > 0 && self.now_ns < sender.work.until_ns && waits(sender.token));
+            let operator = node.operators.iter().find(|operator| operator.left > 0 && waits(operator.token));
+            let left = match (sender, operator) {
+                (Some(sender), _) => format!("{} messages of side {}", sender.left, sender.token),
+                (_, Some(operator)) => format!("{} operations of side {}", operator.left, operator.token),
+                _ => continue,
+            };
+            let what = format!("node {index}: {left} could never be started\n{}", self.describe());
+            return self.ledger.fail(self.now_ns, what);
         }
     }
 

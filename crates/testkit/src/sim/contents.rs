@@ -56,9 +56,52 @@ pub fn is_short(side: u32, index: u32, bytes: &[u8]) -> bool {
     bytes.len() < NAMED_BYTES_MIN && bytes == &base(side, index).to_le_bytes()[..bytes.len()]
 }
 
+/// The bytes from place `at` on of the endless pattern that `base` names.
+pub fn fill_pattern(base: u64, mut at: u64, mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        let skip = (at % 8) as usize;
+        let (now, later) = bytes.split_at_mut((8 - skip).min(bytes.len()));
+        now.copy_from_slice(&pattern_word(base, at)[skip..skip + now.len()]);
+        at += now.len() as u64;
+        bytes = later;
+    }
+}
+
+/// Whether these are those bytes; if not, the first place that differs.
+pub fn is_pattern(base: u64, mut at: u64, mut bytes: &[u8]) -> Result<(), u64> {
+    while !bytes.is_empty() {
+        let skip = (at % 8) as usize;
+        let (now, later) = bytes.split_at((8 - skip).min(bytes.len()));
+        let wanted = &pattern_word(base, at)[skip..skip + now.len()];
+        if now != wanted {
+            let same = now.iter().zip(wanted).take_while(|(is, wanted)| is == wanted).count();
+            return Err(at + same as u64);
+        }
+        at += now.len() as u64;
+        bytes = later;
+    }
+    Ok(())
+}
+
+fn pattern_word(base: u64, at: u64) -> [u8; 8] {
+    base.wrapping_add(STEP.wrapping_mul(at / 8 + 1)).to_le_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_is_the_same_from_wherever_it_is_looked_at() {
+        let mut whole = [0; 100];
+        fill_pattern(5, 3, &mut whole);
+        for from in 0..100 {
+            assert_eq!(is_pattern(5, 3 + from as u64, &whole[from..]), Ok(()));
+        }
+        whole[77] ^= 1;
+        assert_eq!(is_pattern(5, 3, &whole), Err(80));
+        assert!(is_pattern(6, 3, &whole[..8]).is_err() && is_pattern(5, 11, &whole[..8]).is_err());
+    }
 
     #[test]
     fn a_message_names_itself_and_no_changed_bit_passes() {

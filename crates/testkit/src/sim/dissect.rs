@@ -36,7 +36,7 @@ pub(super) fn line(bytes: &[u8]) -> String {
         return format!("{name} to {to}");
     }
     format!(
-        "{name} to {to} flags {} seq {:x} ack {:x} epoch {} takes {} window {} body {} sack {:x}",
+        "{name} to {to} flags {} seq {:x} ack {:x} epoch {} takes {} window {} body {} sack {:x}{}",
         number(bytes, 1, 1),
         number(bytes, 24, 4),
         number(bytes, 28, 4),
@@ -44,8 +44,38 @@ pub(super) fn line(bytes: &[u8]) -> String {
         number(bytes, 44, 2),
         number(bytes, 40, 2),
         number(bytes, 46, 2) * 8,
-        if number(bytes, 2, 1) > 0 { number(bytes, 48, 8) } else { 0 }
+        if number(bytes, 2, 1) > 0 { number(bytes, 48, 8) } else { 0 },
+        records(bytes.get(48 + 8 * number(bytes, 2, 1) as usize..).unwrap_or_default())
     )
+}
+
+/// What the records of a body are: kind, flags, slot and length; equal ones in a row once.
+fn records(mut body: &[u8]) -> String {
+    const KINDS: [&str; 8] = ["void", "message", "WRITE", "READ", "DATA", "ATOMIC", "NOTIFY", "DONE"];
+    let (mut text, mut last, mut times) = (String::new(), String::new(), 0);
+    let mut add = |record: String| {
+        if record == last {
+            times += 1;
+            return;
+        }
+        if times > 1 {
+            text += &format!(" x{times}");
+        }
+        text += &record;
+        (last, times) = (record, 1);
+    };
+    while body.len() >= 8 {
+        let (len, kind, flags, slot) =
+            (number(body, 0, 2), number(body, 2, 1), number(body, 3, 1), number(body, 4, 2));
+        let kind = KINDS.get(kind as usize).copied().unwrap_or("?");
+        add(match flags {
+            0 => format!(" {kind} {slot}:{len}"),
+            flags => format!(" {kind}/{flags} {slot}:{len}"),
+        });
+        body = body.get(8 + len.next_multiple_of(8) as usize..).unwrap_or_default();
+    }
+    add(String::new());
+    text
 }
 
 /// The first byte of a datagram of a random type.

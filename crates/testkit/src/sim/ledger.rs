@@ -8,10 +8,13 @@
 //! - every send that is not silent completes exactly once; `Success` on a reliable connection was (or will be) delivered unless the
 //!   receiver crashed or hung up; `ReceiverNotReady` was never and will never be delivered;
 //! - a connect, an accept and a disconnect end exactly once.
+//!
+//! What is promised of remote memory access is checked in [`super::rma`].
 
 use cci_proto::{Attribute, ConnKey, Status};
 
 use super::contents;
+use super::rma::{self, Rma};
 use super::rng::mix;
 
 /// Which end of a conversation.
@@ -70,6 +73,8 @@ pub struct Flow {
     pub last_delivery_ns: u64,
     /// Time of the latest completion.
     pub last_completion_ns: u64,
+    /// None of them is too short to say where it is from.
+    pub always_named: bool,
     /// Reliable ordered: the first message that has not arrived and was not skipped.
     next: u32,
     /// Reliable ordered: the latest completed.
@@ -113,6 +118,10 @@ pub struct Ledger {
     pub all_succeed: bool,
     /// Fold of everything programs saw.
     pub trace: u64,
+    /// Memory, and who does what to it.
+    pub rma: Rma,
+    /// Lines for a trace, if one is wanted.
+    pub(super) said: Option<Vec<String>>,
     failure: Option<String>,
 }
 
@@ -151,7 +160,13 @@ impl Ledger {
         self.failure.as_deref()
     }
 
-    fn note(&mut self, now_ns: u64, kind: u64, side: u64, what: u64) {
+    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
+        if let Some(said) = &mut self.said {
+            said.push(line());
+        }
+    }
+
+    pub(super) fn note(&mut self, now_ns: u64, kind: u64, side: u64, what: u64) {
         self.trace = mix(self.trace ^ mix(now_ns) ^ mix(kind << 56 ^ side << 32 ^ what));
     }
 
@@ -192,6 +207,16 @@ impl Ledger {
         }
         let (conversation, role, ordered) =
             (side.conversation, side.role, side.attribute == Attribute::ReliableOrdered);
+        if let Some((from, index)) = self.is_behind_data(token, payload) {
+            let peer = self.sides.get(from).ok_or("from no side there is")?;
+            if peer.conversation != conversation || peer.role == role {
+                return Err(format!("it is from side {from} of conversation {}", peer.conversation));
+            }
+            return match index {
+                Some(index) => self.behind_data(from, index, payload),
+                None => self.empty_behind_data(from),
+            };
+        }
         let from = match contents::identify(payload) {
             Some((from, _)) => from as usize,
             None if payload.len() < contents::NAMED_BYTES_MIN => side.peer.ok_or("from nobody known")?,
@@ -233,6 +258,15 @@ impl Ledger {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Side and number of the operation that a message belongs to, if it does; no number if it is empty.
+    fn is_behind_data(&self, token: usize, payload: &[u8]) -> Option<(usize, Option<u32>)> {
+        if let Some((from, index)) = contents::identify(payload) {
+            return Some((rma::operation_side(from)?, Some(index)));
+        }
+        let peer = self.sides[token].peer?;
+        (payload.is_empty() && self.sides.get(peer)?.flow.always_named).then_some((peer, None))
     }
 
     /// `Event::Sent`.
@@ -335,6 +369,9 @@ impl Ledger {
             if let Err(what) = self.check_finished(token) {
                 self.fail(now_ns, format!("at the end, side {token}: {what}"));
             }
+        }
+        if let Err(what) = self.rma_finish() {
+            self.fail(now_ns, format!("at the end, {what}"));
         }
     }
 

@@ -206,6 +206,11 @@ impl Net {
         self
     }
 
+    /// Whether large transfers would take very long.
+    pub(super) fn is_slow(&self) -> bool {
+        self.path.loss_pct > 5.0 || self.path.delay_ns > 10_000_000 || self.path.reorder_ns > 10_000_000
+    }
+
     /// Loses everything one way for a time.
     pub fn cut(mut self, cut: Cut) -> Net {
         self.cuts.push(cut);

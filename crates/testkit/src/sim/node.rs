@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cci_proto::{Address, Attribute, ConnKey, ConnState, Endpoint, Event, SendError, Sink, Time, Transmit};
+use cci_proto::{
+    Address, Atomic, Attribute, ConnKey, ConnState, Endpoint, Event, Memory, RmaPlace, RmaRefusal, SendError,
+    Sink, Time, Transmit,
+};
 
 use super::contents;
 use super::ledger::{Ledger, SideState};
 use super::plan::{NodePlan, Sizes, Workload};
 use super::reader::Reader;
+use super::rma::Operator;
 use super::rng::Rng;
 
 /// A datagram on its way to a node.
@@ -45,7 +49,49 @@ pub(super) struct Program<'a> {
     pub events: &'a mut VecDeque<Event>,
 }
 
-impl cci_proto::Memory for Program<'_> {}
+impl Memory for Program<'_> {
+    fn peer_write(&mut self, conn: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+        self.ledger.peer_write(self.now_ns, (self.node, conn, token), at, data)
+    }
+
+    fn peer_read(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        out: &mut [u8],
+    ) -> Result<(), RmaRefusal> {
+        self.ledger.peer_read(self.now_ns, (self.node, conn, token), at, out)
+    }
+
+    fn peer_may_read(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        len_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        self.ledger.peer_may_read(self.now_ns, (self.node, conn, token), at, len_bytes)
+    }
+
+    fn peer_atomic(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RmaPlace,
+        atomic: Atomic,
+    ) -> Result<u64, RmaRefusal> {
+        self.ledger.peer_atomic(self.now_ns, (self.node, conn, token), at, atomic)
+    }
+
+    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        self.ledger.local_read(self.now_ns, self.node, at, out)
+    }
+
+    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        self.ledger.local_write(self.now_ns, self.node, at, data)
+    }
+}
 
 impl Sink for Program<'_> {
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool {
@@ -76,7 +122,9 @@ impl Sink for Program<'_> {
             Event::Closed { conn, token } => ledger.moved(now, *token, *conn, &[Closing], Closed, "Closed"),
             Event::Sent { token, context, status, .. } => ledger.completed(now, *token, *context, *status),
             Event::KeepaliveTimedOut { token, .. } => ledger.silent(now, *token),
-            Event::Rma { .. } => {}
+            Event::Rma { token, operation, status, .. } => {
+                ledger.rma_completed(now, *token, *operation, *status);
+            }
         }
         self.events.push_back(event);
     }
@@ -147,12 +195,14 @@ pub(super) struct Node {
     pub events: VecDeque<Event>,
     pub outbox: Outbox,
     pub senders: Vec<Sender>,
+    pub operators: Vec<Operator>,
     pub wake_ns: Option<u64>,
     /// The poll going on takes until then.
     pub busy_until_ns: u64,
     pub rng: Rng,
-    /// Polls in a row in which nothing happened.
+    /// Polls in a row in which nothing happened, and since when.
     pub idle_polls: u32,
+    pub idle_since_ns: u64,
     pub polls: u64,
     /// Datagrams lost at the full socket.
     pub socket_drops: u64,
@@ -172,10 +222,12 @@ impl Node {
             events: VecDeque::new(),
             outbox: Outbox::default(),
             senders: Vec::new(),
+            operators: Vec::new(),
             wake_ns: None,
             busy_until_ns: 0,
             rng,
             idle_polls: 0,
+            idle_since_ns: 0,
             polls: 0,
             socket_drops: 0,
             scratch: Vec::new(),
@@ -189,7 +241,14 @@ impl Node {
         self.socket_bytes = 0;
         self.events.clear();
         self.senders.clear();
+        self.operators.clear();
         self.wake_ns = None;
+    }
+
+    /// The program starts nothing more on this connection.
+    pub fn forget(&mut self, token: usize) {
+        self.senders.retain(|sender| sender.token != token);
+        self.operators.retain(|operator| operator.token != token);
     }
 
     pub fn restart(&mut self) -> Result<(), String> {
@@ -233,6 +292,11 @@ impl Node {
                 started += 1;
             }
         }
+        for operator in &mut self.operators {
+            while operator.is_due(now_ns) && operator.start_one(now_ns, endpoint, ledger) {
+                started += 1;
+            }
+        }
         started
     }
 
@@ -258,7 +322,8 @@ impl Node {
         };
         let sends = self.senders.iter().filter_map(timed).min();
         let deadline = endpoint.next_deadline().map(|deadline| deadline.0);
-        [deadline, sends, self.reader.next_ns()].into_iter().flatten().min()
+        let operations = self.operators.iter().filter_map(|operator| operator.next_ns(now_ns)).min();
+        [deadline, sends, operations, self.reader.next_ns()].into_iter().flatten().min()
     }
 }
 

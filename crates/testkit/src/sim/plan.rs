@@ -4,6 +4,7 @@ use cci_proto::{Attribute, Config};
 
 use super::net::Link;
 use super::reader::Reading;
+use super::rma::RmaWork;
 use super::rng::Rng;
 
 /// One node: an endpoint and a program over it.
@@ -19,6 +20,8 @@ pub struct NodePlan {
     pub requests_max: u32,
     /// See `Config`.
     pub sends_max: u32,
+    /// See `Config`.
+    pub operations_max: u32,
     /// See `Config`; 0: the library's own.
     pub send_timeout_ns: u64,
     /// See `Config`; 0: off.
@@ -43,6 +46,7 @@ impl Default for NodePlan {
             connections_max: 64,
             requests_max: 16,
             sends_max: 1_024,
+            operations_max: 4_096,
             send_timeout_ns: 0,
             keepalive_ns: 0,
             reading: Reading::Instant,
@@ -65,7 +69,7 @@ impl NodePlan {
             connections_max: self.connections_max,
             requests_max: self.requests_max,
             sends_max: self.sends_max,
-            operations_max: 1 << 14,
+            operations_max: self.operations_max,
             send_timeout_ns: self.send_timeout_ns,
             keepalive_ns: self.keepalive_ns,
             first_seq: Some(u32::MAX - rng.below(8) as u32),
@@ -97,6 +101,8 @@ pub struct Workload {
     pub silent_pct: f64,
     /// Stops here even if messages are left.
     pub until_ns: u64,
+    /// What it does to its peer's memory; reliable connections only.
+    pub rma: RmaWork,
 }
 
 impl Workload {
@@ -108,11 +114,25 @@ impl Workload {
         burst: 1,
         silent_pct: 0.0,
         until_ns: u64::MAX,
+        rma: RmaWork::NONE,
     };
 
     /// As fast as it goes.
     pub const fn bulk(messages: u32, bytes: usize) -> Workload {
         Workload { messages, sizes: Sizes::Fixed(bytes), ..Workload::QUIET }
+    }
+
+    /// Only remote memory access.
+    pub const fn rma(rma: RmaWork) -> Workload {
+        Workload { rma, ..Workload::QUIET }
+    }
+
+    /// No message is too short to say where it is from.
+    pub(super) fn always_named(&self) -> bool {
+        let least = match self.sizes {
+            Sizes::Fixed(least) | Sizes::Between(least, _) => least,
+        };
+        self.messages == 0 || least >= super::contents::NAMED_BYTES_MIN
     }
 }
 

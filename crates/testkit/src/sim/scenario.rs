@@ -5,6 +5,7 @@ use cci_proto::Attribute;
 use super::net::{Cut, Link, Net};
 use super::plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
 use super::reader::Reading;
+use super::rma::RmaWork;
 use super::rng::Rng;
 use super::world::{Report, World};
 
@@ -74,6 +75,7 @@ impl Scenario {
         for _ in 0..talks {
             plan.talks.push(draw_talk(&mut rng, kind, nodes));
         }
+        draw_rma(seed, &net, &mut plan);
         let mut scenario = Scenario { seed, kind, net, plan };
         scenario.draw_trouble(&mut rng);
         scenario
@@ -239,5 +241,65 @@ fn draw_workload(rng: &mut Rng, kind: Kind) -> Workload {
         burst: rng.pick(&[1, 1, 8, 64]),
         silent_pct: rng.pick(&[0.0, 0.0, 30.0, 100.0]),
         until_ns: u64::MAX,
+        rma: RmaWork::NONE,
+    }
+}
+
+/// Remote memory access in two of three runs. Drawn apart, so that it changes nothing else of what a seed means.
+fn draw_rma(seed: u64, net: &Net, plan: &mut Plan) {
+    let mut rng = Rng::new(seed ^ 0x726d_6100_0000_0000);
+    if !rng.pct(67.0) {
+        return;
+    }
+    for node in &mut plan.nodes {
+        node.operations_max = rng.pick(&[2, 64, 1_024, 16_384]);
+    }
+    let share = if plan.talks.len() > 6 { 5 } else { 1 };
+    for talk in &mut plan.talks {
+        if rng.pct(60.0) {
+            talk.up.rma = draw_work(&mut rng, net.is_slow(), share);
+        }
+        // Nobody is left to answer a server whose client hangs up as soon as it has said everything.
+        if talk.hang_up != HangUp::Linger && rng.pct(40.0) {
+            talk.down.rma = draw_work(&mut rng, net.is_slow(), share);
+        }
+        if rng.pct(30.0) {
+            (talk.up.messages, talk.down.messages) = (0, 0);
+        }
+    }
+}
+
+fn draw_work(rng: &mut Rng, slow: bool, share: u32) -> RmaWork {
+    let (bytes_min, bytes_max, operations) = match rng.below(8) {
+        0 => (1, 16, rng.range(1, 1_500)),
+        1 => (8, 8, rng.range(1, 1_500)),
+        2 | 3 => (1, 3_000, rng.range(1, 300)),
+        4 => (1, 20_000, rng.range(1, 40)),
+        5 => (1_300, 1_500, rng.range(1, 100)),
+        6 if !slow => (200_000, 700_000, rng.range(1, 6)),
+        7 if !slow => (1, 300_000, rng.range(1, 12)),
+        _ => (1, 100_000, rng.range(1, 4)),
+    };
+    // Each may have to wait for the one before it.
+    let operations = if slow { operations.min(40) } else { operations };
+    let atomic_pct = rng.pick(&[0.0, 0.0, 5.0, 50.0, 100.0]);
+    let region_bytes = (bytes_max * rng.range(3, 6)).max(rng.pick(&[2_000, 20_000, 200_000]));
+    RmaWork {
+        operations: operations as u32 / share + 1,
+        bytes_min,
+        bytes_max,
+        pieces_max: rng.pick(&[1, 1, 2, 10, 1_024]).min(region_bytes as u32 / 32),
+        outstanding_max: rng.pick(&[1, 2, 20, 200, 2_000]),
+        region_bytes,
+        gap_ns: rng.pick(&[0, 0, 0, 2_000, 100_000]),
+        burst: rng.pick(&[1, 1, 16]),
+        read_pct: rng.pick(&[0.0, 30.0, 50.0, 100.0]),
+        atomic_pct,
+        message_pct: rng.pick(&[0.0, 0.0, 10.0, 100.0]),
+        fence_pct: rng.pick(&[0.0, 0.0, 5.0, 50.0]),
+        again_pct: rng.pick(&[0.0, 0.0, 30.0]),
+        bad_pct: rng.pick(&[0.0, 0.0, 5.0, 30.0]),
+        deregister_pct: rng.pick(&[0.0, 0.0, 1.0, 5.0]),
+        change_pct: rng.pick(&[0.0, 5.0]),
     }
 }

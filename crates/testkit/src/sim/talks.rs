@@ -3,9 +3,10 @@
 use cci_proto::{Attribute, Event, Request, Time};
 
 use super::ledger::{Role, SideState};
-use super::node::{Sender, address_of};
+use super::node::{Node, Sender, address_of};
 use super::plan::{Fault, HangUp};
-use super::rng::mix;
+use super::rma::{Operator, RmaWork};
+use super::rng::{Rng, mix};
 use super::world::{What, World};
 
 impl World {
@@ -21,8 +22,14 @@ impl World {
         let payload = self.request_payload(talk);
         let plan = &self.plan.talks[talk];
         let (client, attribute) = (plan.client, plan.attribute);
-        let Some(endpoint) = self.nodes[client].endpoint.as_mut() else { return };
+        if self.nodes[client].endpoint.is_none() {
+            return;
+        }
+        let work = plan.down.rma;
         let token = self.ledger.open(talk as u32, Role::Client, client, attribute);
+        self.expose(token, client, &work);
+        let plan = &self.plan.talks[talk];
+        let Some(endpoint) = self.nodes[client].endpoint.as_mut() else { return };
         let to = address_of(plan.server);
         let now = Time(self.now_ns);
         match endpoint.connect(now, to, &payload, attribute, token as u64, plan.connect_timeout_ns) {
@@ -56,7 +63,7 @@ impl World {
                 Event::Closed { token, .. }
                 | Event::ConnectFailed { token, .. }
                 | Event::AcceptFailed { token, .. } => {
-                    self.nodes[node].senders.retain(|sender| sender.token != token as usize);
+                    self.nodes[node].forget(token as usize);
                 }
                 _ => {}
             }
@@ -113,6 +120,7 @@ impl World {
                 self.wake(came_to, self.now_ns);
                 continue;
             }
+            let work = plan.up.rma;
             let token = self.ledger.open(talk as u32, Role::Server, node, attribute);
             match endpoint.accept(now, request, token as u64) {
                 Ok(key) => {
@@ -120,6 +128,7 @@ impl World {
                     self.ledger.sides[token].key = Some(key);
                     self.ledger.sides[token].peer = client;
                     self.talks[talk].servers.push(token);
+                    self.expose(token, node, &work);
                     if node != came_to
                         && let Some(endpoint) = self.nodes[came_to].endpoint.as_mut()
                     {
@@ -138,6 +147,14 @@ impl World {
             }
             self.wake(node, self.now_ns);
             self.wake(came_to, self.now_ns);
+        }
+    }
+
+    /// The program tells its peer, by whatever way, of memory that it may use.
+    fn expose(&mut self, token: usize, node: usize, work: &RmaWork) {
+        if self.ledger.sides[token].attribute.is_reliable() {
+            let scoped = mix(token as u64) & 1 == 0;
+            self.ledger.rma.expose(self.now_ns, token, node, work.region_bytes_of(), scoped);
         }
     }
 
@@ -160,6 +177,12 @@ impl World {
             Role::Client => (plan.up.clone(), plan.hang_up == HangUp::Linger),
             Role::Server => (plan.down.clone(), false),
         };
+        self.ledger.sides[token].flow.always_named = work.always_named();
+        if work.rma.operations > 0 && self.ledger.sides[token].attribute.is_reliable() {
+            let rng = Rng::new(self.nodes[node].rng.next_u64());
+            let operator = Operator::new(token, key, work.rma, self.now_ns, rng, &mut self.ledger);
+            self.nodes[node].operators.extend(operator);
+        }
         self.nodes[node].senders.push(Sender::new(token, key, work, self.now_ns, linger));
         if self.given_up {
             self.hang_up(token);
@@ -181,7 +204,7 @@ impl World {
             self.ledger
                 .fail(self.now_ns, format!("disconnect of side {token}, which was {was:?}: {error:?}"));
         }
-        self.nodes[node].senders.retain(|sender| sender.token != token);
+        self.nodes[node].forget(token);
         self.say(|| format!("node {node}: side {token} hangs up"));
         self.wake(node, self.now_ns);
     }
@@ -197,12 +220,20 @@ impl World {
 
     /// Clients that hang up as soon as they have said everything.
     pub(super) fn hang_up_lingering(&mut self, node: usize) {
-        let said = |sender: &Sender| sender.linger && sender.left == 0;
-        while let Some(token) =
-            self.nodes[node].senders.iter().find(|sender| said(sender)).map(|sender| sender.token)
-        {
+        let said = |node: &Node, sender: &Sender| {
+            let started =
+                node.operators.iter().all(|operator| operator.token != sender.token || operator.left == 0);
+            sender.linger && sender.left == 0 && started
+        };
+        loop {
+            let node = &mut self.nodes[node];
+            let Some(token) =
+                node.senders.iter().find(|sender| said(node, sender)).map(|sender| sender.token)
+            else {
+                return;
+            };
+            node.forget(token);
             self.hang_up(token);
-            self.nodes[node].senders.retain(|sender| sender.token != token);
         }
     }
 
@@ -239,10 +270,15 @@ impl World {
             Some(sender) => sender.left == 0 || self.now_ns >= sender.work.until_ns,
             None => side.state != SideState::Pending,
         };
+        let operated = self.ledger.rma.outstanding(token) == 0
+            && !self.nodes[side.node]
+                .operators
+                .iter()
+                .any(|operator| operator.token == token && operator.left > 0);
         let heard = side.attribute == Attribute::Unreliable
             || !self.plan.all_succeed
             || flow.delivered == flow.msgs.len() as u64;
-        queued && flow.outstanding == 0 && heard
+        queued && operated && flow.outstanding == 0 && heard
     }
 }
 

@@ -7,13 +7,15 @@ use super::ledger::{Ledger, Role, SideState};
 use super::net::{Fate, Net, NetCounts};
 use super::node::{Node, Packet, address_of, node_at};
 use super::plan::{Fault, HangUp, Plan};
+use super::rma::RmaCounts;
 use super::rng::{Rng, mix};
 
 /// Events after which a run is a storm. The longest honest run of the tests has a tenth of it.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// Polls in a row in which a node does nothing, woken by its own deadline, before it is said to spin.
+/// Polls in a row, in this time, in which a node does nothing, woken by its own deadline, before it is said to spin.
 const IDLE_POLLS_MAX: u32 = 2_000;
+const IDLE_POLLS_NS: u64 = 10_000_000_000;
 
 pub(super) enum What {
     /// At the target's own link.
@@ -67,6 +69,8 @@ pub struct Report {
     pub socket_drops: u64,
     /// Polls of all endpoints.
     pub polls: u64,
+    /// What was done to memory.
+    pub rma: RmaCounts,
 }
 
 /// Where a conversation is.
@@ -98,7 +102,8 @@ pub struct World {
     pub(super) given_up: bool,
     /// The last things that happened, for a failure's message.
     pub(super) log: std::collections::VecDeque<String>,
-    pub(super) logging: bool,
+    /// 0: none are kept.
+    log_lines_max: usize,
 }
 
 impl World {
@@ -112,7 +117,10 @@ impl World {
             net.add_node();
             nodes.push(Node::new(node, Rng::new(rng.next_u64()))?);
         }
-        let ledger = Ledger::new(plan.all_succeed);
+        let mut ledger = Ledger::new(plan.all_succeed);
+        for node in 0..nodes.len() {
+            ledger.rma.boot(node);
+        }
         let talks = plan.talks.iter().map(|_| TalkState::default()).collect();
         let mut world = World {
             net,
@@ -128,9 +136,13 @@ impl World {
             events: 0,
             given_up: false,
             log: std::collections::VecDeque::new(),
-            logging: std::env::var_os("CCI_SIM_TRACE").is_some(),
+            log_lines_max: 0,
             plan,
         };
+        if let Ok(lines) = std::env::var("CCI_SIM_TRACE") {
+            world.log_lines_max = lines.parse().ok().filter(|lines| *lines > 1).unwrap_or(4_000);
+            world.ledger.said = Some(Vec::new());
+        }
         for talk in 0..world.plan.talks.len() {
             world.at(world.plan.talks[talk].start_ns, What::Dial(talk));
         }
@@ -161,8 +173,8 @@ impl World {
     }
 
     pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
-        if self.logging {
-            if self.log.len() >= 4_000 {
+        if self.log_lines_max > 0 {
+            if self.log.len() >= self.log_lines_max {
                 self.log.pop_front();
             }
             let line = format!("{:>12} {}", self.now_ns, line());
@@ -187,6 +199,7 @@ impl World {
             net: self.net.counts().clone(),
             socket_drops: self.nodes.iter().map(|node| node.socket_drops).sum(),
             polls: self.nodes.iter().map(|node| node.polls).sum(),
+            rma: self.ledger.rma.counts.clone(),
         }
     }
 
@@ -231,9 +244,17 @@ impl World {
                 self.ledger.fail(self.now_ns, format!("{EVENTS_MAX} events: a storm\n{left}"));
             }
             self.step(entry.what);
+            self.log_said();
             self.verdict()?;
         }
         Ok(())
+    }
+
+    /// What programs said of memory, behind what else happened in the same step.
+    fn log_said(&mut self) {
+        for line in self.ledger.said.as_mut().map(std::mem::take).unwrap_or_default() {
+            self.say(|| line);
+        }
     }
 
     fn step(&mut self, what: What) {
@@ -265,6 +286,7 @@ impl World {
             }
             What::GiveUp => {
                 self.given_up = true;
+                self.check_started();
                 for node in 0..self.nodes.len() {
                     self.hang_up_all(node);
                     self.wake(node, self.now_ns);
@@ -321,7 +343,11 @@ impl World {
     fn after_poll(&mut self, index: usize, taken: usize, out: usize, happened: usize, full: bool) {
         let now_ns = self.now_ns;
         let node = &mut self.nodes[index];
-        node.idle_polls = if happened == 0 { node.idle_polls + 1 } else { 0 };
+        let idle = happened == 0 && now_ns - node.idle_since_ns < IDLE_POLLS_NS;
+        node.idle_polls = if idle { node.idle_polls + 1 } else { 0 };
+        if !idle {
+            node.idle_since_ns = now_ns;
+        }
         if node.idle_polls > IDLE_POLLS_MAX {
             let deadline = node.endpoint.as_ref().and_then(|endpoint| endpoint.next_deadline());
             self.ledger.fail(
@@ -398,6 +424,7 @@ impl World {
             Fault::Crash(node) => {
                 self.say(|| format!("node {node} crashes"));
                 self.nodes[node].crash();
+                self.ledger.rma.crash(self.now_ns, node);
                 self.forget_requests(node);
                 for side in self.ledger.sides.iter_mut().filter(|side| side.node == node) {
                     if !matches!(side.state, SideState::Closed | SideState::Failed) {
@@ -406,10 +433,11 @@ impl World {
                 }
             }
             Fault::Restart(node) => {
-                if self.nodes[node].endpoint.is_none()
-                    && let Err(what) = self.nodes[node].restart()
-                {
-                    self.ledger.fail(self.now_ns, what);
+                if self.nodes[node].endpoint.is_none() {
+                    if let Err(what) = self.nodes[node].restart() {
+                        self.ledger.fail(self.now_ns, what);
+                    }
+                    self.ledger.rma.boot(node);
                 }
             }
             Fault::Links(node, egress, ingress) => self.net.set_links(node, egress, ingress),

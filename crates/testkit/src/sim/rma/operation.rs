@@ -1,0 +1,144 @@
+//! One operation, as its program and the judge know it.
+
+use cci_proto::{Atomic, RmaPiece, RmaPlace, Status};
+
+use super::super::rng::mix;
+use super::spans::Spans;
+
+/// Results of atomics, of any width, have zeros above.
+pub(super) const RESULT_BYTES: u64 = 8;
+
+/// What an operation does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Writes its pattern.
+    Write,
+    /// Reads what the owner put there.
+    Read,
+    /// Reads, fenced, what an earlier write of the same side left there.
+    ReadBack(u32),
+    /// Does this to one word.
+    Atomic(Atomic, Option<RmaPlace>),
+}
+
+/// One operation.
+#[derive(Debug)]
+pub struct Operation {
+    /// What it does.
+    pub what: What,
+    /// Where; of an atomic only the remote place and the width.
+    pub pieces: Vec<RmaPiece>,
+    /// Length of the message that comes behind the data.
+    pub message: Option<usize>,
+    /// Nothing of it may happen before all before it is complete.
+    pub fence: bool,
+    /// When it was started.
+    pub started_ns: u64,
+    /// What refuses it for sure.
+    pub bad: Option<Status>,
+    /// Nobody can say whether it is refused: it may be meant for a peer that has been restarted.
+    pub unsure: bool,
+    /// How it ended.
+    pub status: Option<Status>,
+    /// Times its message was delivered.
+    pub delivered: u8,
+    /// What an atomic found: it has been carried out.
+    pub(super) old: Option<u64>,
+    /// A byte or two came that another operation could have sent as well: which bytes are placed is not sure any more.
+    pub(super) blurred: bool,
+    /// Bytes where they belong: of writes at the peer, of reads here.
+    pub(super) placed: Spans,
+    pub(super) len_bytes: u64,
+    /// Lowest and highest remote offset, to look no further when it can't be this one.
+    pub(super) remote: (u64, u64),
+    /// Operations, and messages, before the last fence up to here.
+    pub(super) operations_before: u32,
+    pub(super) messages_before: u32,
+}
+
+impl Operation {
+    pub(super) fn new(
+        now_ns: u64,
+        what: What,
+        pieces: Vec<RmaPiece>,
+        message: Option<usize>,
+        fence: bool,
+    ) -> Operation {
+        let ends = pieces.iter().map(|piece| piece.remote.offset.saturating_add(piece.len_bytes));
+        let starts = pieces.iter().map(|piece| piece.remote.offset);
+        Operation {
+            what,
+            message,
+            fence,
+            started_ns: now_ns,
+            bad: None,
+            unsure: false,
+            status: None,
+            delivered: 0,
+            old: None,
+            blurred: false,
+            placed: Spans::default(),
+            len_bytes: pieces.iter().map(|piece| piece.len_bytes).sum(),
+            remote: (starts.min().unwrap_or(0), ends.max().unwrap_or(0)),
+            operations_before: 0,
+            messages_before: 0,
+            pieces,
+        }
+    }
+
+    pub(super) fn is_atomic(&self) -> bool {
+        matches!(self.what, What::Atomic(..))
+    }
+
+    /// Everything it does to memory has been done.
+    pub(super) fn is_done(&self) -> bool {
+        match self.what {
+            What::Atomic(..) => self.old.is_some(),
+            _ => self.blurred || self.placed.len_bytes() == self.len_bytes,
+        }
+    }
+
+    /// Where in the operation the bytes at a remote place are, if it has them.
+    pub(super) fn at_remote(&self, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+        if at.offset < self.remote.0 || at.offset >= self.remote.1 {
+            return None;
+        }
+        find(self.pieces.iter().map(|piece| (piece.remote, piece.len_bytes)), at, len_bytes)
+    }
+
+    /// The same for a place here.
+    pub(super) fn at_local(&self, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+        if let What::Atomic(_, result) = self.what {
+            return (result == Some(at) && len_bytes == RESULT_BYTES).then_some(0);
+        }
+        find(self.pieces.iter().map(|piece| (piece.local, piece.len_bytes)), at, len_bytes)
+    }
+
+    /// The remote place of its byte number `at`.
+    pub(super) fn to_remote(&self, mut at: u64) -> RmaPlace {
+        for piece in &self.pieces {
+            if at < piece.len_bytes {
+                return piece.remote.plus(at);
+            }
+            at -= piece.len_bytes;
+        }
+        RmaPlace::default()
+    }
+}
+
+fn find(mut pieces: impl Iterator<Item = (RmaPlace, u64)>, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+    let mut before = 0;
+    pieces.find_map(|(place, piece_bytes)| {
+        let start = before;
+        before += piece_bytes;
+        let into = at.offset.checked_sub(place.offset)?;
+        let inside = (at.region, at.key) == (place.region, place.key)
+            && into.checked_add(len_bytes).is_some_and(|end| end <= piece_bytes);
+        inside.then_some(start + into)
+    })
+}
+
+/// Names the pattern that a side's operation writes.
+pub(super) fn base_of(side: usize, index: u32) -> u64 {
+    mix((side as u64) << 32 | u64::from(index) | 1 << 63)
+}

@@ -1,0 +1,294 @@
+//! Shared memory: regions taken back while another process writes to them, which may be stopped or killed in the middle.
+
+mod shm_common;
+
+use cci::{
+    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags,
+};
+use cci::{RmaError, RmaHandle, SendFlags, Status};
+use shm_common::{PATIENCE, counter};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "CCI_RMA_WRITER";
+const LEN: usize = 8 << 20;
+/// A writer that nobody kills ends by itself.
+const WRITER_LIFE: Duration = Duration::from_secs(60);
+
+fn endpoint(direct: &str, cma: &str) -> Endpoint {
+    let text = format!("[m]\ntransport = shm\ndirect = {direct}\ncma = {cma}\n");
+    let context = Context::from_text(&text, Path::new("test.ini")).unwrap();
+    Endpoint::create(&context.devices()[0], Options::default()).unwrap()
+}
+
+/// Not a test: the process that writes, when one of the tests below has started it. Takes a handle from each message, and
+/// writes to all of it, 0x55 and 0xAA in turn, until it is refused; then says so.
+#[test]
+fn writer() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (direct, cma) = role.split_once(' ').unwrap();
+    let mut endpoint = endpoint(direct, cma);
+    println!("\nURI {}", endpoint.uri());
+    let here = Memory::foreign(Foreign::owned(vec![0x55; LEN].into_boxed_slice()));
+    let there = Memory::foreign(Foreign::owned(vec![0xAA; LEN].into_boxed_slice()));
+    let from = [here, there].map(|memory| endpoint.register(&memory, Access::LOCAL).unwrap());
+    let (mut to, mut connection, mut under_way): (Option<RmaHandle>, _, _) = (None, None, 0);
+    let start = Instant::now();
+    let (mut round, mut current) = (0_u64, 0_u64);
+    while start.elapsed() < WRITER_LIFE {
+        match endpoint.next_event() {
+            Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0).unwrap(),
+            Some(Event::Accept { result, .. }) => connection = Some(result.unwrap()),
+            Some(Event::Recv(message)) => {
+                to = RmaHandle::from_message(&message);
+                current += 1;
+            }
+            Some(Event::Send { context, status, .. }) => {
+                under_way -= 1;
+                match status {
+                    Status::Success => {}
+                    // Those for an earlier handle may come late.
+                    Status::RmaHandle if context != current || to.take().is_none() => {}
+                    Status::RmaHandle => {
+                        let _ = endpoint.send(connection.unwrap(), b"refused", 2, SendFlags::SILENT);
+                    }
+                    Status::Disconnected => return,
+                    other => panic!("{other:?}"),
+                }
+            }
+            _ => {}
+        }
+        let Some(on) = connection else { continue };
+        if !endpoint.is_open(on) {
+            return;
+        }
+        if let Some(to) = to
+            && under_way < 4
+        {
+            round += 1;
+            // All of it, or many small ones.
+            let len = if round.is_multiple_of(8) { LEN as u64 } else { 4096 << (round % 8) };
+            let from = from[(round % 2) as usize];
+            match endpoint.rma_write(on, Place::new(from, 0), Place::new(to, 0), len, current, RmaFlags::NONE)
+            {
+                Ok(()) => under_way += 1,
+                Err(RmaError::WouldBlock) => {}
+                Err(RmaError::Disconnected | RmaError::UnknownConnection) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+struct Owner {
+    endpoint: Endpoint,
+    connection: Connection,
+    child: Child,
+    memory: Memory,
+}
+
+impl Owner {
+    fn start(direct: &str, cma: &str) -> Owner {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "writer", "--nocapture", "--test-threads=1"])
+            .env(ROLE, format!("{direct} {cma}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let uri = lines.find_map(|line| line.unwrap().strip_prefix("URI ").map(str::to_owned)).unwrap();
+        // The rest of what it says goes nowhere, but must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        let mut endpoint = endpoint(direct, cma);
+        let memory = if direct == "on" {
+            endpoint.allocate(LEN).unwrap()
+        } else {
+            Memory::foreign(Foreign::owned(vec![0; LEN].into_boxed_slice()))
+        };
+        endpoint.connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
+        let connection = loop {
+            if let Some(Event::Connect { result, .. }) = endpoint.next_event() {
+                break result.unwrap();
+            }
+        };
+        Owner { endpoint, connection, child, memory }
+    }
+
+    /// Registers the memory, tells the writer, and waits until it has written, and then some.
+    fn let_it_write(&mut self, more: Duration) -> RmaHandle {
+        assert!(self.memory.write(0, &vec![0; LEN]));
+        let handle = self.endpoint.register(&self.memory, Access::ALL).unwrap();
+        self.endpoint.send(self.connection, &handle.to_bytes(), 9, SendFlags::SILENT).unwrap();
+        let start = Instant::now();
+        let mut first = [0];
+        while first[0] == 0 || start.elapsed() < more {
+            assert!(start.elapsed() < PATIENCE, "the writer does not write");
+            self.poll(&mut false);
+            assert!(self.memory.read(LEN / 2, &mut first));
+        }
+        handle
+    }
+
+    fn poll(&mut self, refused: &mut bool) {
+        match self.endpoint.next_event() {
+            Some(Event::Recv(message)) => {
+                assert_eq!(&*message, b"refused");
+                *refused = true;
+            }
+            None => {}
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    /// Nobody changes the memory for so long. The writer goes on.
+    fn stays(&mut self, time: Duration, refused: &mut bool) {
+        let mark = vec![0xC3; LEN];
+        assert!(self.memory.write(0, &mark));
+        let start = Instant::now();
+        let mut now = vec![0; LEN];
+        while start.elapsed() < time {
+            self.poll(refused);
+            assert!(self.memory.read(0, &mut now));
+            assert!(now == mark, "a byte changed after the region was taken back");
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn nothing_changes_once_a_region_is_taken_back() {
+    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+        let mut owner = Owner::start(direct, cma);
+        for round in 0..25_u64 {
+            let handle = owner.let_it_write(Duration::from_micros(round * 997 % 5000));
+            owner.endpoint.deregister(&handle).unwrap();
+            let mut refused = false;
+            owner.stays(Duration::from_millis(8), &mut refused);
+            let start = Instant::now();
+            while !refused {
+                assert!(start.elapsed() < PATIENCE, "{direct} {cma}: the writer was not refused");
+                owner.poll(&mut refused);
+            }
+        }
+        assert_eq!(counter(&owner.endpoint, "rma_detached"), 0, "nobody was stopped");
+        assert_eq!(counter(&owner.endpoint, "rma_regions_granted"), 0);
+        println!("{direct} {cma}: waited {} times", counter(&owner.endpoint, "rma_revocations_waited"));
+    }
+}
+
+#[test]
+fn a_writer_stopped_in_the_middle_changes_nothing_any_more() {
+    let mut detached = 0;
+    for round in 0..6_u64 {
+        let mut owner = Owner::start("on", "off");
+        let handle = owner.let_it_write(Duration::from_micros(20_000 + round * 1777));
+        owner.signal("-STOP");
+        let start = Instant::now();
+        owner.endpoint.deregister(&handle).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        detached += counter(&owner.endpoint, "rma_detached");
+        let mut refused = false;
+        owner.stays(Duration::from_millis(5), &mut refused);
+        owner.signal("-CONT");
+        owner.stays(Duration::from_millis(50), &mut refused);
+        // It works again, with the new pages.
+        while !refused {
+            owner.poll(&mut refused);
+        }
+        let handle = owner.let_it_write(Duration::from_millis(5));
+        owner.endpoint.deregister(&handle).unwrap();
+        owner.stays(Duration::from_millis(5), &mut refused);
+    }
+    println!("pages replaced {detached} times in 6");
+    assert!(detached > 0, "one that writes all the time is stopped while it writes, now and then");
+}
+
+#[test]
+fn a_writer_stopped_while_its_connection_ends_is_locked_out_too() {
+    let mut detached = 0;
+    for round in 0..4_u64 {
+        let mut owner = Owner::start("on", "off");
+        let handle = owner.let_it_write(Duration::from_micros(20_000 + round * 1777));
+        owner.signal("-STOP");
+        owner.endpoint.set_send_timeout(owner.connection, Duration::from_millis(20)).unwrap();
+        owner.endpoint.disconnect(owner.connection);
+        let start = Instant::now();
+        while owner.endpoint.counters().device.contains(&("links", 1)) {
+            assert!(start.elapsed() < PATIENCE);
+            assert!(owner.endpoint.next_event().is_none());
+        }
+        owner.endpoint.deregister(&handle).unwrap();
+        detached += counter(&owner.endpoint, "rma_detached");
+        let mut refused = false;
+        owner.stays(Duration::from_millis(2), &mut refused);
+        owner.signal("-CONT");
+        owner.stays(Duration::from_millis(30), &mut refused);
+    }
+    assert!(detached > 0);
+}
+
+#[test]
+fn a_writer_killed_in_the_middle_holds_nobody_up() {
+    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+        for round in 0..5_u64 {
+            let mut owner = Owner::start(direct, cma);
+            let handle = owner.let_it_write(Duration::from_micros(3000 + round * 1777));
+            owner.child.kill().unwrap();
+            let start = Instant::now();
+            owner.endpoint.deregister(&handle).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+            owner.child.wait().unwrap();
+            let mut refused = false;
+            owner.stays(Duration::from_millis(5), &mut refused);
+            let start = Instant::now();
+            while owner.endpoint.is_open(owner.connection) {
+                assert!(start.elapsed() < PATIENCE, "its death is known");
+                owner.poll(&mut refused);
+            }
+        }
+    }
+}
+
+/// The other way round: the owner dies, or is stopped, under who reads from it.
+#[test]
+fn operations_end_when_the_owner_dies() {
+    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+        let mut owner = Owner::start(direct, cma);
+        let handle = owner.let_it_write(Duration::from_millis(5));
+        // The writer's own pieces are not for us: everything is refused, once, whatever happens.
+        let mut started = 0;
+        for context in 0..200 {
+            let (here, there) = (Place::new(handle, 0), Place::new(handle, 0));
+            if owner
+                .endpoint
+                .rma_read(owner.connection, here, there, 1 << 20, context, RmaFlags::NONE)
+                .is_ok()
+            {
+                started += 1;
+            }
+        }
+        owner.child.kill().unwrap();
+        let (start, mut ended) = (Instant::now(), 0);
+        while ended < started {
+            assert!(start.elapsed() < PATIENCE, "{ended} of {started}");
+            if let Some(Event::Send { context, status, .. }) = owner.endpoint.next_event() {
+                assert_eq!(context, ended, "in order");
+                assert!(matches!(status, Status::RmaHandle | Status::Disconnected), "{status:?}");
+                ended += 1;
+            }
+        }
+    }
+}

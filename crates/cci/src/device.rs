@@ -56,6 +56,16 @@ pub struct Unavailable {
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Arc<DeviceInfo>);
 
+/// When memory that can't be mapped is read by system calls from process to process.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cma {
+    Off,
+    /// Where it works and pays.
+    On,
+    /// Wherever it works.
+    Always,
+}
+
 /// What is known of a device. Fields are read through [`Device`].
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceInfo {
@@ -84,8 +94,8 @@ pub(crate) struct DeviceInfo {
     pub shm_directory: Option<std::path::PathBuf>,
     /// Peers on this host may map library memory, and we theirs.
     pub shm_direct: bool,
-    /// Memory may be read by system calls from process to process.
-    pub shm_cma: bool,
+    /// Whether memory is read by system calls from process to process.
+    pub shm_cma: Cma,
     pub unavailable: Vec<Unavailable>,
 }
 

@@ -170,7 +170,7 @@ impl Drop for Owner {
 
 #[test]
 fn nothing_changes_once_a_region_is_taken_back() {
-    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+    for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
         let mut owner = Owner::start(direct, cma);
         for round in 0..25_u64 {
             let handle = owner.let_it_write(Duration::from_micros(round * 997 % 5000));
@@ -242,7 +242,7 @@ fn a_writer_stopped_while_its_connection_ends_is_locked_out_too() {
 
 #[test]
 fn a_writer_killed_in_the_middle_holds_nobody_up() {
-    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+    for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
         for round in 0..5_u64 {
             let mut owner = Owner::start(direct, cma);
             let handle = owner.let_it_write(Duration::from_micros(3000 + round * 1777));
@@ -265,7 +265,7 @@ fn a_writer_killed_in_the_middle_holds_nobody_up() {
 /// The other way round: the owner dies, or is stopped, under who reads from it.
 #[test]
 fn operations_end_when_the_owner_dies() {
-    for (direct, cma) in [("on", "off"), ("off", "on"), ("off", "off")] {
+    for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
         let mut owner = Owner::start(direct, cma);
         let handle = owner.let_it_write(Duration::from_millis(5));
         // The writer's own pieces are not for us: everything is refused, once, whatever happens.

@@ -2,7 +2,7 @@
 
 use super::PRIORITY_DEFAULT;
 use super::udp::{self, Choice};
-use crate::device::{Device, DeviceInfo, TransportKind};
+use crate::device::{Cma, Device, DeviceInfo, TransportKind};
 use crate::transport;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) fn shm_info(name: String) -> DeviceInfo {
         mtu_bytes: 0,
         shm_directory: None,
         shm_direct: true,
-        shm_cma: true,
+        shm_cma: Cma::On,
         unavailable: Vec::new(),
     }
 }

@@ -10,7 +10,7 @@
 //! | `port` | udp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
 //! | `direct` | shm | `off`: remote memory is not mapped, by us or by peers; `on` unless given |
-//! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `on` unless given |
+//! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `always`: wherever that works, not only where it pays; `on` unless given |
 //! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
 //!
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
@@ -18,7 +18,7 @@
 use super::builtin::shm_info;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::udp::{self, Choice};
-use crate::device::{Device, DeviceInfo, TransportKind};
+use crate::device::{Cma, Device, DeviceInfo, TransportKind};
 use crate::error::ContextError;
 use crate::transport::datagram;
 use cci_sys::net::Interface;
@@ -87,14 +87,20 @@ fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         }
         info.shm_directory = Some(directory);
     }
-    for (key, to) in [("direct", &mut info.shm_direct), ("cma", &mut info.shm_cma)] {
-        if let Some(pair) = section.get(key) {
-            *to = match pair.value {
-                "on" => true,
-                "off" => false,
-                other => return Err(pair.wrong(format!("{key} = {other:?}: write on or off"))),
-            };
-        }
+    if let Some(pair) = section.get("direct") {
+        info.shm_direct = match pair.value {
+            "on" => true,
+            "off" => false,
+            other => return Err(pair.wrong(format!("direct = {other:?}: write on or off"))),
+        };
+    }
+    if let Some(pair) = section.get("cma") {
+        info.shm_cma = match pair.value {
+            "on" => Cma::On,
+            "off" => Cma::Off,
+            "always" => Cma::Always,
+            other => return Err(pair.wrong(format!("cma = {other:?}: write on, off or always"))),
+        };
     }
     Ok(info)
 }

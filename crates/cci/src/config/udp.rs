@@ -61,8 +61,8 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
         port: choice.port,
         mtu_bytes,
         shm_directory: None,
-        shm_direct: true,
-        shm_cma: true,
+        shm_direct: false,
+        shm_cma: crate::device::Cma::Off,
         unavailable,
     }
 }

@@ -6,7 +6,7 @@ use super::wire::{self, Head};
 use super::{Arrived, Channel, Fault, Pushed, SLOTS, Start, Taken};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use cci_proto::RmaPlace;
+use cci_proto::{RmaKind, RmaPlace};
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 
@@ -70,6 +70,16 @@ pub(crate) struct Turn {
 /// What each round of a turn takes of its budget beside the data it moves.
 const STEP_BYTES: u64 = 128;
 
+/// An operation through the channel whose time is taken, by the transport's clock.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Trial {
+    pub kind: RmaKind,
+    pub len_bytes: u64,
+    /// 0: not taken yet.
+    pub began_ns: u64,
+    pub has_ended: bool,
+}
+
 /// See the module.
 pub(crate) struct Flow {
     pub connection: Connection,
@@ -97,6 +107,8 @@ pub(crate) struct Flow {
     pub(super) answers: u128,
     /// Reads and fetches, in order.
     pub(super) line: VecDeque<u16>,
+    /// The operation that is a trial of the channel has begun, or ended: what it was, and how much.
+    pub trial: Option<Trial>,
     /// Something moved since it was last asked.
     pub moved: bool,
     /// When something last moved, by the transport's clock.
@@ -126,6 +138,7 @@ impl Flow {
             busy: 0,
             answers: 0,
             line: VecDeque::with_capacity(SLOTS),
+            trial: None,
             moved: false,
             moved_ns: 0,
             queued: false,
@@ -283,7 +296,7 @@ impl Flow {
         self.fetching.clear();
         self.messages.clear();
         self.line.clear();
-        (self.moved, self.closing) = (false, false);
+        (self.moved, self.closing, self.trial) = (false, false, None);
     }
 }
 

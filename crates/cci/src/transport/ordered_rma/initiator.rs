@@ -1,6 +1,6 @@
 //! The asking side: operations leave the line as records, and end with their answers.
 
-use super::flow::{Flow, Slot, Step};
+use super::flow::{Flow, Slot, Step, Trial};
 use super::operations::{NIL, Op, Ops, Stage, What};
 use super::responder::FETCH_BYTES_MAX;
 use super::wire::{Head, Parsed};
@@ -67,7 +67,20 @@ impl Flow {
             }
             What::Move(kind) => match op.piece().filter(|_| op.status == Status::Success) {
                 None => self.finish(ops, core, channel, at),
-                Some(piece) if op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes(kind) => {
+                Some(piece)
+                    if self.begun == 1
+                        && self.trial.is_none()
+                        && op.is_alone()
+                        && channel.try_channel(kind, piece.len_bytes) =>
+                {
+                    op.is_trial = true;
+                    let len_bytes = piece.len_bytes;
+                    self.trial = Some(Trial { kind, len_bytes, began_ns: 0, has_ended: false });
+                    Step::Moved
+                }
+                Some(piece)
+                    if !op.is_trial && op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes(kind) =>
+                {
                     self.ask_pull(ops, core, channel, at, kind, piece)
                 }
                 Some(piece) => match kind {
@@ -232,6 +245,10 @@ impl Flow {
         }
         self.ops -= 1;
         self.begun -= 1;
+        if op.is_trial {
+            self.trial = self.trial.filter(|_| op.status == Status::Success);
+            self.trial.iter_mut().for_each(|trial| trial.has_ended = true);
+        }
         if let Some((name, status)) = ops.remove(at) {
             core.complete_operation(name, status);
         }

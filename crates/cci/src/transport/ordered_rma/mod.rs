@@ -29,7 +29,7 @@ mod operations;
 mod responder;
 mod wire;
 
-pub(crate) use flow::{Flows, Turn};
+pub(crate) use flow::{Flows, Trial, Turn};
 pub(crate) use initiator::put_result;
 pub(crate) use operations::{Start, What};
 
@@ -103,6 +103,12 @@ pub(crate) trait Channel {
         _: Option<RmaPlace>,
     ) -> Option<Status> {
         None
+    }
+
+    /// True if a piece of this length is to go through the channel, whatever else there is, and to be timed:
+    /// [`Flow::trial`] tells of its end. Asked only where nothing else of the connection is under way.
+    fn try_channel(&mut self, _: RmaKind, _len_bytes: u64) -> bool {
+        false
     }
 
     /// From which length on the two sides fetch from each other's memory rather than push the data; u64::MAX: never.

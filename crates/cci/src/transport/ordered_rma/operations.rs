@@ -65,6 +65,8 @@ pub(super) struct Op {
     pub write_slot: Option<u16>,
     /// Requests not answered.
     pub unanswered: u32,
+    /// Goes through the channel to see how long that takes.
+    pub is_trial: bool,
     pub status: Status,
     pub stage: Stage,
     /// The one behind it in line.
@@ -82,6 +84,11 @@ impl Op {
     /// The first piece, and those behind it.
     pub fn pieces(&self) -> (&RmaPiece, &[RmaPiece]) {
         (&self.first, &self.more)
+    }
+
+    /// It is one piece, not begun, without a message.
+    pub fn is_alone(&self) -> bool {
+        self.more.is_empty() && self.piece == 0 && self.offset == 0 && self.message.is_none()
     }
 
     pub fn is_last_piece(&self) -> bool {
@@ -151,6 +158,7 @@ impl Ops {
             offset: 0,
             write_slot: None,
             unanswered: 0,
+            is_trial: false,
             status: Status::Success,
             stage: Stage::Waiting,
             next: NIL,

@@ -37,7 +37,7 @@ pub(super) enum Job {
 }
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
-pub(super) const FETCH_BYTES_MAX: u64 = 512 << 10;
+pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
 impl Flow {
     fn set_job(&mut self, slot: u16, job: Job) {

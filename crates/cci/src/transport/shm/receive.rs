@@ -97,7 +97,7 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
     let header = record.header();
     link.out.acknowledged(header.ack, table, core)?;
     if header.kind == kind::RMA {
-        let taken = rma::take(&record, link.key, &mut link.rma, table, core)?;
+        let taken = rma::take(&record, link.key, &mut link.rma, link.pull.as_deref_mut(), table, core)?;
         return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
     }
     if matches!(header.kind, kind::MAP..=kind::TRIED) {

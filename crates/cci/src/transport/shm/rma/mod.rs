@@ -18,6 +18,7 @@ use super::Shm;
 use super::link::{Control, Life, Link, Out};
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
+use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::event::Status;
@@ -99,7 +100,7 @@ pub(super) struct Rma {
     pub counts: Counts,
     /// `direct` and `cma` of the device.
     pub direct: bool,
-    pub cma: bool,
+    pub cma: Cma,
 }
 
 /// Counted since the endpoint was opened, of links that are gone.
@@ -112,7 +113,7 @@ pub(super) struct Counts {
 }
 
 impl Rma {
-    pub fn new(operations_max: u32, direct: bool, cma: bool) -> Rma {
+    pub fn new(operations_max: u32, direct: bool, cma: Cma) -> Rma {
         let (flows, owner) = (Flows::new(operations_max), Owner::new());
         Rma { flows, owner, word: None, counts: Counts::default(), direct, cma }
     }
@@ -377,7 +378,7 @@ fn want(link: &mut Link, table: &mut Table, key: Key, at: RmaPlace, len_bytes: u
             let _ = link.say(Control::words(kind::MAP, to, words));
         }
     }
-    if table.rma.cma && kind.is_some() && len_bytes >= pull::TRY_BYTES {
+    if table.rma.cma != Cma::Off && kind.is_some() && len_bytes >= pull::TRY_BYTES {
         let pull = link.pull.get_or_insert_with(|| Box::new(Pull::new()));
         if !std::mem::replace(&mut pull.asked, true)
             && let Some(word) = table.rma.word()
@@ -414,16 +415,16 @@ pub(super) fn said(
         kind::TRY => {
             let pull = link.pull.get_or_insert_with(|| Box::new(Pull::new()));
             pull.try_it(table.rma.cma, link.peer.pid, second, third);
-            let from_bytes = pull.ours_from_bytes;
+            let cost = pull.to_word();
             let (address, value) = table.rma.word().map_or((0, 0), |word| (word.address(), word.value));
             if link.out.control.len() < CONTROL_MAX {
                 let to = PeerConn { index: 0, generation: 0 };
-                let _ = link.say(Control::words(kind::TRIED, to, [from_bytes, address, value]));
+                let _ = link.say(Control::words(kind::TRIED, to, [cost, address, value]));
             }
         }
         kind::TRIED => {
             if let Some(pull) = link.pull.as_mut().filter(|pull| pull.asked) {
-                pull.theirs_from_bytes = first.max(pull::TRY_BYTES);
+                pull.peer_says(first);
                 pull.try_it(table.rma.cma, link.peer.pid, second, third);
             }
         }

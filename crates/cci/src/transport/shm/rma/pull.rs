@@ -2,24 +2,40 @@
 //! pulled by its target.
 //!
 //! The first operation that is long enough makes the two try it on each other (a word whose place and value they tell
-//! each other through the ring): containers, Yama, other users or no such system call are found out that way, and
-//! what it costs against the ring. Until then, and where it does not work, bytes go through the ring.
+//! each other through the ring): containers, Yama, other users or no such system call are found out that way, and what it
+//! costs. Long pieces go through the ring first, and are timed; a pull is used from the length on where it wins.
+//! Until then, and where it does not work or pay, bytes go through the ring.
 
+use crate::device::Cma;
+use crate::transport::ordered_rma::Trial;
+use cci_proto::RmaKind;
 use cci_ring::memory::{Backing, Bytes, Foreign};
 use cci_sys::cma::{self, Cost, Probe, Process};
-use cci_sys::{SysError, clock, random};
+use cci_sys::{SysError, random};
 
 /// Shorter ones never make the two try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
-/// What a pull costs beside its system call: a record there and one back, instead of data.
+/// What a pull costs beside its system call: a record there and one back.
 const EXTRA_NS: u64 = 400;
-/// What the ring costs for each KiB beside its copies: lines that go from core to core, and back to be written anew. As
-/// measured with `examples/rma_paths` (see the ADR); to measure it here would take the peer's help, and its time.
-const RING_NS_PER_KIB: u64 = 120;
 /// Lengths from which on something pays are rounded to this.
 const STEP_BYTES: u64 = 4 << 10;
-/// For measuring how fast memory is copied.
-const SAMPLE_BYTES: usize = 64 << 10;
+/// Pieces at least so long are tried through the ring, to see how fast that is between these two processes: it depends on
+/// which cores they run on, by a factor of five on the same machine.
+const TRIAL_BYTES: u64 = 64 << 10;
+/// And no more than so much of it all: longer ones say no more.
+const TRIAL_BYTES_MAX: u64 = 4 << 20;
+/// So many are tried first; the fastest counts, as whatever disturbs makes it longer.
+const TRIALS: u32 = 3;
+/// Then one in so many, as processes move.
+const TRIAL_EVERY: u32 = 64;
+
+/// How fast the ring is, in one direction.
+#[derive(Copy, Clone, Debug, Default)]
+struct RingPace {
+    trials: u32,
+    pieces: u32,
+    ns_per_kib: u64,
+}
 
 /// A word of ours that peers look for, to find out whether they can read our memory.
 pub(in crate::transport::shm) struct Word {
@@ -46,13 +62,17 @@ pub(in crate::transport::shm) struct Pull {
     process: Option<Process>,
     /// The peer was asked.
     pub asked: bool,
-    /// From this length on we pull what we read; u64::MAX: never.
-    pub ours_from_bytes: u64,
-    /// From this length on the peer pulls what we write.
-    pub theirs_from_bytes: u64,
+    /// What reading the peer's memory costs, if it works.
+    ours: Option<Cost>,
+    /// What reading ours costs the peer.
+    pub theirs: Option<Cost>,
+    reads: RingPace,
+    writes: RingPace,
     /// What our own trial came to.
-    pub found: String,
+    found: String,
     tried: bool,
+    /// Not only where it pays.
+    always: bool,
     pub pulled: u64,
 }
 
@@ -61,22 +81,28 @@ impl Pull {
         Pull {
             process: None,
             asked: false,
-            ours_from_bytes: u64::MAX,
-            theirs_from_bytes: u64::MAX,
+            ours: None,
+            theirs: None,
+            reads: RingPace::default(),
+            writes: RingPace::default(),
             found: "not tried yet: no operation was long enough".to_owned(),
             tried: false,
+            always: false,
             pulled: 0,
         }
     }
 
     /// Tries to read the peer's word. Once: a peer can't make us do it again and again.
-    pub fn try_it(&mut self, allowed: bool, pid: Option<u32>, address: u64, value: u64) {
+    pub fn try_it(&mut self, cma: Cma, pid: Option<u32>, address: u64, value: u64) {
         if std::mem::replace(&mut self.tried, true) {
             return;
         }
-        let Some(pid) = pid.filter(|_| allowed) else {
-            let why =
-                if allowed { "the peer's process is not visible here" } else { "this device says cma = off" };
+        self.always = cma == Cma::Always;
+        let Some(pid) = pid.filter(|_| cma != Cma::Off) else {
+            let why = match cma {
+                Cma::Off => "this device says cma = off",
+                Cma::On | Cma::Always => "the peer's process is not visible here",
+            };
             self.found = why.to_owned();
             return;
         };
@@ -90,13 +116,112 @@ impl Pull {
         };
         match cma::probe(pid, address, value) {
             Probe::Works(cost) if process.is_alive() => {
-                self.ours_from_bytes = from_bytes(cost, copy_ns_per_kib());
-                self.found = describe(cost, self.ours_from_bytes);
+                self.ours = Some(cost);
+                "process_vm_readv works".clone_into(&mut self.found);
                 self.process = Some(process);
             }
-            Probe::Works(_) => self.found = "the peer's process has ended".to_owned(),
+            Probe::Works(_) => "the peer's process has ended".clone_into(&mut self.found),
             Probe::Refused(why) => self.found = format!("refused by the system: {why}"),
         }
+    }
+
+    /// What our own trial came to, as one word for the peer; 0: it does not work.
+    pub fn to_word(&self) -> u64 {
+        self.ours.map_or(0, |cost| u64::from(cost.ns_per_call) << 32 | u64::from(cost.ns_per_kib))
+    }
+
+    /// The same from the peer.
+    pub fn peer_says(&mut self, word: u64) {
+        let (ns_per_call, ns_per_kib) = ((word >> 32) as u32, word as u32);
+        self.theirs = (word != 0).then_some(Cost { ns_per_call, ns_per_kib });
+    }
+
+    pub fn is_usable(&self) -> bool {
+        self.ours.is_some() || self.theirs.is_some()
+    }
+
+    fn cost(&self, kind: RmaKind) -> Option<Cost> {
+        match kind {
+            RmaKind::Write => self.theirs,
+            RmaKind::Read => self.ours,
+        }
+    }
+
+    fn pace(&mut self, kind: RmaKind) -> &mut RingPace {
+        match kind {
+            RmaKind::Write => &mut self.writes,
+            RmaKind::Read => &mut self.reads,
+        }
+    }
+
+    /// True if a piece is to go through the ring and be timed.
+    pub fn is_ring_to_be_tried(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
+        if self.always || !(TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) || self.cost(kind).is_none() {
+            return false;
+        }
+        let pace = self.pace(kind);
+        pace.pieces = pace.pieces.wrapping_add(1);
+        pace.trials < TRIALS || pace.pieces.is_multiple_of(TRIAL_EVERY)
+    }
+
+    /// A piece that was timed has arrived.
+    pub fn ring_tried(&mut self, trial: &Trial, now_ns: u64) {
+        let ns_per_kib = (now_ns.saturating_sub(trial.began_ns) / (trial.len_bytes >> 10).max(1)).max(1);
+        let pace = self.pace(trial.kind);
+        pace.ns_per_kib = match pace.trials {
+            0 => ns_per_kib,
+            // Later, processes may have moved to cores further apart: slower is believed little by little.
+            TRIALS.. if ns_per_kib > pace.ns_per_kib => (3 * pace.ns_per_kib + ns_per_kib) / 4,
+            _ => pace.ns_per_kib.min(ns_per_kib),
+        };
+        pace.trials = pace.trials.saturating_add(1);
+    }
+
+    /// From which length on a pull, one copy by the system in page-sized steps, is faster than the ring. u64::MAX: never, or
+    /// it is not known yet.
+    pub fn pays_from_bytes(&self, kind: RmaKind) -> u64 {
+        let pace = match kind {
+            RmaKind::Write => self.writes,
+            RmaKind::Read => self.reads,
+        };
+        if self.always && self.cost(kind).is_some() {
+            return TRY_BYTES;
+        }
+        let Some(cost) = self.cost(kind).filter(|_| pace.trials >= TRIALS) else { return u64::MAX };
+        let pull = u64::from(cost.ns_per_kib);
+        if pace.ns_per_kib <= pull {
+            return u64::MAX;
+        }
+        let kib = (u64::from(cost.ns_per_call) + EXTRA_NS).div_ceil(pace.ns_per_kib - pull);
+        (kib << 10).next_multiple_of(STEP_BYTES).max(TRY_BYTES)
+    }
+
+    /// For `explain`.
+    pub fn describe(&self) -> String {
+        let direction = |what: &str, kind, who: &str, pace: RingPace| {
+            let Some(Cost { ns_per_call, ns_per_kib }) = self.cost(kind) else {
+                return format!("; {what}: {who} does not");
+            };
+            let costs = format!("{ns_per_call} ns + {ns_per_kib} ns/KiB");
+            match (pace.trials >= TRIALS, self.pays_from_bytes(kind)) {
+                _ if self.always => format!("; {what}: {costs}, the device says cma = always"),
+                (false, _) => format!("; {what}: {costs}, the ring is being timed"),
+                (true, u64::MAX) => {
+                    format!("; {what}: {costs}, not faster than the ring's {} ns/KiB", pace.ns_per_kib)
+                }
+                (true, bytes) => {
+                    let (kib, ring) = (bytes >> 10, pace.ns_per_kib);
+                    format!("; {what}: used from {kib} KiB on, {costs} against the ring's {ring} ns/KiB")
+                }
+            }
+        };
+        let reads = direction("reads", RmaKind::Read, "this side", self.reads);
+        let writes = direction("writes", RmaKind::Write, "the peer", self.writes);
+        format!("{}{reads}{writes}", self.found)
+    }
+
+    pub fn is_chosen(&self) -> bool {
+        self.pays_from_bytes(RmaKind::Read) != u64::MAX || self.pays_from_bytes(RmaKind::Write) != u64::MAX
     }
 
     /// Reads all of `to` from the peer's memory. False: it can't be read, or it was not the peer's.
@@ -114,44 +239,4 @@ impl Pull {
         // What another process with the same number had is not to be believed.
         process.is_alive()
     }
-}
-
-/// From which length on a pull, one copy by the system in page-sized steps, is faster than the ring.
-fn from_bytes(cost: Cost, copy_ns_per_kib: u64) -> u64 {
-    let ring = ring_ns_per_kib(copy_ns_per_kib);
-    let pull = u64::from(cost.ns_per_kib);
-    if ring <= pull {
-        return u64::MAX;
-    }
-    let kib = (u64::from(cost.ns_per_call) + EXTRA_NS).div_ceil(ring - pull);
-    (kib << 10).next_multiple_of(STEP_BYTES).max(TRY_BYTES)
-}
-
-/// Into the ring and out of it; the two copies of a long transfer go on at the same time, but not those of a short one.
-fn ring_ns_per_kib(copy_ns_per_kib: u64) -> u64 {
-    2 * copy_ns_per_kib + RING_NS_PER_KIB
-}
-
-fn describe(cost: Cost, from_bytes: u64) -> String {
-    let Cost { ns_per_call, ns_per_kib } = cost;
-    let ring = ring_ns_per_kib(copy_ns_per_kib());
-    let used = match from_bytes {
-        u64::MAX => "never faster than the ring".to_owned(),
-        bytes => format!("used from {} KiB on", bytes >> 10),
-    };
-    format!("process_vm_readv works, {used}: {ns_per_call} ns + {ns_per_kib} ns/KiB against {ring} ns/KiB")
-}
-
-/// What a copy of memory costs here.
-fn copy_ns_per_kib() -> u64 {
-    let (from, to) = (vec![1; SAMPLE_BYTES], vec![0; SAMPLE_BYTES]);
-    let (from, to) = (Foreign::owned(from.into_boxed_slice()), Foreign::owned(to.into_boxed_slice()));
-    let mut best_ns = u64::MAX;
-    for _ in 0..8 {
-        let start_ns = clock::now_ns();
-        let copied = to.bytes().copy_from(0, &from.bytes(), 0, SAMPLE_BYTES);
-        debug_assert!(copied, "of the same length");
-        best_ns = best_ns.min(clock::now_ns() - start_ns);
-    }
-    (best_ns / (SAMPLE_BYTES as u64 >> 10)).max(1)
 }

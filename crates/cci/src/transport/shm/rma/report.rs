@@ -1,6 +1,7 @@
 //! What is said of remote memory access: counters, memory, and which path was chosen and why.
 
 use super::Rma;
+use crate::device::Cma;
 use crate::explain::PathOption;
 use crate::transport::shm::link::Link;
 use cci_ring::slab::Slab;
@@ -60,17 +61,13 @@ pub(in crate::transport::shm) fn explain(rma: &Rma, link: &Link, into: &mut Vec<
     };
     path("direct mapping", mapped > 0, direct);
     let pull = link.pull.as_ref();
-    let (ours, theirs) =
-        pull.map_or((u64::MAX, u64::MAX), |pull| (pull.ours_from_bytes, pull.theirs_from_bytes));
     let reason = match pull {
-        _ if !rma.cma => "this device says cma = off".to_owned(),
+        _ if rma.cma == Cma::Off => "this device says cma = off".to_owned(),
         None => "not tried yet: no operation was long enough".to_owned(),
-        Some(pull) => match theirs {
-            u64::MAX => format!("{}; the peer does not, or has not said yet", pull.found),
-            bytes => format!("{}; the peer pulls from {} KiB on", pull.found, bytes >> 10),
-        },
+        Some(pull) => pull.describe(),
     };
-    path("read across processes", ours.min(theirs) != u64::MAX, reason);
+    let pulls = pull.is_some_and(|pull| pull.is_chosen());
+    path("read across processes", pulls, reason);
     let reason = "always works; for what the other two do not reach, and until they are ready";
-    path("ring", mapped == 0 && ours.min(theirs) == u64::MAX, reason.to_owned());
+    path("ring", mapped == 0 && !pulls, reason.to_owned());
 }

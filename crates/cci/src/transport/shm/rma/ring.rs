@@ -12,6 +12,7 @@ use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use cci_ring::memory::Bytes;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
+use cci_sys::clock;
 use cci_sys::segment::Segment;
 use std::collections::VecDeque;
 
@@ -116,11 +117,12 @@ impl Channel for RingChannel<'_> {
         self.asker.as_mut()?.atomic(core, self.out, self.conn, atomic, target, result)
     }
 
+    fn try_channel(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
+        self.pull.as_mut().is_some_and(|pull| pull.is_ring_to_be_tried(kind, len_bytes))
+    }
+
     fn pull_from_bytes(&self, kind: RmaKind) -> u64 {
-        self.pull.as_ref().map_or(u64::MAX, |pull| match kind {
-            RmaKind::Write => pull.theirs_from_bytes,
-            RmaKind::Read => pull.ours_from_bytes,
-        })
+        self.pull.as_ref().map_or(u64::MAX, |pull| pull.pays_from_bytes(kind))
     }
 
     fn pull(&mut self, from: u64, to: &Bytes) -> bool {
@@ -162,7 +164,14 @@ pub(super) fn turn_flow(
     let (asker, pull) = (link.asker.as_deref_mut(), link.pull.as_deref_mut());
     let (out, conn) = (&mut link.out, conn_key);
     let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, asker, pull };
-    flow.turn(ops, core, &mut channel, budget_bytes)
+    // Where a trial may begin: one look at the clock more is nothing beside it.
+    let may_begin = channel.pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial.is_none();
+    let began_ns = if may_begin { clock::now_ns() } else { 0 };
+    let turn = flow.turn(ops, core, &mut channel, budget_bytes);
+    if let Some(trial) = flow.trial.as_mut().filter(|trial| trial.began_ns == 0) {
+        trial.began_ns = began_ns;
+    }
+    turn
 }
 
 /// A record of remote memory access came. False: it has a message and there is no receive buffer.
@@ -173,6 +182,7 @@ pub(in crate::transport::shm) fn take(
     record: &Record<'_, Segment>,
     here: Key,
     rma: &mut super::LinkRma,
+    pull: Option<&mut Pull>,
     table: &mut Table,
     core: &mut Core,
 ) -> Result<bool, Corrupt> {
@@ -212,6 +222,11 @@ pub(in crate::transport::shm) fn take(
     }
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(true) };
     let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
+    if let Some(trial) = flow.trial.take_if(|trial| trial.has_ended)
+        && let Some(pull) = pull
+    {
+        pull.ring_tried(&trial, clock::now_ns());
+    }
     // Also one that is to be closed and has no operations any more: its turn does that.
     if (flow.has_work() || flow.closing) && !flow.queued {
         flow.queued = true;

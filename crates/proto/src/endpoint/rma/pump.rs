@@ -127,8 +127,9 @@ impl Pump<'_> {
         if let Some(step) = self.lacks_place() {
             return Some(step);
         }
-        let held = self.active.tx.bufs + self.active.rx.held;
-        let Some(buf) = self.shared.pool.take(held) else { return Some(self.retry()) };
+        // What is held for the program does not count: a program that takes no messages must not keep the peer from
+        // learning what has been done.
+        let Some(buf) = self.shared.pool.take(self.active.tx.bufs) else { return Some(self.retry()) };
         self.active.tx.bufs += 1;
         self.begin(TxSlot { buf, holds: holds::PUMPED, ..TxSlot::EMPTY });
         self.active.tx.open = true;

@@ -419,3 +419,34 @@ fn one_operation_of_any_size_fits() {
     net.run(SECOND);
     net.assert_clean();
 }
+
+#[test]
+fn what_is_done_is_answered_while_the_program_takes_no_messages() {
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        for seed in 0..10u64 {
+            let small = Config { memory_bytes_max: 500 << 10, sends_max: 1 << 12, ..Config::default() };
+            let mut net = Net::new(seed, vec![Config::default(), small]);
+            let (client, _) = net.join(attribute);
+            for (end, byte) in [(0, 9), (1, 0)] {
+                let region = Region { bytes: vec![byte; 8000], key: KEY, ..Region::default() };
+                net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
+            }
+            net.apps[1].buffers = Some(0);
+            let mut started = 0;
+            for context in 0..1000 {
+                let _ = net.ends[0].send(net.now, client, &[&[1; 1300]], context, false);
+                let place = [piece(started * 8, started * 8, 8)];
+                let done =
+                    net.ends[0].rma(net.now, client, RmaKind::Write, &place, None, false, started as u64);
+                started += usize::from(done.is_ok());
+                let ns = net.random(10_000 + seed * 1000);
+                net.run(ns);
+            }
+            net.run(SECOND);
+            assert!(net.ends[1].counters().rnr_sent > 0);
+            let done = net.region(1).chunks(8).filter(|word| word[0] == 9).count();
+            assert!(done < started, "refused in the end");
+            assert_eq!(net.apps[0].operations().len(), done, "seed {seed} {attribute:?}");
+        }
+    }
+}

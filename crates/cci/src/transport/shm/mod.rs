@@ -12,7 +12,8 @@
 //!
 //! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then
 //! ([`poll`]): its cost does not grow with the number of links. Before sleeping it asks every peer to ring
-//! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons.
+//! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons. Remote memory
+//! access is in [`rma`].
 
 mod close;
 mod dial;

@@ -1,5 +1,7 @@
 //! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
 
+mod rma;
+
 use super::wire::{self, Accept, Offer, PeerConn, Request, Said, kind};
 use crate::config::builtin;
 use crate::{Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status};
@@ -68,7 +70,7 @@ struct Lie {
     conn: PeerConn,
     /// The ring that the liar reads, once more.
     again: Segment,
-    _stream: Stream,
+    stream: Stream,
 }
 
 fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
@@ -91,7 +93,7 @@ fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
         connection,
         conn: liar.accept.conn,
         again,
-        _stream: liar.stream,
+        stream: liar.stream,
     }
 }
 
@@ -187,7 +189,7 @@ fn an_acknowledgement_of_what_was_never_sent_ends_the_link_and_no_other() {
     });
     assert_eq!(dropped(&server, "link_corrupt"), 1);
     assert!(!server.is_open(lie.connection) && server.is_open(honest.connection));
-    assert!(lie._stream.hung_up(), "the liar is hung up on");
+    assert!(lie.stream.hung_up(), "the liar is hung up on");
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn a_word_on_the_lifeline_ends_the_link() {
     let mut server = endpoint();
     let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
     let lie = confirm(&mut server, liar);
-    lie._stream.send(b"psst", &[]).unwrap();
+    lie.stream.send(b"psst", &[]).unwrap();
     until(&mut server, "the end", |server, event| {
         assert!(event.is_none(), "{event:?}");
         (!server.is_open(lie.connection)).then_some(())

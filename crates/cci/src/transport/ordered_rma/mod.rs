@@ -1,7 +1,7 @@
 //! Remote memory access over a channel that delivers records reliably and in order: a ring, a stream. No input or
-//! output here: the transport gives the records that came to [`Flows::take`], and a [`Channel`] to push others to.
+//! output here: the transport gives the records that came to [`Flow::take`](flow::Flow::take), and a [`Channel`] to push others to.
 //!
-//! A connection with something under way has a [`Flow`], borrowed from a pool. The side that *asks* has its operations in
+//! A connection with something under way has a [`Flow`](flow::Flow), borrowed from a pool. The side that *asks* has its operations in
 //! a line, cuts them into records as there is room, and knows each request by a slot, of which there are [`SLOTS`]. The
 //! side that *answers* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
 //! no room yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at
@@ -63,7 +63,7 @@ pub(crate) trait Channel {
     fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed;
 
     /// As [`Channel::push`] for a message to the peer's program, that can be refused for want of a buffer. `slot` is
-    /// told to [`Flow::notify_taken_back`] if the transport takes it back.
+    /// told to [`flow::Flow::notify_taken_back`] if the transport takes it back.
     fn push_notify(&mut self, head: &[u8], message: &[u8], slot: u16) -> Pushed {
         let _ = slot;
         self.push(head, message)
@@ -106,7 +106,7 @@ pub(crate) trait Channel {
     }
 
     /// True if a piece of this length is to go through the channel, whatever else there is, and to be timed:
-    /// [`Flow::trial`] tells of its end. Asked only where nothing else of the connection is under way.
+    /// [`flow::Flow::trial`] tells of its end. Asked only where nothing else of the connection is under way.
     fn try_channel(&mut self, _: RmaKind, _len_bytes: u64) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The path through the ring: one end of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
+//! The path through the ring: one end of the channel that [`ordered_rma`] wants.
 
 use super::{Asker, Pull};
 use crate::engine::core::Core;

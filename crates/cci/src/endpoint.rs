@@ -494,10 +494,12 @@ impl Endpoint {
     /// Like [`Endpoint::arm`], for one who will sleep although events are queued, because it waits for something
     /// else. The level is put right at the next call. False: do not sleep, look again.
     pub(crate) fn arm_for_sleep(&mut self) -> Result<bool, WaitError> {
+        let known = self.core.news();
         let Armed::Sleep { deadline_ns } = self.transport.arm(&mut self.core) else { return Ok(false) };
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
-        Ok(!self.core.origin.has_news())
+        // What fell due while the transport was armed may be what is waited for, and nothing would tell of it.
+        Ok(self.core.news() == known && !self.core.origin.has_news())
     }
 
     /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported

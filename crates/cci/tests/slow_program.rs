@@ -2,7 +2,9 @@
 
 mod shm_common;
 
-use cci::{Attribute, ConnectFailure, Context, Endpoint, Event, Options, SendError, SendFlags};
+use cci::{
+    Attribute, ConnectFailure, Context, Endpoint, Event, Options, SendError, SendFlags, SharedEndpoint,
+};
 use shm_common::{PATIENCE, connect, endpoint, endpoint_with, run_for};
 use std::path::Path;
 use std::sync::mpsc;
@@ -187,4 +189,37 @@ fn requests_that_outlive_their_endpoint_end_one_by_one() {
         let event = a.wait(Some(PATIENCE / 5)).unwrap();
         assert!(matches!(event, Some(Event::Connect { result: Err(_), .. })), "{event:?}");
     }
+}
+
+/// What falls due while a thread goes to sleep is told at once: nothing else would wake it.
+fn time_is_up_on_the_way_to_sleep(mut a: Endpoint, mut b: Endpoint) {
+    const LIMIT: Duration = Duration::from_micros(700);
+    let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
+    let a = SharedEndpoint::new(a);
+    // Something else may wake it later, and a busy machine may be slow now and then.
+    let mut late = 0;
+    for round in 0..300 {
+        a.send(ours, b"there?", round, SendFlags::NONE).unwrap();
+        let (mut heard, mut told) = (false, false);
+        while !heard || !told {
+            heard |= matches!(b.next_event(), Some(Event::Recv(_)));
+            told |= matches!(a.next_event(), Some(Event::Send { .. }));
+        }
+        a.with(|a| a.set_keepalive(ours, Some(LIMIT))).unwrap();
+        let start = Instant::now();
+        let event = a.wait(Some(Duration::from_secs(2))).unwrap();
+        assert!(matches!(event, Some(Event::KeepaliveTimedOut { .. })), "{round}: {event:?}");
+        late += u32::from(start.elapsed() > LIMIT * 50);
+    }
+    assert!(late < 60, "late {late} times");
+}
+
+#[test]
+fn time_is_up_on_the_way_to_sleep_over_shm() {
+    time_is_up_on_the_way_to_sleep(endpoint(), endpoint());
+}
+
+#[test]
+fn time_is_up_on_the_way_to_sleep_over_udp() {
+    time_is_up_on_the_way_to_sleep(udp(), udp());
 }

@@ -357,6 +357,11 @@ impl Core {
         self.blocked.iter().any(|waiter| waiter.status.is_some())
     }
 
+    /// What waits to be told: events, and ends of blocking sends.
+    pub fn news(&self) -> usize {
+        self.events.len() + self.blocked.iter().filter(|waiter| waiter.status.is_some()).count()
+    }
+
     /// Every connection in the table.
     pub fn connections(&self) -> Vec<Connection> {
         self.conns

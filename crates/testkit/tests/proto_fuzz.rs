@@ -4,22 +4,29 @@
 //! judged are: no panic, every operation ends at most once while the trouble lasts and exactly once when it is over, memory
 //! stays under its cap, and both endpoints come to rest.
 
-use std::collections::BTreeMap;
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use cci_proto::{
-    Address, Attribute, Config, ConnKey, Endpoint, Event, Request, SendError, Sink, Time, Transmit,
+    Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Request, RmaError,
+    RmaKind, RmaPiece, RmaPlace, RmaRefusal, SendError, Sink, Time, Transmit,
 };
 use cci_testkit::sim::address_of;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 const CAP_BYTES: u64 = 700_000;
+const REGION: u64 = 1;
+const KEY: u64 = 7;
 
 #[derive(Clone, Debug)]
 enum Op {
     Connect { node: usize, attribute: u8, bytes: usize },
     Answer { node: usize, accept: bool },
     Send { node: usize, which: usize, len: usize, count: usize, silent: bool },
+    Operate { node: usize, which: usize, kind: u8, bytes: u64, message: usize, fence: bool, count: usize },
+    Deregister { node: usize },
     HangUp { node: usize, which: usize },
     Deliver { pick: usize, keep: bool },
     Drop { pick: usize },
@@ -39,6 +46,11 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (node.clone(), any::<bool>()).prop_map(|(node, accept)| Op::Answer { node, accept }),
         8 => (node.clone(), 0..4usize, 0..1_500usize, 1..40usize, any::<bool>())
             .prop_map(|(node, which, len, count, silent)| Op::Send { node, which, len, count, silent }),
+        6 => (node.clone(), 0..4usize, 0..4u8, 1..9_000u64, 0..1_500usize, prop::bool::weighted(0.2), 1..40usize)
+            .prop_map(|(node, which, kind, bytes, message, fence, count)| Op::Operate {
+                node, which, kind, bytes, message, fence, count
+            }),
+        1 => node.clone().prop_map(|node| Op::Deregister { node }),
         1 => (node.clone(), 0..4usize).prop_map(|(node, which)| Op::HangUp { node, which }),
         16 => (0..64usize, prop::bool::weighted(0.2)).prop_map(|(pick, keep)| Op::Deliver { pick, keep }),
         2 => (0..64usize).prop_map(|pick| Op::Drop { pick }),
@@ -68,6 +80,10 @@ struct Program {
     known: BTreeMap<u64, Known>,
     /// Sends by context; true when silent.
     open: BTreeMap<u64, bool>,
+    /// Remote memory operations.
+    operations: BTreeSet<u64>,
+    /// All that peers may use, while it is registered.
+    memory: Option<Vec<u8>>,
     requests: Vec<Request>,
     wrong: Option<String>,
 }
@@ -88,7 +104,43 @@ impl Program {
     }
 }
 
-impl cci_proto::Memory for Program {}
+impl Program {
+    fn bytes(&mut self, at: RmaPlace, len: u64) -> Option<&mut [u8]> {
+        let range = usize::try_from(at.offset).ok()?..usize::try_from(at.offset.checked_add(len)?).ok()?;
+        self.memory.as_mut().filter(|_| (at.region, at.key) == (REGION, KEY))?.get_mut(range)
+    }
+}
+
+impl cci_proto::Memory for Program {
+    fn peer_write(&mut self, _: ConnKey, _: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+        let bytes = self.bytes(at, data.len() as u64).ok_or(RmaRefusal::Handle)?;
+        bytes.copy_from_slice(data);
+        Ok(())
+    }
+
+    fn peer_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+        out.copy_from_slice(self.bytes(at, out.len() as u64).ok_or(RmaRefusal::Handle)?);
+        Ok(())
+    }
+
+    fn peer_may_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, len: u64) -> Result<(), RmaRefusal> {
+        self.bytes(at, len).map(|_| ()).ok_or(RmaRefusal::Handle)
+    }
+
+    fn peer_atomic(&mut self, _: ConnKey, _: u64, at: RmaPlace, _: Atomic) -> Result<u64, RmaRefusal> {
+        self.bytes(at, 8).map(|_| 5).ok_or(RmaRefusal::Handle)
+    }
+
+    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+        let bytes = self.bytes(at, out.len() as u64);
+        bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
+    }
+
+    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+        let bytes = self.bytes(at, data.len() as u64);
+        bytes.map(|bytes| bytes.copy_from_slice(data)).is_some()
+    }
+}
 
 impl Sink for Program {
     fn message(&mut self, _: ConnKey, token: u64, _: &[u8]) -> bool {
@@ -120,7 +172,10 @@ impl Sink for Program {
                     ));
                 }
             }
-            Event::Rma { .. } => self.wrong("no operation was started".into()),
+            Event::Rma { operation, .. } if !self.operations.remove(&operation) => {
+                self.wrong(format!("operation {operation} ended, but is not open"));
+            }
+            Event::Rma { .. } => {}
             Event::Disconnected { token, .. } | Event::KeepaliveTimedOut { token, .. } => {
                 if !self.known.get(&token).is_some_and(|known| known.up && !known.over) {
                     self.wrong(format!("{event:?} on a connection that is not up"));
@@ -186,7 +241,10 @@ impl Pair {
         Pair {
             now: Time(5),
             ends: [end(0), end(1)],
-            programs: Default::default(),
+            programs: std::array::from_fn(|_| Program {
+                memory: Some(vec![0; 10_000]),
+                ..Program::default()
+            }),
             wire: Wire::default(),
             next: 1,
         }
@@ -241,6 +299,12 @@ impl Pair {
                 }
             }
             Op::Send { node, which, len, count, silent } => self.send(*node, *which, *len, *count, *silent),
+            Op::Operate { node, which, kind, bytes, message, fence, count } => {
+                for _ in 0..*count {
+                    self.operate(*node, *which, *kind, *bytes, *message, *fence);
+                }
+            }
+            Op::Deregister { node } => self.programs[*node].memory = None,
             Op::HangUp { node, which } => {
                 let Some((token, key)) = self.which(*node, *which) else { return };
                 let first = self.programs[*node]
@@ -306,6 +370,41 @@ impl Pair {
         }
     }
 
+    /// Messages of more than 1,000 bytes mean none.
+    fn operate(&mut self, node: usize, which: usize, kind: u8, bytes: u64, message: usize, fence: bool) {
+        let Some((_, key)) = self.which(node, which) else { return };
+        self.next += 1;
+        let (now, operation) = (self.now, self.next);
+        let place = RmaPlace { region: REGION, key: KEY, offset: operation * 8 % 1_000 };
+        let payload = vec![3; message];
+        let message = (message <= 1_000).then_some(&payload[..]);
+        let (all, half) = (bytes, bytes / 2);
+        let piece = |at: u64, len_bytes| {
+            let place = place.plus(at);
+            RmaPiece { local: place, remote: place, len_bytes }
+        };
+        let pieces =
+            if half == 0 { vec![piece(0, all)] } else { vec![piece(half, all - half), piece(0, half)] };
+        let end = &mut self.ends[node];
+        let started = match kind {
+            0 => end.rma(now, key, RmaKind::Write, &pieces, message, fence, operation),
+            1 => end.rma(now, key, RmaKind::Read, &pieces, message, fence, operation),
+            _ => {
+                let atomic =
+                    Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+                end.atomic(now, key, atomic, place, (kind == 2).then_some(place), fence, operation)
+            }
+        };
+        match started {
+            Ok(()) => {
+                self.programs[node].operations.insert(operation);
+            }
+            Err(RmaError::Unknown) => panic!("the key of a live connection is unknown"),
+            Err(RmaError::Pieces) => panic!("the pieces are sound"),
+            Err(_) => {}
+        }
+    }
+
     fn pass(&mut self, ns: u64) {
         self.now = self.now.plus(ns);
         for node in 0..2 {
@@ -364,6 +463,7 @@ impl Pair {
             let open = program.known.iter().find(|(_, known)| !known.over);
             assert!(open.is_none(), "node {node}: never ended: {open:?}");
             assert!(program.open.is_empty(), "node {node}: never completed: {:?}", program.open);
+            assert!(program.operations.is_empty(), "node {node}: never ended: {:?}", program.operations);
             assert_eq!(self.ends[node].memory().pool_used_bytes, 0, "node {node}");
         }
     }
@@ -399,10 +499,7 @@ fn drive(ops: &[Op]) {
 /// that show it.
 #[test]
 fn any_operations_and_any_network() {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let (seed, cases) = (number("CCI_FUZZ_SEED", 1), number("CCI_FUZZ_CASES", 3_000) as u32);
+    let (seed, cases) = common::fuzz_settings(3_000);
     let mut bytes = [0; 32];
     cci_testkit::sim::Rng::new(seed).fill(&mut bytes);
     let config = ProptestConfig {

@@ -6,8 +6,8 @@ mod common;
 
 use std::fmt::Write as _;
 
-use cci_proto::Attribute;
-use cci_testkit::sim::{Net, NodePlan, Plan, Talk, Workload, World};
+use cci_proto::{Attribute, Counters};
+use cci_testkit::sim::{Net, NodePlan, Plan, RmaWork, Talk, Workload, World};
 
 struct Cost {
     datagrams: f64,
@@ -62,7 +62,58 @@ fn cost_of_loss() {
             }
         }
     }
+    remote_memory(&mut table);
     common::check_table("cost_of_loss.txt", &table);
+}
+
+/// The same of remote memory access: per MB of one long operation, and per 1,000 small ones.
+fn remote_memory(table: &mut String) {
+    let _ = writeln!(
+        table,
+        "\nDatagrams per MB of one remote operation of 8 MB, and per 1,000 of 20,000 small ones; the network as above.\n"
+    );
+    let _ = writeln!(table, "operations                jitter_us  loss_pct  datagrams    again  needless");
+    let small = |rma| RmaWork { outstanding_max: 2_000, region_bytes: 1 << 20, ..rma };
+    let atomics = RmaWork { atomic_pct: 100.0, ..RmaWork::writes(20_000, 8) };
+    for (what, rma, units) in [
+        ("write, 8 MB", RmaWork::writes(1, 8_000_000), 8),
+        ("read, 8 MB", RmaWork::reads(1, 8_000_000), 8),
+        ("writes, 8 B", small(RmaWork::writes(20_000, 8)), 20),
+        ("reads, 8 B", small(RmaWork::reads(20_000, 8)), 20),
+        ("atomics, 4 and 8 B", small(atomics), 20),
+    ] {
+        for jitter_ns in [0, 100_000] {
+            for loss_pct in [0.0, 1.0, 5.0, 20.0] {
+                let net = Net::new(7).loss_pct(loss_pct).delay_ns(10_000, jitter_ns);
+                let (up, down) = (Workload::rma(rma), Workload::QUIET);
+                let plan = Plan::new(2, NodePlan { memory_bytes_max: 4 << 20, ..NodePlan::default() });
+                let plan = plan.talk(Talk::new(0, 1, Attribute::ReliableUnordered, up, down));
+                let mut world = World::new(net, plan).unwrap_or_else(|what| panic!("{what}"));
+                let report = world.run().unwrap_or_else(|wrong| {
+                    panic!("{what}, loss {loss_pct} %, jitter {jitter_ns} ns: {wrong}")
+                });
+                let sum = |of: fn(&Counters) -> u64| -> f64 {
+                    let endpoints = (0..2).filter_map(|node| world.endpoint(node));
+                    endpoints.map(|endpoint| of(endpoint.counters())).sum::<u64>() as f64 / f64::from(units)
+                };
+                let (all, again) =
+                    (report.net.sent as f64 / f64::from(units), sum(|all| all.retransmissions));
+                let _ = writeln!(
+                    table,
+                    "{what:<25} {:>9}  {loss_pct:>8}  {all:>9.1}  {again:>7.1}  {:>8.1}",
+                    jitter_ns / 1_000,
+                    sum(|all| all.retransmissions_spurious)
+                );
+                // What is lost is sent again, and no more: never the whole.
+                let share = loss_pct / 100.0;
+                let again_max = sum(|all| all.bundles_sent) * (share / (1.0 - share) * 1.5 + 0.05) + 1.0;
+                assert!(
+                    again <= again_max,
+                    "{what}, loss {loss_pct} %: {again:.1} again, bound {again_max:.1}"
+                );
+            }
+        }
+    }
 }
 
 /// Bounds that hold whatever the table says, so that nobody blesses an absurdity.

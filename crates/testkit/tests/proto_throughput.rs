@@ -5,7 +5,7 @@ mod common;
 use std::fmt::Write as _;
 
 use cci_proto::Attribute;
-use cci_testkit::sim::{HangUp, Link, Net, NodePlan, Plan, Talk, Workload, World};
+use cci_testkit::sim::{HangUp, Link, Net, NodePlan, Plan, RmaWork, Talk, Workload, World};
 
 const MS: u64 = 1_000_000;
 
@@ -103,8 +103,54 @@ fn throughput() {
             }
         }
     }
+    remote_memory(&mut table, &mut slow);
     common::check_table("throughput.txt", &table);
     assert!(slow.is_empty(), "less than can be expected:\n{slow}");
+}
+
+/// One operation of 10 MB from its start to its end, over the same paths: slow start and the last answer included.
+fn remote_memory(table: &mut String, slow: &mut String) {
+    let _ = writeln!(table, "\nOne remote operation of 10 MB, from its start to its end.\n");
+    let _ =
+        writeln!(table, "type  path               loss_pct    Mbit/s  share_pct  again_pct  overflow_pct");
+    for path in PATHS {
+        for loss_pct in [0.0, 1.0, 5.0] {
+            for (name, rma) in
+                [("write", RmaWork::writes(1, 10_000_000)), ("read ", RmaWork::reads(1, 10_000_000))]
+            {
+                let queue_bytes = (path.bits_per_s / 8) as u128 * u128::from(path.rtt_ns) / 1_000_000_000;
+                let link = Link::new(path.bits_per_s, queue_bytes as u64);
+                let net = Net::new(3).loss_pct(loss_pct).delay_ns(path.rtt_ns / 2, 0);
+                let (up, attribute) = (Workload::rma(rma), Attribute::ReliableOrdered);
+                let plan = Plan::new(2, node()).talk(Talk::new(0, 1, attribute, up, Workload::QUIET));
+                let net = net.links(Link::UNLIMITED, link);
+                let mut world = World::new(net, plan).unwrap_or_else(|what| panic!("{what}"));
+                let report =
+                    world.run().unwrap_or_else(|what| panic!("{name} {} {loss_pct} %: {what}", path.name));
+                let side = &world.ledger.rma.sides[0];
+                let ns = side.last_completion_ns - side.ops[0].started_ns;
+                let rate = 10_000_000.0 * 8e9 / ns as f64;
+                let again: u64 = (0..2)
+                    .filter_map(|node| world.endpoint(node))
+                    .map(|endpoint| endpoint.counters().retransmissions)
+                    .sum();
+                let possible = path.bits_per_s as f64 * 1_392.0 / (1_472.0 + 66.0) * (1.0 - loss_pct / 100.0);
+                let pct = |part: u64| part as f64 * 100.0 / report.net.sent as f64;
+                let _ = writeln!(
+                    table,
+                    "{name} {:<18} {loss_pct:>8}  {:>8.1}  {:>9.1}  {:>9.2}  {:>12.2}",
+                    path.name,
+                    rate / 1e6,
+                    rate * 100.0 / possible,
+                    pct(again),
+                    pct(report.net.overflowed)
+                );
+                if rate < possible * 0.15 {
+                    let _ = writeln!(slow, "{name} {} {loss_pct} %: {:.1} Mbit/s", path.name, rate / 1e6);
+                }
+            }
+        }
+    }
 }
 
 /// Rates of connections that share one link of 1 Gbit/s, 100 µs; `clients` machines with `each` connections.

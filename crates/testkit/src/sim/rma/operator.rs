@@ -65,6 +65,8 @@ pub(in crate::sim) struct Operator {
     failed: u32,
     /// The last write: its number and where its room at the peer begins.
     last_write: Option<(u32, u64)>,
+    /// There was no room for the next one.
+    waits: bool,
     /// Ready to be started, when the endpoint takes it.
     draft: Option<Operation>,
 }
@@ -100,6 +102,7 @@ impl Operator {
             unsure: false,
             failed: 0,
             last_write: None,
+            waits: false,
             draft: None,
         })
     }
@@ -125,8 +128,18 @@ impl Operator {
             return false;
         };
         if self.draft.is_none() {
-            self.live(now_ns, ledger);
+            let asks = !self.waits && self.rng.pct(10.0);
+            self.learn(asks, ledger);
+            if !self.waits {
+                self.live(now_ns, ledger);
+            }
+            // What finds no room now is the same when it is tried again: else long operations would lose to short ones.
+            let before = self.rng.clone();
             self.draft = self.draw(now_ns, info.message_bytes_max, ledger);
+            self.waits = self.draft.is_none();
+            if self.waits {
+                self.rng = before;
+            }
         }
         let Some(draft) = &mut self.draft else { return false };
         draft.message = draft.message.map(|len| len.min(info.message_bytes_max));
@@ -161,19 +174,22 @@ impl Operator {
         true
     }
 
+    /// The program asks its peer what there is, sometimes and when something failed.
+    fn learn(&mut self, asks: bool, ledger: &mut Ledger) {
+        let failed = ledger.rma.side(self.token).failed;
+        let news = failed != self.failed;
+        self.unsure |= news;
+        self.failed = failed;
+        let known = ledger.rma.side(self.peer).exposed.filter(|known| *known != self.known);
+        if let Some(known) = known.filter(|_| asks || news) {
+            self.known = known;
+            self.target = Ring::new(self.work.region_bytes);
+            self.last_write = None;
+        }
+    }
+
     /// What else happens to memory between two operations.
     fn live(&mut self, now_ns: u64, ledger: &mut Ledger) {
-        let failed = ledger.rma.side(self.token).failed;
-        if failed != self.failed || self.rng.pct(10.0) {
-            self.unsure |= failed != self.failed;
-            self.failed = failed;
-            // The program asks its peer what there is now.
-            if let Some(known) = ledger.rma.side(self.peer).exposed.filter(|known| *known != self.known) {
-                self.known = known;
-                self.target = Ring::new(self.work.region_bytes);
-                self.last_write = None;
-            }
-        }
         let own = ledger.rma.side(self.token).exposed;
         if let Some(own) = own.filter(|_| self.rng.pct(self.work.change_pct)) {
             ledger.rma.regions.change(now_ns, own.readable);

@@ -67,6 +67,11 @@ pub fn read_from(
     read_list(pid, &[RemotePiece { addr: remote_addr, len }], &[local], 0)
 }
 
+/// Whether a read failed since there is no such process, or one that is ending: its memory goes before it counts as dead.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
 /// Reads the remote pieces, one after the other, into the local pieces, one after the other, both without their first
 /// `skip_bytes`: what earlier calls have read. Answers how many bytes; 0 only if nothing is left on one of the sides.
 ///

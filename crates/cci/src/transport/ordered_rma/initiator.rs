@@ -4,7 +4,7 @@ use super::flow::{Flow, Slot, Step, Trial};
 use super::operations::{NIL, Op, Ops, Stage, What};
 use super::responder::FETCH_BYTES_MAX;
 use super::wire::{Head, Parsed};
-use super::{Arrived, Channel, Fault, Pushed, Turn};
+use super::{Arrived, Channel, Fault, Pulled, Pushed, Turn};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};
@@ -417,10 +417,13 @@ impl Flow {
         };
         let now = (len_bytes - done_bytes).min(FETCH_BYTES_MAX);
         let found = core.regions.local(local.plus(done_bytes), now);
-        let status = match found.and_then(|(bytes, offset)| bytes.part(offset, now as usize)) {
-            Some(to) if channel.pull(address.wrapping_add(done_bytes), &to) => Status::Success,
+        let to = found.and_then(|(bytes, offset)| bytes.part(offset, now as usize));
+        let status = match to.map(|to| channel.pull(address.wrapping_add(done_bytes), &to)) {
+            Some(Pulled::All) => Status::Success,
             // What was there may be gone: the peer could have deregistered and freed it.
-            Some(_) | None => Status::RmaHandle,
+            Some(Pulled::Unreadable) | None => Status::RmaHandle,
+            // The end of the channel ends the operation too, and says why.
+            Some(Pulled::PeerGone) => return false,
         };
         *budget_bytes = budget_bytes.saturating_sub(now);
         let done_bytes = done_bytes + now;

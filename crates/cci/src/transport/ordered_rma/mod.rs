@@ -116,11 +116,21 @@ pub(crate) trait Channel {
         u64::MAX
     }
 
-    /// Fetches from the peer's memory. False: it can't be done.
-    fn pull(&mut self, from: u64, to: &Bytes) -> bool {
+    /// Fetches from the peer's memory.
+    fn pull(&mut self, from: u64, to: &Bytes) -> Pulled {
         let _ = (from, to);
-        false
+        Pulled::Unreadable
     }
+}
+
+/// What became of a pull.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pulled {
+    All,
+    /// Nothing is there to be read, or it may not be.
+    Unreadable,
+    /// The peer has ended; the channel will say so soon.
+    PeerGone,
 }
 
 /// A record that came, as long as the channel keeps it.

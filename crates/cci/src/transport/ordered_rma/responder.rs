@@ -3,7 +3,7 @@
 use super::flow::{Flow, Step};
 use super::operations::Ops;
 use super::wire::{Head, Parsed};
-use super::{Arrived, Channel, Fault, Pushed};
+use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::rma::Access;
 use cci_proto::{RmaPlace, RmaRefusal};
@@ -241,7 +241,9 @@ impl Flow {
                 let now = (len_bytes - done_bytes).min(FETCH_BYTES_MAX);
                 let found = core.regions.peer(self.connection, at.plus(done_bytes), now, Access::WRITE);
                 let result = match found.map(|(bytes, offset)| bytes.part(offset, now as usize)) {
-                    Ok(Some(to)) if channel.pull(address.wrapping_add(done_bytes), &to) => Ok(()),
+                    Ok(Some(to)) if channel.pull(address.wrapping_add(done_bytes), &to) == Pulled::All => {
+                        Ok(())
+                    }
                     Ok(_) => Err(RmaRefusal::Operation),
                     Err(refusal) => Err(refusal),
                 };

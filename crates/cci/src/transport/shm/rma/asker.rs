@@ -228,7 +228,8 @@ impl Asker {
             && end <= grant.len_bytes
             && grant.access & need.bits() == need.bits()
             && usable.only.is_none_or(|only| only == conn);
-        covered.then_some((usable, (grant.start + at.offset) as usize))
+        // Only then: an offset of the caller's may be anything, and the sum wrap.
+        covered.then(|| (usable, (usable.grant.start + at.offset) as usize))
     }
 
     /// The memory that a grant is about.

@@ -7,7 +7,7 @@
 //! Until then, and where it does not work or pay, bytes go through the ring.
 
 use crate::device::Cma;
-use crate::transport::ordered_rma::Trial;
+use crate::transport::ordered_rma::{Pulled, Trial};
 use cci_proto::RmaKind;
 use cci_ring::memory::{Backing, Bytes, Foreign};
 use cci_sys::cma::{self, Cost, Probe, Process};
@@ -224,19 +224,20 @@ impl Pull {
         self.pays_from_bytes(RmaKind::Read) != u64::MAX || self.pays_from_bytes(RmaKind::Write) != u64::MAX
     }
 
-    /// Reads all of `to` from the peer's memory. False: it can't be read, or it was not the peer's.
-    pub fn pull(&mut self, from: u64, to: &Bytes) -> bool {
-        let Some(process) = &self.process else { return false };
+    /// Reads all of `to` from the peer's memory.
+    pub fn pull(&mut self, from: u64, to: &Bytes) -> Pulled {
+        let Some(process) = &self.process else { return Pulled::Unreadable };
         let mut done = 0;
         while done < to.len() {
             let at = from.wrapping_add(done as u64);
             match cma::read_from(process.pid(), at, to, done, to.len() - done) {
                 Ok(count) => done += count,
-                Err(_) => return false,
+                Err(error) if cma::is_gone(&error) || !process.is_alive() => return Pulled::PeerGone,
+                Err(_) => return Pulled::Unreadable,
             }
         }
         self.pulled += 1;
         // What another process with the same number had is not to be believed.
-        process.is_alive()
+        if process.is_alive() { Pulled::All } else { Pulled::PeerGone }
     }
 }

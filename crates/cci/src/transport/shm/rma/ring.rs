@@ -3,7 +3,7 @@
 use super::{Asker, Pull};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pushed, Turn};
+use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pulled, Pushed, Turn};
 use crate::transport::shm::RING_BYTES_MIN;
 use crate::transport::shm::link::{Link, Out};
 use crate::transport::shm::table::{State, Table};
@@ -125,8 +125,8 @@ impl Channel for RingChannel<'_> {
         self.pull.as_ref().map_or(u64::MAX, |pull| pull.pays_from_bytes(kind))
     }
 
-    fn pull(&mut self, from: u64, to: &Bytes) -> bool {
-        self.pull.as_mut().is_some_and(|pull| pull.pull(from, to))
+    fn pull(&mut self, from: u64, to: &Bytes) -> Pulled {
+        self.pull.as_mut().map_or(Pulled::Unreadable, |pull| pull.pull(from, to))
     }
 }
 

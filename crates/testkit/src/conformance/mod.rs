@@ -39,6 +39,7 @@ transport = shm
 [shm-pull]
 transport = shm
 direct = off
+cma = always
 [shm-ring]
 transport = shm
 direct = off

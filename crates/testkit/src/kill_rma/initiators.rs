@@ -2,7 +2,7 @@
 
 use super::area::{Area, LEN};
 use super::victim::message;
-use super::{Bystander, Plan, Toll, check_nothing_left, open, start};
+use super::{Bystander, Plan, Toll, check_nothing_left, counted, open, start};
 use crate::kill::{Random, Resources, SayOnPanic, signal};
 use cci::{Connection, Endpoint, Event, SendFlags};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Survivor {
 
     /// A moment by chance, most of them short.
     fn moment(&mut self) -> Duration {
-        let longest_us = [30, 300, 3_000][self.random.below(3) as usize];
+        let longest_us = [30, 300, 3_000, 12_000][self.random.below(4) as usize];
         Duration::from_micros(self.random.below(longest_us))
     }
 
@@ -81,6 +81,15 @@ impl Survivor {
             }
         }
         self.toll.early += 1;
+    }
+
+    /// Waits until the victim may map our memory, if it asks to, and a moment more. One region is the bystander's.
+    fn let_map(&mut self, patience: Duration) {
+        let started = Instant::now();
+        while started.elapsed() < patience && counted(&self.hub, "rma_regions_granted") < 2 {
+            self.turn_for(Duration::from_micros(100));
+        }
+        self.turn_for(Duration::from_millis(3));
     }
 
     /// Gives up the regions; from then on nothing may change. Returns what they hold.
@@ -155,7 +164,7 @@ pub fn kill_initiators(plan: &Plan) -> Toll {
             check_nothing_left(plan, &mut survivor.hub, &before, 1);
         }
     }
-    survivor.toll
+    survivor.toll.counted(&survivor.hub)
 }
 
 /// Stops peers that write to our memory (SIGSTOP), gives up the regions, and lets the peers go on.
@@ -167,6 +176,7 @@ pub fn stop_initiators(plan: &Plan) -> Toll {
     for _ in 0..plan.kills {
         let mut victim = start(&uri, plan.device);
         survivor.let_in(Duration::from_secs(5));
+        survivor.let_map(Duration::from_millis(50));
         let moment = survivor.moment();
         survivor.turn_for(moment);
         signal(&victim, "STOP");
@@ -181,5 +191,5 @@ pub fn stop_initiators(plan: &Plan) -> Toll {
         survivor.mourn(plan);
     }
     check_nothing_left(plan, &mut survivor.hub, &before, 1);
-    survivor.toll
+    survivor.toll.counted(&survivor.hub)
 }

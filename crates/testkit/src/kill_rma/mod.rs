@@ -53,6 +53,26 @@ pub struct Toll {
     pub failed: u64,
     /// Longest time that giving up a region took, microseconds.
     pub deregister_us_max: u64,
+    /// Times that giving up a region found the peer in the middle of a copy, and waited for its end.
+    pub waited: u64,
+    /// Times that it did not wait any longer, and took the pages away from the peer.
+    pub detached: u64,
+}
+
+impl Toll {
+    /// With what the survivor's device counted.
+    fn counted(self, hub: &Endpoint) -> Toll {
+        Toll {
+            waited: counted(hub, "rma_revocations_waited"),
+            detached: counted(hub, "rma_detached"),
+            ..self
+        }
+    }
+}
+
+/// A counter of the device's; 0 where it has none of the name.
+fn counted(hub: &Endpoint, name: &str) -> u64 {
+    hub.counters().device.iter().find(|(is, _)| *is == name).map_or(0, |(_, count)| *count)
 }
 
 fn open(device: &str, send_timeout: Duration) -> Endpoint {
@@ -104,7 +124,12 @@ impl Bystander {
         let here = Area::new(&mut endpoint, true);
         let there = Area::new(hub, true);
         here.fill();
-        Bystander { endpoint, to_hub: to_hub.expect("just seen"), here, there }
+        let mut bystander = Bystander { endpoint, to_hub: to_hub.expect("just seen"), here, there };
+        // What its first uses of the memory make, such as a mapping, is held from now on.
+        for _ in 0..5 {
+            bystander.goes_on(plan, hub);
+        }
+        bystander
     }
 
     /// It must be driven, or it would be taken for dead itself.

@@ -160,7 +160,7 @@ pub fn kill_targets(plan: &Plan) -> Toll {
         survivor.dial(plan, &uri);
         let early = kill % 16 == 0;
         survivor.begin(if early { Duration::from_micros(300) } else { Duration::from_secs(5) });
-        let longest_us = [30, 300, 3_000][survivor.random.below(3) as usize];
+        let longest_us = [30, 300, 3_000, 12_000][survivor.random.below(4) as usize];
         let life = Duration::from_micros(survivor.random.below(longest_us));
         survivor.work_for(life);
         victim.kill().expect("it can be killed");

@@ -65,6 +65,8 @@ fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
     here.iter().for_each(Area::fill);
     let scratch = Area::new(endpoint, true);
     let _ = endpoint.connect(uri, b"", attribute, 0, None);
+    // Half of them never wait for the other side where its memory is mapped: they die and stop in the middle of a copy.
+    let only_writes = random.below(2) == 0;
     let (mut to, mut theirs, mut under_way) = (None, None, 0);
     while Instant::now() < end {
         for _ in 0..8 {
@@ -76,7 +78,14 @@ fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
                 None => break,
             }
         }
-        let (Some(to), Some(theirs), true) = (to, theirs, under_way < 24) else { continue };
+        let room = under_way < if only_writes { 1 } else { 24 };
+        let (Some(to), Some(theirs), true) = (to, theirs, room) else { continue };
+        if only_writes {
+            let (at, len) = (random.below(4_096), LEN as u64 - 4_096);
+            let (from, into) = (Place::new(here[0].handle, at), Place::new(theirs[0], at));
+            under_way += u32::from(endpoint.rma_write(to, from, into, len, 0, RmaFlags::NONE).is_ok());
+            continue;
+        }
         let mine = here[random.below(2) as usize].handle;
         under_way += u32::from(operate(endpoint, to, &mut random, [mine, scratch.handle], theirs, 0));
     }

@@ -55,7 +55,9 @@ pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
     }
     let text = pair.client.port.explain(pair.to_server).to_lowercase();
     if place.about.scheme == "shm://" {
-        assert!(text.contains("ring"), "{text}");
+        for way in ["direct mapping", "read across processes", "ring"] {
+            assert!(text.contains(&format!("remote memory: {way}: ")), "{way} is missing:\n{text}");
+        }
     }
     assert!(text.contains("held up by nothing"), "{text}");
 }

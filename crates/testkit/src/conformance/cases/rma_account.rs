@@ -65,7 +65,7 @@ pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
 /// However much is moved, no more memory is held than for a little of it.
 pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
     const LEN: usize = 16 << 20;
-    const TIMES: u64 = 16;
+    const TIMES: u64 = 64;
     let mut pair = Pair::<D>::plain(place, RO);
     let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
     let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
@@ -95,6 +95,7 @@ pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
         most(&mut pair, kind, 1);
         let little = most(&mut pair, kind, 1);
         let much = most(&mut pair, kind, TIMES);
+        assert!(here.now(0, LEN) == there.now(0, LEN), "the data is there");
         for (little, much) in little.into_iter().zip(much) {
             let grown = much.saturating_sub(little);
             assert!(

@@ -414,7 +414,7 @@ pub(super) fn said(
         }
         kind::TRY => {
             let pull = link.pull.get_or_insert_with(|| Box::new(Pull::new()));
-            pull.try_it(table.rma.cma, link.peer.pid, second, third);
+            pull.try_it(table.rma.cma, &link.peer, second, third);
             let cost = pull.to_word();
             let (address, value) = table.rma.word().map_or((0, 0), |word| (word.address(), word.value));
             if link.out.control.len() < CONTROL_MAX {
@@ -425,7 +425,7 @@ pub(super) fn said(
         kind::TRIED => {
             if let Some(pull) = link.pull.as_mut().filter(|pull| pull.asked) {
                 pull.peer_says(first);
-                pull.try_it(table.rma.cma, link.peer.pid, second, third);
+                pull.try_it(table.rma.cma, &link.peer, second, third);
             }
         }
         _ => table.counts.bad_record += 1,

@@ -8,10 +8,11 @@
 
 use crate::device::Cma;
 use crate::transport::ordered_rma::{Pulled, Trial};
+use crate::transport::shm::hand::Peer;
 use cci_proto::RmaKind;
 use cci_ring::memory::{Backing, Bytes, Foreign};
 use cci_sys::cma::{self, Cost, Probe, Process};
-use cci_sys::{SysError, random};
+use cci_sys::{SysError, process, random};
 
 /// Shorter ones never make the two try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
@@ -93,14 +94,19 @@ impl Pull {
     }
 
     /// Tries to read the peer's word. Once: a peer can't make us do it again and again.
-    pub fn try_it(&mut self, cma: Cma, pid: Option<u32>, address: u64, value: u64) {
+    ///
+    /// Not with a peer of another user: it names the place, we lend our rights. A process keeps its number when it begins a
+    /// program that has more rights than its user, and whoever holds the socket then would read that by way of us.
+    pub fn try_it(&mut self, cma: Cma, peer: &Peer, address: u64, value: u64) {
         if std::mem::replace(&mut self.tried, true) {
             return;
         }
         self.always = cma == Cma::Always;
-        let Some(pid) = pid.filter(|_| cma != Cma::Off) else {
+        let is_ours = peer.uid == process::uid();
+        let Some(pid) = peer.pid.filter(|_| cma != Cma::Off && is_ours) else {
             let why = match cma {
                 Cma::Off => "this device says cma = off",
+                Cma::On | Cma::Always if !is_ours => "the peer is of another user",
                 Cma::On | Cma::Always => "the peer's process is not visible here",
             };
             self.found = why.to_owned();
@@ -239,5 +245,21 @@ impl Pull {
         self.pulled += 1;
         // What another process with the same number had is not to be believed.
         if process.is_alive() { Pulled::All } else { Pulled::PeerGone }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_processes_of_our_own_user_are_read() {
+        let word = Word::new().unwrap();
+        for (uid, works) in [(process::uid(), true), (process::uid().wrapping_add(1), false)] {
+            let peer = Peer { endpoint: 1, pid: Some(std::process::id()), uid };
+            let mut pull = Pull::new();
+            pull.try_it(Cma::On, &peer, word.address(), word.value);
+            assert_eq!(pull.is_usable(), works, "{}", pull.describe());
+        }
     }
 }

@@ -58,6 +58,13 @@ impl LiveWord {
         debug_assert!(done.is_ok(), "words are given out within the page");
     }
 
+    /// What it holds.
+    pub fn get(&self) -> u64 {
+        let kind = ring::AtomicKind::Load;
+        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand: 0, compare: 0 };
+        self.control.bytes().atomic(self.word as usize * 8, op).unwrap_or(0)
+    }
+
     /// Sequentially consistent, with a fence behind it: who looks at the rings next sees all who still use the memory.
     pub fn clear(&self) {
         self.set(0);
@@ -74,8 +81,14 @@ impl Charged {
         self.id.load(Ordering::Relaxed)
     }
 
-    pub fn add_word(&self, word: LiveWord) {
-        self.words().push(word);
+    /// Makes a grant, and tells somebody of it, while the pages stay the same.
+    pub fn grant<T>(&self, word: &LiveWord, token: u64, tell: impl FnOnce() -> T) -> T {
+        let mut words = self.words();
+        if !words.iter().any(|known| known.is(word)) {
+            words.push(word.clone());
+        }
+        word.set(token);
+        tell()
     }
 
     pub fn remove_word(&self, word: &LiveWord) {
@@ -92,8 +105,9 @@ impl Charged {
 
     /// Gives the memory new pages with the same content.
     pub fn detach(&self) -> Result<(), SysError> {
-        // One at a time, and no new grant of the old pages meanwhile.
-        let _words = self.words();
+        // One at a time, and no new grant of the old pages meanwhile; those of other endpoints since we looked end.
+        let words = self.words();
+        words.iter().for_each(LiveWord::clear);
         self.segment.segment().detach()?;
         self.id.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Ok(())

@@ -1,6 +1,7 @@
 //! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
 
 mod rma;
+mod taking_back;
 
 use super::wire::{self, Accept, Offer, PeerConn, Request, Said, kind};
 use crate::config::builtin;

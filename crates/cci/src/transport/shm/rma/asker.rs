@@ -134,6 +134,24 @@ impl Asker {
         if is_last && let Some(at) = self.mappings.iter().position(|mapping| is_of(mapping, memory)) {
             self.drop_mapping(at);
         }
+        self.drop_unused();
+    }
+
+    /// Lets go of memory of which no region is granted any more: its owner may have freed it.
+    fn drop_unused(&mut self) {
+        let mut used = [false; MAPPINGS_MAX];
+        for (_, _, known) in self.known.values() {
+            if let Known::Granted(usable) = known
+                && let Some(used) = used.get_mut(usable.mapping)
+            {
+                *used = true;
+            }
+        }
+        for (mapping, used) in self.mappings.iter_mut().zip(used) {
+            if !used {
+                *mapping = None;
+            }
+        }
     }
 
     fn drop_mapping(&mut self, at: usize) {
@@ -184,7 +202,15 @@ impl Asker {
         if fits.is_none_or(|mapping| mapping.segment.len() as u64 != grant.memory_bytes) {
             return false;
         }
-        let only = grant.only.map(|(index, generation)| Key { index, generation });
+        let only = match grant.only {
+            None => None,
+            // A connection's generation has 8 bits in records.
+            Some(named) if named == (asked_by.index, u32::from(asked_by.generation as u8)) => Some(asked_by),
+            Some(_) => {
+                self.refused(grant.region, NotMapped::Handle);
+                return true;
+            }
+        };
         let usable = Usable { grant, only, mapping: at };
         self.known.insert(grant.region, (grant.key, asked_by, Known::Granted(usable)));
         true
@@ -247,7 +273,8 @@ impl Asker {
         word == Some(grant.token)
     }
 
-    /// Does all pieces here and now. None: it can't, and nothing was done.
+    /// Does all pieces here and now. None: it can't, or the grant has ended in the middle; then all of it is to be done by
+    /// way of the owner, who knows whether the region itself has.
     #[inline]
     pub fn copy(
         &mut self,
@@ -271,8 +298,7 @@ impl Asker {
             if status != Status::Success {
                 break;
             }
-            // What is taken back in the middle of an operation ends it.
-            status = self.copy_piece(core, out, conn, kind, need, piece).unwrap_or(Status::RmaHandle);
+            status = self.copy_piece(core, out, conn, kind, need, piece)?;
         }
         self.copied += 1;
         Some(status)
@@ -308,16 +334,15 @@ impl Asker {
             debug_assert!(copied, "both ranges were checked");
             done += now;
         }
-        if live && kind == RmaKind::Read {
-            // What was read after it was taken back is not what the program asked for.
-            live = self.is_live(&usable.grant);
-        }
+        // What was read after it was taken back is not what the program asked for; what was written may have gone into pages
+        // that were replaced meanwhile.
+        live = live && self.is_live(&usable.grant);
         out.producer.end_direct();
         if live {
             return Some(Status::Success);
         }
         self.dead(usable.grant.region);
-        (done > 0).then_some(Status::RmaHandle)
+        None
     }
 
     /// Does an atomic operation here and now. None: it can't, and nothing was done.

@@ -446,13 +446,13 @@ fn map_wanted(
         table.counts.unknown_connection += 1;
         return;
     };
-    if conn.state != State::Open || link.life != Life::Up {
-        return;
-    }
     let (connection, index, generation) = (conn.connection, conn.peer_index, conn.peer_generation);
+    let is_up = conn.state == State::Open && link.life == Life::Up;
     let rma = &mut table.rma;
     let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
         _ if !rma.direct => Err(NotMapped::OwnerOff),
+        // To be answered all the same: other connections of the link wait for it.
+        _ if !is_up => Err(NotMapped::Handle),
         Some(region) if region.access != Access::LOCAL => {
             let only = region.only.is_some().then_some((index, u32::from(generation)));
             rma.owner.grant(link, region_id, region, only, wants_control != 0)

@@ -117,17 +117,20 @@ impl Owner {
         let control = self.control()?;
         if !self.granted.contains_key(&region_id) {
             let word = self.take_word().ok_or(NotMapped::NoRoom)?;
-            self.token = self.token.wrapping_add(1).max(1);
             self.granted.insert(
                 region_id,
-                Granted { word, token: self.token, links: Vec::new(), memory: region.memory.clone() },
+                Granted { word, token: 0, links: Vec::new(), memory: region.memory.clone() },
             );
-            memory.add_word(LiveWord { control: Arc::clone(&control), word });
         }
         let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoRoom)?;
-        // It was cleared if the pages have been replaced since.
-        LiveWord { control: Arc::clone(&control), word: granted.word }.set(granted.token);
-        let grant = Grant {
+        let live = LiveWord { control: Arc::clone(&control), word: granted.word };
+        if granted.token == 0 || live.get() != granted.token {
+            // New, or cleared since. Whoever was granted it before may have pages that were replaced, or a link that nobody
+            // looks at any more: to those the new token says nothing.
+            self.token = self.token.wrapping_add(1).max(1);
+            granted.token = self.token;
+        }
+        let grant = || Grant {
             region: region_id,
             key: region.key,
             only,
@@ -143,7 +146,8 @@ impl Owner {
         let page = control.fd().ok_or(NotMapped::System)?;
         let fds = [fd, page];
         let fds = if wants_control { &fds[..] } else { &fds[..1] };
-        link.lifeline.send(&grant.to_bytes(), fds).map_err(|_| NotMapped::NoRoom)?;
+        let tell = || link.lifeline.send(&grant().to_bytes(), fds);
+        memory.grant(&live, granted.token, tell).map_err(|_| NotMapped::NoRoom)?;
         if !granted.links.contains(&link.key) {
             granted.links.push(link.key);
         }
@@ -215,13 +219,17 @@ impl Owner {
         }
     }
 
-    /// A link is given up. If its peer lives and is in the middle of a copy, that is remembered.
+    /// A link is given up. If its peer lives, what it was granted ends here: from now on nobody looks whether it copies. The
+    /// others who were granted the same ask again. If it is in the middle of a copy, that is remembered.
     pub fn link_ended(&mut self, link: &Link) {
-        let word = link.consumer.direct_now();
-        for granted in self.granted.values_mut() {
+        let is_gone = link.lifeline.hung_up();
+        for granted in self.granted.values_mut().filter(|granted| granted.links.contains(&link.key)) {
             granted.links.retain(|key| *key != link.key);
-            if u64::from(granted.word) == word && !link.lifeline.hung_up() {
-                self.lost.push(granted.word);
+            if let Some(control) = self.control.as_ref().filter(|_| !is_gone) {
+                LiveWord { control: Arc::clone(control), word: granted.word }.clear();
+                if link.consumer.direct_now() == u64::from(granted.word) {
+                    self.lost.push(granted.word);
+                }
             }
         }
     }

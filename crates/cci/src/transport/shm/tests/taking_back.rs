@@ -1,0 +1,290 @@
+//! What was granted, and is taken back, with a peer made by hand.
+
+use super::*;
+use crate::rma::Access;
+use crate::{Memory, Place, Registration, RmaFlags, RmaHandle};
+use cci_ring::memory::Backing;
+use cci_sys::memory::RmaSegment;
+use cci_sys::segment::SegmentReader;
+use cci_sys::unix::ReceivedFds;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A grant as it came: its words, and the descriptors.
+struct Got {
+    words: Vec<u64>,
+    fds: ReceivedFds,
+}
+
+impl Got {
+    fn word(&self) -> u64 {
+        self.words[9]
+    }
+
+    fn token(&self) -> u64 {
+        self.words[10]
+    }
+
+    fn control(&mut self) -> SegmentReader {
+        Segment::open_read_only(self.fds.take(1).unwrap(), self.words[11] as usize).unwrap()
+    }
+}
+
+impl Lie {
+    fn push(&mut self, kind: u8, words: [u64; 3]) {
+        let words = words.map(u64::to_ne_bytes);
+        let (conn, flags) = (self.conn.index, self.conn.generation as u8);
+        let header = RecordHeader { kind, flags, conn, ack: 0 };
+        self.producer.push(header, &[words.as_flattened()]).unwrap();
+    }
+
+    /// Asks for a region, and gets it.
+    fn map(&mut self, owner: &mut Endpoint, handle: RmaHandle) -> Got {
+        self.push(kind::MAP, [handle.region(), handle.key(), 1]);
+        for _ in 0..50 {
+            assert!(owner.next_event().is_none());
+        }
+        let mut buffer = [0; super::super::rma::GRANT_BYTES];
+        let got = self.stream.recv(&mut buffer, 2).unwrap();
+        let words = buffer.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        Got { words: words.collect(), fds: got.fds }
+    }
+}
+
+fn counter(endpoint: &Endpoint, name: &str) -> u64 {
+    endpoint.counters().device.iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+/// An honest client's connection to `server`.
+fn join(client: &mut Endpoint, server: &mut Endpoint) -> (Connection, Connection) {
+    let uri = server.uri().to_owned();
+    client.connect(&uri, &[], Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();
+    let (mut ours, mut theirs) = (None, None);
+    until(client, "a connection", |_, event| {
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 2).unwrap(),
+            Some(Event::Accept { result, .. }) => theirs = Some(result.unwrap()),
+            _ => {}
+        }
+        if let Some(Event::Connect { result, .. }) = event {
+            ours = Some(result.unwrap());
+        }
+        ours.zip(theirs)
+    })
+}
+
+/// Writes 8 bytes until that is done directly.
+fn write_direct(
+    client: &mut Endpoint,
+    server: &mut Endpoint,
+    on: Connection,
+    from: RmaHandle,
+    to: RmaHandle,
+) {
+    let before = counter(client, "rma_direct");
+    let start = Instant::now();
+    while counter(client, "rma_direct") == before {
+        assert!(start.elapsed() < PATIENCE, "never mapped");
+        let (from, to) = (Place::new(from, 0), Place::new(to, 0));
+        client.rma_write(on, from, to, 8, 3, RmaFlags::NONE).unwrap();
+        until(client, "a write", |_, event| {
+            server.progress();
+            event.map(|event| assert!(matches!(event, Event::Send { status: Status::Success, .. })))
+        });
+    }
+}
+
+fn part(memory: &Memory, endpoint: &mut Endpoint, range: std::ops::Range<usize>) -> RmaHandle {
+    let what = Registration { range: Some(range), access: Access::ALL, only: None };
+    endpoint.register(memory, what).unwrap()
+}
+
+#[test]
+fn who_has_old_pages_does_not_write_to_them_once_others_have_new_ones() {
+    let (mut owner, mut client) = (endpoint(), endpoint());
+    let memory = owner.allocate(8192).unwrap();
+    let (first, second) = (part(&memory, &mut owner, 0..4096), part(&memory, &mut owner, 4096..8192));
+    let (ours, _) = join(&mut client, &mut owner);
+    let source = client.allocate(4096).unwrap();
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    write_direct(&mut client, &mut owner, ours, from, second);
+    // Somebody is stopped in the middle of a copy to the first part, which is taken back: there are new pages now.
+    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, liar);
+    let got = lie.map(&mut owner, first);
+    lie.producer.begin_direct(got.word());
+    owner.deregister(&first).unwrap();
+    assert_eq!(counter(&owner, "rma_detached"), 1);
+    // Somebody is granted the second part, in the new pages.
+    lie.producer.end_direct();
+    let again = lie.map(&mut owner, second);
+    assert_ne!(again.words[5], got.words[5], "it is another memory now");
+    // And the client, who has the old ones, writes to it.
+    assert!(source.write(0, b"not lost"));
+    client.rma_write(ours, Place::new(from, 0), Place::new(second, 0), 8, 3, RmaFlags::NONE).unwrap();
+    until(&mut client, "a write", |_, event| {
+        owner.progress();
+        event.map(|event| assert!(matches!(event, Event::Send { status: Status::Success, .. })))
+    });
+    let mut seen = [0; 8];
+    assert!(memory.read(4096, &mut seen));
+    assert_eq!(&seen, b"not lost");
+}
+
+#[test]
+fn what_a_link_was_granted_ends_with_it() {
+    let mut owner = endpoint();
+    let memory = owner.allocate(4096).unwrap();
+    let handle = owner.register(&memory, Access::ALL).unwrap();
+    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, liar);
+    let mut got = lie.map(&mut owner, handle);
+    let control = got.control();
+    let live = || control.load(got.word() as usize * 8).unwrap();
+    assert_eq!(live(), got.token());
+    // The owner gives the link up; the peer, which lives, may not know yet. Nobody looks any more whether it copies.
+    lie.push(kind::RMA, [u64::MAX; 3]);
+    until(&mut owner, "the end of the link", |owner, _| (!owner.is_open(lie.connection)).then_some(()));
+    assert_ne!(live(), got.token(), "it could begin to write, and nobody would wait for it");
+    // Others are granted it anew, and that is taken back as ever.
+    let (mut client, source) =
+        (endpoint(), Memory::foreign(cci_ring::memory::Foreign::owned(Box::new([7; 8]))));
+    let (ours, _) = join(&mut client, &mut owner);
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    write_direct(&mut client, &mut owner, ours, from, handle);
+    assert_ne!(live(), got.token());
+    owner.deregister(&handle).unwrap();
+    assert_eq!(live(), 0);
+}
+
+#[test]
+fn memory_is_let_go_of_with_the_last_region_that_one_was_granted() {
+    let mut owner = endpoint();
+    let memory = owner.allocate(8192).unwrap();
+    let (first, second) = (part(&memory, &mut owner, 0..4096), part(&memory, &mut owner, 4096..8192));
+    let mut clients = [endpoint(), endpoint()];
+    let mut ours = Vec::new();
+    for (client, region) in clients.iter_mut().zip([first, second]) {
+        let source = client.allocate(8).unwrap();
+        let from = client.register(&source, Access::LOCAL).unwrap();
+        let (on, _) = join(client, &mut owner);
+        write_direct(client, &mut owner, on, from, region);
+        ours.push(on);
+    }
+    for region in [first, second] {
+        owner.deregister(&region).unwrap();
+    }
+    for client in &mut clients {
+        until(client, "nothing mapped", |client, _| {
+            owner.progress();
+            (counter(client, "rma_mapped_bytes") == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_region_for_one_connection_is_mapped_however_many_there_were_before() {
+    let (mut owner, mut client) = (endpoint(), endpoint());
+    let memory = owner.allocate(4096).unwrap();
+    let source = client.allocate(4096).unwrap();
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    // So that there is one link all the time.
+    let _kept = join(&mut client, &mut owner);
+    for number in 0..270 {
+        let (ours, theirs) = join(&mut client, &mut owner);
+        if number >= 265 {
+            let what = Registration { range: None, access: Access::ALL, only: Some(theirs) };
+            let handle = owner.register(&memory, what).unwrap();
+            write_direct(&mut client, &mut owner, ours, from, handle);
+            owner.deregister(&handle).unwrap();
+        }
+        client.disconnect(ours);
+        until(&mut owner, "the end", |owner, _| {
+            client.next_event();
+            (!owner.is_open(theirs)).then_some(())
+        });
+        owner.disconnect(theirs);
+    }
+}
+
+#[test]
+fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
+    const LEN: usize = 1 << 20;
+    let mut server = endpoint();
+    let source = server.allocate(LEN).unwrap();
+    let from = server.register(&source, Access::LOCAL).unwrap();
+    let mut caught = 0;
+    for round in 1..=200_u64 {
+        // The liar owns the memory here.
+        let liar = ask(&mut server, round, Attribute::ReliableUnordered);
+        let lie = confirm(&mut server, liar);
+        let memory = RmaSegment::create(LEN).unwrap();
+        let control = Segment::create_read_only_for_others(4096).unwrap();
+        let live = |token: u64| assert!(control.bytes().write(8, &token.to_ne_bytes()));
+        live(5);
+        let to = Place::new(RmaHandle::new(1, LEN as u64, 2, Access::ALL), 0);
+        server.rma_write(lie.connection, Place::new(from, 0), to, 8, 1, RmaFlags::NONE).unwrap();
+        let magic = u64::from_ne_bytes(*b"CCIgrant");
+        let grant = [magic, 1, 2, u64::MAX, 7, 3, LEN as u64, 0, LEN as u64, 1, 5, 4096];
+        let grant = grant.map(u64::to_ne_bytes);
+        let fds = [memory.segment().fd().unwrap(), control.fd().unwrap()];
+        lie.stream.send(grant.as_flattened(), &fds).unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(2) {
+            assert!(server.next_event().is_none());
+        }
+        assert!(source.bytes().fill(0, LEN, round as u8 | 1));
+        let (begun, bytes) = (AtomicBool::new(false), memory.bytes());
+        std::thread::scope(|scope| {
+            let in_the_middle = scope.spawn(|| {
+                let byte = |at| {
+                    let mut byte = [0];
+                    assert!(bytes.read(at, &mut byte));
+                    byte[0]
+                };
+                begun.store(true, Ordering::Release);
+                while byte(4096) == 0 {
+                    std::hint::spin_loop();
+                }
+                live(0);
+                std::sync::atomic::fence(Ordering::SeqCst);
+                byte(LEN - 1) == 0
+            });
+            while !begun.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            server.rma_write(lie.connection, Place::new(from, 0), to, LEN as u64, 2, RmaFlags::NONE).unwrap();
+            if in_the_middle.join().unwrap() {
+                caught += 1;
+                let told = server.next_event();
+                assert!(told.is_none(), "the end of it may be lost, and it is called a success: {told:?}");
+            }
+        });
+        server.disconnect(lie.connection);
+        drop(lie);
+        while server.next_event().is_some() {}
+        if caught == 5 {
+            break;
+        }
+    }
+    assert!(caught > 0, "it never happened");
+}
+
+#[test]
+fn a_question_over_a_connection_that_ends_does_not_keep_others_from_asking() {
+    let (mut owner, mut client) = (endpoint(), endpoint());
+    let memory = owner.allocate(4096).unwrap();
+    let handle = owner.register(&memory, Access::ALL).unwrap();
+    let source = client.allocate(4096).unwrap();
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    let (kept, _) = join(&mut client, &mut owner);
+    let (ours, theirs) = join(&mut client, &mut owner);
+    let (here, there) = (Place::new(from, 0), Place::new(handle, 0));
+    client.rma_write(ours, here, there, 8, 3, RmaFlags::NONE).unwrap();
+    owner.disconnect(theirs);
+    until(&mut client, "the end of the operation", |_, event| {
+        owner.next_event();
+        matches!(event, Some(Event::Send { .. })).then_some(())
+    });
+    while client.next_event().is_some() {}
+    write_direct(&mut client, &mut owner, kept, from, handle);
+}

@@ -1,74 +1,13 @@
 //! What a connection needs while it has remote memory operations under way, in either direction.
 
 use super::operations::{NIL, Ops};
-use super::responder::Job;
-use super::wire::{self, Head};
-use super::{Arrived, Channel, Fault, Pushed, SLOTS, Start, Taken};
+use super::slots::{Job, Slot};
+use super::{SLOTS, Start};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use cci_proto::{RmaKind, RmaPlace};
+use cci_proto::RmaKind;
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
-
-/// What a slot of the asking side waits for.
-#[derive(Copy, Clone, Debug)]
-pub(super) enum Slot {
-    Free,
-    /// Writes of `op`; `last`: the answer may come.
-    Write {
-        op: u32,
-        last: bool,
-    },
-    Read {
-        op: u32,
-        local: RmaPlace,
-        len_bytes: u64,
-        got_bytes: u64,
-    },
-    Atomic {
-        op: u32,
-    },
-    Notify {
-        op: u32,
-    },
-    /// The peer fetches it; it must still be ours when it says that it has.
-    Pull {
-        op: u32,
-        local: RmaPlace,
-        len_bytes: u64,
-    },
-    Where {
-        op: u32,
-        local: RmaPlace,
-        len_bytes: u64,
-    },
-    /// We fetch it.
-    Fetch {
-        op: u32,
-        local: RmaPlace,
-        len_bytes: u64,
-        done_bytes: u64,
-        address: u64,
-    },
-    /// Its operation has ended; the peer is to be told, and its answer is awaited.
-    Abandoned,
-}
-
-/// What a turn came to.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Something was pushed or moved.
-    pub moved: bool,
-    /// There is more to do: when there is room, when the peer has taken more, or at once.
-    pub more: bool,
-    /// There is more to do, and nothing to wait for.
-    pub at_once: bool,
-    /// The channel is broken.
-    pub broken: bool,
-}
-
-/// What each round of a turn takes of its budget beside the data it moves.
-const STEP_BYTES: u64 = 128;
 
 /// An operation through the channel whose time is taken, by the transport's clock.
 #[derive(Copy, Clone, Debug)]
@@ -188,79 +127,6 @@ impl Flow {
         true
     }
 
-    /// Pushes what fits, and fetches, until the budget, in bytes of data, is used up.
-    pub fn turn(
-        &mut self,
-        ops: &mut Ops,
-        core: &mut Core,
-        channel: &mut impl Channel,
-        budget_bytes: &mut u64,
-    ) -> Turn {
-        let mut turn = Turn::default();
-        if !self.push_answers(channel, &mut turn) || !self.push_ends(channel, &mut turn) {
-            return self.ended(turn);
-        }
-        loop {
-            let mut moved = self.fetch(ops, core, channel, budget_bytes);
-            for step in [Flow::serve, Flow::push_messages, Flow::cut] {
-                match step(self, ops, core, channel, budget_bytes) {
-                    Step::Moved => moved = true,
-                    Step::Blocked => {}
-                    Step::Broken => {
-                        turn.broken = true;
-                        return self.ended(turn);
-                    }
-                }
-            }
-            turn.moved |= moved;
-            // What moves no data costs something too.
-            *budget_bytes = budget_bytes.saturating_sub(STEP_BYTES);
-            if !moved || *budget_bytes == 0 {
-                turn.at_once = moved;
-                break;
-            }
-        }
-        if !self.push_answers(channel, &mut turn) {
-            return self.ended(turn);
-        }
-        self.ended(turn)
-    }
-
-    fn ended(&mut self, mut turn: Turn) -> Turn {
-        self.moved |= turn.moved;
-        turn.more = self.has_work();
-        turn.at_once = turn.more && (turn.at_once || self.has_fetches());
-        turn
-    }
-
-    /// A record came for this connection. `delivers`: the program still wants messages of it.
-    pub fn take(
-        &mut self,
-        ops: &mut Ops,
-        core: &mut Core,
-        record: &impl Arrived,
-        message_bytes_max: usize,
-        delivers: bool,
-    ) -> Result<Taken, Fault> {
-        let parsed = wire::parse(record)?;
-        match parsed.head {
-            Head::Data { .. } | Head::Gone | Head::Done { .. } | Head::Here { .. } => {
-                self.answered(ops, core, record, &parsed)?;
-            }
-            Head::Notify => {
-                if parsed.rest_bytes > message_bytes_max {
-                    return Err(Fault);
-                }
-                if !self.notified(core, record, &parsed, delivers)? {
-                    return Ok(Taken::NoBuffer);
-                }
-            }
-            _ => self.asked(core, record, &parsed)?,
-        }
-        self.moved = true;
-        Ok(Taken::Yes)
-    }
-
     /// The connection is over: what is under way ends so.
     pub fn end(&mut self, ops: &mut Ops, core: &mut Core, status: Status) {
         // Those in line come behind those that have begun; completions in order of issue look after themselves.
@@ -297,40 +163,6 @@ impl Flow {
         self.messages.clear();
         self.line.clear();
         (self.moved, self.closing, self.trial) = (false, false, None);
-    }
-}
-
-/// What one step of a turn came to.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Moved,
-    /// Nothing to do, or no room.
-    Blocked,
-    Broken,
-}
-
-impl From<Pushed> for Step {
-    fn from(pushed: Pushed) -> Step {
-        match pushed {
-            Pushed::Yes => Step::Moved,
-            Pushed::Full => Step::Blocked,
-            Pushed::Broken => Step::Broken,
-        }
-    }
-}
-
-impl Slot {
-    pub(super) fn op(&self) -> Option<u32> {
-        match *self {
-            Slot::Free | Slot::Abandoned => None,
-            Slot::Write { op, .. }
-            | Slot::Read { op, .. }
-            | Slot::Atomic { op }
-            | Slot::Notify { op }
-            | Slot::Pull { op, .. }
-            | Slot::Where { op, .. }
-            | Slot::Fetch { op, .. } => Some(op),
-        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The asking side: operations leave the line as records, and end with their answers.
 
-use super::flow::{Flow, Slot, Step, Trial};
+use super::flow::{Flow, Trial};
 use super::operations::{NIL, Op, Ops, Stage, What};
 use super::responder::FETCH_BYTES_MAX;
+use super::slots::Slot;
+use super::step::{Step, Turn};
 use super::wire::{Head, Parsed};
-use super::{Arrived, Channel, Fault, Pulled, Pushed, Turn};
+use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};

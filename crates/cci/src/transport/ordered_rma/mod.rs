@@ -27,11 +27,15 @@ mod flow;
 mod initiator;
 mod operations;
 mod responder;
+mod slots;
+mod step;
+mod turn;
 mod wire;
 
-pub(crate) use flow::{Flows, Trial, Turn};
+pub(crate) use flow::{Flows, Trial};
 pub(crate) use initiator::put_result;
 pub(crate) use operations::{Start, What};
+pub(crate) use step::Turn;
 
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};

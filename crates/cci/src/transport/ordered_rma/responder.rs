@@ -1,40 +1,14 @@
 //! The answering side: what a peer asks for is checked, carried out, and answered when there is room.
 
-use super::flow::{Flow, Step};
+use super::flow::Flow;
 use super::operations::Ops;
+use super::slots::Job;
+use super::step::{Step, Turn};
 use super::wire::{Head, Parsed};
 use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::rma::Access;
 use cci_proto::{RmaPlace, RmaRefusal};
-
-/// What a slot of the peer's is to us.
-#[derive(Copy, Clone, Debug)]
-pub(super) enum Job {
-    Free,
-    /// Writes come, and were refused or not.
-    Writes {
-        refused: bool,
-    },
-    /// Data is to be sent.
-    Read {
-        at: RmaPlace,
-        len_bytes: u64,
-        sent_bytes: u64,
-    },
-    /// Data is to be fetched.
-    Fetch {
-        at: RmaPlace,
-        len_bytes: u64,
-        done_bytes: u64,
-        address: u64,
-    },
-    /// To be answered with DONE, or HERE.
-    Done(Result<Option<u64>, RmaRefusal>),
-    Here {
-        address: u64,
-    },
-}
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
@@ -166,7 +140,7 @@ impl Flow {
     }
 
     /// Pushes answers. False: there is no room for more.
-    pub(super) fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut super::Turn) -> bool {
+    pub(super) fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.answers != 0 {
             let slot = self.answers.trailing_zeros() as u16;
             let head = match self.job(slot) {

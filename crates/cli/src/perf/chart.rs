@@ -1,5 +1,6 @@
 //! Curves over size as SVG: both axes logarithmic, no script, no external resource.
 
+use super::markup::escape;
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
@@ -51,7 +52,7 @@ impl Chart<'_> {
         let Some(scale) = self.scale() else { return String::new() };
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-            super::html::escape(self.title)
+            escape(self.title)
         );
         self.grid(&scale, &mut out);
         for series in self.series {
@@ -162,7 +163,7 @@ impl Chart<'_> {
                 out,
                 "<circle class=\"dot c{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}, {size} B: {}</title></circle>",
                 series.colour,
-                super::html::escape(&series.name),
+                escape(&series.name),
                 (self.format)(value)
             );
         }

@@ -1,6 +1,7 @@
 //! The results as one page that needs nothing else: no script, no font, no address.
 
 use super::chart::{Chart, Series};
+use super::markup::escape;
 use super::results::{Cell, Results, RmaCell, Target};
 use super::table;
 use crate::text;
@@ -54,11 +55,6 @@ pub fn render(results: &Results) -> String {
     }
     out.push_str("</div>\n</body>\n</html>\n");
     out
-}
-
-/// Text as content or attribute of an element.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn colour_rules() -> String {

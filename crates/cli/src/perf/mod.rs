@@ -8,6 +8,7 @@ mod floor;
 mod html;
 mod latency;
 mod machine;
+mod markup;
 mod noise;
 mod plan;
 mod rate;

@@ -47,7 +47,7 @@ pub fn run(args: &PerfArgs) -> Outcome {
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
     let mut results = Results::new(machine::describe(&cores, &plan), noise::measure(&cores));
     let before = noise::StealClock::start();
-    let bar = progress_bar(targets.iter().map(|(device, _)| plan.steps(device)).sum());
+    let bar = progress_bar(targets.iter().map(|(device, _)| steps(&plan, device)).sum());
     for (device, target) in targets {
         measure(&plan, &device, target, &cores, &bar, &mut results);
     }
@@ -117,6 +117,11 @@ fn targets(args: &PerfArgs) -> Outcome<Vec<(Device, Target)>> {
     Ok(up)
 }
 
+/// Measurements of a device, for the progress bar.
+fn steps(plan: &Plan, device: &Device) -> u64 {
+    plan.message_steps(device) + rma::steps(plan, device.transport())
+}
+
 /// On a terminal only; indicatif hides it elsewhere.
 fn progress_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
@@ -140,7 +145,7 @@ fn measure(
     bar: &ProgressBar,
     results: &mut Results,
 ) {
-    let end = bar.position() + plan.steps(device);
+    let end = bar.position() + steps(plan, device);
     bar.set_message(target.device.clone());
     if device.transport() == TransportKind::Shm {
         target.cache_line_ns = floor::cache_line_ns(cores);

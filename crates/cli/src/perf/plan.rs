@@ -103,12 +103,12 @@ impl Plan {
         self.attributes.iter().copied().find(|attribute| wanted && attribute.is_reliable())
     }
 
-    /// Measurements of a device: a latency and a rate for each kind and size, and those of remote memory.
-    pub fn steps(&self, device: &Device) -> u64 {
+    /// Measurements of messages on a device: a latency and a rate for each kind and size.
+    pub fn message_steps(&self, device: &Device) -> u64 {
         let len_max = device.max_send_size();
         let sizes = self.sizes(len_max).map_or(0, |sizes| sizes.len());
         let messages = if self.with_messages { self.attributes.len() * sizes * 2 } else { 0 };
-        messages as u64 + super::rma::steps(self, device.transport())
+        messages as u64
     }
 
     /// Messages of `len` bytes under way at once in a rate measurement.

@@ -125,7 +125,7 @@ pub fn measure(
     Ok(())
 }
 
-/// Measurements of a device, for the progress bar.
+/// Measurements of a device's remote memory, for the progress bar.
 pub fn steps(plan: &Plan, transport: TransportKind) -> u64 {
     let transfers = Kind::of(transport).len() * Way::BOTH.len() * plan.rma_sizes().len();
     let atomics = atomics::Operation::BOTH.len();

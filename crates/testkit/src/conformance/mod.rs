@@ -206,7 +206,7 @@ macro_rules! conformance {
         /// The other process of the cases that need two: does nothing unless one of them started it.
         #[test]
         fn child_process() {
-            $crate::conformance::cases::process::child($driver, $device);
+            $crate::conformance::cases::child::child($driver, $device);
         }
     };
     (@cases $driver:expr, $device:expr; $($group:ident: $($case:ident),+;)+) => {

@@ -2,9 +2,11 @@
 
 pub mod account;
 pub mod buffers;
+pub mod child;
 pub mod closing;
 pub mod connect;
 pub mod messages;
+mod peer;
 pub mod process;
 pub mod rma_account;
 pub mod rma_atomics;

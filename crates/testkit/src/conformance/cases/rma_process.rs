@@ -1,7 +1,7 @@
 //! Remote memory of another process: its pages, not ours under another name.
 
 use super::RELIABLE;
-use super::process::{Peer, poll_until};
+use super::peer::{Peer, poll_until};
 use crate::conformance::{
     Area, Conn, Driver, Flags, Place, Port, Refusal, Side, Whose, conformance_timeout, contents, plain,
     some_len,

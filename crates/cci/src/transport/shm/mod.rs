@@ -338,8 +338,14 @@ impl Transport for Shm {
     }
 
     fn region_removed(&mut self, _: &mut Core, region_id: u64, _: &Region) {
-        if self.is_ours() {
-            self.table.rma.owner.removed(&mut self.links, region_id);
+        if !self.is_ours() {
+            return;
+        }
+        for key in self.table.rma.owner.removed(&mut self.links, region_id) {
+            if let Some(link) = self.links.get_mut(key) {
+                link.out.flush();
+            }
+            self.care_for(key);
         }
     }
 

@@ -167,7 +167,8 @@ impl Shm {
         }
         let conn = self.table.conns.get(key).filter(|conn| conn.state == State::Open)?;
         let (at, flow_key, in_progress) = (conn.at, conn.rma, conn.in_progress);
-        let link = self.links.get_mut(at)?;
+        // What is there of a peer that is gone is nobody's memory.
+        let link = self.links.get_mut(at).filter(|link| link.life == Life::Up)?;
         link.asker.as_ref()?;
         if fence {
             if self.table.rma.flows.get(flow_key).is_some_and(|flow| flow.operations() > 0) {

@@ -155,9 +155,12 @@ impl Owner {
     }
 
     /// A region is no more: takes back what was granted of it. When this returns, no peer writes to it.
-    pub fn removed(&mut self, links: &mut Slab<Box<Link>>, region_id: u64) {
-        let Some(granted) = self.granted.remove(&region_id) else { return };
-        let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else { return };
+    /// Answers the links whose peers are told, to be woken.
+    pub fn removed(&mut self, links: &mut Slab<Box<Link>>, region_id: u64) -> Vec<Key> {
+        let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
+        let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
+            return Vec::new();
+        };
         let live = LiveWord { control, word: granted.word };
         live.clear();
         let was_lost = self.lost.contains(&granted.word);
@@ -175,6 +178,7 @@ impl Owner {
             let words = [region_id, memory.id(), is_last];
             let _ = link.say(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
         }
+        granted.links
     }
 
     /// Waits while peers are in the middle of a copy. True: one of them does not end it.

@@ -5,7 +5,7 @@ use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pulled, Pushed, Turn};
 use crate::transport::shm::RING_BYTES_MIN;
-use crate::transport::shm::link::{Link, Out};
+use crate::transport::shm::link::{Life, Link, Out};
 use crate::transport::shm::table::{State, Table};
 use crate::transport::shm::wire::kind;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
@@ -161,7 +161,8 @@ pub(super) fn turn_flow(
     let header = RecordHeader { kind: kind::RMA, flags: conn.peer_generation, conn: conn.peer_index, ack };
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Turn::default() };
     let notifies = &mut link.rma.notifies;
-    let (asker, pull) = (link.asker.as_deref_mut(), link.pull.as_deref_mut());
+    let asker = link.asker.as_deref_mut().filter(|_| link.life == Life::Up);
+    let pull = link.pull.as_deref_mut();
     let (out, conn) = (&mut link.out, conn_key);
     let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, asker, pull };
     // Where a trial may begin: one look at the clock more is nothing beside it.

@@ -288,3 +288,71 @@ fn a_question_over_a_connection_that_ends_does_not_keep_others_from_asking() {
     while client.next_event().is_some() {}
     write_direct(&mut client, &mut owner, kept, from, handle);
 }
+
+#[test]
+fn who_sleeps_is_told_that_a_region_is_no_more() {
+    let (mut owner, mut client) = (endpoint(), endpoint());
+    let memory = owner.allocate(4096).unwrap();
+    let handle = owner.register(&memory, Access::ALL).unwrap();
+    let source = client.allocate(4096).unwrap();
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    let (ours, _) = join(&mut client, &mut owner);
+    write_direct(&mut client, &mut owner, ours, from, handle);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(20) {
+        assert!(client.next_event().is_none() && owner.next_event().is_none());
+    }
+    while client.arm() {
+        assert!(client.next_event().is_none() && start.elapsed() < PATIENCE);
+    }
+    let wakes = counter(&owner, "wakes_sent");
+    owner.deregister(&handle).unwrap();
+    assert_eq!(counter(&owner, "wakes_sent"), wakes + 1, "it keeps the memory until something else comes");
+}
+
+#[test]
+fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
+    let options = Options { recv_buffers: 4, ..Options::default() };
+    let mut client = Endpoint::create(&builtin::shm("shm"), options).unwrap();
+    let source = client.allocate(4096).unwrap();
+    let from = client.register(&source, Access::LOCAL).unwrap();
+    let liar = ask(&mut client, 1, Attribute::ReliableUnordered);
+    let mut lie = confirm(&mut client, liar);
+    let memory = RmaSegment::create(4096).unwrap();
+    let control = Segment::create_read_only_for_others(4096).unwrap();
+    assert!(control.bytes().write(8, &5_u64.to_ne_bytes()));
+    let (here, there) = (Place::new(from, 0), Place::new(RmaHandle::new(1, 4096, 2, Access::ALL), 0));
+    client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
+    let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 3, 4096, 0, 4096, 1, 5, 4096];
+    let grant = grant.map(u64::to_ne_bytes);
+    lie.stream.send(grant.as_flattened(), &[memory.segment().fd().unwrap(), control.fd().unwrap()]).unwrap();
+    let start = Instant::now();
+    let mut held = Vec::new();
+    while counter(&client, "rma_direct") == 0 {
+        assert!(start.elapsed() < PATIENCE, "never mapped");
+        client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
+        held.extend(client.next_event());
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    // It is killed; its last words wait for a buffer.
+    for _ in 0..6 {
+        let (conn, flags) = (lie.conn.index, lie.conn.generation as u8);
+        lie.producer
+            .push(RecordHeader { kind: kind::MESSAGE, flags, conn, ack: 0 }, &[b"last words"])
+            .unwrap();
+    }
+    drop(lie.stream);
+    while held.len() < 4 || start.elapsed() < Duration::from_millis(50) {
+        held.extend(client.next_event());
+    }
+    assert!(client.is_open(lie.connection), "what it said is still to be delivered");
+    let before = counter(&client, "rma_direct");
+    client.rma_write(lie.connection, here, there, 8, 4, RmaFlags::NONE).unwrap();
+    assert_eq!(counter(&client, "rma_direct"), before);
+    held.clear();
+    let status = until(&mut client, "the end of the write", |_, event| match event {
+        Some(Event::Send { context: 4, status, .. }) => Some(status),
+        _ => None,
+    });
+    assert_eq!(status, Status::Disconnected);
+}

@@ -356,3 +356,46 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     });
     assert_eq!(status, Status::Disconnected);
 }
+
+#[test]
+fn regions_come_and_go_thousands_of_times_and_nothing_stays() {
+    let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // An endpoint that is connected to itself, which lends, uses and takes back.
+    let mut both = endpoint();
+    let uri = both.uri().to_owned();
+    both.connect(&uri, &[], Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();
+    let (mut ours, mut theirs) = (None, None);
+    let (ours, _) = until(&mut both, "both ends", |both, event| {
+        match event {
+            Some(Event::ConnectRequest(request)) => both.accept(request, 2).unwrap(),
+            Some(Event::Accept { result, .. }) => theirs = Some(result.unwrap()),
+            Some(Event::Connect { result, .. }) => ours = Some(result.unwrap()),
+            _ => {}
+        }
+        ours.zip(theirs)
+    });
+    let source = both.allocate(4096).unwrap();
+    let from = both.register(&source, Access::LOCAL).unwrap();
+    let mut before = 0;
+    for number in 0..4000_u64 {
+        // Each on memory of its own, that is freed behind it.
+        let memory = both.allocate(4096).unwrap();
+        let handle = both.register(&memory, Access::ALL).unwrap();
+        assert!(source.write(0, &number.to_ne_bytes()));
+        let direct = counter(&both, "rma_direct");
+        while counter(&both, "rma_direct") == direct {
+            both.rma_write(ours, Place::new(from, 0), Place::new(handle, 8), 8, 3, RmaFlags::NONE).unwrap();
+            until(&mut both, "a write", |_, event| event);
+        }
+        let mut seen = [0; 8];
+        assert!(memory.read(8, &mut seen) && seen == number.to_ne_bytes());
+        both.deregister(&handle).unwrap();
+        if number == 100 {
+            before = fds();
+        }
+    }
+    // Other tests of this process have descriptors too.
+    assert!(fds() < before + 500, "{} now, {before} before", fds());
+    until(&mut both, "nothing mapped", |both, _| (counter(both, "rma_mapped_bytes") == 0).then_some(()));
+    assert_eq!((counter(&both, "rma_regions_granted"), counter(&both, "rma_detached")), (0, 0));
+}

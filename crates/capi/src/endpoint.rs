@@ -1,9 +1,10 @@
 //! An endpoint behind a C pointer.
 
+use crate::allocations;
 use crate::connections::Table;
 use crate::guard::{Failure, guard};
+use crate::handles::Handles;
 use crate::pool::Pool;
-use crate::regions::{self, Handles};
 use crate::types::*;
 use cci::{Device, Endpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
@@ -117,7 +118,7 @@ impl CEndpoint {
     pub unsafe fn destroy(endpoint: *mut CEndpoint) {
         // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(endpoint) });
-        regions::forget(endpoint.cast::<cci_endpoint_t>().cast_const());
+        allocations::forget(endpoint.cast::<cci_endpoint_t>().cast_const());
     }
 
     /// The endpoint that a program's pointer leads to.

@@ -14,6 +14,7 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+mod allocations;
 mod connecting;
 mod connections;
 mod devices;
@@ -21,6 +22,7 @@ mod endpoint;
 mod events;
 mod extensions;
 mod guard;
+mod handles;
 mod library;
 mod messages;
 mod opening;

@@ -1,121 +1,15 @@
-//! Registered memory behind C pointers: handles that stay where they are, and memory of the library's own, known again by
-//! its address.
+//! Registering memory, and giving out memory of the library's own: what C asks of remote memory beside operations.
 
+use crate::allocations::{Allocation, allocations, library_memory};
 use crate::connecting::resolve;
 use crate::endpoint::{CEndpoint, Side};
 use crate::guard::{Failure, guard};
+use crate::handles::handle_of;
 use crate::types::*;
-use cci::{Access, Connection, Foreign, Memory, Registration, RmaHandle};
+use cci::{Access, Connection, Foreign, Memory, Registration};
 use libc::{c_int, c_void};
-use std::cell::UnsafeCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Held by every registration of memory from `cci_rma_alloc`: as long as there is one, the memory may not be freed.
-type InUse = Arc<()>;
-
-/// Memory that `cci_rma_alloc` gave out.
-struct Allocation {
-    memory: Memory,
-    in_use: InUse,
-    /// Address of the endpoint that gave it, and whose end ends it.
-    owner: usize,
-}
-
-/// Of the whole process, by first address: a program may register memory from one endpoint with another one, too.
-static ALLOCATIONS: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
-
-fn allocations() -> MutexGuard<'static, BTreeMap<usize, Allocation>> {
-    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The library's own memory that holds all of an address range, and where in it that is. None: the range is the
-/// program's own.
-fn library_memory(start: usize, length: usize) -> Result<Option<(Memory, Range<usize>, InUse)>, Failure> {
-    let allocations = allocations();
-    let Some(end) = start.checked_add(length) else {
-        return Err(Failure::told(CCI_EINVAL, "registering memory: the length goes beyond any address"));
-    };
-    // Allocations don't overlap, so of those that begin before the range's end only the last can reach into it, unless
-    // the range holds it whole.
-    let Some((&first, found)) = allocations.range(..end).next_back() else { return Ok(None) };
-    if first + found.memory.len() <= start {
-        return Ok(None);
-    }
-    if start < first || end > first + found.memory.len() {
-        let text = "registering memory: the range is partly memory from cci_rma_alloc and partly not";
-        return Err(Failure::told(CCI_EINVAL, text));
-    }
-    Ok(Some((found.memory.clone(), start - first..end - first, Arc::clone(&found.in_use))))
-}
-
-const BLOCK: usize = 128;
-
-type Block = Box<[UnsafeCell<cci_rma_handle_t>; BLOCK]>;
-
-/// The handles of an endpoint's registrations, in blocks of 4 KiB that stay where they are until the endpoint is
-/// destroyed: a program that deregisters twice reads a stale handle, not somebody else's memory.
-#[derive(Default)]
-pub(crate) struct Handles {
-    /// `UnsafeCell`: the program reads the handles while we hold `&mut Handles`.
-    blocks: Vec<Block>,
-    /// Places not in use. Taken from the front and given back at the end, so that a place stays stale for long.
-    free: VecDeque<usize>,
-    registered: HashMap<RmaHandle, Registered>,
-}
-
-struct Registered {
-    place: usize,
-    _in_use: Option<InUse>,
-}
-
-impl Handles {
-    fn insert(&mut self, handle: RmaHandle, in_use: Option<InUse>) -> *const cci_rma_handle_t {
-        if self.free.is_empty() {
-            let made = self.blocks.len() * BLOCK;
-            self.free.extend(made..made + BLOCK);
-            let empty = || UnsafeCell::new(cci_rma_handle_t { stuff: [0; 4] });
-            self.blocks.push(Box::new(std::array::from_fn(|_| empty())));
-        }
-        let place = self.free.pop_front().unwrap_or_default();
-        let at = self.blocks[place / BLOCK][place % BLOCK].get();
-        // SAFETY: only we write handles, under the endpoint's lock, which we hold; the program has no right to what was
-        // here, since it was deregistered. 32 bytes of either type are 32 bytes of the other.
-        unsafe { at.cast::<[u8; RmaHandle::BYTES]>().write(handle.to_bytes()) };
-        self.registered.insert(handle, Registered { place, _in_use: in_use });
-        at.cast_const()
-    }
-
-    fn remove(&mut self, handle: &RmaHandle) {
-        if let Some(Registered { place, .. }) = self.registered.remove(handle) {
-            self.free.push_back(place);
-        }
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.blocks.len() * size_of::<[cci_rma_handle_t; BLOCK]>()
-            + self.free.capacity() * size_of::<usize>()
-            + self.registered.capacity() * size_of::<(RmaHandle, Registered)>()
-    }
-}
-
-const _: () = assert!(size_of::<cci_rma_handle_t>() == RmaHandle::BYTES);
-
-/// What a program's handle says: any 32 bytes, at any address.
-///
-/// # Safety
-/// `handle` is NULL or points to 32 bytes.
-#[inline]
-pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RmaHandle, Failure> {
-    if handle.is_null() {
-        return Err(Failure::told(CCI_EINVAL, "the RMA handle is NULL"));
-    }
-    // SAFETY: as the caller promises; a copy may lie anywhere in a message, so its alignment is not relied on.
-    Ok(RmaHandle::from_bytes(unsafe { handle.cast::<[u8; RmaHandle::BYTES]>().read_unaligned() }))
-}
+use std::sync::Arc;
 
 fn access_of(flags: c_int) -> Result<Access, Failure> {
     let known =
@@ -302,10 +196,4 @@ pub unsafe extern "C" fn cci_rma_free(endpoint: *const cci_endpoint_t, start: *m
         drop(freed);
         Ok(())
     })
-}
-
-/// An endpoint ends, and with it the memory that it gave out.
-pub(crate) fn forget(endpoint: *const cci_endpoint_t) {
-    // What other endpoints have registered stays mapped until they are done with it.
-    allocations().retain(|_, found| found.owner != endpoint.addr());
 }

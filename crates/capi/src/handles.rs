@@ -1,0 +1,76 @@
+//! RMA handles behind C pointers: they stay where they are.
+
+use crate::allocations::InUse;
+use crate::guard::Failure;
+use crate::types::*;
+use cci::RmaHandle;
+use std::cell::UnsafeCell;
+use std::collections::{HashMap, VecDeque};
+
+const BLOCK: usize = 128;
+
+type Block = Box<[UnsafeCell<cci_rma_handle_t>; BLOCK]>;
+
+/// The handles of an endpoint's registrations, in blocks of 4 KiB that stay where they are until the endpoint is
+/// destroyed: a program that deregisters twice reads a stale handle, not somebody else's memory.
+#[derive(Default)]
+pub(crate) struct Handles {
+    /// `UnsafeCell`: the program reads the handles while we hold `&mut Handles`.
+    blocks: Vec<Block>,
+    /// Places not in use. Taken from the front and given back at the end, so that a place stays stale for long.
+    free: VecDeque<usize>,
+    registered: HashMap<RmaHandle, Registered>,
+}
+
+struct Registered {
+    place: usize,
+    _in_use: Option<InUse>,
+}
+
+impl Handles {
+    /// The place of a handle, for the program, until its registration ends.
+    pub fn insert(&mut self, handle: RmaHandle, in_use: Option<InUse>) -> *const cci_rma_handle_t {
+        if self.free.is_empty() {
+            let made = self.blocks.len() * BLOCK;
+            self.free.extend(made..made + BLOCK);
+            let empty = || UnsafeCell::new(cci_rma_handle_t { stuff: [0; 4] });
+            self.blocks.push(Box::new(std::array::from_fn(|_| empty())));
+        }
+        let place = self.free.pop_front().unwrap_or_default();
+        let at = self.blocks[place / BLOCK][place % BLOCK].get();
+        // SAFETY: only we write handles, under the endpoint's lock, which we hold; the program has no right to what was
+        // here, since it was deregistered. 32 bytes of either type are 32 bytes of the other.
+        unsafe { at.cast::<[u8; RmaHandle::BYTES]>().write(handle.to_bytes()) };
+        self.registered.insert(handle, Registered { place, _in_use: in_use });
+        at.cast_const()
+    }
+
+    /// Its registration has ended.
+    pub fn remove(&mut self, handle: &RmaHandle) {
+        if let Some(Registered { place, .. }) = self.registered.remove(handle) {
+            self.free.push_back(place);
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.blocks.len() * size_of::<[cci_rma_handle_t; BLOCK]>()
+            + self.free.capacity() * size_of::<usize>()
+            + self.registered.capacity() * size_of::<(RmaHandle, Registered)>()
+    }
+}
+
+const _: () = assert!(size_of::<cci_rma_handle_t>() == RmaHandle::BYTES);
+
+/// What a program's handle says: any 32 bytes, at any address.
+///
+/// # Safety
+/// `handle` is NULL or points to 32 bytes.
+#[inline]
+pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RmaHandle, Failure> {
+    if handle.is_null() {
+        return Err(Failure::told(CCI_EINVAL, "the RMA handle is NULL"));
+    }
+    // SAFETY: as the caller promises; a copy may lie anywhere in a message, so its alignment is not relied on.
+    Ok(RmaHandle::from_bytes(unsafe { handle.cast::<[u8; RmaHandle::BYTES]>().read_unaligned() }))
+}

@@ -14,7 +14,8 @@
 use cci_proto::{Attribute, ConnKey, Status};
 
 use super::contents;
-use super::rma::{self, Rma};
+use super::rma::Rma;
+use super::rma::names::operation_side;
 use super::rng::mix;
 
 /// Which end of a conversation.
@@ -263,7 +264,7 @@ impl Ledger {
     /// Side and number of the operation that a message belongs to, if it does; no number if it is empty.
     fn is_behind_data(&self, token: usize, payload: &[u8]) -> Option<(usize, Option<u32>)> {
         if let Some((from, index)) = contents::identify(payload) {
-            return Some((rma::operation_side(from)?, Some(index)));
+            return Some((operation_side(from)?, Some(index)));
         }
         let peer = self.sides[token].peer?;
         (payload.is_empty() && self.sides.get(peer)?.flow.always_named).then_some((peer, None))

@@ -10,27 +10,9 @@ use cci_proto::{Atomic, AtomicKind, Status};
 use super::super::contents;
 use super::super::ledger::{Ledger, Role, SideState};
 use super::super::rng::mix;
+use super::names::OPERATION_MARK;
 use super::operation::{Operation, RESULT_BYTES, What, base_of};
 use super::regions::{ATOMIC, READ, WRITE};
-
-/// Marks operations' numbers, among what the protocol gives back, and the messages behind their data.
-const OPERATION_MARK: u64 = 1 << 63;
-const MESSAGE_MARK: u32 = 1 << 23;
-
-/// What `Endpoint::rma` is given to name an operation.
-pub(super) fn name_of(side: usize, index: u32) -> u64 {
-    OPERATION_MARK | (side as u64) << 32 | u64::from(index)
-}
-
-/// Fills in the message that comes behind an operation's data.
-pub(super) fn fill_message(side: usize, index: u32, bytes: &mut [u8]) {
-    contents::fill(side as u32 | MESSAGE_MARK, index, bytes);
-}
-
-/// Which side and operation a message is from, of a side as `contents::identify` gives it.
-pub(in crate::sim) fn operation_side(side: u32) -> Option<usize> {
-    (side & MESSAGE_MARK != 0).then_some((side & !MESSAGE_MARK) as usize)
-}
 
 impl Ledger {
     /// What must become of an operation for its handles, ranges and rights alone, if it is started now.

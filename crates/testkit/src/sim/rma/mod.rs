@@ -10,13 +10,14 @@
 
 mod ends;
 mod judge;
+pub(super) mod names;
 mod operation;
 mod operator;
 mod regions;
 mod ring;
 mod spans;
+mod words;
 
-pub(super) use ends::operation_side;
 pub use operation::{Operation, What};
 pub(super) use operator::Operator;
 pub use regions::{Region, Regions};
@@ -209,9 +210,9 @@ impl Rma {
     /// A node's words come into being.
     pub(super) fn boot(&mut self, node: usize) {
         let rights = regions::READ | regions::ATOMIC;
-        let id = self.regions.add(node, None, false, rights, operator::WORDS_BYTES);
+        let id = self.regions.add(node, None, false, rights, words::WORDS_BYTES);
         if let Some(region) = self.regions.get_mut(id) {
-            operator::prepare_words(&mut region.bytes);
+            words::prepare_words(&mut region.bytes);
         }
         self.words.insert(node, id);
     }

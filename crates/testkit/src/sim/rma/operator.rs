@@ -1,40 +1,17 @@
 //! The program on one side of a conversation that uses its peer's memory.
 
 use cci_proto::{
-    Atomic, AtomicKind, AtomicWidth, ConnKey, ConnState, Endpoint, RmaError, RmaKind, RmaPiece, RmaPlace,
-    Time,
+    Atomic, AtomicKind, ConnKey, ConnState, Endpoint, RmaError, RmaKind, RmaPiece, RmaPlace, Time,
 };
 
 use super::super::contents;
 use super::super::ledger::Ledger;
 use super::super::rng::Rng;
-use super::ends::{fill_message, name_of};
+use super::names::{fill_message, name_of};
 use super::operation::{Operation, RESULT_BYTES, What, base_of};
 use super::ring::Ring;
+use super::words::{WORDS, word_kind};
 use super::{Exposed, RmaWork};
-
-/// Words that a node has for everybody's atomics; the kind and width of each never changes.
-const WORDS: u64 = 28;
-
-/// Bytes of the region they are in.
-pub(super) const WORDS_BYTES: u64 = WORDS * 8;
-
-fn word_kind(word: u64) -> (AtomicKind, AtomicWidth) {
-    let kinds = AtomicKind::ALL.len() as u64;
-    let width = if (word / kinds).is_multiple_of(2) { AtomicWidth::Eight } else { AtomicWidth::Four };
-    (AtomicKind::ALL[(word % kinds) as usize], width)
-}
-
-/// What the words hold at first.
-pub(super) fn prepare_words(bytes: &mut [u8]) {
-    for (word, bytes) in bytes.chunks_exact_mut(8).enumerate() {
-        let (kind, width) = word_kind(word as u64);
-        bytes.fill(0);
-        if kind == AtomicKind::And {
-            bytes[..width.bytes()].fill(0xff);
-        }
-    }
-}
 
 /// A region of this side's own, in use by one operation at a time at any place.
 struct Room {

@@ -7,18 +7,18 @@
 
 use super::Shm;
 use super::hand::NOWHERE;
-use super::link::{Control, Life, Link};
+use super::link::{Life, Link};
+use super::out::Control;
 use super::rma;
+use super::say::{NOBODY, peer_of, say_close};
 use super::table::{State, Table, complete};
-use super::wire::{PeerConn, kind};
+use super::wire::kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 use std::os::fd::AsFd;
-
-const NOBODY: PeerConn = PeerConn { index: u32::MAX, generation: 0 };
 
 /// The peer disconnected.
 pub(super) fn close_came(
@@ -84,30 +84,6 @@ fn closed(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Resu
         core.closed(conn.connection);
     }
     Ok(())
-}
-
-/// Answers a PING. Not if the ring is full: then the peer hears of us by our reading.
-pub(super) fn say_pong(link: &mut Link) -> Result<(), Corrupt> {
-    if !link.out.control.is_empty() {
-        return Ok(());
-    }
-    link.say(Control::about(kind::PONG, NOBODY, NOBODY))
-}
-
-pub(super) fn say_ping(link: &mut Link) -> Result<(), Corrupt> {
-    if !link.out.control.is_empty() {
-        return Ok(());
-    }
-    link.say(Control::about(kind::PING, NOBODY, NOBODY))
-}
-
-/// Says that nothing more comes for a connection.
-pub(super) fn say_close(link: &mut Link, conn: &super::table::Conn) -> Result<(), Corrupt> {
-    link.say(Control::about(kind::CLOSE, peer_of(conn), NOBODY))
-}
-
-fn peer_of(conn: &super::table::Conn) -> PeerConn {
-    PeerConn { index: conn.peer_index, generation: u32::from(conn.peer_generation) }
 }
 
 impl Shm {

@@ -2,7 +2,7 @@
 
 use super::hand::{Hand, Knock, NOWHERE, Peer, Side, Stage};
 use super::handshake::is_permitted;
-use super::link::Control;
+use super::out::Control;
 use super::table::{Conn, State};
 use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
 use super::{RETRY_NS, Shm, name, token};

@@ -4,7 +4,8 @@
 //! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
 
 use super::hand::{Half, Hand, Peer, Side, Stage};
-use super::link::{Control, Ends, Link};
+use super::link::{Ends, Link};
+use super::out::Control;
 use super::rma;
 use super::table::{State, Table};
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};

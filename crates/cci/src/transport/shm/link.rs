@@ -2,10 +2,13 @@
 //! gone. Any number of connections ride on it.
 
 use super::hand::{NOWHERE, Peer, Side};
+use super::out::{Control, Out};
 use super::pending::Fifo;
-use super::rma::{self, Asker, LinkRma, Pull};
+use super::rma::asker::Asker;
+use super::rma::pull::Pull;
+use super::rma::state::LinkRma;
 use super::table::{Table, complete};
-use super::wire::{PeerConn, kind};
+use super::wire::kind;
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_ring::slab::Key;
@@ -25,30 +28,6 @@ pub(super) enum Life {
     },
     /// It is of no use any more; the reason was counted.
     Dead,
-}
-
-/// A record that found no room in the ring yet.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Control {
-    pub kind: u8,
-    /// Whom it is for.
-    pub to: PeerConn,
-    /// Of ours; goes into the payload of CONFIRM.
-    pub own: PeerConn,
-    /// The payload of what is said about mappings.
-    pub words: [u64; 3],
-}
-
-impl Control {
-    /// About a connection.
-    pub fn about(kind: u8, to: PeerConn, own: PeerConn) -> Control {
-        Control { kind, to, own, words: [0; 3] }
-    }
-
-    /// About mappings.
-    pub fn words(kind: u8, to: PeerConn, words: [u64; 3]) -> Control {
-        Control { kind, to, own: PeerConn { index: u32::MAX, generation: 0 }, words }
-    }
 }
 
 /// The two ends of rings that are ours, before they are a link.
@@ -103,24 +82,6 @@ pub(super) struct Link {
     pub asker: Option<Box<Asker>>,
     /// Reading the peer's memory; likewise.
     pub pull: Option<Box<Pull>>,
-}
-
-/// The sending half.
-pub(super) struct Out {
-    pub producer: Producer<Segment>,
-    pub fifo: Fifo,
-    /// The peer has taken everything before this position.
-    pub consumed: u64,
-    /// Up to here we have made sure that the peer is awake, or woken it.
-    pub flushed: u64,
-    pub control: VecDeque<Control>,
-    /// Earliest deadline among the sends that have one.
-    pub deadline_ns: u64,
-    pub bell: EventFd,
-    pub ring_bytes: u32,
-    pub wakes: u64,
-    /// A bell that could not be rung: the link is broken.
-    pub bell_failed: bool,
 }
 
 impl Link {
@@ -187,7 +148,12 @@ impl Link {
 
     /// Waits for the peer to take something.
     pub fn waits_for_progress(&self) -> bool {
-        !self.out.fifo.is_empty() || !self.out.control.is_empty() || rma::waits_for_progress(self)
+        !self.out.fifo.is_empty() || !self.out.control.is_empty() || self.rma_waits_for_progress()
+    }
+
+    /// Something of remote memory access is under way or wanted that needs the peer to take records.
+    fn rma_waits_for_progress(&self) -> bool {
+        self.rma.has_work() && self.life == Life::Up
     }
 
     /// Queues a record that is not a message, and writes what fits.
@@ -288,34 +254,5 @@ impl Out {
             complete(&mut table.conns, core, send.conn, send.op(), Status::Success);
         }
         true
-    }
-
-    /// Wakes the peer if it sleeps and there is something that it was not woken for.
-    #[inline]
-    pub fn flush(&mut self) {
-        let tail = self.producer.tail();
-        if self.flushed != tail {
-            self.flushed = tail;
-            if self.producer.needs_wake() {
-                self.ring_bell();
-            }
-        }
-    }
-
-    /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
-    /// soon. The following ones look without one, and have theirs at the next poll. Answers whether it looked.
-    #[inline]
-    pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
-        let look = was_flushed || self.producer.peer_may_sleep();
-        if look {
-            self.flush();
-        }
-        look
-    }
-
-    pub fn ring_bell(&mut self) {
-        self.wakes += 1;
-        // It can only fail if the peer has made it blocking: whoever does that is not served.
-        self.bell_failed |= self.bell.signal().is_err();
     }
 }

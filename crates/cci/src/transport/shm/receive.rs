@@ -5,6 +5,7 @@ use super::close;
 use super::handshake;
 use super::link::{Life, Link};
 use super::rma;
+use super::say;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
@@ -175,7 +176,7 @@ fn other(
         kind::CLOSE => close::close_came(link, table, core, conn, generation),
         kind::CLOSE_ACK => close::close_ack_came(link, table, core, conn, generation),
         kind::CONFIRM => handshake::confirm_came(link, table, core, conn, generation, from),
-        kind::PING => close::say_pong(link),
+        kind::PING => say::say_pong(link),
         kind::PONG => Ok(()),
         _ => {
             table.counts.bad_record += 1;

@@ -2,7 +2,7 @@
 
 use super::hand::Hand;
 use super::pending::Sends;
-use super::rma::Rma;
+use super::rma::state::Rma;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::engine::core::{Core, SendOp};

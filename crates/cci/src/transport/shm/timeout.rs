@@ -1,9 +1,9 @@
 //! Deadlines: of sends, of handshakes, of connections that close, of silent peers.
 
-use super::close;
 use super::hand::{Hand, Stage};
 use super::link::Link;
 use super::rma;
+use super::say;
 use super::table::{State, Table, complete, from_us, to_us};
 use super::{Shm, wire};
 use crate::ConnectFailure;
@@ -185,7 +185,7 @@ impl Shm {
             {
                 link.pinged_ns = now_ns;
                 // What it finds wrong with the ring, the next poll finds too.
-                let _ = close::say_ping(link);
+                let _ = say::say_ping(link);
                 link.out.flush();
             }
             next_ns = next_ns.min(now_ns.saturating_add(limit_ns / 4));

@@ -5,7 +5,7 @@ use crate::engine::core::Core;
 use crate::event::Status;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
-use crate::transport::shm::link::Out;
+use crate::transport::shm::out::Out;
 use cci_proto::{Atomic, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
 use cci_ring::memory::{AtomicRefusal, Backing, Bytes};
 use cci_ring::slab::Key;

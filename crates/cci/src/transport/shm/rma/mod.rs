@@ -3,19 +3,23 @@
 //! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma): this file and
 //! [`ring`]. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
-mod asker;
+pub(super) mod asker;
 mod grant;
+mod granted;
 mod owner;
-mod pull;
+pub(super) mod pull;
 pub(super) mod report;
 mod ring;
+pub(super) mod state;
 
+use self::asker::Asker;
 use self::grant::{Grant, NotMapped};
-use self::owner::Owner;
-use self::pull::Word;
-use self::ring::Notify;
+use self::pull::Pull;
+use self::ring::queue;
 use super::Shm;
-use super::link::{Control, Life, Link, Out};
+use super::link::{Life, Link};
+use super::out::{Control, Out};
+use super::say::say_close;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::device::Cma;
@@ -23,17 +27,14 @@ use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::event::Status;
 use crate::rma::Access;
-use crate::transport::ordered_rma::{Flows, Start, What};
+use crate::transport::ordered_rma::{Start, What};
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::{RmaKind, RmaPiece, RmaPlace};
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 use cci_sys::unix::ReceivedFds;
-use std::collections::VecDeque;
 
-pub(super) use self::asker::Asker;
 pub(super) use self::grant::GRANT_BYTES;
-pub(super) use self::pull::Pull;
 pub(super) use self::ring::{RECORD_BYTES_MAX, take};
 
 /// Bytes moved for a link in one poll, before others and the program have their turn.
@@ -46,90 +47,6 @@ const CONTROL_MAX: usize = 64;
 const LOOK_NS: u64 = 1_000_000;
 /// A peer that goes on taking records, but has not answered yet, gets at least so much more time.
 const GRACE_NS: u64 = 10_000_000;
-
-/// What a link needs for remote memory access.
-pub(super) struct LinkRma {
-    /// Flows of connections on this link, and their connections.
-    flows: Vec<(Key, Key)>,
-    /// Those with something to push or fetch, and their connections.
-    queue: VecDeque<(Key, Key)>,
-    /// Something is to be done that waits for nobody.
-    pub at_once: bool,
-    /// Messages behind data that the peer has not taken, oldest first.
-    notifies: VecDeque<Notify>,
-    looked_ns: u64,
-    /// When the first operation is overdue, as of the last look.
-    pub deadline_ns: u64,
-}
-
-impl LinkRma {
-    pub fn new() -> LinkRma {
-        LinkRma {
-            flows: Vec::new(),
-            queue: VecDeque::new(),
-            at_once: false,
-            notifies: VecDeque::new(),
-            looked_ns: 0,
-            deadline_ns: u64::MAX,
-        }
-    }
-
-    /// Some connection has something under way, or had until lately.
-    pub fn is_in_use(&self) -> bool {
-        !self.flows.is_empty()
-    }
-
-    /// Something is to be pushed or fetched.
-    #[inline]
-    pub fn has_work(&self) -> bool {
-        !self.queue.is_empty()
-    }
-
-    /// Bytes held beside the flows.
-    pub fn bytes(&self) -> u64 {
-        let keys = self.flows.capacity() + self.queue.capacity();
-        (keys * size_of::<(Key, Key)>() + self.notifies.capacity() * size_of::<Notify>()) as u64
-    }
-}
-
-/// The state of the endpoint.
-pub(super) struct Rma {
-    pub flows: Flows,
-    pub owner: Owner,
-    word: Option<Word>,
-    pub counts: Counts,
-    /// `direct` and `cma` of the device.
-    pub direct: bool,
-    pub cma: Cma,
-}
-
-/// Counted since the endpoint was opened, of links that are gone.
-#[derive(Default)]
-pub(super) struct Counts {
-    /// Operations that did not end at once.
-    pub ring: u64,
-    pub direct: u64,
-    pub pulled: u64,
-}
-
-impl Rma {
-    pub fn new(operations_max: u32, direct: bool, cma: Cma) -> Rma {
-        let (flows, owner) = (Flows::new(operations_max), Owner::new());
-        Rma { flows, owner, word: None, counts: Counts::default(), direct, cma }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.flows.bytes() + self.owner.bytes()
-    }
-
-    /// The word of ours that peers look for.
-    fn word(&mut self) -> Option<&Word> {
-        if self.word.is_none() {
-            self.word = Word::new().ok();
-        }
-        self.word.as_ref()
-    }
-}
 
 impl Shm {
     /// Does an operation by plain copies, if everything of it is mapped.
@@ -487,17 +404,6 @@ fn flow_of(link: &mut Link, table: &mut Table, key: Key) -> Option<Key> {
     Some(conn.rma)
 }
 
-/// Puts a flow into the queue of those with something to do, if it has.
-fn queue(link: &mut Link, table: &mut Table, flow_key: Key, conn_key: Key) {
-    if let Some((flow, _)) = table.rma.flows.get_mut(flow_key)
-        && flow.has_work()
-        && !flow.queued
-    {
-        flow.queued = true;
-        link.rma.queue.push_back((flow_key, conn_key));
-    }
-}
-
 /// Gives every flow with something to do its turn, within the link's budget.
 ///
 /// # Errors
@@ -538,7 +444,7 @@ fn close_if_due(link: &mut Link, table: &mut Table, flow_key: Key, conn_key: Key
     }
     flow.closing = false;
     let Some(conn) = table.conns.get(conn_key) else { return Ok(()) };
-    super::close::say_close(link, conn)
+    say_close(link, conn)
 }
 
 /// True, and noted, if a connection that is being disconnected must wait for its operations first.
@@ -584,9 +490,4 @@ pub(super) fn end_flows(link: &mut Link, table: &mut Table, core: &mut Core) {
         }
         link.rma.flows.retain(|(flow, _)| *flow != flow_key);
     }
-}
-
-/// True if something is under way or wanted that needs the peer to take records.
-pub(super) fn waits_for_progress(link: &Link) -> bool {
-    link.rma.has_work() && link.life == Life::Up
 }

@@ -10,21 +10,19 @@
 //! not be used any more then, so all grants of that memory end, at whatever endpoint of this process they were made.
 
 use super::grant::{Grant, NotMapped};
+use super::granted::{Granted, Owner};
 use crate::engine::regions::Region;
-use crate::rma::{Access, Charged, LiveWord, Memory};
+use crate::rma::{Access, Charged, LiveWord};
 use crate::transport::shm::hand::Peer;
-use crate::transport::shm::link::{Control, Link};
+use crate::transport::shm::link::Link;
+use crate::transport::shm::out::Control;
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_ring::atomic::{Ordering, fence};
 use cci_ring::slab::{Key, Slab};
 use cci_sys::segment::Segment;
-use cci_sys::{clock, process, random};
-use std::collections::HashMap;
+use cci_sys::{clock, process};
 use std::sync::Arc;
 
-/// Regions that may be granted at a time, less the first word, which names none.
-const WORDS: u32 = 2048;
-const CONTROL_BYTES: usize = WORDS as usize * 8;
 /// How long a copy of a peer's may last before it is taken for stopped. A copy looks at its word every MiB.
 const STUCK_NS: u64 = 100_000_000;
 /// How often a peer that is waited for is asked whether it is there.
@@ -32,73 +30,7 @@ const LOOK_NS: u64 = 500_000;
 /// What the peers of other endpoints of this process get for their copies when pages are replaced.
 const OTHERS_NS: u64 = 5_000_000;
 
-/// A region that some peers may use directly.
-struct Granted {
-    word: u32,
-    token: u64,
-    links: Vec<Key>,
-    /// Must be taken back before it goes.
-    memory: Memory,
-}
-
-/// See the module.
-pub(in crate::transport::shm) struct Owner {
-    control: Option<Arc<Segment>>,
-    free: Vec<u32>,
-    next: u32,
-    token: u64,
-    granted: HashMap<u64, Granted>,
-    /// Words that a link named when it was given up, with a peer that lives on.
-    lost: Vec<u32>,
-    pub waited: u64,
-    pub detached: u64,
-    pub detach_failed: u64,
-}
-
 impl Owner {
-    pub fn new() -> Owner {
-        Owner {
-            control: None,
-            free: Vec::new(),
-            next: 1,
-            token: 0,
-            granted: HashMap::new(),
-            lost: Vec::new(),
-            waited: 0,
-            detached: 0,
-            detach_failed: 0,
-        }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        let control = self.control.as_ref().map_or(0, |control| control.len());
-        (control + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
-    }
-
-    pub fn regions(&self) -> usize {
-        self.granted.len()
-    }
-
-    fn control(&mut self) -> Result<Arc<Segment>, NotMapped> {
-        if let Some(control) = &self.control {
-            return Ok(Arc::clone(control));
-        }
-        let control = Arc::new(Segment::create_read_only_for_others(CONTROL_BYTES)?);
-        self.token = random::u64()?;
-        self.control = Some(Arc::clone(&control));
-        Ok(control)
-    }
-
-    fn take_word(&mut self) -> Option<u32> {
-        self.free.pop().or_else(|| {
-            let word = self.next;
-            (word < WORDS).then(|| {
-                self.next += 1;
-                word
-            })
-        })
-    }
-
     /// Lets the peer of a link use a region directly: makes the grant, and sends it with the descriptors.
     pub fn grant(
         &mut self,

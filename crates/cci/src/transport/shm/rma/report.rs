@@ -1,6 +1,6 @@
 //! What is said of remote memory access: counters, memory, and which path was chosen and why.
 
-use super::Rma;
+use super::state::Rma;
 use crate::device::Cma;
 use crate::explain::PathOption;
 use crate::transport::shm::link::Link;

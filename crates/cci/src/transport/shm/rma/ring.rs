@@ -1,11 +1,14 @@
 //! The path through the ring: one end of the channel that [`ordered_rma`] wants.
 
-use super::{Asker, Pull};
+use super::asker::Asker;
+use super::pull::Pull;
+use super::state::{LinkRma, Notify};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pulled, Pushed, Turn};
 use crate::transport::shm::RING_BYTES_MIN;
-use crate::transport::shm::link::{Life, Link, Out};
+use crate::transport::shm::link::{Life, Link};
+use crate::transport::shm::out::Out;
 use crate::transport::shm::table::{State, Table};
 use crate::transport::shm::wire::kind;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
@@ -27,13 +30,6 @@ const RECORDS_PER_RING: u32 = 16;
 const MESSAGES_SHARE: u32 = 4;
 
 const _: () = assert!(DATA_BYTES_MAX + 64 <= RECORD_BYTES_MAX);
-
-/// A message behind data, in the ring.
-pub(super) struct Notify {
-    span: Span,
-    pub flow: Key,
-    slot: u16,
-}
 
 /// The way to the peer for one connection.
 struct RingChannel<'a> {
@@ -182,7 +178,7 @@ pub(super) fn turn_flow(
 pub(in crate::transport::shm) fn take(
     record: &Record<'_, Segment>,
     here: Key,
-    rma: &mut super::LinkRma,
+    rma: &mut LinkRma,
     pull: Option<&mut Pull>,
     table: &mut Table,
     core: &mut Core,
@@ -263,7 +259,18 @@ pub(super) fn take_back_notifies(
     if !taken_back.is_empty()
         && let Some((_, conn_key)) = link.rma.flows.iter().find(|(flow, _)| *flow == flow_key).copied()
     {
-        super::queue(link, table, flow_key, conn_key);
+        queue(link, table, flow_key, conn_key);
     }
     Ok(!taken_back.is_empty())
+}
+
+/// Puts a flow into the queue of those with something to do, if it has.
+pub(super) fn queue(link: &mut Link, table: &mut Table, flow_key: Key, conn_key: Key) {
+    if let Some((flow, _)) = table.rma.flows.get_mut(flow_key)
+        && flow.has_work()
+        && !flow.queued
+    {
+        flow.queued = true;
+        link.rma.queue.push_back((flow_key, conn_key));
+    }
 }

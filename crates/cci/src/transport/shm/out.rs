@@ -1,0 +1,81 @@
+//! The sending half of a link: what waits for room in the ring, and waking the peer.
+
+use super::pending::Fifo;
+use super::wire::PeerConn;
+use cci_ring::spsc::Producer;
+use cci_sys::event::EventFd;
+use cci_sys::segment::Segment;
+use std::collections::VecDeque;
+
+/// A record that found no room in the ring yet.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Control {
+    pub kind: u8,
+    /// Whom it is for.
+    pub to: PeerConn,
+    /// Of ours; goes into the payload of CONFIRM.
+    pub own: PeerConn,
+    /// The payload of what is said about mappings.
+    pub words: [u64; 3],
+}
+
+impl Control {
+    /// About a connection.
+    pub fn about(kind: u8, to: PeerConn, own: PeerConn) -> Control {
+        Control { kind, to, own, words: [0; 3] }
+    }
+
+    /// About mappings.
+    pub fn words(kind: u8, to: PeerConn, words: [u64; 3]) -> Control {
+        Control { kind, to, own: PeerConn { index: u32::MAX, generation: 0 }, words }
+    }
+}
+
+/// The sending half.
+pub(super) struct Out {
+    pub producer: Producer<Segment>,
+    pub fifo: Fifo,
+    /// The peer has taken everything before this position.
+    pub consumed: u64,
+    /// Up to here we have made sure that the peer is awake, or woken it.
+    pub flushed: u64,
+    pub control: VecDeque<Control>,
+    /// Earliest deadline among the sends that have one.
+    pub deadline_ns: u64,
+    pub bell: EventFd,
+    pub ring_bytes: u32,
+    pub wakes: u64,
+    /// A bell that could not be rung: the link is broken.
+    pub bell_failed: bool,
+}
+
+impl Out {
+    /// Wakes the peer if it sleeps and there is something that it was not woken for.
+    #[inline]
+    pub fn flush(&mut self) {
+        let tail = self.producer.tail();
+        if self.flushed != tail {
+            self.flushed = tail;
+            if self.producer.needs_wake() {
+                self.ring_bell();
+            }
+        }
+    }
+
+    /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
+    /// soon. The following ones look without one, and have theirs at the next poll. Answers whether it looked.
+    #[inline]
+    pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
+        let look = was_flushed || self.producer.peer_may_sleep();
+        if look {
+            self.flush();
+        }
+        look
+    }
+
+    pub fn ring_bell(&mut self) {
+        self.wakes += 1;
+        // It can only fail if the peer has made it blocking: whoever does that is not served.
+        self.bell_failed |= self.bell.signal().is_err();
+    }
+}

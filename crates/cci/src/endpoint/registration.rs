@@ -26,7 +26,7 @@ impl Endpoint {
     }
 
     /// Registers memory, or a part of it: from now on the handle names it, here and at the peers that are told the
-    /// handle (CCI-055 to CCI-057). `what` may be just an [`Access`](crate::Access). The same memory may be registered
+    /// handle (CCI-055 to CCI-057). `what` may be just an [`Access`]. The same memory may be registered
     /// any number of times.
     ///
     /// Memory that is not the library's is checked: all of it must be mapped, and writable where peers may write. What
@@ -69,7 +69,7 @@ impl Endpoint {
     }
 
     /// Ends a registration. When this returns, no peer reads or changes the region any more, not even one in the middle
-    /// of an operation, whose rest then fails with [`Status::RmaHandle`].
+    /// of an operation, whose rest then fails with [`Status::RmaHandle`](crate::Status::RmaHandle).
     ///
     /// # Errors
     /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.

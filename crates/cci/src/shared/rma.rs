@@ -1,4 +1,4 @@
-//! The shared form's remote memory access: the calls of [`Endpoint`](crate::Endpoint) of the same names.
+//! The shared form's remote memory access: the calls of [`Endpoint`] of the same names.
 
 use super::SharedEndpoint;
 use crate::{

@@ -1,7 +1,7 @@
 //! Kills and stops peers in the middle of remote memory operations, on both sides: the survivor's memory holds nothing that
 //! nobody wrote, its operations end exactly once, what it has given up does not change, and nothing of the dead is left.
 //!
-//! The victim is the test's own program, started anew with an environment variable set: see [`victim`].
+//! The victim is the test's own program, started anew with an environment variable set: see [`victim()`].
 
 mod area;
 mod initiators;

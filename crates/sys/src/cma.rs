@@ -8,7 +8,7 @@
 //! The system call takes a process number, and numbers are used again: once the process that we talk to is dead and
 //! reaped, another may answer to its number, and what is read is some stranger's. Two things together exclude that:
 //!
-//! - [`probe`] finds, at an address that the peer told us over its socket, a random word that it told us too. A number
+//! - [`probe()`] finds, at an address that the peer told us over its socket, a random word that it told us too. A number
 //!   from another PID namespace, or of another process, doesn't have it.
 //! - [`Process`], opened *before* the probe, is a descriptor of one process and never of its successor. As long as
 //!   [`Process::is_alive`] says so *after* a read, that read was of the process that passed the probe. **Ask before
@@ -133,7 +133,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process that has this number now. Whether it is the one that was meant is for [`probe`], afterwards.
+    /// The process that has this number now. Whether it is the one that was meant is for [`probe()`], afterwards.
     /// `ESRCH`: there is none, or it is not one that we can see. `ENOSYS`: before Linux 5.3; better not to read then.
     pub fn open(pid: u32) -> Result<Process> {
         const WHAT: &str = "watch a peer's process (pidfd_open)";

@@ -75,6 +75,21 @@ impl World {
         }
     }
 
+    /// The protocol knows as many sends as the programs.
+    pub(super) fn check_in_progress(&mut self, node: usize) {
+        let Some(endpoint) = &self.nodes[node].endpoint else { return };
+        for (token, side) in self.ledger.sides.iter().enumerate() {
+            let Some(key) = side.key.filter(|_| side.node == node && side.state == SideState::Up) else {
+                continue;
+            };
+            let (told, known) = (u64::from(endpoint.sends_in_progress_on(key)), side.flow.outstanding);
+            if told != known {
+                let what = format!("side {token}: {known} sends in progress, the protocol says {told}");
+                return self.ledger.fail(self.now_ns, what);
+            }
+        }
+    }
+
     /// Where nothing goes wrong, everything has been started long before patience is over.
     pub(super) fn check_started(&mut self) {
         if !self.plan.all_succeed {

@@ -336,6 +336,9 @@ impl World {
             }
         }
         self.check_memory(index);
+        if self.nodes[index].polls.is_multiple_of(16) {
+            self.check_in_progress(index);
+        }
         self.after_poll(index, taken, out, happened, full);
         self.hang_up_done(index);
     }

@@ -703,3 +703,33 @@ fn floods_are_answered_within_bounds() {
         }
     }
 }
+
+/// A slot that does not exist is a fault, for requests and for answers; nothing is done and nothing said but that it came.
+#[test]
+fn slots_out_of_range_are_faults() {
+    let slots = [limits::RMA_SLOTS as u16, limits::RMA_SLOTS as u16 + 1, 0x100, u16::MAX];
+    for slot in slots {
+        for evil in [
+            Evil::Write { slot, at: place(OPEN, 0), last: true, len: 100 },
+            Evil::Read { slot, at: place(READABLE, 0), len: 100 },
+            Evil::Data { slot, offset: 0, len: 8 },
+            Evil::Gone { slot, offset: 0, len: 8 },
+            Evil::Atomic { slot, at: place(OPEN, 0), kind: 0, wide: true, value: true },
+            Evil::Notify { slot, len: 8, bare: false },
+            Evil::Done { slot, result: 0 },
+        ] {
+            let mut attack = Attack::new(Attribute::ReliableOrdered);
+            attack.operate(1, 100, false, false);
+            attack.take(10);
+            let faults = attack.end.counters().faults();
+            let body = attack.body(&[(evil.clone(), 1)]);
+            attack.bundle(&body, 0, 0, 0, 0);
+            assert_eq!(attack.end.counters().faults(), faults + 1, "{evil:?}");
+            attack.victim.granted.fill(false);
+            let sent = attack.sent_bytes;
+            attack.take(10);
+            assert!(attack.sent_bytes <= sent + limits::HEADER_BYTES as u64, "{evil:?}: answered");
+            attack.settle();
+        }
+    }
+}

@@ -41,6 +41,8 @@ const RECV_MORE: usize = 16;
 const SEND_ROUNDS_MAX: u32 = 8;
 /// Bytes queued by sends before they leave without waiting for the next progress: about one batch for the kernel.
 const QUEUED_BYTES_MAX: usize = 48 << 10;
+/// What an operation puts into a datagram beside its data, about.
+const OPERATION_BYTES: usize = 64;
 /// Sends that use one reading of the clock: packed ones, whose time of leaving is not theirs.
 const SENDS_PER_CLOCK: u32 = 16;
 /// While messages wait for receive buffers, the socket is looked at no more often than this, for acknowledgements: what
@@ -119,6 +121,16 @@ impl Udp {
         } else {
             core.poller.unwatch(socket);
             self.is_watched = false;
+        }
+    }
+
+    /// As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
+    /// next progress, or when there is a batch.
+    fn operation_queued(&mut self, core: &mut Core, lone: bool, len_bytes: u64) {
+        let len = usize::try_from(len_bytes).unwrap_or(QUEUED_BYTES_MAX).min(QUEUED_BYTES_MAX);
+        self.queued_bytes += len + OPERATION_BYTES;
+        if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
+            self.transmit(core);
         }
     }
 
@@ -330,10 +342,12 @@ impl Transport for Udp {
         operation: u64,
     ) -> Result<(), SendError> {
         let (key, now) = (link::unpack(link), self.read_clock());
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         let RmaRequest { kind, pieces, message, fence } = *request;
         let taken = self.proto.rma(now, key, kind, pieces, message, fence, operation);
         taken.map_err(glue::rma_error)?;
-        self.transmit(core);
+        let len_bytes = pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.len_bytes));
+        self.operation_queued(core, lone, len_bytes);
         Ok(())
     }
 
@@ -346,10 +360,11 @@ impl Transport for Udp {
         operation: u64,
     ) -> Result<(), SendError> {
         let (key, now) = (link::unpack(link), self.read_clock());
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         let AtomicRequest { atomic, target, result, fence } = *request;
         let taken = self.proto.atomic(now, key, atomic, target, result, fence, operation);
         taken.map_err(glue::rma_error)?;
-        self.transmit(core);
+        self.operation_queued(core, lone, 0);
         Ok(())
     }
 

@@ -192,18 +192,29 @@ fn setup() -> Setup {
     Setup { send_timeout: Duration::from_secs(2), ..Setup::default() }
 }
 
+/// A pair whose client has operations under way, some way along: the pair, its areas, and how many were taken.
+fn under_way<D: Driver>(
+    place: &Place<D>,
+    attribute: Attribute,
+    whose: Whose,
+    polls: usize,
+) -> (Pair<D>, Area<D>, Area<D>, u64) {
+    let mut pair = Pair::<D>::open(place, attribute, &setup());
+    let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+    let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+    let taken = flood(&mut pair, &here, &there);
+    for _ in 0..polls {
+        pair.client.poll();
+        pair.server.poll();
+    }
+    (pair, here, there, taken)
+}
+
 /// `disconnect` with operations under way.
 pub fn operations_end_once_after_a_disconnect<D: Driver>(place: &Place<D>) {
     for attribute in RELIABLE {
         for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
-            let mut pair = Pair::<D>::open(place, attribute, &setup());
-            let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
-            let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
-            let taken = flood(&mut pair, &here, &there);
-            for _ in 0..round * 40 {
-                pair.client.poll();
-                pair.server.poll();
-            }
+            let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
             pair.client.port.disconnect(pair.to_server);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
             for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
@@ -231,14 +242,7 @@ fn check_guards<D: Driver>(area: &mut Area<D>) {
 pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
     for attribute in RELIABLE {
         for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
-            let mut pair = Pair::<D>::open(place, attribute, &setup());
-            let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
-            let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
-            let taken = flood(&mut pair, &here, &there);
-            for _ in 0..round * 40 {
-                pair.client.poll();
-                pair.server.poll();
-            }
+            let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
             pair.server.port.disconnect(pair.to_client);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
             for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));

@@ -69,10 +69,10 @@ pub(crate) unsafe fn send(
 /// Only where completions come in order does a later one tell that the buffer of a silent send is free.
 pub(crate) fn check_silent_no_copy(owner: &CEndpoint, connection: Connection) -> Result<(), Failure> {
     match owner.with(|endpoint, _| endpoint.attribute(connection))? {
-        Some(Attribute::ReliableUnordered | Attribute::Unreliable) => {
+        Some(Attribute::ReliableOrdered) | None => Ok(()),
+        Some(_) => {
             Err(Failure::told(CCI_EINVAL, "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection"))
         }
-        Some(Attribute::ReliableOrdered) | None => Ok(()),
     }
 }
 

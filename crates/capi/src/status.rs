@@ -112,6 +112,7 @@ impl From<SendError> for Failure {
             SendError::WouldBlock => Failure::code(CCI_ENOBUFS),
             // A handle that the engine has forgotten was disconnected by the program: to C it is the same thing.
             SendError::Disconnected | SendError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
+            SendError::ReceiveOnly => Failure::told(CCI_EINVAL, error.to_string()),
         }
     }
 }

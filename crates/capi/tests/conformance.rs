@@ -170,6 +170,8 @@ fn attribute_to_c(attribute: Attribute) -> cci_conn_attribute_t {
         Attribute::ReliableOrdered => CCI_CONN_ATTR_RO,
         Attribute::ReliableUnordered => CCI_CONN_ATTR_RU,
         Attribute::Unreliable => CCI_CONN_ATTR_UU,
+        Attribute::MulticastSend => CCI_CONN_ATTR_UU_MC_TX,
+        Attribute::MulticastReceive => CCI_CONN_ATTR_UU_MC_RX,
     }
 }
 

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// Priority unless configured.
+const PRIORITY_DEFAULT: u8 = 50;
+
 /// Which transport drives a device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TransportKind {
@@ -10,6 +13,12 @@ pub enum TransportKind {
     Shm,
     /// UDP sockets.
     Udp,
+    /// TCP streams.
+    Tcp,
+    /// Frames of our own on an Ethernet interface, past the kernel's IP stack.
+    Eth,
+    /// Several of the others under one address; each connection takes the best that leads to its peer.
+    Any,
 }
 
 impl TransportKind {
@@ -18,6 +27,9 @@ impl TransportKind {
         match self {
             TransportKind::Shm => "shm",
             TransportKind::Udp => "udp",
+            TransportKind::Tcp => "tcp",
+            TransportKind::Eth => "eth",
+            TransportKind::Any => "any",
         }
     }
 }
@@ -90,13 +102,50 @@ pub(crate) struct DeviceInfo {
     pub port: u16,
     /// MTU of the interface or from the configuration, bytes.
     pub mtu_bytes: u32,
-    /// Directory or name prefix for shared memory services, if configured.
-    pub shm_directory: Option<std::path::PathBuf>,
-    /// Peers on this host may map library memory, and we theirs.
-    pub shm_direct: bool,
-    /// Whether memory is read by system calls from process to process.
-    pub shm_cma: Cma,
+    pub shm: ShmKeys,
     pub unavailable: Vec<Unavailable>,
+}
+
+/// What a configuration says of shared memory.
+#[derive(Clone, Debug)]
+pub(crate) struct ShmKeys {
+    /// Directory for services, if configured.
+    pub directory: Option<std::path::PathBuf>,
+    /// Peers on this host may map library memory, and we theirs.
+    pub direct: bool,
+    /// Whether memory is read by system calls from process to process.
+    pub cma: Cma,
+}
+
+impl Default for ShmKeys {
+    fn default() -> Self {
+        ShmKeys { directory: None, direct: true, cma: Cma::On }
+    }
+}
+
+impl DeviceInfo {
+    /// A device of which nothing is known but what drives it: up, of the usual priority.
+    pub fn new(name: String, kind: TransportKind) -> DeviceInfo {
+        DeviceInfo {
+            name,
+            kind,
+            up: true,
+            info: String::new(),
+            conf_argv: Vec::new(),
+            max_send_size: 0,
+            rate_bits_per_s: 0,
+            pci: None,
+            priority: PRIORITY_DEFAULT,
+            is_default: false,
+            ip: None,
+            scope_id: 0,
+            interface: None,
+            port: 0,
+            mtu_bytes: 0,
+            shm: ShmKeys::default(),
+            unavailable: Vec::new(),
+        }
+    }
 }
 
 impl Device {

@@ -111,6 +111,9 @@ impl Endpoint {
         if request.len() > limits::REQUEST_BYTES_MAX {
             return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
         }
+        if attribute.is_multicast() && !self.transport.offers_multicast() {
+            return Err(ConnectError::Unsupported);
+        }
         let connection =
             self.core.insert(context, attribute, ConnState::Connecting).ok_or(ConnectError::NoMemory)?;
         let dial = Dial { uri, request, attribute, timeout_ns: timeout.map(as_ns) };
@@ -230,6 +233,9 @@ impl Endpoint {
         }
         if len_bytes > conn.mss as usize {
             return Err(SendError::TooLong { len_bytes, max_bytes: conn.mss });
+        }
+        if conn.attribute == Attribute::MulticastReceive {
+            return Err(SendError::ReceiveOnly);
         }
         let link = conn.link;
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };

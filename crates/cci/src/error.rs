@@ -136,6 +136,8 @@ pub enum SendError {
     Disconnected,
     /// No connection of this endpoint.
     UnknownConnection,
+    /// The connection receives what is sent to a multicast group: nothing can be sent on it.
+    ReceiveOnly,
 }
 
 /// Why memory was not registered, or a registration not ended. Nothing changed.
@@ -295,6 +297,12 @@ impl fmt::Display for SendError {
             SendError::WouldBlock => write!(f, "no send buffer free now: get events, then try again"),
             SendError::Disconnected => write!(f, "the connection is closed"),
             SendError::UnknownConnection => write!(f, "no such connection on this endpoint"),
+            SendError::ReceiveOnly => {
+                write!(
+                    f,
+                    "the connection receives a multicast group; to send, connect with the sending attribute"
+                )
+            }
         }
     }
 }
@@ -381,6 +389,7 @@ impl From<SendError> for RmaError {
             SendError::WouldBlock => RmaError::WouldBlock,
             SendError::Disconnected => RmaError::Disconnected,
             SendError::UnknownConnection => RmaError::UnknownConnection,
+            SendError::ReceiveOnly => RmaError::Unreliable,
         }
     }
 }

@@ -13,20 +13,32 @@ pub enum Attribute {
     ReliableUnordered,
     /// UU: a message may be lost, and counted where it was; a send completes when it has left.
     Unreliable,
+    /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Made without anybody's
+    /// word.
+    MulticastSend,
+    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing.
+    MulticastReceive,
 }
 
 impl Attribute {
     /// True for RO and RU.
     pub const fn is_reliable(self) -> bool {
-        !matches!(self, Attribute::Unreliable)
+        matches!(self, Attribute::ReliableOrdered | Attribute::ReliableUnordered)
     }
 
-    /// The paper's short name: "RO", "RU" or "UU".
+    /// True for both ends of a multicast group.
+    pub const fn is_multicast(self) -> bool {
+        matches!(self, Attribute::MulticastSend | Attribute::MulticastReceive)
+    }
+
+    /// The paper's short name: "RO", "RU" or "UU"; "MC_TX" and "MC_RX".
     pub const fn short_name(self) -> &'static str {
         match self {
             Attribute::ReliableOrdered => "RO",
             Attribute::ReliableUnordered => "RU",
             Attribute::Unreliable => "UU",
+            Attribute::MulticastSend => "MC_TX",
+            Attribute::MulticastReceive => "MC_RX",
         }
     }
 }

@@ -90,7 +90,8 @@ impl Path {
 fn rma_paths(device: &Device) -> Vec<Path> {
     match device.transport() {
         TransportKind::Shm => vec![Path::MAPPED, Path::PULLED, Path::RING],
-        TransportKind::Udp => vec![Path::DATAGRAMS],
+        TransportKind::Udp | TransportKind::Eth => vec![Path::DATAGRAMS],
+        TransportKind::Tcp | TransportKind::Any => Vec::new(),
     }
 }
 

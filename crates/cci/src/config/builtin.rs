@@ -1,8 +1,7 @@
 //! The devices of a machine without configuration: shared memory, and UDP on each interface that is up.
 
-use super::PRIORITY_DEFAULT;
 use super::udp::{self, Choice};
-use crate::device::{Cma, Device, DeviceInfo, TransportKind};
+use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::transport;
 use std::sync::Arc;
 
@@ -33,25 +32,10 @@ pub(crate) fn shm(name: &str) -> Device {
 /// The same, to be changed by a configuration.
 pub(super) fn shm_info(name: String) -> DeviceInfo {
     DeviceInfo {
-        name,
-        kind: TransportKind::Shm,
-        up: true,
         info: "shared memory between processes of this host".to_owned(),
         conf_argv: vec!["transport=shm".to_owned()],
         max_send_size: transport::shm::MESSAGE_BYTES_MAX,
-        rate_bits_per_s: 0,
-        pci: None,
-        priority: PRIORITY_DEFAULT,
-        is_default: false,
-        ip: None,
-        scope_id: 0,
-        interface: None,
-        port: 0,
-        mtu_bytes: 0,
-        shm_directory: None,
-        shm_direct: true,
-        shm_cma: Cma::On,
-        unavailable: Vec::new(),
+        ..DeviceInfo::new(name, TransportKind::Shm)
     }
 }
 

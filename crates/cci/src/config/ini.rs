@@ -42,6 +42,12 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
         let mut info = match kind(section)? {
             TransportKind::Shm => shm(section)?,
             TransportKind::Udp => udp(section, &interfaces)?,
+            other => {
+                return Err(Wrong {
+                    line: section.line,
+                    reason: format!("transport {other:?} is not in this build; write shm or udp"),
+                });
+            }
         };
         if let Some(pair) = section.get("priority") {
             let what = "a whole number from 0 to 100";
@@ -85,17 +91,17 @@ fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         if !directory.is_absolute() {
             return Err(pair.wrong(format!("directory {:?} is not an absolute path; write one", pair.value)));
         }
-        info.shm_directory = Some(directory);
+        info.shm.directory = Some(directory);
     }
     if let Some(pair) = section.get("direct") {
-        info.shm_direct = match pair.value {
+        info.shm.direct = match pair.value {
             "on" => true,
             "off" => false,
             other => return Err(pair.wrong(format!("direct = {other:?}: write on or off"))),
         };
     }
     if let Some(pair) = section.get("cma") {
-        info.shm_cma = match pair.value {
+        info.shm.cma = match pair.value {
             "on" => Cma::On,
             "off" => Cma::Off,
             "always" => Cma::Always,
@@ -186,7 +192,7 @@ mod tests {
         assert_eq!(found[0].name(), "old1");
         assert_eq!(found[0].transport(), TransportKind::Shm);
         assert!(found[0].0.is_default && found[0].priority() == 60);
-        assert_eq!(found[0].0.shm_directory.as_deref(), Some(Path::new("/tmp/x")));
+        assert_eq!(found[0].0.shm.directory.as_deref(), Some(Path::new("/tmp/x")));
         assert_eq!(found[1].transport(), TransportKind::Udp);
         assert_eq!(found[1].conf_argv()[3], "min_port=4000");
         assert_eq!(found[1].ip(), Some([127, 0, 0, 1].into()));

@@ -7,6 +7,3 @@ pub(crate) mod builtin;
 pub(crate) mod ini;
 mod syntax;
 mod udp;
-
-/// A device's priority unless configured.
-const PRIORITY_DEFAULT: u8 = 50;

@@ -1,6 +1,5 @@
 //! A UDP device: from an interface, from what a configuration says, or both; and what it cannot do.
 
-use super::PRIORITY_DEFAULT;
 use crate::device::{DeviceInfo, PciAddress, TransportKind, Unavailable};
 use crate::transport::datagram;
 use cci_sys::net::Interface;
@@ -40,11 +39,8 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
         _ => up = false,
     }
     DeviceInfo {
-        name,
-        kind: TransportKind::Udp,
         up,
         info: describe(choice.interface, ip),
-        conf_argv: Vec::new(),
         max_send_size: datagram::message_bytes_max(mtu_bytes, ip.is_some_and(|ip| ip.is_ipv6())),
         rate_bits_per_s: choice.interface.and_then(|interface| interface.speed_bits_per_s).unwrap_or(0),
         pci: choice.interface.and_then(|interface| interface.pci).map(|pci| PciAddress {
@@ -53,17 +49,13 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
             dev: pci.dev.into(),
             func: pci.func.into(),
         }),
-        priority: PRIORITY_DEFAULT,
-        is_default: false,
         ip,
         scope_id,
         interface: choice.interface.map(|interface| interface.name.clone()),
         port: choice.port,
         mtu_bytes,
-        shm_directory: None,
-        shm_direct: false,
-        shm_cma: crate::device::Cma::Off,
         unavailable,
+        ..DeviceInfo::new(name, TransportKind::Udp)
     }
 }
 

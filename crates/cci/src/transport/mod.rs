@@ -38,6 +38,11 @@ pub(crate) trait Transport: Send {
     /// Where others connect to.
     fn uri(&self) -> &str;
 
+    /// Whether it can send to groups and join them. Without that it is never asked to connect to one.
+    fn offers_multicast(&self) -> bool {
+        false
+    }
+
     /// Starts a connection; `connection` is already in the core's table. Returns the transport's own name for it.
     fn connect(&mut self, core: &mut Core, connection: Connection, to: Dial<'_>)
     -> Result<u64, ConnectError>;
@@ -185,5 +190,6 @@ pub(crate) fn open(
     match device.kind {
         TransportKind::Shm => shm::open(device, options, poller),
         TransportKind::Udp => datagram::open_udp(device, options, poller),
+        TransportKind::Tcp | TransportKind::Eth | TransportKind::Any => Err(CreateError::DeviceDown),
     }
 }

@@ -275,5 +275,6 @@ fn refusal(error: SendError) -> Refusal {
         SendError::TooLong { .. } => Refusal::TooLong,
         SendError::WouldBlock => Refusal::WouldBlock,
         SendError::Disconnected | SendError::UnknownConnection => Refusal::Closed,
+        SendError::ReceiveOnly => Refusal::BadArgument,
     }
 }

@@ -208,7 +208,10 @@ pub(super) fn attribute(ours: Attribute) -> proto::Attribute {
     match ours {
         Attribute::ReliableOrdered => proto::Attribute::ReliableOrdered,
         Attribute::ReliableUnordered => proto::Attribute::ReliableUnordered,
-        Attribute::Unreliable => proto::Attribute::Unreliable,
+        // Groups are no matter of the protocol's.
+        Attribute::Unreliable | Attribute::MulticastSend | Attribute::MulticastReceive => {
+            proto::Attribute::Unreliable
+        }
     }
 }
 

@@ -209,7 +209,7 @@ pub(crate) fn open(
             closing: Vec::new(),
             keepalive: Vec::new(),
             next_keepalive_ns: 0,
-            rma: rma::state::Rma::new(options.rma_operations, device.shm_direct, device.shm_cma),
+            rma: rma::state::Rma::new(options.rma_operations, device.shm.direct, device.shm.cma),
             now_ns: clock::now_ns(),
             mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
             send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),

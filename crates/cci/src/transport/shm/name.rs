@@ -32,7 +32,7 @@ pub(super) fn listen_place(device: &DeviceInfo, service: Option<&str>) -> Result
         None => unique()?,
     };
     let place = abstract_place(&service_name).map_err(bad)?;
-    match &device.shm_directory {
+    match &device.shm.directory {
         Some(directory) if service_name.contains('/') => {
             Err(bad(&format!("in directory {} a service is a name without '/'", directory.display())))
         }
@@ -95,7 +95,7 @@ mod tests {
 
     fn device(directory: Option<&str>) -> DeviceInfo {
         let mut info = (*builtin::shm("shm").0).clone();
-        info.shm_directory = directory.map(PathBuf::from);
+        info.shm.directory = directory.map(PathBuf::from);
         info
     }
 

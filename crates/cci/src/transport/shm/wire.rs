@@ -245,7 +245,8 @@ fn attribute_code(attribute: Attribute) -> u8 {
     match attribute {
         Attribute::ReliableOrdered => 0,
         Attribute::ReliableUnordered => 1,
-        Attribute::Unreliable => 2,
+        // The engine offers no groups here.
+        Attribute::Unreliable | Attribute::MulticastSend | Attribute::MulticastReceive => 2,
     }
 }
 

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cma;
 pub mod cpu;
 mod error;
+pub mod ethernet;
 pub mod event;
 pub mod floor;
 pub mod limits;

@@ -1,5 +1,6 @@
 //! Where datagrams go.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Where a datagram goes or came from: opaque to the protocol, which only compares it and feeds it to the
@@ -34,6 +35,15 @@ impl From<SocketAddr> for Address {
             SocketAddr::V6(v6) => {
                 Address { kind: Kind::V6, port: v6.port(), scope: v6.scope_id(), bytes: v6.ip().octets() }
             }
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.socket_addr() {
+            Some(addr) => addr.fmt(f),
+            None => Ok(()),
         }
     }
 }

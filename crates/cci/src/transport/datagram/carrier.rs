@@ -1,170 +1,76 @@
-//! The socket and its batches, as the protocol sees them.
+//! What carries the protocol's datagrams: UDP sockets, raw Ethernet. The second seam, below the protocol.
 
-use cci_proto::{Address, Transmit, first_datagram_bytes};
-use cci_sys::udp::{Datagrams, RecvBatch, RecvStats, SendBatch, SendStats, TooBig, UdpSocket};
-use std::io;
-
-/// Memory for one batch of datagrams on their way out, bytes, if the endpoint's cap leaves so much.
-const SEND_BYTES: usize = 512 << 10;
-/// And that many datagrams at most.
-const SEND_DATAGRAMS_MAX: usize = 128;
-/// Messages taken by one receive call at most.
-const RECV_MESSAGES_MAX: usize = 16;
-/// What the kernel may hand over in one piece.
-const RECV_MESSAGE_BYTES: u64 = 64 << 10;
-
-/// One UDP socket.
-pub(super) struct Carrier {
-    socket: UdpSocket,
-    out: SendBatch,
-    input: RecvBatch,
-    datagrams_max: usize,
-    /// The socket lets datagrams leave in fragments now.
-    fragmenting: bool,
-    /// The socket itself failed, for good.
-    dead: bool,
-    /// Errors of the socket, good or not.
-    errors: u64,
-}
+use crate::counters::DropReason;
+use crate::engine::poller::Poller;
+use crate::explain::Explanation;
+use cci_proto::{Address, ConnectionInfo, Transmit};
 
 /// What a receive call brought.
 pub(super) enum Received {
     /// So many datagrams; 0: nothing is there.
     Datagrams(usize),
-    /// The socket is dead; `first`: it was not before.
+    /// The carrier is dead; `first`: it was not before.
     Failed {
         /// To be told to the program.
         first: bool,
     },
 }
 
-impl Carrier {
-    /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`.
-    pub fn new(socket: UdpSocket, datagram_bytes: usize, memory_bytes_max: u64) -> Carrier {
-        let send_bytes = SEND_BYTES.min((memory_bytes_max / 32) as usize);
-        let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
-        let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
-        Carrier {
-            out: SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8)),
-            input: RecvBatch::new(messages as usize),
-            socket,
-            datagrams_max,
-            fragmenting: false,
-            dead: false,
-            errors: 0,
-        }
-    }
-
-    pub fn socket(&self) -> &UdpSocket {
-        &self.socket
-    }
-
-    /// One receive call.
-    #[inline]
-    pub fn receive(&mut self) -> Received {
-        if self.dead {
-            return Received::Failed { first: false };
-        }
-        match self.input.recv_framed(&self.socket, first_datagram_bytes) {
-            Ok(count) => Received::Datagrams(count),
-            Err(error) if self.is_death(&error) => Received::Failed { first: true },
-            Err(_) => Received::Datagrams(0),
-        }
-    }
-
-    /// The datagrams of the last call.
-    pub fn arrived(&self) -> Datagrams<'_> {
-        self.input.iter()
-    }
-
-    /// Gives the kernel what waits. True: the socket has just died.
-    pub fn flush(&mut self) -> bool {
-        if self.dead {
-            // Datagrams may be lost; these are.
-            self.out.clear();
-            return false;
-        }
-        match self.out.flush(&self.socket) {
-            Ok(_) => false,
-            Err(error) => self.is_death(&error),
-        }
-    }
-
-    /// An error of the socket: passing, such as an interface that is down for now, or the end? Notes it.
-    fn is_death(&mut self, error: &io::Error) -> bool {
-        self.errors += 1;
-        // The descriptor is no socket of ours any more. Whatever else is wrong may come right again, and the
-        // protocol's time-outs tell the program meanwhile.
-        let ends = matches!(error.raw_os_error(), Some(9 /* EBADF */ | 88 /* ENOTSOCK */));
-        self.dead |= ends;
-        ends
-    }
-
-    /// Datagrams that the kernel had no room for yet.
-    #[inline]
-    pub fn pending(&self) -> usize {
-        self.out.pending()
-    }
-
-    /// The last datagram given up for its length.
-    #[inline]
-    pub fn take_too_big(&mut self) -> Option<TooBig> {
-        self.out.take_too_big()
-    }
-
-    /// Whether sends are cut into datagrams by the kernel (or the card).
-    pub fn gso(&self) -> bool {
-        self.out.gso()
-    }
-
-    pub fn errors(&self) -> u64 {
-        self.errors
-    }
-
-    pub fn send_stats(&self) -> SendStats {
-        self.out.stats()
-    }
-
-    pub fn recv_stats(&self) -> RecvStats {
-        self.input.stats()
-    }
-
-    /// Bytes held for sending and for receiving.
-    pub fn memory_bytes(&self) -> (u64, u64) {
-        (self.out.memory_bytes() as u64, self.input.memory_bytes() as u64)
-    }
-
-    /// Whether datagrams may leave in fragments is a matter of the whole socket: what waits leaves before it changes.
-    fn set_fragmenting(&mut self, fragment: bool) -> bool {
-        if self.fragmenting == fragment {
-            return true;
-        }
-        self.flush();
-        if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
-            return false;
-        }
-        self.fragmenting = fragment;
-        true
-    }
+/// A way that turned out to take only smaller datagrams.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Narrow {
+    /// Where it leads.
+    pub to: Address,
+    /// What it takes.
+    pub datagram_bytes_max: u16,
 }
 
-impl Transmit for Carrier {
-    #[inline]
-    fn room(&self) -> bool {
-        self.out.pending() < self.datagrams_max
+/// Moves batches of datagrams, which may be lost, repeated or reordered. One for each endpoint. What leaves is written
+/// by way of [`Transmit`]; a batch is bounded by `room`.
+pub(super) trait Carrier: Transmit + Send {
+    /// One receive call. What the last one brought is given back.
+    fn receive(&mut self) -> Received;
+
+    /// The datagrams of the last call.
+    fn arrived(&self) -> impl Iterator<Item = (Address, &[u8])>;
+
+    /// Gives the system what waits. True: the carrier has just died.
+    fn flush(&mut self) -> bool;
+
+    /// Datagrams that the system had no room for yet.
+    fn pending(&self) -> usize;
+
+    /// The last datagram given up for its length.
+    fn take_too_big(&mut self) -> Option<Narrow>;
+
+    /// Where a URI leads from here. The error says what is wrong with it and what one looks like.
+    fn parse(&self, uri: &str) -> Result<Address, String>;
+
+    /// The address as a URI.
+    fn uri_of(&self, peer: Address) -> String;
+
+    /// Whether that address can be sent to from here: a request may have come to another endpoint.
+    fn reaches(&self, peer: Address) -> bool;
+
+    /// What the system knows the way there to take, if it does.
+    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
+        let _ = peer;
+        None
     }
 
-    #[inline]
-    fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
-        let to = to.socket_addr()?;
-        if !self.set_fragmenting(fragment) {
-            return None;
-        }
-        self.out.next(&to, len_max)
-    }
+    /// Puts what becomes readable into the endpoint's epoll set, or takes it out. What the system refuses is tried again
+    /// by the next call.
+    fn watch(&mut self, poller: &Poller, watch: bool);
 
-    #[inline]
-    fn commit(&mut self, len: usize) {
-        self.out.commit(len);
-    }
+    /// Whether it is there.
+    fn is_watched(&self) -> bool;
+
+    /// Bytes held, by kind.
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>);
+
+    /// Its own counters, by name.
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>);
+
+    /// The paths looked at for a connection, the chosen one first, and facts.
+    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation);
 }

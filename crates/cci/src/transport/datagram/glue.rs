@@ -188,7 +188,7 @@ impl ToProgram<'_> {
             self.glue.refused.push(request);
             return;
         };
-        let peer = request.peer().socket_addr().map_or_else(String::new, |peer| peer.to_string());
+        let peer = request.peer().to_string();
         self.core.requested(RequestBody {
             payload: request.payload().to_vec(),
             attribute: match request.attribute() {

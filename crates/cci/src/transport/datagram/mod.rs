@@ -1,6 +1,6 @@
-//! Datagrams with the protocol above them: UDP. One socket for each endpoint, all connections on it.
+//! Datagrams with the protocol above them, whatever carries them: UDP sockets ([`udp`]).
 //!
-//! The protocol (`cci_proto`) decides what is sent and when; here it meets a socket ([`carrier`]), a clock and the
+//! The protocol (`cci_proto`) decides what is sent and when; here it meets a [`carrier`], a clock and the
 //! engine ([`glue`]). **Invariant:** nothing here knows the wire format.
 
 mod carrier;
@@ -9,17 +9,17 @@ mod link;
 mod open;
 mod report;
 mod size;
-mod uri;
+mod udp;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use open::open_udp;
 pub(crate) use size::{MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max};
-pub(crate) use uri::parse_host;
+pub(crate) use udp::{open as open_udp, parse_host};
 
-use self::carrier::{Carrier, Received};
+use self::carrier::{Carrier, Narrow, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
+use self::open::Sizes;
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, SendOp};
@@ -28,10 +28,8 @@ use crate::error::{AcceptError, ConnectError, SendError};
 use crate::event::Connection;
 use crate::explain::Explanation;
 use crate::limits;
-use cci_proto::{Address, Endpoint, Request, Time};
-use cci_sys::{clock, udp};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use cci_proto::{Endpoint, Request, Time};
+use cci_sys::clock;
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
@@ -58,13 +56,12 @@ const LONE_GAP_NS: u64 = 20_000;
 /// How soon to look again when the socket had no room: a fast link empties a buffer in less.
 const ROOM_RETRY_NS: u64 = 100_000;
 
-/// The UDP transport of one endpoint.
-pub(super) struct Udp {
+/// The transport of one endpoint.
+struct Datagram<C> {
     proto: Endpoint,
-    carrier: Carrier,
+    carrier: C,
     glue: Glue,
     uri: String,
-    local: SocketAddr,
     /// The last reading of the clock.
     now: Time,
     /// Polls since the clock was read.
@@ -76,13 +73,11 @@ pub(super) struct Udp {
     sends_since_clock: u32,
     /// When a message left alone; None once progress was made since.
     left_alone_at: Option<Time>,
-    /// Whether the socket is in the endpoint's epoll set: not while what it holds could not be taken.
-    is_watched: bool,
     /// Of messages queued since the last transmission.
     queued_bytes: usize,
 }
 
-impl Udp {
+impl<C: Carrier> Datagram<C> {
     fn read_clock(&mut self) -> Time {
         self.now = Time(clock::now_ns());
         self.sends_since_clock = 0;
@@ -107,21 +102,6 @@ impl Udp {
     fn follows_closely(&mut self) -> bool {
         let Some(left_at) = self.left_alone_at else { return false };
         self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
-    }
-
-    /// Puts the socket into the endpoint's epoll set, or takes it out.
-    fn watch(&mut self, core: &Core, watch: bool) {
-        if self.is_watched == watch {
-            return;
-        }
-        let socket = self.carrier.socket().as_fd();
-        if watch {
-            // Where the system refuses, the next arming tries again, and the deadline stands in for it.
-            self.is_watched = core.poller.watch(socket, open::TOKEN_SOCKET).is_ok();
-        } else {
-            core.poller.unwatch(socket);
-            self.is_watched = false;
-        }
     }
 
     /// As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
@@ -160,7 +140,7 @@ impl Udp {
             self.read_clock();
             for (from, datagram) in self.carrier.arrived() {
                 let mut sink = ToProgram { core, glue: &mut self.glue };
-                self.proto.handle_datagram(self.now, Address::from(from), datagram, &mut sink);
+                self.proto.handle_datagram(self.now, from, datagram, &mut sink);
                 self.glue.settle(&mut self.proto, core, self.now);
             }
             if count < RECV_MORE || self.glue.starved {
@@ -204,9 +184,8 @@ impl Udp {
             if self.carrier.flush() {
                 core.device_failed();
             }
-            if let Some(too_big) = self.carrier.take_too_big() {
-                let bytes = size::smaller_than(too_big.len, udp::path_mtu(too_big.to), too_big.to.is_ipv6());
-                self.proto.path_mtu_changed(self.now, Address::from(too_big.to), bytes);
+            if let Some(Narrow { to, datagram_bytes_max }) = self.carrier.take_too_big() {
+                self.proto.path_mtu_changed(self.now, to, datagram_bytes_max);
             }
             if !wants || self.carrier.pending() > 0 {
                 return;
@@ -215,7 +194,7 @@ impl Udp {
     }
 }
 
-impl Transport for Udp {
+impl<C: Carrier> Transport for Datagram<C> {
     fn uri(&self) -> &str {
         &self.uri
     }
@@ -227,19 +206,17 @@ impl Transport for Udp {
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let peer = uri::parse(to.uri).and_then(|peer| uri::from_here(peer, self.local)).map_err(bad_uri)?;
+        let address = self.carrier.parse(to.uri).map_err(bad_uri)?;
         let now = self.read_clock();
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
-        let address = Address::from(peer);
         let key = self.proto.connect(now, address, to.request, attribute, token, to.timeout_ns);
         let key = key.map_err(glue::connect_error)?;
         self.glue.live += 1;
         // The way there may take less than our own link does, and the kernel may know.
-        if let Some(mtu_bytes) = udp::path_mtu(peer).and_then(|bytes| u32::try_from(bytes).ok()) {
-            let bytes = size::datagram_bytes_max(mtu_bytes, peer.is_ipv6());
-            if bytes < self.glue.datagram_bytes_max {
-                self.proto.path_mtu_changed(now, address, bytes);
-            }
+        if let Some(bytes) = self.carrier.datagram_bytes_to(address)
+            && bytes < self.glue.datagram_bytes_max
+        {
+            self.proto.path_mtu_changed(now, address, bytes);
         }
         self.transmit(core);
         Ok(link::pack(key))
@@ -259,8 +236,7 @@ impl Transport for Udp {
                 return Err(AcceptError::OtherDevice);
             }
         };
-        let peer = inner.peer().socket_addr();
-        if peer.is_none_or(|peer| peer.is_ipv6() != self.local.is_ipv6()) {
+        if !self.carrier.reaches(inner.peer()) {
             request.inner = inner;
             request.refuse();
             return Err(AcceptError::OtherDevice);
@@ -394,7 +370,7 @@ impl Transport for Udp {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
-        self.watch(core, !self.glue.starved);
+        self.carrier.watch(&core.poller, !self.glue.starved);
         // What is due already would end the sleep at once.
         self.read_clock();
         self.time_out(core);
@@ -404,7 +380,8 @@ impl Transport for Udp {
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
         let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
-        let feed_ns = if self.glue.starved || !self.is_watched { soon(limits::ROOM_POLL_NS) } else { None };
+        let feed_ns =
+            if self.glue.starved || !self.carrier.is_watched() { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.proto.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }

@@ -3,7 +3,7 @@
 use super::carrier::Carrier;
 use super::glue::Glue;
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, PathOption};
+use crate::explain::Explanation;
 use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
 
@@ -32,24 +32,14 @@ fn window_bytes(info: &ConnectionInfo) -> u64 {
 
 pub(super) fn counters(
     proto: &Endpoint,
-    carrier: &Carrier,
+    carrier: &impl Carrier,
     glue: &Glue,
     into: &mut Vec<(&'static str, u64)>,
     drops: &mut Vec<DropReason>,
 ) {
-    let (of, sent, received) = (proto.counters(), carrier.send_stats(), carrier.recv_stats());
+    carrier.counters(into, drops);
+    let of = proto.counters();
     into.extend([
-        ("datagrams_sent", sent.datagrams),
-        ("datagrams_received", received.datagrams),
-        ("datagram_bytes_sent", sent.bytes),
-        ("datagram_bytes_received", received.bytes),
-        ("send_syscalls", sent.syscalls),
-        ("recv_syscalls", received.syscalls),
-        ("recv_syscalls_empty", received.empty),
-        ("gso_batches", sent.gso_batches),
-        ("gro_batches", received.gro_batches),
-        ("send_would_block", sent.would_block),
-        ("socket_errors", carrier.errors() + sent.soft_errors + received.soft_errors),
         ("bundles_sent", of.bundles_sent),
         ("bundles_received", of.bundles_received),
         ("retransmissions", of.retransmissions),
@@ -74,19 +64,18 @@ pub(super) fn counters(
         ("no-receive-buffer", of.unreliable_drops),
         ("too-many-requests", of.requests_dropped),
         ("too-many-replies", of.replies_dropped),
-        ("socket-buffer-full", received.kernel_drops),
-        ("truncated", received.skipped),
-        ("too-big-for-path", sent.too_big),
-        ("unreachable", sent.unreachable),
-        ("socket-failed", sent.failed),
     ];
     let met = faults.chain(others).filter(|(_, count)| *count > 0);
     drops.extend(met.map(|(name, count)| DropReason { name, count }));
 }
 
-pub(super) fn memory(proto: &Endpoint, carrier: &Carrier, glue: &Glue, into: &mut Vec<(&'static str, u64)>) {
+pub(super) fn memory(
+    proto: &Endpoint,
+    carrier: &impl Carrier,
+    glue: &Glue,
+    into: &mut Vec<(&'static str, u64)>,
+) {
     let held = proto.memory();
-    let (send_bytes, recv_bytes) = carrier.memory_bytes();
     into.extend([
         ("packet buffers", held.pool_bytes),
         ("sends in progress", held.sends_bytes),
@@ -95,15 +84,13 @@ pub(super) fn memory(proto: &Endpoint, carrier: &Carrier, glue: &Glue, into: &mu
         ("active connections", held.actives_bytes),
         ("handshakes", held.handshakes_bytes + glue.memory_bytes()),
         ("timers and queues", held.queues_bytes),
-        ("socket batches out", send_bytes),
-        ("socket batches in", recv_bytes),
     ]);
+    carrier.memory(into);
 }
 
-pub(super) fn explain(proto: &Endpoint, carrier: &Carrier, key: ConnKey, into: &mut Explanation) {
+pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, into: &mut Explanation) {
     let Some(info) = proto.connection(key) else { return };
-    into.peer = info.peer.socket_addr().map_or_else(String::new, |peer| format!("udp://{peer}"));
-    into.paths = paths(carrier, &info);
+    into.peer = carrier.uri_of(info.peer);
     let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
     if info.rtt_ns > 0 {
         into.facts.push(("round trip, smoothed", us(info.rtt_ns)));
@@ -121,47 +108,9 @@ pub(super) fn explain(proto: &Endpoint, carrier: &Carrier, key: ConnKey, into: &
         ("bundles unacknowledged", info.bundles_unacked.to_string()),
         ("bundles waiting for a receive buffer", info.bundles_held.to_string()),
         ("retransmissions", info.counters.retransmissions.to_string()),
-        ("socket receive buffer", format!("{} bytes", carrier.socket().recv_buffer_bytes())),
     ]);
+    carrier.explain(&info, into);
     into.blocked_on = info.blocked.map(|blocked| blocked_on(blocked).to_owned());
-}
-
-/// The chosen path first.
-fn paths(carrier: &Carrier, info: &ConnectionInfo) -> Vec<PathOption> {
-    let gso = carrier.socket().gso();
-    let gro = carrier.socket().gro();
-    let (path, reason) = match (carrier.gso(), gro.is_ok()) {
-        (true, true) => ("UDP with GSO and GRO", "the kernel cuts and joins batches of datagrams both ways"),
-        (true, false) => ("UDP with GSO, without GRO", "the kernel cuts batches of datagrams but joins none"),
-        (false, true) => ("UDP with GRO, without GSO", "the kernel joins batches of datagrams but cuts none"),
-        (false, false) => ("UDP without GSO and GRO", "each datagram passes the kernel by itself"),
-    };
-    let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
-    let mut paths = vec![option(path, true, reason.to_owned())];
-    if !carrier.gso() {
-        let why = gso.err().map_or_else(
-            || {
-                "a network device on the way refused it; its driver or settings (ethtool -k) may allow it"
-                    .to_owned()
-            },
-            |error| format!("{error}; use Linux 4.18 or newer"),
-        );
-        paths.push(option("UDP with GSO", false, why));
-    }
-    if let Err(error) = gro {
-        paths.push(option("UDP with GRO", false, format!("{error}; use Linux 5.0 or newer")));
-    }
-    let here = info
-        .peer
-        .socket_addr()
-        .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == carrier.socket().local_addr().ip());
-    let why = if here {
-        "the URI says udp; the peer is on this host, so its shm:// URI would be faster"
-    } else {
-        "the peer is on another host"
-    };
-    paths.push(option("shared memory", false, why.to_owned()));
-    paths
 }
 
 fn state(state: ConnState) -> &'static str {

@@ -1,0 +1,207 @@
+//! UDP: one socket for each endpoint, all connections on it, and its batches.
+
+mod open;
+mod report;
+mod uri;
+
+pub(crate) use open::open;
+pub(crate) use uri::parse_host;
+
+use super::carrier::{Carrier, Narrow, Received};
+use super::size;
+use crate::counters::DropReason;
+use crate::engine::poller::Poller;
+use crate::explain::Explanation;
+use cci_proto::{Address, ConnectionInfo, Transmit, first_datagram_bytes};
+use cci_sys::udp::{self, RecvBatch, SendBatch, UdpSocket};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// The socket's place in the endpoint's descriptor.
+const TOKEN_SOCKET: u64 = 0;
+
+/// Memory for one batch of datagrams on their way out, bytes, if the endpoint's cap leaves so much.
+const SEND_BYTES: usize = 512 << 10;
+/// And that many datagrams at most.
+const SEND_DATAGRAMS_MAX: usize = 128;
+/// Messages taken by one receive call at most.
+const RECV_MESSAGES_MAX: usize = 16;
+/// What the kernel may hand over in one piece.
+const RECV_MESSAGE_BYTES: u64 = 64 << 10;
+
+/// One UDP socket.
+pub(super) struct Udp {
+    socket: UdpSocket,
+    out: SendBatch,
+    input: RecvBatch,
+    datagrams_max: usize,
+    /// The socket lets datagrams leave in fragments now.
+    fragmenting: bool,
+    /// The socket itself failed, for good.
+    dead: bool,
+    /// Errors of the socket, good or not.
+    errors: u64,
+    /// Whether the socket is in the endpoint's epoll set: not while what it holds could not be taken.
+    is_watched: bool,
+}
+
+impl Udp {
+    /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`.
+    pub fn new(socket: UdpSocket, datagram_bytes: usize, memory_bytes_max: u64) -> Udp {
+        let send_bytes = SEND_BYTES.min((memory_bytes_max / 32) as usize);
+        let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
+        let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
+        Udp {
+            out: SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8)),
+            input: RecvBatch::new(messages as usize),
+            socket,
+            datagrams_max,
+            fragmenting: false,
+            dead: false,
+            errors: 0,
+            is_watched: false,
+        }
+    }
+
+    fn local(&self) -> SocketAddr {
+        self.socket.local_addr()
+    }
+
+    /// An error of the socket: passing, such as an interface that is down for now, or the end? Notes it.
+    fn is_death(&mut self, error: &io::Error) -> bool {
+        self.errors += 1;
+        // The descriptor is no socket of ours any more. Whatever else is wrong may come right again, and the
+        // protocol's time-outs tell the program meanwhile.
+        let ends = matches!(error.raw_os_error(), Some(9 /* EBADF */ | 88 /* ENOTSOCK */));
+        self.dead |= ends;
+        ends
+    }
+
+    /// Whether datagrams may leave in fragments is a matter of the whole socket: what waits leaves before it changes.
+    fn set_fragmenting(&mut self, fragment: bool) -> bool {
+        if self.fragmenting == fragment {
+            return true;
+        }
+        self.flush();
+        if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
+            return false;
+        }
+        self.fragmenting = fragment;
+        true
+    }
+}
+
+impl Carrier for Udp {
+    #[inline]
+    fn receive(&mut self) -> Received {
+        if self.dead {
+            return Received::Failed { first: false };
+        }
+        match self.input.recv_framed(&self.socket, first_datagram_bytes) {
+            Ok(count) => Received::Datagrams(count),
+            Err(error) if self.is_death(&error) => Received::Failed { first: true },
+            Err(_) => Received::Datagrams(0),
+        }
+    }
+
+    #[inline]
+    fn arrived(&self) -> impl Iterator<Item = (Address, &[u8])> {
+        self.input.iter().map(|(from, datagram)| (Address::from(from), datagram))
+    }
+
+    fn flush(&mut self) -> bool {
+        if self.dead {
+            // Datagrams may be lost; these are.
+            self.out.clear();
+            return false;
+        }
+        match self.out.flush(&self.socket) {
+            Ok(_) => false,
+            Err(error) => self.is_death(&error),
+        }
+    }
+
+    #[inline]
+    fn pending(&self) -> usize {
+        self.out.pending()
+    }
+
+    #[inline]
+    fn take_too_big(&mut self) -> Option<Narrow> {
+        let too_big = self.out.take_too_big()?;
+        let (to, path_mtu) = (too_big.to, udp::path_mtu(too_big.to));
+        let datagram_bytes_max = size::smaller_than(too_big.len, path_mtu, to.is_ipv6());
+        Some(Narrow { to: Address::from(to), datagram_bytes_max })
+    }
+
+    fn parse(&self, uri: &str) -> Result<Address, String> {
+        uri::parse(uri).and_then(|peer| uri::from_here(peer, self.local())).map(Address::from)
+    }
+
+    fn uri_of(&self, peer: Address) -> String {
+        peer.socket_addr().map_or_else(String::new, |peer| uri::format(peer, None))
+    }
+
+    fn reaches(&self, peer: Address) -> bool {
+        peer.socket_addr().is_some_and(|peer| peer.is_ipv6() == self.local().is_ipv6())
+    }
+
+    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
+        let peer = peer.socket_addr()?;
+        let mtu_bytes = u32::try_from(udp::path_mtu(peer)?).ok()?;
+        Some(size::datagram_bytes_max(mtu_bytes, peer.is_ipv6()))
+    }
+
+    fn watch(&mut self, poller: &Poller, watch: bool) {
+        if self.is_watched == watch {
+            return;
+        }
+        let socket = self.socket.as_fd();
+        if watch {
+            // Where the system refuses, the next arming tries again, and the deadline stands in for it.
+            self.is_watched = poller.watch(socket, TOKEN_SOCKET).is_ok();
+        } else {
+            poller.unwatch(socket);
+            self.is_watched = false;
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        into.push(("socket batches out", self.out.memory_bytes() as u64));
+        into.push(("socket batches in", self.input.memory_bytes() as u64));
+    }
+
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        report::counters(self, into, drops);
+    }
+
+    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation) {
+        report::explain(self, info, into);
+    }
+}
+
+impl Transmit for Udp {
+    #[inline]
+    fn room(&self) -> bool {
+        self.out.pending() < self.datagrams_max
+    }
+
+    #[inline]
+    fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
+        let to = to.socket_addr()?;
+        if !self.set_fragmenting(fragment) {
+            return None;
+        }
+        self.out.next(&to, len_max)
+    }
+
+    #[inline]
+    fn commit(&mut self, len: usize) {
+        self.out.commit(len);
+    }
+}

@@ -1,0 +1,52 @@
+//! Opening: from a device and options to a socket.
+
+use super::super::{Datagram, Sizes};
+use super::{Udp, uri};
+use crate::device::DeviceInfo;
+use crate::engine::poller::Poller;
+use crate::error::{CreateError, SysError};
+use crate::options::Options;
+use crate::transport::Transport;
+use crate::transport::datagram::size;
+use cci_sys::udp::UdpSocket;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Opens an endpoint's UDP transport.
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let ip = device.ip.ok_or(CreateError::DeviceDown)?;
+    let port = port(device, options)?;
+    let socket = UdpSocket::bind(uri::socket_addr(ip, device.scope_id, port))
+        .map_err(|error| bind_error(error, options, port))?;
+    let uri = uri::format(socket.local_addr(), device.interface.as_deref());
+    let datagram_bytes_max = size::datagram_bytes_max(device.mtu_bytes, ip.is_ipv6());
+    let sizes = Sizes { datagram_bytes_max, receive_buffer_bytes: socket.recv_buffer_bytes() as u64 };
+    let carrier = Udp::new(socket, datagram_bytes_max.into(), options.memory_bytes_max);
+    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options, poller)?))
+}
+
+/// The service is a port; without one the device's, or any.
+fn port(device: &DeviceInfo, options: &Options) -> Result<u16, CreateError> {
+    let Some(service) = &options.service else { return Ok(device.port) };
+    service.parse().map_err(|_| CreateError::BadService {
+        service: service.clone(),
+        reason: "a UDP service is a port number from 1 to 65535, or 0 for any".to_owned(),
+    })
+}
+
+fn bind_error(error: SysError, options: &Options, port: u16) -> CreateError {
+    let service = options.service.clone().unwrap_or_else(|| port.to_string());
+    match error.kind() {
+        ErrorKind::AddrInUse => CreateError::InUse { service },
+        ErrorKind::PermissionDenied => CreateError::BadService {
+            service,
+            reason: "this process may not bind it; choose a port from 1024 on".to_owned(),
+        },
+        ErrorKind::AddrNotAvailable => CreateError::DeviceDown,
+        _ => CreateError::System(error),
+    }
+}

@@ -1,0 +1,76 @@
+//! What UDP tells about itself.
+
+use super::Udp;
+use crate::counters::DropReason;
+use crate::explain::{Explanation, PathOption};
+use cci_proto::ConnectionInfo;
+
+pub(super) fn counters(carrier: &Udp, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+    let (sent, received) = (carrier.out.stats(), carrier.input.stats());
+    into.extend([
+        ("datagrams_sent", sent.datagrams),
+        ("datagrams_received", received.datagrams),
+        ("datagram_bytes_sent", sent.bytes),
+        ("datagram_bytes_received", received.bytes),
+        ("send_syscalls", sent.syscalls),
+        ("recv_syscalls", received.syscalls),
+        ("recv_syscalls_empty", received.empty),
+        ("gso_batches", sent.gso_batches),
+        ("gro_batches", received.gro_batches),
+        ("send_would_block", sent.would_block),
+        ("socket_errors", carrier.errors + sent.soft_errors + received.soft_errors),
+    ]);
+    let all = [
+        ("socket-buffer-full", received.kernel_drops),
+        ("truncated", received.skipped),
+        ("too-big-for-path", sent.too_big),
+        ("unreachable", sent.unreachable),
+        ("socket-failed", sent.failed),
+    ];
+    drops.extend(
+        all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| DropReason { name, count }),
+    );
+}
+
+pub(super) fn explain(carrier: &Udp, info: &ConnectionInfo, into: &mut Explanation) {
+    into.paths = paths(carrier, info);
+    into.facts.push(("socket receive buffer", format!("{} bytes", carrier.socket.recv_buffer_bytes())));
+}
+
+/// The chosen path first.
+fn paths(carrier: &Udp, info: &ConnectionInfo) -> Vec<PathOption> {
+    let gso = carrier.socket.gso();
+    let gro = carrier.socket.gro();
+    let (path, reason) = match (carrier.out.gso(), gro.is_ok()) {
+        (true, true) => ("UDP with GSO and GRO", "the kernel cuts and joins batches of datagrams both ways"),
+        (true, false) => ("UDP with GSO, without GRO", "the kernel cuts batches of datagrams but joins none"),
+        (false, true) => ("UDP with GRO, without GSO", "the kernel joins batches of datagrams but cuts none"),
+        (false, false) => ("UDP without GSO and GRO", "each datagram passes the kernel by itself"),
+    };
+    let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
+    let mut paths = vec![option(path, true, reason.to_owned())];
+    if !carrier.out.gso() {
+        let why = gso.err().map_or_else(
+            || {
+                "a network device on the way refused it; its driver or settings (ethtool -k) may allow it"
+                    .to_owned()
+            },
+            |error| format!("{error}; use Linux 4.18 or newer"),
+        );
+        paths.push(option("UDP with GSO", false, why));
+    }
+    if let Err(error) = gro {
+        paths.push(option("UDP with GRO", false, format!("{error}; use Linux 5.0 or newer")));
+    }
+    let here = info
+        .peer
+        .socket_addr()
+        .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == carrier.local().ip());
+    let why = if here {
+        "the URI says udp; the peer is on this host, so its shm:// URI would be faster"
+    } else {
+        "the peer is on another host"
+    };
+    paths.push(option("shared memory", false, why.to_owned()));
+    paths
+}

@@ -8,6 +8,8 @@ use crate::error::{Result, SysError};
 use crate::limits::number_in;
 use crate::udp::addr;
 
+pub mod namespace;
+
 /// One network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {

@@ -4,5 +4,6 @@
 pub mod conformance;
 pub mod kill;
 pub mod kill_rma;
+pub mod net;
 pub mod relay;
 pub mod sim;

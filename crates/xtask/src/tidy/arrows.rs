@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci", &["cci-proto", "cci-sys", "cci-ring"]),
     ("cci-capi", &["cci"]),
     ("cci-cli", &["cci", "cci-sys"]),
-    ("cci-testkit", &["cci", "cci-proto"]),
+    ("cci-testkit", &["cci", "cci-proto", "cci-sys"]),
     ("xtask", &[]),
 ];
 

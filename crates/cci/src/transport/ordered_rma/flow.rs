@@ -1,6 +1,6 @@
 //! What a connection needs while it has remote memory operations under way, in either direction.
 
-use super::operations::{NIL, Ops};
+use super::operations::{NIL, Ops, Stage};
 use super::slots::{Job, Slot};
 use super::{SLOTS, Start};
 use crate::engine::core::Core;
@@ -36,6 +36,14 @@ pub(crate) struct Flow {
     pub(super) to_end: u128,
     /// We fetch for these.
     pub(super) fetching: VecDeque<u16>,
+    /// Fenced operations in line that have not begun.
+    pub(super) fences: u32,
+    /// Operations in line that have begun.
+    pub(super) cutting: u32,
+    /// Messages that the peer has no buffer for, one bit for each slot.
+    pub(super) held: u128,
+    /// Of these, those that it wants again, in the order that it named them.
+    pub(super) again: VecDeque<u16>,
     /// Operations whose message is to be pushed.
     pub(super) messages: VecDeque<u32>,
     // The answering side.
@@ -46,6 +54,8 @@ pub(crate) struct Flow {
     pub(super) answers: u128,
     /// Reads and fetches, in order.
     pub(super) line: VecDeque<u16>,
+    /// Messages of the peer's that it holds until we have buffers, in order.
+    pub(super) holding: VecDeque<u16>,
     /// The operation that is a trial of the channel has begun, or ended: what it was, and how much.
     pub trial: Option<Trial>,
     /// Something moved since it was last asked.
@@ -72,11 +82,16 @@ impl Flow {
             free: u128::MAX,
             to_end: 0,
             fetching: VecDeque::with_capacity(SLOTS),
+            fences: 0,
+            cutting: 0,
+            held: 0,
+            again: VecDeque::with_capacity(SLOTS),
             messages: VecDeque::with_capacity(SLOTS),
             jobs: [Job::Free; SLOTS],
             busy: 0,
             answers: 0,
             line: VecDeque::with_capacity(SLOTS),
+            holding: VecDeque::with_capacity(SLOTS),
             trial: None,
             moved: false,
             moved_ns: 0,
@@ -103,6 +118,7 @@ impl Flow {
             || !self.line.is_empty()
             || !self.fetching.is_empty()
             || !self.messages.is_empty()
+            || !self.again.is_empty()
     }
 
     /// Something is to be fetched: that waits for nobody.
@@ -120,6 +136,7 @@ impl Flow {
         }
         self.last = at;
         self.ops += 1;
+        self.fences += u32::from(start.fence);
         if self.ops == 1 {
             // Its time begins now, not when the last one moved.
             self.moved = true;
@@ -142,7 +159,8 @@ impl Flow {
             }
         }
         for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
-            if at != self.first {
+            // Others stand in line still.
+            if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Cut | Stage::Message)) {
                 end_op(ops, core, at, status);
             }
         }
@@ -158,10 +176,13 @@ impl Flow {
         self.slots = [Slot::Free; SLOTS];
         self.jobs = [Job::Free; SLOTS];
         (self.first, self.last, self.ops, self.begun) = (NIL, NIL, 0, 0);
-        (self.free, self.to_end, self.busy, self.answers) = (u128::MAX, 0, 0, 0);
+        (self.free, self.to_end, self.busy, self.answers, self.held) = (u128::MAX, 0, 0, 0, 0);
+        (self.fences, self.cutting) = (0, 0);
         self.fetching.clear();
         self.messages.clear();
         self.line.clear();
+        self.again.clear();
+        self.holding.clear();
         (self.moved, self.closing, self.trial) = (false, false, None);
     }
 }
@@ -223,7 +244,7 @@ impl Flows {
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         let flows = self.table.len() as usize + self.spare.len();
-        let each = size_of::<Flow>() + SLOTS * (3 * size_of::<u16>() + size_of::<u32>());
+        let each = size_of::<Flow>() + SLOTS * (5 * size_of::<u16>() + size_of::<u32>());
         (self.table.bytes() + flows * each) as u64 + self.ops.bytes()
     }
 }

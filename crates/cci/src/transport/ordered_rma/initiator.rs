@@ -10,6 +10,10 @@ use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};
+use cci_ring::memory::Bytes;
+
+/// Operations that take turns on the way to the peer.
+const SHARERS_MAX: u32 = 16;
 
 impl Flow {
     fn take_slot(&mut self) -> Option<u16> {
@@ -25,7 +29,7 @@ impl Flow {
         }
     }
 
-    fn slot(&self, at: u16) -> Slot {
+    pub(super) fn slot(&self, at: u16) -> Slot {
         self.slots.get(usize::from(at)).copied().unwrap_or(Slot::Free)
     }
 
@@ -48,6 +52,8 @@ impl Flow {
             }
             op.stage = Stage::Cutting;
             self.begun += 1;
+            self.cutting += 1;
+            self.fences -= u32::from(op.fence);
             if let Some(status) = direct(op, self.connection, core, channel) {
                 op.status = status;
                 self.leave_line(ops, core, at);
@@ -93,11 +99,11 @@ impl Flow {
         }
     }
 
-    fn write(
+    fn write<C: Channel>(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
-        channel: &mut impl Channel,
+        channel: &mut C,
         at: u32,
         piece: RmaPiece,
         budget_bytes: &mut u64,
@@ -131,9 +137,25 @@ impl Flow {
             self.set_slot(slot, Slot::Write { op: at, last });
             if last {
                 self.leave_line(ops, core, at);
+            } else if C::TAKES_TURNS {
+                self.give_way(ops, at);
             }
         }
         pushed.into()
+    }
+
+    /// The operation at the head of the line, which has begun, goes behind the others; but none overtakes a fenced one,
+    /// and only a few share the way, as each has a slot.
+    fn give_way(&mut self, ops: &mut Ops, at: u32) {
+        if self.fences > 0 || self.cutting > SHARERS_MAX || self.last == at {
+            return;
+        }
+        let Some(op) = ops.get_mut(at) else { return };
+        self.first = std::mem::replace(&mut op.next, NIL);
+        if let Some(last) = ops.get_mut(self.last) {
+            last.next = at;
+        }
+        self.last = at;
     }
 
     fn ask_read(
@@ -197,7 +219,7 @@ impl Flow {
     }
 
     /// Everything is cut, or the operation has failed here; the peer may still have to be told that no more comes.
-    fn finish(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut impl Channel, at: u32) -> Step {
+    fn finish<C: Channel>(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut C, at: u32) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
         let Some(slot) = op.write_slot else {
             self.leave_line(ops, core, at);
@@ -213,7 +235,7 @@ impl Flow {
             None => (push_end(channel, slot), Slot::Write { op: at, last: true }),
         };
         if pushed == Pushed::Yes {
-            if matches!(waits, Slot::Notify { .. }) {
+            if matches!(waits, Slot::Notify { .. }) && !C::ASKS_AGAIN {
                 ops.drop_message(at);
             }
             self.set_slot(slot, waits);
@@ -226,6 +248,7 @@ impl Flow {
     fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         op.stage = Stage::Cut;
+        self.cutting -= 1;
         self.first = op.next;
         op.next = NIL;
         if self.first == NIL {
@@ -257,11 +280,11 @@ impl Flow {
     }
 
     /// Pushes the messages of operations whose data is there.
-    pub(super) fn push_messages(
+    pub(super) fn push_messages<C: Channel>(
         &mut self,
         ops: &mut Ops,
         _: &mut Core,
-        channel: &mut impl Channel,
+        channel: &mut C,
         _: &mut u64,
     ) -> Step {
         let Some(&at) = self.messages.front() else { return Step::Blocked };
@@ -274,7 +297,9 @@ impl Flow {
         let pushed = channel.push_notify(Head::Notify.bytes(slot).as_slice(), message, slot);
         if pushed == Pushed::Yes {
             (op.stage, op.unanswered) = (Stage::Cut, 1);
-            ops.drop_message(at);
+            if !C::ASKS_AGAIN {
+                ops.drop_message(at);
+            }
             self.messages.pop_front();
             self.set_slot(slot, Slot::Notify { op: at });
         }
@@ -302,13 +327,11 @@ impl Flow {
     /// The transport took a message back: the peer's program had no buffer for it. Its operation ends so.
     pub fn notify_taken_back(&mut self, ops: &mut Ops, core: &mut Core, slot: u16) {
         let Slot::Notify { op } = self.slot(slot) else { return };
-        self.set_slot(slot, Slot::Abandoned);
-        self.to_end |= 1 << slot;
-        self.answered_one(ops, core, op, Status::ReceiverNotReady);
+        self.notify_over(ops, core, slot, op);
     }
 
     /// A request of `at` is answered.
-    fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
+    pub(super) fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
         let Some(op) = ops.get_mut(at) else { return };
         op.unanswered = op.unanswered.saturating_sub(1);
         if op.status == Status::Success {
@@ -333,9 +356,10 @@ impl Flow {
                     return Err(Fault);
                 }
                 let found = core.regions.local(local.plus(got_bytes), now);
-                let placed = found
-                    .and_then(|(bytes, offset)| bytes.part(offset, now as usize))
-                    .is_some_and(|to| record.read_to(parsed.head_bytes, &to));
+                let placed = record.placed().unwrap_or_else(|| {
+                    let to = found.and_then(|(bytes, offset)| bytes.part(offset, now as usize));
+                    to.is_some_and(|to| record.read_to(parsed.head_bytes, &to))
+                });
                 if !placed && let Some(op) = ops.get_mut(op) {
                     // Ours went away; the rest comes all the same.
                     op.status = Status::RmaHandle;
@@ -357,9 +381,36 @@ impl Flow {
                 self.fetching.push_back(at);
             }
             (Head::Done { result }, _) => self.done(ops, core, at, slot, result)?,
+            (Head::Hold, Slot::Notify { op }) => {
+                self.set_slot(at, Slot::Held { op });
+                self.held |= 1 << at;
+            }
+            (Head::Again, Slot::Held { .. }) if !self.again.contains(&at) => self.again.push_back(at),
+            // It crossed with our word that nothing more comes.
+            (Head::Again, Slot::Abandoned) => {}
             _ => return Err(Fault),
         }
         Ok(())
+    }
+
+    #[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
+    /// As [`Flow::place`](super::flow::Flow), of what a read of ours asked for.
+    pub(super) fn place_read(
+        &self,
+        core: &Core,
+        parsed: &Parsed,
+        offset: u64,
+        skip_bytes: usize,
+        len_bytes: usize,
+    ) -> Result<Option<Bytes>, Fault> {
+        let Slot::Read { local, len_bytes: all_bytes, got_bytes, .. } = self.slot(parsed.slot) else {
+            return Err(Fault);
+        };
+        if offset != got_bytes || parsed.rest_bytes as u64 > all_bytes - got_bytes {
+            return Err(Fault);
+        }
+        let found = core.regions.local(local.plus(got_bytes + skip_bytes as u64), len_bytes as u64);
+        Ok(found.and_then(|(bytes, offset)| bytes.part(offset, len_bytes)))
     }
 
     fn done(
@@ -372,7 +423,11 @@ impl Flow {
     ) -> Result<(), Fault> {
         let mut status = status_of(result);
         let op = match slot {
-            Slot::Write { op, last: true } | Slot::Notify { op } => op,
+            Slot::Write { op, last: true } => op,
+            Slot::Notify { op } => {
+                ops.drop_message(op);
+                op
+            }
             Slot::Read { op, got_bytes: 0, .. } | Slot::Where { op, .. } if result.is_err() => op,
             Slot::Pull { op, local, len_bytes } => {
                 // If it was deregistered meanwhile, nobody knows what the peer has fetched.

@@ -19,16 +19,26 @@
 //! | PULL | asker | place, length, address: fetch it from there yourself; answered with DONE |
 //! | WHERE | asker | place, length: where does that lie? Answered with HERE, or DONE that refuses it |
 //! | HERE | answerer | address: the asker fetches it |
+//! | HOLD | answerer | there is no receive buffer for the message of a NOTIFY: keep it |
+//! | AGAIN | answerer | now there is one: say it again |
 //!
 //! A fenced operation waits at the head of the line until everything before it has been answered and every record
 //! pushed before it was taken. As all is in order, data is there before the NOTIFY behind it.
+//!
+//! A message without a receive buffer stays where it is in a ring, which then stands still. A stream can't: what has left
+//! can't be taken back when its time is up, and what is behind it would wait. So there ([`Arrived::ASKS_AGAIN`]) it is
+//! thrown away, and its sender, who keeps it until it is answered, is told so. Messages behind it are held too.
 
 mod flow;
+#[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
+mod held;
 mod initiator;
 mod operations;
 mod responder;
 mod slots;
 mod step;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "TCP uses it, in the next step"))]
+pub(crate) mod stream;
 mod turn;
 mod wire;
 
@@ -63,6 +73,11 @@ pub(crate) struct Fault;
 
 /// The way to the peer of one connection, as long as a call lasts.
 pub(crate) trait Channel {
+    /// See [`Arrived::ASKS_AGAIN`].
+    const ASKS_AGAIN: bool = false;
+    /// Long operations take turns, record by record, so that a short one behind them waits for little.
+    const TAKES_TURNS: bool = false;
+
     /// Pushes a record made of the two.
     fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed;
 
@@ -139,6 +154,16 @@ pub(crate) enum Pulled {
 
 /// A record that came, as long as the channel keeps it.
 pub(crate) trait Arrived {
+    /// A message for which there is no receive buffer does not stay in the channel: its sender is told to hold it.
+    const ASKS_AGAIN: bool = false;
+    /// It came from a process of this host, which may be told addresses.
+    const OF_THIS_HOST: bool = true;
+
+    /// The data behind the head was put in place before, piece by piece: whether all of it was. None: it is here.
+    fn placed(&self) -> Option<bool> {
+        None
+    }
+
     /// Its length.
     fn len_bytes(&self) -> usize;
 

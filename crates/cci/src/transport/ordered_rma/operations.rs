@@ -67,6 +67,8 @@ pub(super) struct Op {
     pub unanswered: u32,
     /// Goes through the channel to see how long that takes.
     pub is_trial: bool,
+    /// Since when its message is held here for want of a buffer at the peer; 0: it is not, or was not looked at since.
+    pub held_ns: u64,
     pub status: Status,
     pub stage: Stage,
     /// The one behind it in line.
@@ -159,6 +161,7 @@ impl Ops {
             write_slot: None,
             unanswered: 0,
             is_trial: false,
+            held_ns: 0,
             status: Status::Success,
             stage: Stage::Waiting,
             next: NIL,

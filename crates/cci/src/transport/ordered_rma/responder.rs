@@ -9,15 +9,16 @@ use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::rma::Access;
 use cci_proto::{RmaPlace, RmaRefusal};
+use cci_ring::memory::Bytes;
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
 impl Flow {
-    fn set_job(&mut self, slot: u16, job: Job) {
+    pub(super) fn set_job(&mut self, slot: u16, job: Job) {
         let bit = 1_u128 << slot;
         self.busy = if matches!(job, Job::Free) { self.busy & !bit } else { self.busy | bit };
-        if matches!(job, Job::Done(_) | Job::Here { .. }) {
+        if matches!(job, Job::Done(_) | Job::Here { .. } | Job::Hold) {
             self.answers |= bit;
         }
         if let Some(place) = self.jobs.get_mut(usize::from(slot)) {
@@ -25,7 +26,7 @@ impl Flow {
         }
     }
 
-    fn job(&self, slot: u16) -> Job {
+    pub(super) fn job(&self, slot: u16) -> Job {
         self.jobs.get(usize::from(slot)).copied().unwrap_or(Job::Free)
     }
 
@@ -89,6 +90,11 @@ impl Flow {
         let mut refused = match self.job(parsed.slot) {
             Job::Free => false,
             Job::Writes { refused } => refused,
+            // Its sender has given up waiting for a buffer.
+            Job::Hold | Job::Held | Job::Again if last && parsed.rest_bytes == 0 => {
+                self.holding.retain(|held| *held != parsed.slot);
+                false
+            }
             _ => return Err(Fault),
         };
         if parsed.rest_bytes as u64 > rest_bytes {
@@ -97,12 +103,11 @@ impl Flow {
         // An empty one only says that there is no more.
         if parsed.rest_bytes > 0 && !refused {
             let len_bytes = parsed.rest_bytes;
-            refused = match core.regions.peer(self.connection, at, rest_bytes, Access::WRITE) {
-                Ok((bytes, offset)) => {
-                    bytes.part(offset, len_bytes).is_none_or(|to| !record.read_to(parsed.head_bytes, &to))
-                }
-                Err(_) => true,
-            };
+            refused = !record.placed().unwrap_or_else(|| {
+                let found = core.regions.peer(self.connection, at, rest_bytes, Access::WRITE);
+                let to = found.ok().and_then(|(bytes, offset)| bytes.part(offset, len_bytes));
+                to.is_some_and(|to| record.read_to(parsed.head_bytes, &to))
+            });
         }
         let job = match (last, refused) {
             (false, _) => Job::Writes { refused },
@@ -113,27 +118,67 @@ impl Flow {
         Ok(())
     }
 
-    /// A message came behind data. False: there is no buffer for it.
-    pub(super) fn notified(
+    #[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
+    /// Where `len_bytes` of a record's data go, from byte `skip_bytes` of it on. None: nowhere, it is refused. To be asked for
+    /// each piece anew: a region may go while a record comes.
+    pub(super) fn place(
         &mut self,
         core: &mut Core,
-        record: &impl Arrived,
+        parsed: &Parsed,
+        skip_bytes: usize,
+        len_bytes: usize,
+    ) -> Result<Option<Bytes>, Fault> {
+        match parsed.head {
+            Head::Write { at, rest_bytes, .. } => {
+                let refused = match self.job(parsed.slot) {
+                    Job::Free => false,
+                    Job::Writes { refused } => refused,
+                    _ => return Err(Fault),
+                };
+                if parsed.rest_bytes as u64 > rest_bytes {
+                    return Err(Fault);
+                }
+                if refused {
+                    return Ok(None);
+                }
+                let found = core.regions.peer(self.connection, at, rest_bytes, Access::WRITE);
+                Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
+            }
+            Head::Data { offset } => self.place_read(core, parsed, offset, skip_bytes, len_bytes),
+            _ => Err(Fault),
+        }
+    }
+
+    /// A message came behind data. False: there is no buffer for it.
+    pub(super) fn notified<R: Arrived>(
+        &mut self,
+        core: &mut Core,
+        record: &R,
         parsed: &Parsed,
         delivers: bool,
     ) -> Result<bool, Fault> {
         let refused = match self.job(parsed.slot) {
             Job::Free => false,
             Job::Writes { refused } => refused,
+            Job::Again => false,
             _ => return Err(Fault),
         };
         if !refused && delivers {
+            if self.holding.front().is_some_and(|first| *first != parsed.slot) {
+                self.hold(parsed.slot);
+                return Ok(true);
+            }
             let fill = |buffer: &mut [u8]| {
                 record.read(parsed.head_bytes, buffer);
             };
             if !core.deliver_with(self.connection, parsed.rest_bytes, fill) {
-                return Ok(false);
+                if R::ASKS_AGAIN {
+                    self.hold(parsed.slot);
+                }
+                return Ok(R::ASKS_AGAIN);
             }
         }
+        self.holding.retain(|held| *held != parsed.slot);
         let result = if refused { Err(RmaRefusal::Handle) } else { Ok(None) };
         self.set_job(parsed.slot, Job::Done(result));
         Ok(true)
@@ -146,7 +191,13 @@ impl Flow {
             let head = match self.job(slot) {
                 Job::Done(result) => Head::Done { result },
                 Job::Here { address } => Head::Here { address },
-                Job::Free | Job::Writes { .. } | Job::Read { .. } | Job::Fetch { .. } => {
+                Job::Hold => Head::Hold,
+                Job::Free
+                | Job::Writes { .. }
+                | Job::Read { .. }
+                | Job::Fetch { .. }
+                | Job::Held
+                | Job::Again => {
                     debug_assert!(false, "only answers are marked as such");
                     self.answers &= self.answers - 1;
                     continue;
@@ -162,17 +213,17 @@ impl Flow {
             }
             turn.moved = true;
             self.answers &= self.answers - 1;
-            self.set_job(slot, Job::Free);
+            self.set_job(slot, if matches!(head, Head::Hold) { Job::Held } else { Job::Free });
         }
         true
     }
 
     /// Sends or fetches the next part of the oldest such request.
-    pub(super) fn serve(
+    pub(super) fn serve<C: Channel>(
         &mut self,
         _: &mut Ops,
         core: &mut Core,
-        channel: &mut impl Channel,
+        channel: &mut C,
         budget_bytes: &mut u64,
     ) -> Step {
         let Some(&slot) = self.line.front() else { return Step::Blocked };
@@ -207,6 +258,9 @@ impl Flow {
                         self.set_job(slot, Job::Free);
                     } else {
                         self.set_job(slot, Job::Read { at, len_bytes, sent_bytes: sent_bytes + now });
+                        if C::TAKES_TURNS {
+                            self.line.rotate_left(1);
+                        }
                     }
                 }
                 pushed.into()
@@ -234,7 +288,13 @@ impl Flow {
                 }
                 Step::Moved
             }
-            Job::Free | Job::Writes { .. } | Job::Done(_) | Job::Here { .. } => {
+            Job::Free
+            | Job::Writes { .. }
+            | Job::Done(_)
+            | Job::Here { .. }
+            | Job::Hold
+            | Job::Held
+            | Job::Again => {
                 debug_assert!(false, "only reads and fetches stand in line");
                 self.line.pop_front();
                 Step::Moved

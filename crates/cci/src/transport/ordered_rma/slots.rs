@@ -23,6 +23,10 @@ pub(super) enum Slot {
     Notify {
         op: u32,
     },
+    /// The peer has no buffer for the message.
+    Held {
+        op: u32,
+    },
     /// The peer fetches it; it must still be ours when it says that it has.
     Pull {
         op: u32,
@@ -54,6 +58,7 @@ impl Slot {
             | Slot::Read { op, .. }
             | Slot::Atomic { op }
             | Slot::Notify { op }
+            | Slot::Held { op }
             | Slot::Pull { op, .. }
             | Slot::Where { op, .. }
             | Slot::Fetch { op, .. } => Some(op),
@@ -87,4 +92,10 @@ pub(super) enum Job {
     Here {
         address: u64,
     },
+    /// A message has no buffer; its sender is to be told.
+    Hold,
+    /// It was told.
+    Held,
+    /// It was told to say the message again.
+    Again,
 }

@@ -20,7 +20,10 @@ impl Flow {
         budget_bytes: &mut u64,
     ) -> Turn {
         let mut turn = Turn::default();
-        if !self.push_answers(channel, &mut turn) || !self.push_ends(channel, &mut turn) {
+        if !self.push_answers(channel, &mut turn)
+            || !self.push_ends(channel, &mut turn)
+            || !self.push_again(ops, core, channel, &mut turn)
+        {
             return self.ended(turn);
         }
         loop {
@@ -57,17 +60,26 @@ impl Flow {
     }
 
     /// A record came for this connection. `delivers`: the program still wants messages of it.
-    pub fn take(
+    pub fn take<R: Arrived>(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
-        record: &impl Arrived,
+        record: &R,
         message_bytes_max: usize,
         delivers: bool,
     ) -> Result<Taken, Fault> {
         let parsed = wire::parse(record)?;
         match parsed.head {
-            Head::Data { .. } | Head::Gone | Head::Done { .. } | Head::Here { .. } => {
+            Head::Pull { .. } | Head::Where { .. } | Head::Here { .. } if !R::OF_THIS_HOST => {
+                return Err(Fault);
+            }
+            Head::Hold | Head::Again if !R::ASKS_AGAIN => return Err(Fault),
+            Head::Data { .. }
+            | Head::Gone
+            | Head::Done { .. }
+            | Head::Here { .. }
+            | Head::Hold
+            | Head::Again => {
                 self.answered(ops, core, record, &parsed)?;
             }
             Head::Notify => {

@@ -13,6 +13,8 @@ const DONE: u8 = 7;
 const PULL: u8 = 8;
 const WHERE: u8 = 9;
 const HERE: u8 = 10;
+const HOLD: u8 = 11;
+const AGAIN: u8 = 12;
 
 /// The longest head.
 pub(super) const HEAD_BYTES_MAX: usize = 8 + 48;
@@ -57,6 +59,8 @@ pub(super) enum Head {
     Here {
         address: u64,
     },
+    Hold,
+    Again,
 }
 
 /// A head as bytes.
@@ -121,6 +125,8 @@ impl Head {
             }
             Head::Where { at, len_bytes } => HeadBytes::new(WHERE, 0, slot).place(at).words([len_bytes]),
             Head::Here { address } => HeadBytes::new(HERE, 0, slot).words([address]),
+            Head::Hold => HeadBytes::new(HOLD, 0, slot),
+            Head::Again => HeadBytes::new(AGAIN, 0, slot),
         }
     }
 }
@@ -171,6 +177,8 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
         (PULL, 0) => Head::Pull { at: from.place()?, len_bytes: from.word()?, address: from.word()? },
         (WHERE, 0) => Head::Where { at: from.place()?, len_bytes: from.word()? },
         (HERE, 0) => Head::Here { address: from.word()? },
+        (HOLD, 0) => Head::Hold,
+        (AGAIN, 0) => Head::Again,
         _ => return Err(Fault),
     };
     let head_bytes = from.taken;
@@ -228,7 +236,7 @@ pub(super) mod tests {
 
     fn heads() -> impl Strategy<Value = Head> {
         let words = any::<[u64; 6]>();
-        (0..10_u8, any::<bool>(), words).prop_map(|(kind, flag, [region, key, offset, a, b, c])| {
+        (0..12_u8, any::<bool>(), words).prop_map(|(kind, flag, [region, key, offset, a, b, c])| {
             let at = RmaPlace { region, key, offset };
             let kind_of = AtomicKind::ALL[(a % 7) as usize];
             let width = if flag { AtomicWidth::Four } else { AtomicWidth::Eight };
@@ -253,7 +261,9 @@ pub(super) mod tests {
                 },
                 7 => Head::Pull { at, len_bytes: a, address: b },
                 8 => Head::Where { at, len_bytes: a },
-                _ => Head::Here { address: a },
+                9 => Head::Here { address: a },
+                10 => Head::Hold,
+                _ => Head::Again,
             }
         })
     }
@@ -278,7 +288,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 0..12_u8) {
+        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 0..14_u8) {
             let _ = parse(&bytes);
             if bytes.len() > 8 {
                 let head = [kind, bytes[1] % 3, bytes[2], 0, 0, 0, 0, 0];

@@ -1,0 +1,277 @@
+//! The way in: records come in pieces, several at a time.
+
+use super::{BATCH_BYTES, ByteStream, DATA_BYTES_MAX, LENGTH_BYTES, Over, PLACE_BYTES_MIN};
+use crate::engine::core::Core;
+use crate::transport::ordered_rma::flow::Flow;
+use crate::transport::ordered_rma::operations::Ops;
+use crate::transport::ordered_rma::wire::{self, HEAD_BYTES_MAX, Head, Parsed};
+use crate::transport::ordered_rma::{Arrived, Fault};
+use cci_ring::memory::Bytes;
+
+/// What is read behind the data of a record: most likely the head of the next one, whose data is to go straight into place.
+const SHORT_BYTES: usize = 1 << 10;
+
+/// How long the buffer for reading has to be. It serves one stream after the other.
+pub(crate) const fn scratch_bytes(message_bytes_max: usize) -> usize {
+    let longest = LENGTH_BYTES + HEAD_BYTES_MAX + message_bytes_max;
+    if longest < BATCH_BYTES { BATCH_BYTES } else { longest }
+}
+
+/// What records are taken with.
+pub(crate) struct Intake<'a> {
+    pub flow: &'a mut Flow,
+    pub ops: &'a mut Ops,
+    pub core: &'a mut Core,
+    /// What this side takes, at most.
+    pub message_bytes_max: usize,
+    /// The program still wants messages.
+    pub delivers: bool,
+}
+
+impl Intake<'_> {
+    fn take(&mut self, record: &impl Arrived) -> Result<(), Fault> {
+        // Never `NoBuffer`: its sender is told to hold it.
+        self.flow.take(self.ops, self.core, record, self.message_bytes_max, self.delivers).map(|_| ())
+    }
+
+    fn place(&mut self, of: &mut Placing, len_bytes: usize) -> Result<Option<Bytes>, Fault> {
+        if of.refused {
+            return Ok(None);
+        }
+        let to = self.flow.place(self.core, &of.parsed, of.done_bytes, len_bytes)?;
+        of.refused = to.is_none();
+        Ok(to)
+    }
+}
+
+/// What came of a poll.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Came {
+    pub bytes: u64,
+    /// There may be more: the budget is used up.
+    pub more: bool,
+}
+
+/// What has come of records that are not complete.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// A short one, or the head of a long one.
+    stage: Vec<u8>,
+    placing: Option<Placing>,
+    /// Reads, and bytes that they brought; of these, straight into place.
+    pub reads: u64,
+    pub bytes: u64,
+    pub placed_bytes: u64,
+}
+
+/// A record whose data goes into place as it comes.
+struct Placing {
+    head: [u8; HEAD_BYTES_MAX],
+    parsed: Parsed,
+    done_bytes: usize,
+    refused: bool,
+}
+
+impl Placing {
+    fn left_bytes(&self) -> usize {
+        self.parsed.rest_bytes - self.done_bytes
+    }
+}
+
+impl Arrived for Placing {
+    const ASKS_AGAIN: bool = true;
+    const OF_THIS_HOST: bool = false;
+
+    fn placed(&self) -> Option<bool> {
+        Some(!self.refused)
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.parsed.head_bytes + self.parsed.rest_bytes
+    }
+
+    fn read(&self, skip_bytes: usize, out: &mut [u8]) -> usize {
+        copy(self.head.get(..self.parsed.head_bytes).unwrap_or_default(), skip_bytes, out)
+    }
+
+    fn read_to(&self, _: usize, _: &Bytes) -> bool {
+        !self.refused
+    }
+}
+
+/// A record in a buffer, or the part of it that has come.
+struct InBuffer<'a> {
+    bytes: &'a [u8],
+    len_bytes: usize,
+}
+
+impl Arrived for InBuffer<'_> {
+    const ASKS_AGAIN: bool = true;
+    const OF_THIS_HOST: bool = false;
+
+    fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    fn read(&self, skip_bytes: usize, out: &mut [u8]) -> usize {
+        copy(self.bytes, skip_bytes, out)
+    }
+
+    fn read_to(&self, skip_bytes: usize, to: &Bytes) -> bool {
+        self.bytes.get(skip_bytes..).is_some_and(|data| to.write(0, data))
+    }
+}
+
+fn copy(from: &[u8], skip_bytes: usize, out: &mut [u8]) -> usize {
+    let from = from.get(skip_bytes..).unwrap_or_default();
+    let len = from.len().min(out.len());
+    if let (Some(from), Some(out)) = (from.get(..len), out.get_mut(..len)) {
+        out.copy_from_slice(from);
+    }
+    len
+}
+
+impl Reader {
+    /// Nothing has come of a record that is not complete.
+    pub fn is_between_records(&self) -> bool {
+        self.stage.is_empty() && self.placing.is_none()
+    }
+
+    /// Bytes held.
+    pub fn held_bytes(&self) -> u64 {
+        self.stage.capacity() as u64
+    }
+
+    /// Reads until nothing is there or the budget, in bytes, is used up.
+    ///
+    /// # Errors
+    /// The stream is at its end, or of no use any more.
+    pub fn poll(
+        &mut self,
+        stream: &mut impl ByteStream,
+        scratch: &mut [u8],
+        intake: &mut Intake<'_>,
+        budget_bytes: &mut u64,
+    ) -> Result<Came, Over> {
+        let mut came = Came::default();
+        loop {
+            let (got, asked) = match self.placing.take() {
+                Some(placing) => self.go_on(placing, stream, scratch, intake)?,
+                None => self.read_records(stream, scratch, intake)?,
+            };
+            self.reads += 1;
+            self.bytes += got as u64;
+            came.bytes += got as u64;
+            *budget_bytes = budget_bytes.saturating_sub(got as u64);
+            if got < asked {
+                return Ok(came);
+            }
+            if *budget_bytes == 0 {
+                came.more = true;
+                return Ok(came);
+            }
+        }
+    }
+
+    /// Reads more of a long record's data, and a little of what is behind it.
+    fn go_on(
+        &mut self,
+        mut placing: Placing,
+        stream: &mut impl ByteStream,
+        scratch: &mut [u8],
+        intake: &mut Intake<'_>,
+    ) -> Result<(usize, usize), Over> {
+        let left = placing.left_bytes();
+        let to = intake.place(&mut placing, left)?;
+        let room = if to.is_some() { SHORT_BYTES } else { left.saturating_add(SHORT_BYTES) };
+        let scratch_bytes = scratch.len();
+        let into = scratch_bytes.min(room);
+        let rest = scratch.get_mut(..into).unwrap_or_default();
+        let asked = into + if to.is_some() { left } else { 0 };
+        let got = stream.read(to.as_ref(), rest)?;
+        let of_record = got.min(left);
+        placing.done_bytes += of_record;
+        let behind = if to.is_some() {
+            self.placed_bytes += of_record as u64;
+            rest.get(..got - of_record)
+        } else {
+            rest.get(of_record..got)
+        };
+        if placing.left_bytes() > 0 {
+            self.placing = Some(placing);
+            return Ok((got, asked));
+        }
+        intake.take(&placing)?;
+        let behind = behind.unwrap_or_default();
+        self.parse(behind, scratch_bytes, intake)?;
+        Ok((got, asked))
+    }
+
+    /// Reads what there is, behind what has come of the next record.
+    fn read_records(
+        &mut self,
+        stream: &mut impl ByteStream,
+        scratch: &mut [u8],
+        intake: &mut Intake<'_>,
+    ) -> Result<(usize, usize), Over> {
+        let (have, room) = (self.stage.len(), scratch.len());
+        // What is in the stage always leaves room: see `parse`.
+        let (Some(before), true) = (scratch.get_mut(..have), have < room) else { return Err(Over::Fault) };
+        before.copy_from_slice(&self.stage);
+        let got = stream.read(None, scratch.get_mut(have..).unwrap_or_default())?;
+        if got > 0 {
+            self.stage.clear();
+            self.parse(scratch.get(..have + got).unwrap_or_default(), room, intake)?;
+        }
+        Ok((got, room - have))
+    }
+
+    /// Takes the records that are complete; of the last one, begins to place the data, or keeps it.
+    fn parse(&mut self, mut bytes: &[u8], room: usize, intake: &mut Intake<'_>) -> Result<(), Fault> {
+        while let Some((length, body)) = bytes.split_first_chunk::<LENGTH_BYTES>() {
+            let len_bytes = u32::from_le_bytes(*length) as usize;
+            if len_bytes > HEAD_BYTES_MAX + DATA_BYTES_MAX.max(intake.message_bytes_max) {
+                return Err(Fault);
+            }
+            let Some((record, behind)) = body.split_at_checked(len_bytes) else {
+                if body.len() >= HEAD_BYTES_MAX && self.begin(body, len_bytes, room, intake)? {
+                    return Ok(());
+                }
+                break;
+            };
+            intake.take(&InBuffer { bytes: record, len_bytes })?;
+            bytes = behind;
+        }
+        self.stage.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// If much of a record's data is still to come, or the record is longer than the buffer, places what is there of it, and
+    /// answers true.
+    fn begin(
+        &mut self,
+        body: &[u8],
+        len_bytes: usize,
+        room: usize,
+        intake: &mut Intake<'_>,
+    ) -> Result<bool, Fault> {
+        let parsed = wire::parse(&InBuffer { bytes: body, len_bytes })?;
+        let fits = LENGTH_BYTES + len_bytes <= room;
+        match parsed.head {
+            Head::Write { .. } | Head::Data { .. } if !fits || len_bytes - body.len() > PLACE_BYTES_MIN => {}
+            Head::Notify if parsed.rest_bytes > intake.message_bytes_max => return Err(Fault),
+            _ if !fits => return Err(Fault),
+            _ => return Ok(false),
+        }
+        let (head, data) = body.split_at_checked(parsed.head_bytes).ok_or(Fault)?;
+        let mut placing = Placing { head: [0; HEAD_BYTES_MAX], parsed, done_bytes: 0, refused: false };
+        copy(head, 0, &mut placing.head);
+        // Asked for even if nothing is here yet: what is wrong with it is found at once.
+        if let Some(to) = intake.place(&mut placing, data.len())? {
+            placing.refused = !to.write(0, data);
+        }
+        placing.done_bytes = data.len();
+        self.placing = Some(placing);
+        Ok(true)
+    }
+}

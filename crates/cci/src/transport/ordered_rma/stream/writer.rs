@@ -1,0 +1,175 @@
+//! The way out.
+
+use super::{BATCH_BYTES, ByteStream, COPY_BYTES_MAX, DATA_BYTES_MAX, Ended, LENGTH_BYTES};
+use crate::transport::ordered_rma::{Channel, Pushed};
+use cci_ring::memory::Bytes;
+
+/// What has not left yet: a batch of short records and heads, and behind it the rest of one record's data, where it lies.
+#[derive(Default)]
+pub(crate) struct Writer {
+    batch: Vec<u8>,
+    /// Up to here it has left.
+    left_bytes: usize,
+    tail: Option<Bytes>,
+    /// Writes, and bytes that they took; of these, copied first.
+    pub writes: u64,
+    pub bytes: u64,
+    pub copied_bytes: u64,
+}
+
+impl Writer {
+    /// Everything has left.
+    pub fn is_empty(&self) -> bool {
+        self.tail.is_none() && self.left_bytes == self.batch.len()
+    }
+
+    /// Bytes held.
+    pub fn held_bytes(&self) -> u64 {
+        self.batch.capacity() as u64
+    }
+
+    /// Writes what has not left. True: now all has.
+    pub fn flush(&mut self, stream: &mut impl ByteStream) -> Result<bool, Ended> {
+        while !self.is_empty() {
+            let batch = self.batch.get(self.left_bytes..).unwrap_or_default();
+            let batch_bytes = batch.len();
+            let taken = stream.write(batch, self.tail.as_ref())?;
+            self.writes += 1;
+            self.bytes += taken as u64;
+            self.left_bytes += taken.min(batch_bytes);
+            let of_tail = taken.saturating_sub(batch_bytes);
+            let asked = batch_bytes + self.tail.map_or(0, |tail| tail.len());
+            if let Some(tail) = self.tail {
+                let rest = tail.len().saturating_sub(of_tail);
+                self.tail = tail.part(of_tail, rest).filter(|rest| !rest.is_empty());
+            }
+            if taken < asked {
+                return Ok(false);
+            }
+        }
+        self.batch.clear();
+        self.left_bytes = 0;
+        Ok(true)
+    }
+
+    /// Lets go of the buffer while there is nothing to be written.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            (self.batch, self.left_bytes) = (Vec::new(), 0);
+        }
+    }
+
+    /// This memory goes: what is to be written of it is copied. No more than one record.
+    pub fn memory_goes(&mut self, memory: &Bytes) {
+        let Some(tail) = self.tail else { return };
+        let range = |bytes: &Bytes| {
+            let start = bytes.as_ptr().addr().get();
+            start..start + bytes.len()
+        };
+        let (goes, needed) = (range(memory), range(&tail));
+        if goes.start < needed.end && needed.start < goes.end {
+            self.tail = None;
+            self.append_memory(&tail);
+        }
+    }
+
+    fn append_memory(&mut self, data: &Bytes) {
+        let at = self.batch.len();
+        self.batch.resize(at + data.len(), 0);
+        self.copied_bytes += data.len() as u64;
+        if let Some(room) = self.batch.get_mut(at..) {
+            let all = data.read(0, room);
+            debug_assert!(all, "it is as long as that");
+        }
+    }
+
+    /// Makes room for so many bytes behind what is there; not for more than a batch, but always for one record.
+    fn make_room(&mut self, stream: &mut impl ByteStream, len_bytes: usize) -> Result<bool, Ended> {
+        if self.tail.is_some() && !self.flush(stream)? {
+            return Ok(false);
+        }
+        if self.batch.len() + len_bytes <= BATCH_BYTES {
+            self.batch.reserve_exact(if self.batch.capacity() == 0 { BATCH_BYTES } else { 0 });
+            return Ok(true);
+        }
+        self.flush(stream)
+    }
+
+    fn append(&mut self, head: &[u8], rest: &[u8], data_bytes: usize) {
+        let len_bytes = (head.len() + rest.len() + data_bytes) as u32;
+        self.batch.extend_from_slice(&len_bytes.to_le_bytes());
+        self.batch.extend_from_slice(head);
+        self.batch.extend_from_slice(rest);
+        self.copied_bytes += rest.len() as u64;
+    }
+
+    fn push(&mut self, stream: &mut impl ByteStream, head: &[u8], rest: &[u8]) -> Result<bool, Ended> {
+        let room = self.make_room(stream, LENGTH_BYTES + head.len() + rest.len())?;
+        if room {
+            self.append(head, rest, 0);
+        }
+        Ok(room)
+    }
+
+    fn push_memory(
+        &mut self,
+        stream: &mut impl ByteStream,
+        head: &[u8],
+        data: &Bytes,
+    ) -> Result<bool, Ended> {
+        let copied = if data.len() <= COPY_BYTES_MAX { data.len() } else { 0 };
+        if !self.make_room(stream, LENGTH_BYTES + head.len() + copied)? {
+            return Ok(false);
+        }
+        self.append(head, &[], data.len());
+        if copied > 0 {
+            self.append_memory(data);
+            return Ok(true);
+        }
+        self.tail = Some(*data);
+        self.flush(stream)?;
+        Ok(true)
+    }
+}
+
+/// The way to the peer of one connection, as long as a call lasts.
+pub(crate) struct StreamChannel<'a, S> {
+    pub stream: &'a mut S,
+    pub writer: &'a mut Writer,
+    /// Messages that the peer has taken, by the transport's count: what fences wait for beside the answers.
+    pub taken: u64,
+}
+
+fn pushed(result: Result<bool, Ended>) -> Pushed {
+    match result {
+        Ok(true) => Pushed::Yes,
+        Ok(false) => Pushed::Full,
+        Err(Ended) => Pushed::Broken,
+    }
+}
+
+impl<S: ByteStream> Channel for StreamChannel<'_, S> {
+    const ASKS_AGAIN: bool = true;
+    const TAKES_TURNS: bool = true;
+
+    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed {
+        pushed(self.writer.push(self.stream, head, rest))
+    }
+
+    fn push_memory(&mut self, head: &[u8], data: &Bytes) -> Pushed {
+        pushed(self.writer.push_memory(self.stream, head, data))
+    }
+
+    fn data_bytes_max(&self) -> usize {
+        DATA_BYTES_MAX
+    }
+
+    fn has_room_for_bulk(&mut self) -> bool {
+        // While a record's data is on its way, all others wait behind it.
+        self.writer.tail.is_none() || self.writer.flush(self.stream) == Ok(true)
+    }
+
+    fn is_taken(&mut self, position: u64) -> bool {
+        self.taken >= position
+    }
+}

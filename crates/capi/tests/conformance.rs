@@ -105,10 +105,16 @@ fn initialise() {
         std::fs::write(&path, cci_testkit::conformance::CONFIG).expect("a file");
         // SAFETY: every test of this program comes here first and waits; none reads the environment before.
         unsafe { std::env::set_var("CCI_CONFIG", path) };
-        let mut caps = 0;
-        // SAFETY: a place for a number.
-        let status = unsafe { cci_init(CCI_ABI_VERSION, 0, &mut caps) };
-        assert_eq!((status, caps), (CCI_SUCCESS, CCI_CAP_THREAD_SAFE), "{}", last_error());
+        // C programs read the configuration once, and each case may have a network of its own: it is read in one that
+        // is like all of them.
+        let read = std::thread::spawn(|| {
+            let _network = cci_testkit::conformance::network_for_all();
+            let mut caps = 0;
+            // SAFETY: a place for a number.
+            let status = unsafe { cci_init(CCI_ABI_VERSION, 0, &mut caps) };
+            assert_eq!((status, caps), (CCI_SUCCESS, CCI_CAP_THREAD_SAFE), "{}", last_error());
+        });
+        read.join().expect("the library is ready");
     });
 }
 
@@ -131,6 +137,7 @@ fn device(name: &str) -> *const cci_device_t {
 
 impl Driver for C {
     type Port = CPort;
+    const LANGUAGE: &'static str = "C";
     const STALE_HANDLES_ARE_REFUSED: bool = false;
     const MEMORY_IS_COUNTED: bool = false;
     const EMPTY_MESSAGES_WITH_DATA: bool = false;

@@ -88,6 +88,13 @@ impl Default for Wire {
 #[derive(Clone, Debug)]
 pub struct Unavailable(String);
 
+impl Unavailable {
+    /// For a test that needs something more of the machine.
+    pub fn new(reason: impl Into<String>) -> Unavailable {
+        Unavailable(reason.into())
+    }
+}
+
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -121,23 +128,30 @@ pub const fn ipv6(end: End, wire: u8) -> Ipv6Addr {
 impl Veth {
     /// One pair with both ends in one fresh namespace and no addresses: for protocols below IP.
     pub fn pair_here(mtu_bytes: u32) -> Result<Veth, Unavailable> {
+        Veth::pairs_here(&[Wire { mtu_bytes, rate_bits_per_s: None }])
+    }
+
+    /// The same with several pairs. The loopback interface has 127.0.0.1, 127.0.0.2 and ::1.
+    pub fn pairs_here(wires: &[Wire]) -> Result<Veth, Unavailable> {
         let inside = fresh()?;
         let here = inside.namespace().clone();
         let veth = Veth { a: here.clone(), b: here, _inside: inside };
-        let wire = Wire { mtu_bytes, rate_bits_per_s: None };
-        veth.add(0, &wire)?;
-        for end in [End::A, End::B] {
-            // No IPv6 of its own accord: the only frames are the test's.
-            veth.run(
-                end,
-                "ip",
-                &format!(
-                    "link set lo up\nlink set {0} addrgenmode none\nlink set {0} up\n",
-                    veth.name(end, 0)
-                ),
-            )?;
+        let mut batch = String::from("link set lo up\naddr add 127.0.0.2/8 dev lo\n");
+        for (number, wire) in (0..).zip(wires) {
+            veth.add(number, wire)?;
+            for end in [End::A, End::B] {
+                // No IPv6 of its own accord: the only frames are the test's.
+                let name = veth.name(end, number);
+                batch += &format!("link set {name} addrgenmode none\nlink set {name} up\n");
+            }
         }
-        veth.wait_for_carrier(1);
+        veth.run(End::A, "ip", &batch)?;
+        for (number, wire) in (0..).zip(wires) {
+            for end in [End::A, End::B] {
+                veth.limit(end, number, wire.rate_bits_per_s)?;
+            }
+        }
+        veth.wait_for_carrier(wires.len());
         Ok(veth)
     }
 

@@ -225,7 +225,7 @@ struct Attacker {
 
 impl Attacker {
     fn new(device: DeviceUnderTest) -> Attacker {
-        let place = Place { driver: Rust, device: device.name, about: device, child_test: "" };
+        let place = Place::new(Rust, device, "");
         let setup = Setup { recv_buffers: 64, ..Setup::default() };
         let mut pair = Pair::open(&place, Attribute::ReliableOrdered, &setup);
         let (_, other) = connect(&mut pair.client, &mut pair.server, Attribute::ReliableOrdered);
@@ -355,10 +355,10 @@ impl Attacker {
 }
 
 fn forged_handles_open_nothing(device: DeviceUnderTest) {
-    if !device.is_there() {
-        println!("{}: skipped, its address is not there", device.name);
-        return;
-    }
+    let _network = match device.network() {
+        Ok(network) => network,
+        Err(reason) => return println!("{}: skipped, {reason}", device.name),
+    };
     let handles = std::env::var("CCI_HOSTILE_HANDLES").ok().and_then(|text| text.parse().ok());
     let handles = handles.unwrap_or(HANDLES);
     let mut attacker = Attacker::new(device);

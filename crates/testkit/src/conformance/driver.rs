@@ -11,6 +11,9 @@ pub trait Driver: Copy + Send + Sync + 'static {
     /// Its endpoint.
     type Port: Port;
 
+    /// What the report and the table in docs/devices.md call it.
+    const LANGUAGE: &'static str;
+
     /// A handle of a closed connection is refused. False where using one is outside the language's contract,
     /// as it is with pointers.
     const STALE_HANDLES_ARE_REFUSED: bool;

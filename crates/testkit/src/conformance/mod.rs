@@ -16,11 +16,14 @@
 
 mod area;
 pub mod cases;
+mod device;
 mod driver;
+mod report;
 mod rust;
 mod side;
 
 pub use area::{Area, Mem, contents, plain, some_len};
+pub use device::*;
 pub use driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose};
 pub use rust::{Received, Rust};
 pub use side::{
@@ -28,87 +31,69 @@ pub use side::{
     until,
 };
 
-use std::io::Write;
-use std::net::UdpSocket;
-use std::time::Duration;
-
-/// The devices the suite runs on, as a program configures them.
-pub const CONFIG: &str = "\
-[shm]
-transport = shm
-[shm-pull]
-transport = shm
-direct = off
-cma = always
-[shm-ring]
-transport = shm
-direct = off
-cma = off
-[udp4]
-transport = udp
-ip = 127.0.0.1
-[udp4-small]
-transport = udp
-ip = 127.0.0.1
-mtu = 1500
-[udp6]
-transport = udp
-ip = ::1
-[udp6-small]
-transport = udp
-ip = ::1
-mtu = 1500
-";
-
-/// One device of [`CONFIG`].
-#[derive(Copy, Clone, Debug)]
-pub struct DeviceUnderTest {
-    /// Its section.
-    pub name: &'static str,
-    /// A device like it with a smaller longest message, if there can be one.
-    pub smaller: Option<&'static str>,
-    /// How its URIs begin.
-    pub scheme: &'static str,
-    /// An address it binds to, which a machine may not have.
-    needs_ip: Option<&'static str>,
-}
-
-/// Shared memory.
-pub const SHM: DeviceUnderTest =
-    DeviceUnderTest { name: "shm", smaller: None, scheme: "shm://", needs_ip: None };
-/// Shared memory whose peers do not map each other's memory: what is long they read by system calls.
-pub const SHM_PULL: DeviceUnderTest = DeviceUnderTest { name: "shm-pull", ..SHM };
-/// Shared memory with the ring alone.
-pub const SHM_RING: DeviceUnderTest = DeviceUnderTest { name: "shm-ring", ..SHM };
-/// UDP over IPv4.
-pub const UDP4: DeviceUnderTest = DeviceUnderTest {
-    name: "udp4",
-    smaller: Some("udp4-small"),
-    scheme: "udp://",
-    needs_ip: Some("127.0.0.1"),
-};
-/// UDP over IPv6.
-pub const UDP6: DeviceUnderTest =
-    DeviceUnderTest { name: "udp6", smaller: Some("udp6-small"), scheme: "udp://", needs_ip: Some("::1") };
-
-impl DeviceUnderTest {
-    /// False on a machine without the address it needs, such as one with IPv6 switched off.
-    pub fn is_there(&self) -> bool {
-        self.needs_ip.is_none_or(|ip| UdpSocket::bind((ip, 0)).is_ok())
-    }
-}
+use report::{Outcome, Which};
+use std::time::{Duration, Instant};
 
 /// Where a case runs: a language and a device.
 #[derive(Copy, Clone, Debug)]
 pub struct Place<D> {
     /// The language.
     pub driver: D,
-    /// The device's section of [`CONFIG`].
+    /// The section of [`CONFIG`] where clients are opened.
     pub device: &'static str,
+    /// The section where servers are opened: often the same.
+    pub peer: &'static str,
     /// What else is known of the device.
     pub about: DeviceUnderTest,
     /// Path of the test function that a second process of the same program is to run.
     pub child_test: &'static str,
+}
+
+impl<D: Driver> Place<D> {
+    /// Where the cases of a device run.
+    pub fn new(driver: D, about: DeviceUnderTest, child_test: &'static str) -> Place<D> {
+        Place { driver, device: about.name, peer: about.peer.unwrap_or(about.name), about, child_test }
+    }
+
+    /// The case is about this; else it ends here, with the reason.
+    pub fn needs(&self, capability: Capability) -> Result<(), Skipped> {
+        self.about.needs(capability)
+    }
+
+    /// The same on devices with a shorter longest message.
+    pub fn smaller(&self) -> Result<Place<D>, Skipped> {
+        self.needs(Capability::Smaller)?;
+        let (device, peer) = self.about.smaller.expect("a device that can names them");
+        Ok(Place { device, peer, ..*self })
+    }
+
+    /// How often the longest cases do what they do: as often as said, or less on a variant of a device that is tested
+    /// in full.
+    pub fn rounds(&self, full: usize) -> usize {
+        if self.about.flavour { full.div_ceil(4) } else { full }
+    }
+}
+
+/// A case ended without having tested anything, because device or language can't do what it is about; why.
+#[derive(Clone, Debug)]
+pub struct Skipped(pub String);
+
+/// What a case may return.
+pub trait Ending {
+    /// Why it tested nothing, if so.
+    fn skipped(self) -> Option<Skipped>;
+}
+
+impl Ending for () {
+    fn skipped(self) -> Option<Skipped> {
+        None
+    }
+}
+
+impl Ending for Result<(), Skipped> {
+    fn skipped(self) -> Option<Skipped> {
+        self.err()
+    }
 }
 
 /// How long a case waits for one thing before it fails: much longer than anything takes.
@@ -119,32 +104,37 @@ pub const fn conformance_timeout() -> Duration {
 /// How long a whole case may take.
 pub const CASE_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// Runs one case in a thread of its own, so that one that hangs fails like any other.
-pub fn run<D: Driver>(
-    name: &str,
+/// Runs one case in a thread of its own, so that one that hangs fails like any other, and in a network of its own if
+/// the device needs one. `case` is its group and its name.
+pub fn run<D: Driver, E: Ending + 'static>(
+    (group, case): (&'static str, &'static str),
     driver: D,
     about: DeviceUnderTest,
     child_test: &'static str,
-    case: fn(&Place<D>),
+    test: fn(&Place<D>) -> E,
 ) {
-    if !about.is_there() {
-        let address = about.needs_ip.unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "{name}: skipped, this machine has no address {address}");
-        return;
-    }
-    let place = Place { driver, device: about.name, about, child_test };
+    let which = Which { device: about.name, language: D::LANGUAGE, group, case };
+    let started = Instant::now();
     let (tell, told) = std::sync::mpsc::channel::<()>();
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    let runner = thread.spawn(move || {
+    let runner = std::thread::Builder::new().name(case.to_owned()).spawn(move || {
         // Dropped at the end, also when the case panics.
         let _tell = tell;
-        case(&place);
+        let network = match about.network() {
+            Ok(network) => network,
+            Err(reason) => return Outcome::Absent(reason.to_string()),
+        };
+        let skipped = test(&Place::new(driver, about, child_test)).skipped();
+        drop(network);
+        skipped.map_or(Outcome::Passed, |Skipped(reason)| Outcome::Skipped(reason))
     });
     let runner = runner.expect("a thread for the case");
     if told.recv_timeout(CASE_TIME_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-        panic!("{name} did not end within {CASE_TIME_MAX:?}");
+        report::add(which, &Outcome::Failed, started.elapsed());
+        panic!("{case} did not end within {CASE_TIME_MAX:?}");
     }
-    if let Err(panic) = runner.join() {
+    let ended = runner.join();
+    report::add(which, ended.as_ref().unwrap_or(&Outcome::Failed), started.elapsed());
+    if let Err(panic) = ended {
         std::panic::resume_unwind(panic);
     }
 }
@@ -214,7 +204,7 @@ macro_rules! conformance {
             #[test]
             fn $case() {
                 $crate::conformance::run(
-                    stringify!($case),
+                    (stringify!($group), stringify!($case)),
                     $driver,
                     $device,
                     concat!(module_path!(), "::child_process"),

@@ -15,6 +15,7 @@ pub struct Rust;
 
 impl Driver for Rust {
     type Port = Endpoint;
+    const LANGUAGE: &'static str = "Rust";
     const STALE_HANDLES_ARE_REFUSED: bool = true;
     const MEMORY_IS_COUNTED: bool = true;
     const EMPTY_MESSAGES_WITH_DATA: bool = true;

@@ -49,6 +49,16 @@ impl<D: Driver> Side<D> {
         Side::of(place.driver.open(place.device, setup))
     }
 
+    /// Opens an endpoint where others connect to it: on another device than those, if the two are ends of a wire.
+    pub fn open_server(place: &Place<D>, setup: &Setup) -> Side<D> {
+        Side::of(place.driver.open(place.peer, setup))
+    }
+
+    /// Opens an endpoint where others connect to it, with the suite's ordinary setup.
+    pub fn server(place: &Place<D>) -> Side<D> {
+        Side::open_server(place, &Setup::default())
+    }
+
     /// Opens an endpoint with the suite's ordinary setup.
     pub fn plain(place: &Place<D>) -> Side<D> {
         Side::open(place, &Setup::default())
@@ -222,7 +232,7 @@ pub struct Pair<D: Driver> {
 impl<D: Driver> Pair<D> {
     /// Connects two new endpoints of the same setup.
     pub fn open(place: &Place<D>, attribute: Attribute, setup: &Setup) -> Pair<D> {
-        Pair::of(Side::open(place, setup), Side::open(place, setup), attribute)
+        Pair::of(Side::open(place, setup), Side::open_server(place, setup), attribute)
     }
 
     /// Connects two new endpoints of the suite's ordinary setup.

@@ -38,7 +38,8 @@ pub fn counters_add_up<D: Driver>(place: &Place<D>) {
 pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
     const CAP: u64 = 12 << 20;
     let setup = Setup { memory_bytes_max: Some(CAP), recv_buffers: 512, ..Setup::default() };
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::open(place, &setup), Side::open(place, &setup));
+    let (mut client, mut server): (Side<D>, Side<D>) =
+        (Side::open(place, &setup), Side::open_server(place, &setup));
     let check = |side: &Side<D>| {
         let counts = side.port.counts();
         assert_eq!(counts.memory_bytes_max, CAP);
@@ -90,7 +91,7 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
 
 /// In plain words: transport, attribute, and what holds it up when something does.
 pub fn explains_itself<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::of(Side::plain(place), Side::open(place, &hungry()), RO);
+    let mut pair = Pair::of(Side::plain(place), Side::open_server(place, &hungry()), RO);
     pair.send(&pattern(0, 100), 0);
     pair.until("a message", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
     let text = pair.client.port.explain(pair.to_server);

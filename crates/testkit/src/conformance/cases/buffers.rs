@@ -111,7 +111,7 @@ pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(place: &Place<D>) 
     // Long enough for a busy machine, which might hold either side up.
     let patient = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
     for attribute in RELIABLE {
-        let mut pair = Pair::of(Side::open(place, &patient), Side::open(place, &hungry()), attribute);
+        let mut pair = Pair::of(Side::open(place, &patient), Side::open_server(place, &hungry()), attribute);
         let started = Instant::now();
         let taken = overfill::<D>(&mut pair.client.port, pair.to_server);
         pair.until("an end of every send", |client, _| client.sent.len() == taken as usize);
@@ -168,7 +168,8 @@ fn eat<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
 pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) {
     let starved = Setup { recv_buffers: 2, ..Setup::default() };
     let mut client: Side<D> = Side::plain(place);
-    let (mut starving, mut healthy): (Side<D>, Side<D>) = (Side::open(place, &starved), Side::plain(place));
+    let (mut starving, mut healthy): (Side<D>, Side<D>) =
+        (Side::open_server(place, &starved), Side::server(place));
     let (to_starving, _) = connect(&mut client, &mut starving, RO);
     let (to_healthy, _) = connect(&mut client, &mut healthy, RO);
     for number in 0..10 {

@@ -14,8 +14,8 @@ pub fn child<D: Driver>(driver: D, about: DeviceUnderTest) {
     if std::env::var_os(CHILD).is_none_or(|device| device != about.name) {
         return;
     }
-    let place = Place { driver, device: about.name, about, child_test: "" };
-    let mut server: Side<D> = Side::plain(&place);
+    let place = Place::new(driver, about, "");
+    let mut server: Side<D> = Side::server(&place);
     let mut out = std::io::stdout();
     writeln!(out, "\n{URI_MARK}{}", server.port.uri())
         .and_then(|()| out.flush())

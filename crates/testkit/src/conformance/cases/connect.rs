@@ -2,14 +2,15 @@
 
 use super::{ATTRIBUTES, RO};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Side, conformance_timeout, connect, number_of, pattern, until,
+    Capability, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, conformance_timeout, connect,
+    number_of, pattern, until,
 };
 use cci::{Attribute, ConnectFailure};
 use std::time::{Duration, Instant};
 
 /// A request's payload, of 0 to 1,024 bytes, and its attribute reach the server; both sides hear once.
 pub fn connects_with_any_payload<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server) = (Side::plain(place), Side::server(place));
     let uri = server.port.uri();
     assert!(uri.starts_with(place.about.scheme), "{uri}");
     let mut made = 0;
@@ -47,7 +48,7 @@ pub fn connects_with_any_payload<D: Driver>(place: &Place<D>) {
 
 /// 1,025 bytes are too many.
 pub fn refuses_a_long_payload<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server) = (Side::plain(place), Side::server(place));
     let refused = client.port.connect(&server.port.uri(), &[0; 1025], RO, 1, Some(Duration::from_secs(1)));
     assert_eq!(refused, Err(Refusal::BadArgument));
     client.settle();
@@ -57,7 +58,7 @@ pub fn refuses_a_long_payload<D: Driver>(place: &Place<D>) {
 
 /// The server says no: refused, once, and both go on.
 pub fn reject_refuses<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server) = (Side::plain(place), Side::server(place));
     for attempt in 0..3 {
         client.dial(&server.port.uri(), RO, attempt);
         until(&mut client, &mut server, "a request", |_, server| !server.requests.is_empty());
@@ -89,7 +90,7 @@ fn exchange<D: Driver>(client: &mut Side<D>, server: &mut Side<D>) {
 pub fn nobody_there<D: Driver>(place: &Place<D>) {
     // All are opened before the one that goes, so that none of them gets its address.
     let (mut client, mut other, gone): (Side<D>, Side<D>, Side<D>) =
-        (Side::plain(place), Side::plain(place), Side::plain(place));
+        (Side::plain(place), Side::server(place), Side::server(place));
     let uri = gone.port.uri();
     drop(gone);
     let started = client.port.connect(&uri, b"anyone?", RO, 5, Some(Duration::from_millis(700)));
@@ -105,7 +106,7 @@ pub fn nobody_there<D: Driver>(place: &Place<D>) {
 
 /// A server that never answers: timed out at the time asked for, once.
 pub fn connect_times_out_once<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server) = (Side::plain(place), Side::server(place));
     let started = Instant::now();
     let timeout = Duration::from_millis(300);
     client.port.connect(&server.port.uri(), b"", RO, 9, Some(timeout)).expect("connect starts");
@@ -120,7 +121,7 @@ pub fn connect_times_out_once<D: Driver>(place: &Place<D>) {
 /// Accepting after the client gave up fails, with an error at the call or with one event.
 pub fn late_accept_fails<D: Driver>(place: &Place<D>) {
     let setup = crate::conformance::Setup { send_timeout: Duration::from_secs(2), ..Default::default() };
-    let (mut client, mut server) = (Side::open(place, &setup), Side::open(place, &setup));
+    let (mut client, mut server) = (Side::open(place, &setup), Side::open_server(place, &setup));
     client
         .port
         .connect(&server.port.uri(), b"", RO, 1, Some(Duration::from_millis(200)))
@@ -157,7 +158,7 @@ pub fn bad_uris_are_refused<D: Driver>(place: &Place<D>) {
 /// A request that came to one endpoint is accepted on another: a broker and its worker (CCI-037).
 pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) {
     let (mut client, mut broker, mut worker): (Side<D>, Side<D>, Side<D>) =
-        (Side::plain(place), Side::plain(place), Side::plain(place));
+        (Side::plain(place), Side::server(place), Side::server(place));
     client.dial(&broker.port.uri(), RO, 1);
     until(&mut client, &mut broker, "a request", |_, broker| !broker.requests.is_empty());
     let request = broker.requests.pop_front().expect("just seen");
@@ -188,7 +189,7 @@ pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) {
 /// Fifty requests wait at once and are answered last first, some with no.
 pub fn many_requests_answered_in_any_order<D: Driver>(place: &Place<D>) {
     const ATTEMPTS: u64 = 50;
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::server(place));
     for number in 0..ATTEMPTS {
         let payload = number.to_le_bytes();
         let timeout = Some(conformance_timeout());
@@ -215,7 +216,8 @@ pub fn many_requests_answered_in_any_order<D: Driver>(place: &Place<D>) {
 }
 
 /// An endpoint connects to itself.
-pub fn connects_to_itself<D: Driver>(place: &Place<D>) {
+pub fn connects_to_itself<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Itself)?;
     let mut side: Side<D> = Side::plain(place);
     let uri = side.port.uri();
     side.dial(&uri, RO, 1);
@@ -241,11 +243,12 @@ pub fn connects_to_itself<D: Driver>(place: &Place<D>) {
         let from_back = number_of(message.as_ref()) >= 100;
         assert_eq!(connection, if from_back { out } else { back });
     }
+    Ok(())
 }
 
 /// Without a time limit an attempt goes on until it is answered.
 pub fn connects_without_a_time_limit<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::plain(place));
+    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::server(place));
     client.port.connect(&server.port.uri(), b"", Attribute::Unreliable, 3, None).expect("connect starts");
     // The client alone for a while: nobody answers yet.
     let alone_until = Instant::now() + Duration::from_millis(400);

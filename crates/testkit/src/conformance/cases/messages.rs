@@ -2,7 +2,7 @@
 
 use super::{ATTRIBUTES, RELIABLE, RO};
 use crate::conformance::{
-    Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, conformance_timeout, number_of, pattern,
+    Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, conformance_timeout, number_of, pattern,
 };
 use cci::{Attribute, Status};
 use std::time::{Duration, Instant};
@@ -165,11 +165,10 @@ pub fn unreliable_at_most_once<D: Driver>(place: &Place<D>) {
 }
 
 /// The smaller maximum of the two sides holds, whichever side has it (CCI-048).
-pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) {
-    let Some(smaller) = place.about.smaller else { return };
-    let small_place = Place { device: smaller, ..*place };
+pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    let small_place = place.smaller()?;
     for (client_place, server_place) in [(place, &small_place), (&small_place, place)] {
-        let (client, server): (Side<D>, Side<D>) = (Side::plain(client_place), Side::plain(server_place));
+        let (client, server): (Side<D>, Side<D>) = (Side::plain(client_place), Side::server(server_place));
         let mut pair = Pair::of(client, server, RO);
         let longest = pair.client.port.max_send_size(pair.to_server);
         assert_eq!(longest, pair.server.port.max_send_size(pair.to_client));
@@ -181,6 +180,7 @@ pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) {
         assert_eq!(too_long, Err(Refusal::TooLong));
         pair.part();
     }
+    Ok(())
 }
 
 /// A received message is sent on as it lies there, and given back only then (CCI-022).

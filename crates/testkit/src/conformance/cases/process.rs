@@ -43,7 +43,7 @@ pub fn two_processes_exchange<D: Driver>(place: &Place<D>) {
 /// rest of the endpoint goes on.
 pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
     let setup = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
-    for round in 0..3 {
+    for round in 0..place.rounds(3) as u64 {
         let mut peer = Peer::start(place);
         let mut client: Side<D> = Side::open(place, &setup);
         client.dial(&peer.uri, RO, 1);
@@ -73,7 +73,7 @@ pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
         let bad =
             |status: &&Status| !matches!(status, Status::Success | Status::Disconnected | Status::TimedOut);
         assert_eq!(client.statuses().iter().find(bad), None);
-        let mut pair = Pair::of(client, Side::plain(place), RO);
+        let mut pair = Pair::of(client, Side::server(place), RO);
         pair.client.sent.clear();
         pair.send(&pattern(1, 1), 0);
         pair.until("life after it", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);

@@ -65,7 +65,7 @@ pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
 /// However much is moved, no more memory is held than for a little of it.
 pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
     const LEN: usize = 16 << 20;
-    const TIMES: u64 = 64;
+    let times = place.rounds(64) as u64;
     let mut pair = Pair::<D>::plain(place, RO);
     let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
     let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
@@ -94,13 +94,13 @@ pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
         // Twice, so that what is taken once and kept is there.
         most(&mut pair, kind, 1);
         let little = most(&mut pair, kind, 1);
-        let much = most(&mut pair, kind, TIMES);
+        let much = most(&mut pair, kind, times);
         assert!(here.now(0, LEN) == there.now(0, LEN), "the data is there");
         for (little, much) in little.into_iter().zip(much) {
             let grown = much.saturating_sub(little);
             assert!(
                 grown <= 256 << 10,
-                "{kind:?}: {little} bytes held for 16 MB, {much} for {TIMES} times that"
+                "{kind:?}: {little} bytes held for 16 MB, {much} for {times} times that"
             );
         }
     }
@@ -121,7 +121,7 @@ pub fn two_connections_share<D: Driver>(place: &Place<D>) {
     const PIECE: usize = 256 << 10;
     for attribute in RELIABLE {
         for kind in [RmaKind::Write, RmaKind::Read] {
-            let mut server = Side::<D>::plain(place);
+            let mut server = Side::<D>::server(place);
             let mut movers = [(), ()].map(|()| {
                 let mut side = Side::plain(place);
                 let (to_server, _) = connect(&mut side, &mut server, attribute);

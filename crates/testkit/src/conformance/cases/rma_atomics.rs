@@ -31,7 +31,7 @@ fn clients<D: Driver>(
     count: usize,
     results_bytes: usize,
 ) -> (Side<D>, Vec<Client<D>>) {
-    let mut server = Side::plain(place);
+    let mut server = Side::server(place);
     let clients = (0..count).map(|_| {
         let mut side = Side::open(place, &Setup { recv_buffers: 16, ..Setup::default() });
         let (to_server, _) = connect(&mut side, &mut server, attribute);

@@ -55,7 +55,7 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &Ato
 /// Once `deregister` has returned, no byte changes any more, though peers go on, at any moment of what they do.
 pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
     const LEN: usize = 700_000;
-    const ROUNDS: u64 = 120;
+    let rounds = place.rounds(120) as u64;
     for whose in Whose::ALL {
         let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::plain(place, RO);
         let mut here = Area::new(&mut client, Whose::Library, LEN, Access::LOCAL);
@@ -70,7 +70,7 @@ pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
         });
         let mut rng = Rng::new(5);
         let (mut changed, patience) = (0, Instant::now() + conformance_timeout() * 2);
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             assert!(Instant::now() < patience, "{round} rounds in all this time");
             let grant = Grant { range: there.range.clone(), access: Access::ALL, only: None };
             let handle = server.port.register(&there.memory, grant).expect("it can be registered again");
@@ -96,7 +96,7 @@ pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
             there.check("changed after it was deregistered");
             assert_eq!(server.port.deregister(&handle), Err(Refusal::BadArgument), "only once");
         }
-        assert!(changed > ROUNDS as u32 / 10, "the peer was there in {changed} of {ROUNDS} rounds");
+        assert!(changed > rounds as u32 / 10, "the peer was there in {changed} of {rounds} rounds");
         stop.store(true, Ordering::Relaxed);
         while !thread.is_finished() {
             assert!(Instant::now() < patience, "the peer's operations do not end");
@@ -213,7 +213,7 @@ fn under_way<D: Driver>(
 /// `disconnect` with operations under way.
 pub fn operations_end_once_after_a_disconnect<D: Driver>(place: &Place<D>) {
     for attribute in RELIABLE {
-        for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(8)).enumerate() {
             let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
             pair.client.port.disconnect(pair.to_server);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
@@ -241,7 +241,7 @@ fn check_guards<D: Driver>(area: &mut Area<D>) {
 /// The peer disconnects with operations under way: later ones are refused, these end once.
 pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
     for attribute in RELIABLE {
-        for (round, whose) in Whose::ALL.into_iter().cycle().take(8).enumerate() {
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(8)).enumerate() {
             let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
             pair.server.port.disconnect(pair.to_client);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
@@ -264,7 +264,7 @@ pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
 
 /// An endpoint goes away, at either side, with operations under way.
 pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
-    for (round, whose) in Whose::ALL.into_iter().cycle().take(6).enumerate() {
+    for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(6)).enumerate() {
         let mut pair = Pair::<D>::open(place, RO, &setup());
         let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
         let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);

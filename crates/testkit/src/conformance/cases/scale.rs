@@ -12,7 +12,8 @@ pub fn many_connections<D: Driver>(place: &Place<D>) {
     const CONNECTIONS: usize = 200;
     const EACH: u64 = 5;
     let setup = Setup { recv_buffers: 2048, send_buffers: 4096, ..Setup::default() };
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::open(place, &setup), Side::open(place, &setup));
+    let (mut client, mut server): (Side<D>, Side<D>) =
+        (Side::open(place, &setup), Side::open_server(place, &setup));
     let mut ends = Vec::new();
     for _ in 0..CONNECTIONS {
         ends.push(connect(&mut client, &mut server, RO));
@@ -53,7 +54,7 @@ pub fn many_connections<D: Driver>(place: &Place<D>) {
 /// Eight clients, one server that echoes: everyone gets its own answers, in order.
 pub fn many_clients<D: Driver>(place: &Place<D>) {
     const EACH: u64 = 100;
-    let mut server: Side<D> = Side::plain(place);
+    let mut server: Side<D> = Side::server(place);
     let mut clients = Vec::new();
     for _ in 0..8 {
         let pair = Pair::of(Side::plain(place), server, RO);

@@ -168,7 +168,8 @@ pub fn wait_times_out<D: Driver>(place: &Place<D>) {
 /// What ends by the clock wakes those who sleep on the descriptor: no polling is needed for it.
 pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
     let setup = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::open(place, &setup), Side::open(place, &setup));
+    let (mut client, mut server): (Side<D>, Side<D>) =
+        (Side::open(place, &setup), Side::open_server(place, &setup));
     // A request that nobody answers.
     let timeout = Some(Duration::from_millis(300));
     client.port.connect(&server.port.uri(), b"", RO, 7, timeout).expect("connect starts");
@@ -177,7 +178,8 @@ pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
     assert_eq!(client.connected, [(7, Err(ConnectFailure::TimedOut))]);
     server.requests.drain(..).for_each(|request| server.port.reject(request));
     // Sends that the peer, which is there all the time, has no room for.
-    let Pair { mut client, server, to_server, .. } = Pair::of(client, Side::open(place, &hungry()), RO);
+    let Pair { mut client, server, to_server, .. } =
+        Pair::of(client, Side::open_server(place, &hungry()), RO);
     let (stop, serving) = poll_in_a_thread(server);
     let taken = overfill::<D>(&mut client.port, to_server);
     sleep_until(&mut client, "the end of every send", |client| client.sent.len() == taken as usize);
@@ -201,7 +203,7 @@ fn sleep_until<D: Driver>(side: &mut Side<D>, what: &str, done: impl Fn(&Side<D>
 
 /// A request wakes a server asleep on its descriptor, the answer wakes the client on its own.
 pub fn connecting_wakes_the_descriptor<D: Driver>(place: &Place<D>) {
-    let mut server: Side<D> = Side::plain(place);
+    let mut server: Side<D> = Side::server(place);
     let uri = server.port.uri();
     drain_until_quiet(&mut server);
     let serving = std::thread::spawn(move || {

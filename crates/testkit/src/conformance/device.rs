@@ -1,0 +1,139 @@
+//! The devices that the suite runs on.
+
+use super::Skipped;
+use crate::net::{Unavailable, Veth, Wire};
+use std::net::UdpSocket;
+
+/// The devices the suite runs on, as a program configures them.
+pub const CONFIG: &str = "\
+[shm]
+transport = shm
+[shm-pull]
+transport = shm
+direct = off
+cma = always
+[shm-ring]
+transport = shm
+direct = off
+cma = off
+[udp4]
+transport = udp
+ip = 127.0.0.1
+[udp4-small]
+transport = udp
+ip = 127.0.0.1
+mtu = 1500
+[udp6]
+transport = udp
+ip = ::1
+[udp6-small]
+transport = udp
+ip = ::1
+mtu = 1500
+";
+
+/// What not every device can do. What it can't, its cases are told, with the reason.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// An endpoint connects to itself.
+    Itself,
+    /// A device like it can have a shorter longest message.
+    Smaller,
+}
+
+/// One device of [`CONFIG`], or two that are the ends of a wire.
+#[derive(Copy, Clone, Debug)]
+pub struct DeviceUnderTest {
+    /// What the report and the table in docs/devices.md call it; its section of [`CONFIG`] where clients are opened.
+    pub name: &'static str,
+    /// The section where servers are opened. None: the same.
+    pub peer: Option<&'static str>,
+    /// Sections like the two with a shorter longest message. None: there is no such device.
+    pub smaller: Option<(&'static str, &'static str)>,
+    /// How its URIs begin.
+    pub scheme: &'static str,
+    /// What it can't do, and why.
+    pub cannot: &'static [(Capability, &'static str)],
+    /// A variant of a device that is tested in full: its longest cases go fewer rounds.
+    pub flavour: bool,
+    /// What a machine may not have.
+    needs: Needs,
+}
+
+/// What a machine may not have.
+#[derive(Copy, Clone, Debug)]
+enum Needs {
+    Nothing,
+    /// An address it binds to, such as one of IPv6, which may be switched off.
+    Address(&'static str),
+    /// A namespace of the case's own with the ends of [`WIRES`] in it, which takes root.
+    #[allow(dead_code, reason = "raw Ethernet is on its way")]
+    Wires,
+}
+
+/// Wires of a case's namespace: `a0` to `b0` as Ethernet is, `a1` to `b1` with jumbo frames.
+const WIRES: [Wire; 2] =
+    [Wire { mtu_bytes: 1500, rate_bits_per_s: None }, Wire { mtu_bytes: 9000, rate_bits_per_s: None }];
+
+/// Shared memory.
+pub const SHM: DeviceUnderTest = DeviceUnderTest {
+    name: "shm",
+    peer: None,
+    smaller: None,
+    scheme: "shm://",
+    cannot: &[(Capability::Smaller, "the longest message is the same everywhere")],
+    flavour: false,
+    needs: Needs::Nothing,
+};
+/// Shared memory whose peers do not map each other's memory: what is long they read by system calls.
+pub const SHM_PULL: DeviceUnderTest = DeviceUnderTest { name: "shm-pull", ..SHM };
+/// Shared memory with the ring alone.
+pub const SHM_RING: DeviceUnderTest = DeviceUnderTest { name: "shm-ring", ..SHM };
+/// UDP over IPv4.
+pub const UDP4: DeviceUnderTest = DeviceUnderTest {
+    name: "udp4",
+    peer: None,
+    smaller: Some(("udp4-small", "udp4-small")),
+    scheme: "udp://",
+    cannot: &[],
+    flavour: false,
+    needs: Needs::Address("127.0.0.1"),
+};
+/// UDP over IPv6.
+pub const UDP6: DeviceUnderTest = DeviceUnderTest {
+    name: "udp6",
+    smaller: Some(("udp6-small", "udp6-small")),
+    needs: Needs::Address("::1"),
+    ..UDP4
+};
+
+/// Every one of them is a row of the table in docs/devices.md, in this order.
+pub const ALL: &[DeviceUnderTest] = &[SHM, SHM_PULL, SHM_RING, UDP4, UDP6];
+
+impl DeviceUnderTest {
+    /// Makes what it needs, for as long as the value lives. Called in the thread of the case; its threads and child
+    /// processes are in the same network then. An error is the reason why this machine can't.
+    pub fn network(&self) -> Result<Option<Veth>, Unavailable> {
+        match self.needs {
+            Needs::Nothing => Ok(None),
+            Needs::Address(ip) => match UdpSocket::bind((ip, 0)) {
+                Ok(_) => Ok(None),
+                Err(_) => Err(Unavailable::new(format!("this machine has no address {ip}"))),
+            },
+            Needs::Wires => Veth::pairs_here(&WIRES).map(Some),
+        }
+    }
+
+    pub(super) fn needs(&self, capability: Capability) -> Result<(), Skipped> {
+        match self.cannot.iter().find(|(cannot, _)| *cannot == capability) {
+            Some((_, reason)) => Err(Skipped((*reason).to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A network in which every section of [`CONFIG`] can be had, for a program that reads its configuration once, while
+/// each case has a network of its own: names and addresses in them are the same.
+pub fn network_for_all() -> Result<Veth, Unavailable> {
+    Veth::pairs_here(&WIRES)
+}

@@ -18,6 +18,7 @@ mod conn;
 mod counters;
 mod endpoint;
 mod event;
+mod group;
 mod info;
 pub mod limits;
 mod reliable;
@@ -36,6 +37,7 @@ pub use event::{
     AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, Event, Request,
     RequestTicket, SendError, Status, Unknown,
 };
+pub use group::{Arrival, GroupBundle, GroupDatagram, GroupName, Senders};
 pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse};
 pub use rma::{Atomic, AtomicKind, AtomicWidth, RmaError, RmaKind, RmaPiece, RmaPlace, RmaRefusal};
 pub use seam::{Memory, Sink, Transmit};

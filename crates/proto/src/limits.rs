@@ -9,6 +9,15 @@ pub const RECORD_BYTES: usize = 8;
 /// Bytes of the header of every datagram of an established connection.
 pub const HEADER_BYTES: usize = 48;
 
+/// Bytes of the header of a datagram to a multicast group.
+pub const GROUP_HEADER_BYTES: usize = 40;
+
+/// Senders of one multicast group that a receiver remembers.
+pub const GROUP_SENDERS_MAX: usize = 256;
+
+/// Datagrams of one sender to a group for which a receiver remembers whether they have come: the last so many.
+pub const GROUP_WINDOW: u64 = 64;
+
 /// The smallest datagram an endpoint may be limited to: every handshake datagram fits.
 pub const DATAGRAM_BYTES_MIN: u16 = 1152;
 
@@ -144,5 +153,7 @@ const _: () = {
     assert!(WINDOW_BUNDLES_MAX.is_power_of_two(), "the slot index is seq & (window - 1)");
     assert!(WINDOW_BUNDLES_MAX <= SACK_BITS, "one SACK must describe a full window");
     assert!(DATAGRAM_BYTES_MIN.is_multiple_of(8) && DATAGRAM_BYTES_MAX.is_multiple_of(8));
+    assert!(GROUP_HEADER_BYTES.is_multiple_of(8), "messages start on 8-byte boundaries");
+    assert!(GROUP_HEADER_BYTES <= HEADER_BYTES, "a group takes every message that a connection takes");
     assert!(HEADER_BYTES.is_multiple_of(8) && RECORD_BYTES.is_multiple_of(8));
 };

@@ -14,9 +14,11 @@ use crate::error::{Result, SysError, Tried};
 pub(crate) mod addr;
 mod bytes;
 mod cmsg;
+mod multicast;
 mod recv;
 mod send;
 
+pub use multicast::Outgoing;
 pub use recv::{Datagrams, RecvBatch, RecvStats};
 pub use send::{SendBatch, SendStats, TooBig};
 
@@ -36,6 +38,8 @@ pub struct Options {
     pub gro: bool,
     /// Whether datagrams may leave in fragments; see [`UdpSocket::set_fragment`].
     pub fragment: bool,
+    /// Whether others may bind the same address and port, as those who join one multicast group do (`SO_REUSEADDR`).
+    pub share: bool,
 }
 
 impl Default for Options {
@@ -45,6 +49,7 @@ impl Default for Options {
             send_buffer_bytes: BUFFER_BYTES_WANTED,
             gro: true,
             fragment: false,
+            share: false,
         }
     }
 }
@@ -81,6 +86,9 @@ impl UdpSocket {
             .tried("size a send buffer (SO_SNDBUF)")?;
         // Counts what the kernel dropped; without it we only know less.
         let _ = set_int(&fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        if options.share {
+            sockopt::set_socket_reuseaddr(&fd, true).tried("share a port (SO_REUSEADDR)").map_err(on)?;
+        }
         rustix::net::bind(&fd, &local).tried("bind a UDP socket").map_err(on)?;
         let bound = rustix::net::getsockname(&fd).tried("ask for a socket's address").map_err(on)?;
         let socket = UdpSocket {

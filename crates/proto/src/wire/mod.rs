@@ -10,11 +10,9 @@ mod tests;
 
 pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
 pub(crate) use head::{Head, Kind, Sack, flags};
-#[cfg(test)]
-use record::check;
 pub(crate) use record::{
-    Content, Holds, Messages, Records, record_bytes, set_bare_at, set_message_at, set_void, set_void_at,
-    write_record,
+    Content, Holds, Messages, Records, check, record_bytes, set_bare_at, set_message_at, set_void,
+    set_void_at, write_record,
 };
 
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION};
@@ -37,7 +35,7 @@ pub(crate) enum Packet<'a> {
 //= wire.md R-GEN-4
 //= wire.md R-GEN-5
 /// The wire's type numbers (the low four bits of the first byte).
-mod types {
+pub(crate) mod types {
     pub const HELLO: u8 = 1;
     pub const RETRY: u8 = 2;
     pub const CONNECT: u8 = 3;
@@ -50,6 +48,8 @@ mod types {
     pub const PING: u8 = 10;
     pub const CLOSE: u8 = 11;
     pub const CLOSE_ACK: u8 = 12;
+    /// Not for an endpoint's own address: see [`crate::group`].
+    pub const GROUP: u8 = 13;
 }
 
 /// The first byte of a datagram of type `kind`.

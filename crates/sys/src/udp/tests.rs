@@ -388,3 +388,74 @@ fn any_mix_arrives_as_it_was_sent() {
         assert_eq!(stats.gso_refused + stats.unreachable + stats.too_big + stats.failed, 0, "{stats:?}");
     }
 }
+
+mod groups {
+    use super::*;
+    use crate::udp::Outgoing;
+    use std::num::NonZeroU32;
+
+    /// The loopback interface's number, or why the test can't run.
+    fn loopback() -> Option<NonZeroU32> {
+        let all = crate::net::interfaces().unwrap();
+        let found = all.iter().find(|interface| interface.loopback && interface.up);
+        let index = found.and_then(|interface| NonZeroU32::new(interface.index));
+        if index.is_none() {
+            println!("skipped: no loopback interface here");
+        }
+        index
+    }
+
+    fn sender(interface: NonZeroU32, this_host: bool) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.set_outgoing(Outgoing { interface, hops: 1, this_host }).unwrap();
+        socket
+    }
+
+    fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
+        let mut batch = SendBatch::new(socket, 4, 4096);
+        batch.next(&to, bytes.len()).unwrap().copy_from_slice(bytes);
+        batch.commit(bytes.len());
+        assert_eq!(batch.flush(socket).unwrap(), 1);
+    }
+
+    /// What a socket has got; loopback delivers before the send returns.
+    fn got(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut batch = RecvBatch::new(4);
+        let mut all = Vec::new();
+        while batch.recv(socket).unwrap() > 0 {
+            all.extend(batch.iter().map(|(_, bytes)| bytes.to_vec()));
+        }
+        all
+    }
+
+    #[test]
+    fn each_member_gets_its_group_and_nothing_else() {
+        let Some(lo) = loopback() else { return };
+        let (one, two): (SocketAddr, SocketAddr) =
+            ("239.77.0.1:47801".parse().unwrap(), "239.77.0.2:47801".parse().unwrap());
+        let join = |group| UdpSocket::join(group, lo, Options::default()).unwrap();
+        let members = [join(one), join(one), join(two)];
+        let from = sender(lo, true);
+        send(&from, one, b"one");
+        send(&from, two, b"two");
+        send(&from, "239.77.0.3:47801".parse().unwrap(), b"nobody's");
+        send(&from, "239.77.0.1:47802".parse().unwrap(), b"another port's");
+        assert_eq!(got(&members[0]), [b"one"]);
+        assert_eq!(got(&members[1]), [b"one"]);
+        assert_eq!(got(&members[2]), [b"two"]);
+        let [left, stays, _] = members;
+        drop(left);
+        send(&from, one, b"more");
+        assert_eq!(got(&stays), [b"more"]);
+    }
+
+    #[test]
+    fn groups_need_a_group() {
+        let Some(lo) = loopback() else { return };
+        let error = UdpSocket::join("127.0.0.1:47803".parse().unwrap(), lo, Options::default()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains("127.0.0.1:47803"), "{error}");
+        let none = NonZeroU32::new(4_000_000).unwrap();
+        UdpSocket::join("239.77.0.1:47803".parse().unwrap(), none, Options::default()).unwrap_err();
+    }
+}

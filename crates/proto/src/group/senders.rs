@@ -1,0 +1,133 @@
+//! What a receiver remembers of a group's senders: enough to know a repeat, and how much is missing.
+
+use crate::Address;
+use crate::limits::{GROUP_SENDERS_MAX, GROUP_WINDOW};
+
+/// Senders whose numbers end alike share this many places; the one that was silent longest makes room.
+const WAYS: usize = 8;
+const SETS: usize = GROUP_SENDERS_MAX / WAYS;
+
+const _: () = {
+    assert!(GROUP_SENDERS_MAX.is_multiple_of(WAYS) && SETS.is_power_of_two());
+    assert!(GROUP_WINDOW == u64::BITS as u64, "`seen` has one bit for each");
+};
+
+/// What a datagram is, going by its number.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Later than all before it; so many between have not come.
+    New {
+        /// Datagrams missing between the last and this.
+        missing: u64,
+    },
+    /// Earlier than one that has come, and new.
+    Late {
+        /// It had been counted as missing.
+        was_missing: bool,
+    },
+    /// It had come before: to be dropped.
+    Repeat,
+    /// So much earlier that it may be a repeat: to be dropped.
+    TooLate,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Sender {
+    /// When it was last heard of, in datagrams of the group.
+    heard: u64,
+    source: Address,
+    id: u64,
+    /// The number heard of first.
+    first: u64,
+    highest: u64,
+    /// Bit `i`: `highest - i` has come.
+    seen: u64,
+}
+
+/// The senders of one group, a bounded number of them: see [`GROUP_SENDERS_MAX`].
+#[derive(Debug)]
+pub struct Senders {
+    /// Sets of [`WAYS`].
+    table: Box<[Option<Sender>]>,
+    clock: u64,
+    /// Senders that made room for others.
+    forgotten: u64,
+    count: usize,
+}
+
+impl Default for Senders {
+    fn default() -> Self {
+        Senders::new()
+    }
+}
+
+impl Senders {
+    /// Knows nobody.
+    #[must_use]
+    pub fn new() -> Senders {
+        Senders { table: vec![None; GROUP_SENDERS_MAX].into_boxed_slice(), clock: 0, forgotten: 0, count: 0 }
+    }
+
+    /// Bytes of memory it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.table)
+    }
+
+    /// How many senders are remembered.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many were forgotten to make room for others: what they send counts as a new sender's.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Notes a datagram and says what it is.
+    //= wire.md R-MC-6
+    pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
+        self.clock += 1;
+        // The id is random, so its low bits spread; who chooses his own only crowds himself out.
+        let set = (id as usize & (SETS - 1)) * WAYS;
+        let Some(places) = self.table.get_mut(set..set + WAYS) else { return Arrival::TooLate };
+        let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
+        if let Some(sender) = known {
+            sender.heard = self.clock;
+            return sender.note(number);
+        }
+        //= wire.md R-MC-7
+        let oldest = places.iter_mut().min_by_key(|place| place.map_or(0, |sender| sender.heard));
+        if let Some(place) = oldest {
+            match place {
+                Some(_) => self.forgotten += 1,
+                None => self.count += 1,
+            }
+            *place = Some(Sender { heard: self.clock, source, id, first: number, highest: number, seen: 1 });
+        }
+        Arrival::New { missing: 0 }
+    }
+}
+
+impl Sender {
+    fn note(&mut self, number: u64) -> Arrival {
+        if number > self.highest {
+            let ahead = number - self.highest;
+            self.highest = number;
+            self.seen = if ahead < GROUP_WINDOW { self.seen << ahead | 1 } else { 1 };
+            return Arrival::New { missing: ahead - 1 };
+        }
+        let behind = self.highest - number;
+        if behind >= GROUP_WINDOW {
+            return Arrival::TooLate;
+        }
+        let bit = 1 << behind;
+        if self.seen & bit != 0 {
+            return Arrival::Repeat;
+        }
+        self.seen |= bit;
+        Arrival::Late { was_missing: number > self.first }
+    }
+}

@@ -1,0 +1,187 @@
+use super::*;
+use crate::limits::{DATAGRAM_BYTES_MIN, GROUP_HEADER_BYTES, GROUP_SENDERS_MAX, RECORDS_MAX, VERSION};
+use crate::{Address, PeerFault};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+fn addr(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn name(text: &str) -> GroupName {
+    addr(text).into()
+}
+
+fn source(port: u16) -> Address {
+    SocketAddr::from(([10, 0, 0, 1], port)).into()
+}
+
+fn datagram(group: GroupName, sender: u64, number: u64, messages: &[&[u8]]) -> Vec<u8> {
+    let mut bundle = GroupBundle::new(8952);
+    for message in messages {
+        assert!(bundle.push(&[message], message.len()));
+    }
+    bundle.finish(group, sender, number).to_vec()
+}
+
+#[test]
+fn names_tell_groups_apart() {
+    let all = ["239.1.2.3:5", "239.1.2.3:6", "239.1.2.4:5", "[ff15::1]:5", "[ff15::1]:6", "[ff15::2]:5"];
+    let names: HashSet<GroupName> = all.iter().map(|text| name(text)).collect();
+    assert_eq!(names.len(), all.len());
+    for text in all {
+        assert_eq!(name(text).to_string(), text);
+    }
+    assert_eq!(name("[ff02::1%3]:5"), name("[ff02::1%4]:5"), "a zone means something on one machine only");
+}
+
+#[test]
+fn a_full_bundle_takes_no_more() {
+    let mut bundle = GroupBundle::new(DATAGRAM_BYTES_MIN);
+    let longest = crate::limits::message_bytes_max(DATAGRAM_BYTES_MIN);
+    assert!(bundle.fits(longest), "what a connection carries");
+    assert!(!bundle.fits(longest + 9), "nor more than that and what a shorter header leaves");
+    let mut count = 0;
+    while bundle.push(&[b"", b"x"], 1) {
+        count += 1;
+    }
+    assert_eq!(count, (usize::from(DATAGRAM_BYTES_MIN) - GROUP_HEADER_BYTES) / 16);
+    let mut bundle = GroupBundle::new(u16::MAX);
+    while bundle.push(&[], 0) {}
+    assert_eq!(bundle.messages(), RECORDS_MAX);
+    bundle.clear();
+    assert!(bundle.is_empty() && bundle.fits(longest));
+}
+
+#[test]
+fn faults_are_told_apart() {
+    let good = datagram(name("239.1.2.3:5"), 1, 2, &[b"abc"]);
+    let with = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        GroupDatagram::parse(&bytes).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(with(0, (VERSION + 1) << 4 | 13), PeerFault::Version);
+    for kind in (0..=12).chain(14..=15) {
+        assert_eq!(
+            with(0, VERSION << 4 | kind),
+            PeerFault::Type,
+            "the types of connections mean nothing here"
+        );
+    }
+    for at in [1, 6, 7] {
+        assert_eq!(with(at, 1), PeerFault::Field);
+    }
+    assert_eq!(with(2, 3), PeerFault::Short, "a body longer than the datagram");
+    assert_eq!(with(GROUP_HEADER_BYTES + 2, 3), PeerFault::Record, "remote memory is nothing for groups");
+    assert_eq!(with(GROUP_HEADER_BYTES + 3, 3), PeerFault::Record);
+    assert_eq!(GroupDatagram::parse(&good[..good.len() - 8]).unwrap_err(), PeerFault::Short);
+    assert_eq!(GroupDatagram::parse(&good[..good.len() - 1]).unwrap_err(), PeerFault::Length);
+    assert_eq!(GroupDatagram::parse(&[]).unwrap_err(), PeerFault::Short);
+}
+
+#[test]
+fn gaps_and_repeats_are_noticed() {
+    use Arrival::*;
+    let mut senders = Senders::new();
+    let mut note = |number| senders.note(source(1), 7, number);
+    assert_eq!(note(100), New { missing: 0 }, "what came before we listened is not missed");
+    assert_eq!(note(100), Repeat);
+    assert_eq!(note(99), Late { was_missing: false });
+    assert_eq!(note(103), New { missing: 2 });
+    assert_eq!(note(101), Late { was_missing: true });
+    assert_eq!(note(101), Repeat);
+    assert_eq!(note(103 + 64), New { missing: 63 });
+    assert_eq!(note(103), TooLate);
+    assert_eq!(note(104), Late { was_missing: true });
+    assert_eq!(note(u64::MAX), New { missing: u64::MAX - 168 });
+    assert_eq!(note(u64::MAX), Repeat);
+    assert_eq!(note(0), TooLate);
+}
+
+#[test]
+fn senders_are_told_apart_and_bounded() {
+    let mut senders = Senders::new();
+    assert_eq!(senders.note(source(1), 7, 5), Arrival::New { missing: 0 });
+    assert_eq!(senders.note(source(2), 7, 5), Arrival::New { missing: 0 }, "another address, another sender");
+    assert_eq!(senders.count(), 2);
+    let bytes = senders.memory_bytes();
+    for id in 0..100_000 {
+        senders.note(source(3), id, 1);
+    }
+    assert_eq!(senders.count(), GROUP_SENDERS_MAX);
+    assert_eq!(senders.memory_bytes(), bytes);
+    assert_eq!(senders.forgotten(), 100_002 - GROUP_SENDERS_MAX as u64);
+    assert_eq!(senders.note(source(3), 99_999, 1), Arrival::Repeat, "the latest are remembered");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read(
+        v6: bool, bits: u128, port: u16, sender: u64, number: u64, lens in prop::collection::vec(0usize..40, 0..200),
+    ) {
+        let group = if v6 {
+            SocketAddr::from((bits.to_be_bytes(), port))
+        } else {
+            SocketAddr::from(((bits as u32).to_be_bytes(), port))
+        };
+        let messages: Vec<Vec<u8>> = lens.iter().map(|len| vec![*len as u8; *len]).collect();
+        let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let bytes = datagram(group.into(), sender, number, &slices);
+        let read = GroupDatagram::parse(&bytes).unwrap();
+        prop_assert_eq!((read.group, read.sender, read.number), (group.into(), sender, number));
+        prop_assert_eq!(read.messages().collect::<Vec<_>>(), slices);
+        // Ethernet pads short frames.
+        let padded = [bytes.as_slice(), &[0xff; 16]].concat();
+        prop_assert_eq!(GroupDatagram::parse(&padded), GroupDatagram::parse(&bytes));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(read) = GroupDatagram::parse(&bytes) {
+            prop_assert!(read.messages().map(<[u8]>::len).sum::<usize>() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn no_damage_panics(at: prop::sample::Index, value: u8, cut: prop::sample::Index, lens in prop::collection::vec(0usize..60, 1..20)) {
+        let messages: Vec<Vec<u8>> = lens.iter().map(|len| vec![7; *len]).collect();
+        let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let mut bytes = datagram(name("239.1.2.3:5"), 1, 2, &slices);
+        let at = at.index(bytes.len());
+        bytes[at] = value;
+        let cut = cut.index(bytes.len());
+        for bytes in [&bytes[..], &bytes[..cut & !7]] {
+            if let Ok(read) = GroupDatagram::parse(bytes) {
+                prop_assert!(read.messages().map(<[u8]>::len).sum::<usize>() <= bytes.len());
+            }
+        }
+    }
+
+    /// Against a plain model: each number is delivered once at most, and what is missing adds up.
+    #[test]
+    fn each_number_counts_once(numbers in prop::collection::vec(1000u64..1200, 1..300)) {
+        let mut senders = Senders::new();
+        let (mut taken, mut missing) = (HashSet::new(), 0u64);
+        for number in &numbers {
+            match senders.note(source(1), 3, *number) {
+                Arrival::New { missing: more } => {
+                    prop_assert!(taken.insert(*number));
+                    missing += more;
+                }
+                Arrival::Late { was_missing } => {
+                    prop_assert!(taken.insert(*number));
+                    missing -= u64::from(was_missing);
+                }
+                Arrival::Repeat => prop_assert!(taken.contains(number)),
+                Arrival::TooLate => {}
+            }
+        }
+        let (first, last) = (numbers[0], *taken.iter().max().unwrap());
+        let after_first = taken.iter().filter(|number| **number >= first).count() as u64;
+        prop_assert_eq!(missing, last - first + 1 - after_first);
+    }
+}

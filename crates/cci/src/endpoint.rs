@@ -141,13 +141,13 @@ impl Endpoint {
             body.refuse();
             return Err(AcceptError::NoMemory);
         };
-        let (origin, ticket) = (body.origin.clone(), body.ticket);
+        let (origin, via, ticket) = (body.origin.clone(), body.via, body.ticket);
         match self.transport.accept(&mut self.core, connection, body) {
             Ok(link) => {
                 self.set_link(connection, link);
                 self.touched();
                 if !Arc::ptr_eq(&origin, &self.core.origin) {
-                    origin.tell(Fate::Taken { ticket });
+                    origin.tell(Fate::Taken { via, ticket });
                 }
                 Ok(())
             }
@@ -365,8 +365,10 @@ impl Endpoint {
     fn settle(&mut self, fates: Vec<Fate>) {
         for fate in fates {
             match fate {
-                Fate::Refused { ticket, inner } => self.transport.refused(&mut self.core, ticket, inner),
-                Fate::Taken { ticket } => self.transport.taken(&mut self.core, ticket),
+                Fate::Refused { via, ticket, inner } => {
+                    self.transport.refused(&mut self.core, via, ticket, inner);
+                }
+                Fate::Taken { via, ticket } => self.transport.taken(&mut self.core, via, ticket),
             }
         }
     }

@@ -244,7 +244,6 @@ impl Endpoint {
     /// An operation reaches beyond the region, by what the handle itself says of it: the owner would refuse it, but maybe
     /// only when the part that is inside has been written.
     fn refused_at_once(&mut self, connection: Connection, link: u64, context: u64, flags: RmaFlags) {
-        self.core.refused_at_once += 1;
         self.ended_at_once(connection, link, context, flags, Status::RmaHandle);
     }
 

@@ -40,6 +40,29 @@ pub(crate) enum ConnState {
     Closing,
 }
 
+/// An attempt to connect, where a transport made of several follows it.
+#[allow(dead_code, reason = "for the device any, on its way")]
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// The only one: what becomes of it is told to the program.
+    Only,
+    /// One of several ways: what becomes of it is told in [`Core::told`], and its failure to nobody else.
+    Followed,
+    /// The same, and the peer's library has answered: its failure is the peer's word.
+    Heard,
+    /// The same, and it was somebody else who answered.
+    Disproved,
+}
+
+/// What became of an attempt that was followed.
+#[allow(dead_code, reason = "for the device any, on its way")]
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Told {
+    pub connection: Connection,
+    /// None: the connection is open, and the program knows. Otherwise the handle is gone.
+    pub failure: Option<(Attempt, ConnectFailure)>,
+}
+
 /// A connection in the table: what the engine needs. 32 bytes with the table's own.
 pub(crate) struct Conn {
     /// The program's context, given at connect or accept.
@@ -50,6 +73,7 @@ pub(crate) struct Conn {
     pub mss: u32,
     pub attribute: Attribute,
     pub state: ConnState,
+    pub attempt: Attempt,
 }
 
 const _: () = assert!(size_of::<Conn>() <= 24, "idle connections are counted in bytes");
@@ -74,10 +98,12 @@ pub(crate) struct Core {
     pub order: Order,
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
-    /// Operations that failed before the transport saw them.
-    pub refused_at_once: u64,
     events: VecDeque<Event>,
     conns: Slab<Conn>,
+    /// What became of attempts that are followed, for the transport that follows them.
+    pub told: Vec<Told>,
+    /// Of the memory cap, what other parts of the transport have.
+    pub set_apart_bytes: u64,
     pub poller: Arc<Poller>,
     pub origin: Arc<Origin>,
     pub counters: EndpointCounters,
@@ -113,7 +139,8 @@ impl Core {
             operations: Operations::new(options.rma_operations),
             order: Order::default(),
             rma_bill: Arc::default(),
-            refused_at_once: 0,
+            told: Vec::new(),
+            set_apart_bytes: 0,
             origin: Arc::new(Origin::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
@@ -230,6 +257,10 @@ impl Core {
     pub fn opened(&mut self, connection: Connection, mss: u32) {
         let Some(conn) = self.conns.get_mut(key(connection)) else { return };
         let (was, context) = (conn.state, conn.context);
+        if was == ConnState::Connecting && conn.attempt != Attempt::Only {
+            self.told.push(Told { connection, failure: None });
+            conn.attempt = Attempt::Only;
+        }
         conn.mss = mss;
         conn.state = ConnState::Open;
         self.counters.connections_made += 1;
@@ -249,13 +280,38 @@ impl Core {
     pub fn failed(&mut self, connection: Connection, why: ConnectFailure) {
         let Some(conn) = self.conns.remove(key(connection)) else { return };
         match conn.state {
-            ConnState::Connecting => {
-                self.events.push_back(Event::Connect { context: conn.context, result: Err(why) });
+            ConnState::Connecting if conn.attempt != Attempt::Only => {
+                self.told.push(Told { connection, failure: Some((conn.attempt, why)) });
             }
+            ConnState::Connecting => self.connect_failed(conn.context, why),
             ConnState::Accepting => {
                 self.events.push_back(Event::Accept { context: conn.context, result: Err(why) });
             }
             ConnState::Open | ConnState::PeerGone | ConnState::Closing => {}
+        }
+    }
+
+    /// An attempt to connect is over, on whatever ways it was made.
+    pub fn connect_failed(&mut self, context: u64, why: ConnectFailure) {
+        self.events.push_back(Event::Connect { context, result: Err(why) });
+    }
+
+    /// The peer's library has answered an attempt of ours: what it says from now on is the peer's word.
+    pub fn heard(&mut self, connection: Connection) {
+        self.attempted(connection, Attempt::Heard);
+    }
+
+    /// Somebody else than the peer has answered.
+    #[allow(dead_code, reason = "for the device any, on its way")]
+    pub fn disproved(&mut self, connection: Connection) {
+        self.attempted(connection, Attempt::Disproved);
+    }
+
+    fn attempted(&mut self, connection: Connection, attempt: Attempt) {
+        if let Some(conn) = self.conns.get_mut(key(connection))
+            && conn.attempt != Attempt::Only
+        {
+            conn.attempt = attempt;
         }
     }
 
@@ -290,7 +346,7 @@ impl Core {
 
     /// Enters a connection into the table; None when it is full.
     pub fn insert(&mut self, context: u64, attribute: Attribute, state: ConnState) -> Option<Connection> {
-        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state };
+        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, attempt: Attempt::Only };
         self.conns.insert(conn).ok().map(|key| Connection { index: key.index, generation: key.generation })
     }
 

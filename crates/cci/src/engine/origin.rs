@@ -4,6 +4,7 @@
 
 use super::poller::Poller;
 use crate::Attribute;
+use crate::device::TransportKind;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,7 +17,9 @@ pub(crate) struct RequestBody {
     pub payload: Vec<u8>,
     pub attribute: Attribute,
     pub peer: String,
-    /// What the origin calls it.
+    /// The transport it came by; one endpoint may have several.
+    pub via: TransportKind,
+    /// What that transport of the origin's calls it.
     pub ticket: u64,
     pub inner: RequestInner,
     pub origin: Arc<Origin>,
@@ -24,17 +27,17 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub fn refuse(self) {
-        let RequestBody { ticket, inner, origin, .. } = self;
-        origin.tell(Fate::Refused { ticket, inner });
+        let RequestBody { via, ticket, inner, origin, .. } = self;
+        origin.tell(Fate::Refused { via, ticket, inner });
     }
 }
 
 /// What became of a request.
 pub(crate) enum Fate {
     /// The program said no, or dropped it.
-    Refused { ticket: u64, inner: RequestInner },
+    Refused { via: TransportKind, ticket: u64, inner: RequestInner },
     /// Another endpoint accepted it.
-    Taken { ticket: u64 },
+    Taken { via: TransportKind, ticket: u64 },
 }
 
 /// One per endpoint; shared with the requests that came to it. Off the data path: one relaxed load per poll.

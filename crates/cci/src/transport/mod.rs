@@ -56,11 +56,17 @@ pub(crate) trait Transport: Send {
         request: RequestBody,
     ) -> Result<u64, AcceptError>;
 
-    /// The program refused a request that came to this endpoint.
-    fn refused(&mut self, core: &mut Core, ticket: u64, inner: crate::engine::origin::RequestInner);
+    /// The program refused a request that came to this endpoint. `via`: by which transport, where there are several.
+    fn refused(
+        &mut self,
+        core: &mut Core,
+        via: TransportKind,
+        ticket: u64,
+        inner: crate::engine::origin::RequestInner,
+    );
 
     /// Another endpoint accepted a request that came to this one.
-    fn taken(&mut self, core: &mut Core, ticket: u64);
+    fn taken(&mut self, core: &mut Core, via: TransportKind, ticket: u64);
 
     /// Local and orderly: what was sent goes on being delivered until it is, or times out; then `Core::closed`.
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64);

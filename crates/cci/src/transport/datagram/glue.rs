@@ -1,5 +1,6 @@
 //! Between the protocol and the engine: events, errors and names, both ways.
 
+use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
@@ -13,12 +14,17 @@ use cci_ring::slab::{Key, Slab};
 
 /// What the transport remembers beside the protocol.
 pub(super) struct Glue {
+    kind: TransportKind,
     /// Requests that the program has: by the number it knows them by, what the protocol calls them.
     tickets: Slab<RequestTicket>,
     /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
     opened: Vec<(ConnKey, Connection)>,
     /// Requests for which there was no room in `tickets`.
     refused: Vec<Request>,
+    /// Failed sends and operations that the engine was told of, and so has counted.
+    failures_told: u64,
+    /// The others that were counted.
+    failures_counted: u64,
     /// The protocol holds messages for which there was no receive buffer.
     pub starved: bool,
     /// Connections that the protocol still has to raise the last event of.
@@ -31,8 +37,11 @@ pub(super) struct Glue {
 }
 
 impl Glue {
-    pub fn new(datagram_bytes_max: u16, message_bytes_max: u32) -> Glue {
+    pub fn new(kind: TransportKind, datagram_bytes_max: u16, message_bytes_max: u32) -> Glue {
         Glue {
+            kind,
+            failures_told: 0,
+            failures_counted: 0,
             tickets: Slab::new(4 * limits::REQUESTS_MAX),
             opened: Vec::with_capacity(4),
             refused: Vec::new(),
@@ -66,6 +75,15 @@ impl Glue {
         self.tickets.remove(Key::from_bits(ticket))
     }
 
+    /// How many more have failed of which nobody was told, of `failed` in all.
+    #[inline]
+    pub fn failed_silently(&mut self, failed: u64) -> u64 {
+        let silently = failed.saturating_sub(self.failures_told);
+        let more = silently.saturating_sub(self.failures_counted);
+        self.failures_counted += more;
+        more
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         self.tickets.bytes() as u64
     }
@@ -94,9 +112,11 @@ impl Sink for ToProgram<'_> {
         match event {
             Event::Sent { token, context, status, .. } => {
                 let op = SendOp { context, silent: false };
+                self.glue.failures_told += u64::from(status != proto::Status::Success);
                 self.core.complete(Connection::from_bits(token), op, status_of(status));
             }
             Event::Rma { operation, status, .. } => {
+                self.glue.failures_told += u64::from(status != proto::Status::Success);
                 self.core.complete_operation(operation, status_of(status));
             }
             other => self.seldom(other),
@@ -165,7 +185,13 @@ impl ToProgram<'_> {
                 self.core.opened(connection, 0);
                 self.glue.opened.push((conn, connection));
             }
-            Event::ConnectFailed { token, why, .. } => self.failed(token, connect_failure(why)),
+            Event::ConnectFailed { token, why, .. } => {
+                if why == proto::ConnectFailure::Refused {
+                    // Only the peer's program refuses.
+                    self.core.heard(Connection::from_bits(token));
+                }
+                self.failed(token, connect_failure(why));
+            }
             Event::AcceptFailed { token, why, .. } => self.failed(token, accept_failure(why)),
             Event::KeepaliveTimedOut { token, .. } => {
                 self.core.keepalive_timed_out(Connection::from_bits(token));
@@ -197,6 +223,7 @@ impl ToProgram<'_> {
                 proto::Attribute::Unreliable => Attribute::Unreliable,
             },
             peer,
+            via: self.glue.kind,
             ticket: key.to_bits(),
             inner: Box::new(request),
             origin: self.core.origin.clone(),

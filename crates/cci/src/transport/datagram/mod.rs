@@ -22,6 +22,7 @@ use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
 use self::open::Sizes;
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
+use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{RequestBody, RequestInner};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -259,7 +260,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
     }
 
-    fn refused(&mut self, core: &mut Core, ticket: u64, inner: RequestInner) {
+    fn refused(&mut self, core: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
         self.glue.forget(ticket);
         if let Ok(request) = inner.downcast::<Request>() {
             let now = self.read_clock();
@@ -268,7 +269,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
     }
 
-    fn taken(&mut self, _: &mut Core, ticket: u64) {
+    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
         if let Some(ticket) = self.glue.forget(ticket) {
             self.proto.request_taken(ticket);
         }
@@ -365,7 +366,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         self.transmit(core);
         // Silent sends that fail raise no event; only the protocol has them all.
         let counters = self.proto.counters();
-        core.counters.sends_failed = counters.sends_failed + counters.rma_failed + core.refused_at_once;
+        core.counters.sends_failed += self.glue.failed_silently(counters.sends_failed + counters.rma_failed);
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {

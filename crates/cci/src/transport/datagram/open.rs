@@ -41,7 +41,7 @@ impl<C: Carrier> Datagram<C> {
         Ok(Datagram {
             proto,
             carrier,
-            glue: Glue::new(sizes.datagram_bytes_max, device.max_send_size),
+            glue: Glue::new(device.kind, sizes.datagram_bytes_max, device.max_send_size),
             uri,
             now: Time(clock::now_ns()),
             polls_since_clock: 0,

@@ -5,6 +5,7 @@ use super::handshake::is_permitted;
 use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, Shm, token};
+use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{Fate, RequestBody, RequestInner};
 use crate::event::Connection;
@@ -105,6 +106,7 @@ impl Shm {
             payload: payload.to_vec(),
             attribute: request.attribute,
             peer: who,
+            via: TransportKind::Shm,
             ticket: 0,
             inner: Box::new(Asker { stream, request, peer }),
             origin: core.origin.clone(),
@@ -126,11 +128,11 @@ impl Shm {
         connection: Connection,
         body: RequestBody,
     ) -> Result<Key, AcceptError> {
-        let RequestBody { payload, attribute, peer, ticket, inner, origin } = body;
+        let RequestBody { payload, attribute, peer, via, ticket, inner, origin } = body;
         let asker = match inner.downcast::<Asker>() {
             Ok(asker) => *asker,
             Err(inner) => {
-                RequestBody { payload, attribute, peer, ticket, inner, origin }.refuse();
+                RequestBody { payload, attribute, peer, via, ticket, inner, origin }.refuse();
                 return Err(AcceptError::OtherDevice);
             }
         };
@@ -140,7 +142,7 @@ impl Shm {
         self.table.now_ns = clock::now_ns();
         let result = self.accept_asker(core, connection, asker, attribute.is_reliable());
         if result.is_err() && !Arc::ptr_eq(&origin, &core.origin) {
-            origin.tell(Fate::Taken { ticket });
+            origin.tell(Fate::Taken { via, ticket });
         }
         result
     }

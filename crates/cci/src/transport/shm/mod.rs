@@ -43,7 +43,7 @@ use self::link::Link;
 use self::table::{Conn, Counts, Table, from_us, to_us};
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{RequestBody, RequestInner};
 use crate::engine::poller::Poller;
@@ -232,11 +232,11 @@ impl Shm {
     /// A connection's entry and its place.
     const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 
-    /// Everything that the endpoint holds.
+    /// Everything that the endpoint holds, and what other parts of its transport may.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
         self.memory(&mut kinds);
-        kinds.iter().map(|(_, bytes)| bytes).sum()
+        kinds.iter().map(|(_, bytes)| bytes).sum::<u64>() + core.set_apart_bytes
     }
 
     /// How large a ring we can afford to read. None: no ring at all.
@@ -278,11 +278,11 @@ impl Transport for Shm {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn refused(&mut self, _: &mut Core, _: u64, inner: RequestInner) {
+    fn refused(&mut self, _: &mut Core, _: TransportKind, _: u64, inner: RequestInner) {
         self.refuse(inner);
     }
 
-    fn taken(&mut self, _: &mut Core, _: u64) {
+    fn taken(&mut self, _: &mut Core, _: TransportKind, _: u64) {
         self.shown = self.shown.saturating_sub(1);
     }
 

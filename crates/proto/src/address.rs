@@ -18,6 +18,7 @@ pub struct Address {
 enum Kind {
     V4 = 4,
     V6 = 6,
+    Ethernet = 1,
 }
 
 const _: () =
@@ -41,26 +42,45 @@ impl From<SocketAddr> for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.socket_addr() {
-            Some(addr) => addr.fmt(f),
-            None => Ok(()),
+        match (self.socket_addr(), self.ethernet_addr()) {
+            (Some(addr), _) => addr.fmt(f),
+            (None, Some(([a, b, c, d, e, g], endpoint))) => {
+                write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}/{endpoint}")
+            }
+            (None, None) => Ok(()),
         }
     }
 }
 
 impl Address {
+    /// Endpoint number `endpoint` behind an Ethernet interface.
+    #[must_use]
+    pub fn ethernet(mac: [u8; 6], endpoint: u32) -> Address {
+        let nowhere = Address::from(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+        let mut bytes = [0; 16];
+        let (to, _) = bytes.split_at_mut(mac.len());
+        to.copy_from_slice(&mac);
+        Address { kind: Kind::Ethernet, scope: endpoint, bytes, ..nowhere }
+    }
+
+    /// The interface and the endpoint this stands for; `None` if it is of another kind.
+    #[must_use]
+    pub fn ethernet_addr(&self) -> Option<([u8; 6], u32)> {
+        let [a, b, c, d, e, f, ..] = self.bytes;
+        (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], self.scope))
+    }
+
     /// The socket address this stands for; `None` if it is of another kind (raw Ethernet).
     #[must_use]
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        Some(match self.kind {
+        match self.kind {
             Kind::V4 => {
                 let [a, b, c, d, ..] = self.bytes;
-                SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), self.port)
+                Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), self.port))
             }
-            Kind::V6 => {
-                SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(self.bytes), self.port, 0, self.scope))
-            }
-        })
+            Kind::V6 => Some(SocketAddrV6::new(Ipv6Addr::from(self.bytes), self.port, 0, self.scope).into()),
+            Kind::Ethernet => None,
+        }
     }
 
     /// Every bit that tells this address from another, for the cookie's MAC.
@@ -84,6 +104,17 @@ mod tests {
             let addr: SocketAddr = text.parse().unwrap();
             assert_eq!(Address::from(addr).socket_addr(), Some(addr));
         }
+    }
+
+    #[test]
+    fn ethernet_addresses_survive() {
+        let mac = [2, 0, 0, 0xab, 0, 1];
+        let address = Address::ethernet(mac, 7);
+        assert_eq!((address.ethernet_addr(), address.socket_addr()), (Some((mac, 7)), None));
+        assert_eq!(address.to_string(), "02:00:00:ab:00:01/7");
+        assert_ne!(address.mac_bytes(), Address::ethernet(mac, 8).mac_bytes());
+        let ip = Address::from("10.1.2.3:0".parse::<SocketAddr>().unwrap());
+        assert_eq!(ip.ethernet_addr(), None);
     }
 
     #[test]

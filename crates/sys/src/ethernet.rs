@@ -87,6 +87,7 @@ impl FrameHeader {
         ]
     }
 
+    //= wire.md R-ETH-1
     /// Header and payload of `frame`, which may be padded behind the payload.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<(FrameHeader, &[u8]), FrameFault> {

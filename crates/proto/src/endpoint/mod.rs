@@ -116,6 +116,13 @@ impl Endpoint {
         })
     }
 
+    /// The nonce that the peer's datagrams carry, to be checked before they get here; `None` if the key names no
+    /// connection.
+    #[must_use]
+    pub fn nonce(&self, key: ConnKey) -> Option<u64> {
+        self.table.get(key).map(|conn| conn.nonce)
+    }
+
     /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
     /// 0: the endpoint's default. Holds for sends that are already waiting, too.
     pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {

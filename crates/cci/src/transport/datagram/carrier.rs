@@ -3,7 +3,7 @@
 use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
-use cci_proto::{Address, ConnectionInfo, Transmit};
+use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
 
 /// What a receive call brought.
 pub(super) enum Received {
@@ -31,8 +31,19 @@ pub(super) trait Carrier: Transmit + Send {
     /// One receive call. What the last one brought is given back.
     fn receive(&mut self) -> Received;
 
-    /// The datagrams of the last call.
-    fn arrived(&self) -> impl Iterator<Item = (Address, &[u8])>;
+    /// Gives the datagrams of the last call, once.
+    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8]));
+
+    /// A connection has begun: datagrams of established connections with its key carry this nonce or are forged. For a
+    /// carrier that can drop those earlier than the protocol does.
+    fn opened(&mut self, key: ConnKey, nonce: u64) {
+        let _ = (key, nonce);
+    }
+
+    /// It has ended.
+    fn closed(&mut self, key: ConnKey) {
+        let _ = key;
+    }
 
     /// Gives the system what waits. True: the carrier has just died.
     fn flush(&mut self) -> bool;

@@ -19,6 +19,8 @@ pub(super) struct Glue {
     tickets: Slab<RequestTicket>,
     /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
     opened: Vec<(ConnKey, Connection)>,
+    /// Connections that ended in the last calls of the protocol, which the carrier is still to be told.
+    pub ended: Vec<ConnKey>,
     /// Requests for which there was no room in `tickets`.
     refused: Vec<Request>,
     /// Failed sends and operations that the engine was told of, and so has counted.
@@ -44,6 +46,7 @@ impl Glue {
             failures_counted: 0,
             tickets: Slab::new(4 * limits::REQUESTS_MAX),
             opened: Vec::with_capacity(4),
+            ended: Vec::with_capacity(4),
             refused: Vec::new(),
             starved: false,
             live: 0,
@@ -185,27 +188,32 @@ impl ToProgram<'_> {
                 self.core.opened(connection, 0);
                 self.glue.opened.push((conn, connection));
             }
-            Event::ConnectFailed { token, why, .. } => {
+            Event::ConnectFailed { conn, token, why } => {
                 if why == proto::ConnectFailure::Refused {
                     // Only the peer's program refuses.
                     self.core.heard(Connection::from_bits(token));
                 }
-                self.failed(token, connect_failure(why));
+                self.failed(conn, token, connect_failure(why));
             }
-            Event::AcceptFailed { token, why, .. } => self.failed(token, accept_failure(why)),
+            Event::AcceptFailed { conn, token, why } => self.failed(conn, token, accept_failure(why)),
             Event::KeepaliveTimedOut { token, .. } => {
                 self.core.keepalive_timed_out(Connection::from_bits(token));
             }
             Event::Disconnected { token, .. } => self.core.peer_gone(Connection::from_bits(token)),
-            Event::Closed { token, .. } => {
-                self.glue.live = self.glue.live.saturating_sub(1);
+            Event::Closed { conn, token } => {
+                self.ended(conn);
                 self.core.closed(Connection::from_bits(token));
             }
         }
     }
 
-    fn failed(&mut self, token: u64, why: ConnectFailure) {
+    fn ended(&mut self, key: ConnKey) {
         self.glue.live = self.glue.live.saturating_sub(1);
+        self.glue.ended.push(key);
+    }
+
+    fn failed(&mut self, key: ConnKey, token: u64, why: ConnectFailure) {
+        self.ended(key);
         self.core.failed(Connection::from_bits(token), why);
     }
 

@@ -29,7 +29,7 @@ use crate::error::{AcceptError, ConnectError, SendError};
 use crate::event::Connection;
 use crate::explain::Explanation;
 use crate::limits;
-use cci_proto::{Endpoint, Request, Time};
+use cci_proto::{ConnKey, Endpoint, Request, Time};
 use cci_sys::clock;
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
@@ -105,6 +105,15 @@ impl<C: Carrier> Datagram<C> {
         self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
     }
 
+    /// A connection has been asked for, or accepted.
+    fn begun(&mut self, key: ConnKey) {
+        self.glue.live += 1;
+        //= wire.md R-ETH-5
+        if let Some(nonce) = self.proto.nonce(key) {
+            self.carrier.opened(key, nonce);
+        }
+    }
+
     /// As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
     /// next progress, or when there is a batch.
     fn operation_queued(&mut self, core: &mut Core, lone: bool, len_bytes: u64) {
@@ -139,11 +148,11 @@ impl<C: Carrier> Datagram<C> {
             }
             came = true;
             self.read_clock();
-            for (from, datagram) in self.carrier.arrived() {
-                let mut sink = ToProgram { core, glue: &mut self.glue };
-                self.proto.handle_datagram(self.now, from, datagram, &mut sink);
-                self.glue.settle(&mut self.proto, core, self.now);
-            }
+            let Datagram { carrier, proto, glue, now, .. } = self;
+            carrier.arrived(|from, datagram| {
+                proto.handle_datagram(*now, from, datagram, &mut ToProgram { core, glue });
+                glue.settle(proto, core, *now);
+            });
             if count < RECV_MORE || self.glue.starved {
                 break;
             }
@@ -172,6 +181,9 @@ impl<C: Carrier> Datagram<C> {
     /// Sends what may be sent, as far as the socket has room.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
+        for key in self.glue.ended.drain(..) {
+            self.carrier.closed(key);
+        }
         for _ in 0..SEND_ROUNDS_MAX {
             let wants = self.proto.wants_transmit();
             if wants {
@@ -212,7 +224,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
         let key = self.proto.connect(now, address, to.request, attribute, token, to.timeout_ns);
         let key = key.map_err(glue::connect_error)?;
-        self.glue.live += 1;
+        self.begun(key);
         // The way there may take less than our own link does, and the kernel may know.
         if let Some(bytes) = self.carrier.datagram_bytes_to(address)
             && bytes < self.glue.datagram_bytes_max
@@ -245,7 +257,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let now = self.read_clock();
         match self.proto.accept(now, *inner, connection.to_bits()) {
             Ok(key) => {
-                self.glue.live += 1;
+                self.begun(key);
                 if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
                     self.glue.forget(request.ticket);
                 }

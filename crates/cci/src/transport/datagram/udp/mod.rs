@@ -106,8 +106,8 @@ impl Carrier for Udp {
     }
 
     #[inline]
-    fn arrived(&self) -> impl Iterator<Item = (Address, &[u8])> {
-        self.input.iter().map(|(from, datagram)| (Address::from(from), datagram))
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8])) {
+        self.input.iter().for_each(|(from, bytes)| datagram(Address::from(from), bytes));
     }
 
     fn flush(&mut self) -> bool {

@@ -134,12 +134,15 @@ Examples:
   cci perf udp://192.168.0.7:7777
   cci perf --type ro --sizes 8,1024 --seconds 5 --json
   cci perf --only rma,atomics --device shm     remote memory
+  cci perf --veth --sizes 8,64                 UDP, TCP and raw Ethernet on one virtual wire
 
 What is measured:
   latency  one message there and its echo back, contents verified at both ends outside of the time taken.
            Half of the round trip is shown: p50, p99 and p99.9 of all of them after a warm-up.
   rate     a window of messages kept full, contents verified by the receiver, who also counts and
            takes the time, from the first to the last.
+  by hand  the same messages by two plain sockets on the same cores and the same way, right after: polling
+           for each echo, and one system call for each message.
   rma      writes and reads of memory that the server has registered: one at a time, from the call to
            the completion, and many under way at once. Beside it the plainest code for the same work
            on the same cores, round by round in turn: memcpy between two mappings of the same kind,
@@ -155,6 +158,10 @@ pub struct PerfArgs {
     /// Only this device; may be given several times
     #[arg(short, long)]
     pub device: Vec<String>,
+    /// Across a new pair of virtual Ethernet interfaces between two network namespaces, instead of within this machine:
+    /// UDP, TCP and raw Ethernet on the same wire (needs root and iproute2)
+    #[arg(long, conflicts_with_all = ["uri", "server"])]
+    pub veth: bool,
     /// With --server: where to listen, a port for UDP, a name or an absolute path for shared memory
     #[arg(short, long, requires = "server")]
     pub service: Option<String>,

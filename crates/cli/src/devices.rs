@@ -23,20 +23,26 @@ pub fn towards<'a>(context: &'a Context, uri: &str) -> Outcome<&'a Device> {
         Failure::usage(format!("{uri:?} is no URI of a device here"))
             .remedy("one that `cci serve` prints, such as shm://cci-0-8f3a or udp://192.168.0.7:7777")
     };
+    let by_address = |kind: TransportKind, rest: &str| {
+        let up =
+            || context.devices().iter().filter(move |device| device.transport() == kind && device.is_up());
+        let source = source_address(rest);
+        let has_it = |device: &&Device| source.is_some() && device.ip() == source;
+        // Where the system knows no route, or no device has the address: the first of the right family, and the
+        // library tells what is wrong.
+        let of_family = |device: &&Device| device.ip().map(|ip| ip.is_ipv4()) == Some(!rest.starts_with('['));
+        up().find(has_it).or_else(|| up().find(of_family))
+    };
     let (scheme, rest) = uri.split_once("://").ok_or_else(malformed)?;
     let up =
         |kind| context.devices().iter().filter(move |device| device.transport() == kind && device.is_up());
     let found = match scheme {
         "shm" => up(TransportKind::Shm).next(),
-        "udp" => {
-            let source = source_address(rest);
-            let has_it = |device: &&Device| source.is_some() && device.ip() == source;
-            // Where the system knows no route, or no device has the address: the first of the right family, and
-            // the library tells what is wrong.
-            let of_family =
-                |device: &&Device| device.ip().map(|ip| ip.is_ipv4()) == Some(!rest.starts_with('['));
-            up(TransportKind::Udp).find(has_it).or_else(|| up(TransportKind::Udp).find(of_family))
-        }
+        "udp" => by_address(TransportKind::Udp, rest),
+        "tcp" => by_address(TransportKind::Tcp, rest),
+        // The interface in the URI is one of the owner's machine. Here the one that leads there must be named.
+        "eth" => up(TransportKind::Eth).next(),
+        "any" => up(TransportKind::Any).next(),
         _ => return Err(malformed()),
     };
     found.ok_or_else(|| {
@@ -67,7 +73,7 @@ mod tests {
             assert_eq!(towards(&context, "udp://127.0.0.1:9").unwrap().name(), "udp-lo");
             assert_eq!(towards(&context, "udp://localhost:9").unwrap().name(), "udp-lo");
         }
-        for wrong in ["", "x", "tcp://127.0.0.1:9", "://"] {
+        for wrong in ["", "x", "http://127.0.0.1:9", "://"] {
             assert!(towards(&context, wrong).is_err(), "{wrong:?}");
         }
     }

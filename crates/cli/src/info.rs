@@ -12,7 +12,7 @@ use std::fmt::Write;
 const DESCRIPTORS_WANTED: u64 = 4096;
 
 /// What this version does not do at all; the rest of `cci info` is about this machine.
-const NOT_BUILT: &[&str] = &["TCP", "multicast", "raw Ethernet", "encryption"];
+const NOT_BUILT: &[&str] = &["encryption"];
 
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> Outcome {
@@ -25,13 +25,14 @@ fn as_text(context: &Context) -> String {
     let config = config_file().map_or_else(|| "found".to_owned(), |path| format!("from {path}"));
     let _ = writeln!(out, "cci {}, devices {config}\n", env!("CARGO_PKG_VERSION"));
     let mut table = Table::new(
-        6,
+        7,
         &[
             "device",
             "transport",
             "up",
             "default",
             "address",
+            "connections",
             "remote memory",
             "priority",
             "MTU",
@@ -45,7 +46,8 @@ fn as_text(context: &Context) -> String {
             device.transport().to_string(),
             yes_no(device.is_up()),
             if is_default(context, device) { "default".to_owned() } else { String::new() },
-            device.ip().map_or_else(|| "this host".to_owned(), |ip| ip.to_string()),
+            address(device),
+            kinds(device).join(", "),
             rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>().join(", "),
             device.priority().to_string(),
             if device.mtu_bytes() == 0 { "-".to_owned() } else { format!("{} B", device.mtu_bytes()) },
@@ -84,14 +86,37 @@ impl Path {
     const RING: Path = Path { name: "ring", what: "through the ring that messages take" };
     const DATAGRAMS: Path =
         Path { name: "datagrams", what: "in datagrams, which are put in their place as they come" };
-    const ALL: [Path; 4] = [Path::MAPPED, Path::PULLED, Path::RING, Path::DATAGRAMS];
+    const STREAM: Path =
+        Path { name: "stream", what: "over a second stream, read from it straight into its place" };
+    const ALL: [Path; 5] = [Path::MAPPED, Path::PULLED, Path::RING, Path::DATAGRAMS, Path::STREAM];
 }
 
 fn rma_paths(device: &Device) -> Vec<Path> {
     match device.transport() {
         TransportKind::Shm => vec![Path::MAPPED, Path::PULLED, Path::RING],
         TransportKind::Udp | TransportKind::Eth => vec![Path::DATAGRAMS],
-        TransportKind::Tcp | TransportKind::Any => Vec::new(),
+        TransportKind::Tcp => vec![Path::STREAM],
+        // Those of the path that a connection takes.
+        TransportKind::Any => Path::ALL.to_vec(),
+    }
+}
+
+/// The kinds of connection that can be made.
+fn kinds(device: &Device) -> Vec<&'static str> {
+    use cci::Attribute::*;
+    let all = [ReliableOrdered, ReliableUnordered, Unreliable, MulticastSend, MulticastReceive];
+    let has_groups = device.transport() == TransportKind::Udp;
+    let offered = all.into_iter().filter(|kind| has_groups || !kind.is_multicast());
+    offered.map(|kind| kind.short_name()).collect()
+}
+
+/// Where it is.
+fn address(device: &Device) -> String {
+    match (device.ip(), device.interface(), device.transport()) {
+        (Some(ip), _, _) => ip.to_string(),
+        (None, Some(interface), _) => interface.to_owned(),
+        (None, None, TransportKind::Shm) => "this host".to_owned(),
+        (None, None, _) => "-".to_owned(),
     }
 }
 
@@ -252,6 +277,7 @@ fn device_json(context: &Context, device: &Device) -> Value {
         "address": device.ip().map(|ip| ip.to_string()),
         "interface": device.interface(),
         "pci": device.pci().map(|at| format!("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func)),
+        "connections": kinds(device),
         "remote_memory": rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>(),
         "configuration": device.conf_argv(),
         "unavailable": device.unavailable().iter().map(lack_json).collect::<Vec<_>>(),

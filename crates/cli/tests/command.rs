@@ -154,7 +154,7 @@ fn ping_gets_echoes_on_every_device_and_type() {
 fn ping_says_what_is_wrong_and_what_to_do() {
     for (uri, code, told) in [
         ("nonsense", EXIT_USAGE, "no URI of a device"),
-        ("tcp://127.0.0.1:5", EXIT_USAGE, "no URI of a device"),
+        ("http://127.0.0.1:5", EXIT_USAGE, "no URI of a device"),
         ("shm://nobody-listens-here-4711", EXIT_FAILED, "refused"),
     ] {
         let output = cci(&["ping", uri]);
@@ -367,4 +367,26 @@ fn completions_manual_and_help_are_there() {
         assert!(help.contains("Examples:"), "{help}");
     }
     assert!(succeeded(&cci(&["--help"])).contains("Exit codes:"));
+}
+
+#[test]
+fn perf_across_a_pair_of_interfaces() {
+    let args = ["perf", "--veth", "--quick", "--type", "ro", "--sizes", "8", "--json"];
+    let output = cci(&args);
+    if !output.status.success() {
+        let told = stderr(&output);
+        // A namespace of one's own needs root, and the pair iproute2.
+        assert!(told.contains("namespace") || told.contains("ip:"), "{told}");
+        println!("skipped: {told}");
+        return;
+    }
+    let perf = json(&output);
+    let targets = perf["targets"].as_array().expect("targets");
+    assert!(targets.iter().any(|target| target["transport"] == "udp"), "{perf}");
+    for target in targets {
+        assert_eq!(target["across_a_pair"], true, "{target}");
+        let cell = &target["cells"][0];
+        assert_eq!(cell["rate"]["wrong"], serde_json::Value::Null, "{cell}");
+        assert!(cell["by_hand"]["half_round_trip_ratio"].as_f64() > Some(0.0), "{cell}");
+    }
 }

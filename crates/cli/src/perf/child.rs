@@ -1,5 +1,6 @@
 //! The other process: this program once more, as the server.
 
+use super::site::Site;
 use crate::failure::{Failure, Outcome};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{self, Command, Stdio};
@@ -17,8 +18,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a server on the device, on one core if one is given, and waits until it listens.
-    pub fn start(device: &str, core: Option<usize>) -> Outcome<Child> {
+    /// Starts a server on the device, at the other side of the site, on one core if one is given, and waits until it listens.
+    pub fn start(device: &str, site: &Site, core: Option<usize>) -> Outcome<Child> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("the path of this program: {error}")))?;
         let mut command = Command::new(program);
@@ -27,8 +28,9 @@ impl Child {
             command.args(["--core", &core.to_string()]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let process =
-            command.spawn().map_err(|error| Failure::new(format!("starting the second process: {error}")))?;
+        let process = site
+            .there(|| command.spawn())
+            .map_err(|error| Failure::new(format!("starting the second process: {error}")))?;
         let mut child = Child { process, uri: String::new() };
         child.uri = child.read_uri()?;
         Ok(child)

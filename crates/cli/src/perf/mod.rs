@@ -5,6 +5,7 @@ mod child;
 mod client;
 mod cores;
 mod floor;
+mod hand;
 mod html;
 mod latency;
 mod machine;
@@ -14,6 +15,7 @@ mod plan;
 mod rate;
 mod results;
 mod rma;
+mod site;
 mod table;
 
 use crate::args::{PerfArgs, ServeArgs};
@@ -24,9 +26,11 @@ use cci::{Device, TransportKind};
 use child::Child;
 use client::Client;
 use cores::Cores;
+use hand::Hand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use plan::Plan;
 use results::{Cell, Results, Target};
+use site::Site;
 use std::path::PathBuf;
 
 /// The page, unless told otherwise.
@@ -43,13 +47,14 @@ pub fn run(args: &PerfArgs) -> Outcome {
         });
     }
     let plan = Plan::new(args);
-    let targets = targets(args)?;
+    let site = if args.veth { Site::across_a_pair()? } else { Site::here() };
+    let targets = targets(args, &site)?;
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
     let mut results = Results::new(machine::describe(&cores, &plan), noise::measure(&cores));
     let before = noise::StealClock::start();
     let bar = progress_bar(targets.iter().map(|(device, _)| steps(&plan, device)).sum());
     for (device, target) in targets {
-        measure(&plan, &device, target, &cores, &bar, &mut results);
+        measure(&plan, &device, target, (&cores, &site), &bar, &mut results);
     }
     bar.finish_and_clear();
     results.noise.steal_fraction = before.stolen_fraction();
@@ -95,9 +100,10 @@ fn one_device(args: &PerfArgs) -> Outcome<Option<String>> {
 }
 
 /// What to measure: one URI, or each device of this machine.
-fn targets(args: &PerfArgs) -> Outcome<Vec<(Device, Target)>> {
+fn targets(args: &PerfArgs, site: &Site) -> Outcome<Vec<(Device, Target)>> {
     let context = devices::context()?;
-    let target = |device: &Device, uri: Option<&str>| (device.clone(), Target::new(device, uri));
+    let target =
+        |device: &Device, uri: Option<&str>| (device.clone(), Target::new(device, uri, site.is_pair()));
     if let Some(uri) = &args.uri {
         let device = match one_device(args)? {
             Some(name) => devices::named(&context, &name)?.clone(),
@@ -109,8 +115,8 @@ fn targets(args: &PerfArgs) -> Outcome<Vec<(Device, Target)>> {
         let named = args.device.iter().map(|name| Ok(target(devices::named(&context, name)?, None)));
         return named.collect();
     }
-    let up: Vec<_> =
-        context.devices().iter().filter(|device| device.is_up()).map(|device| target(device, None)).collect();
+    let up = context.devices().iter().filter(|device| device.is_up() && site.has_both_sides_of(device));
+    let up: Vec<_> = up.map(|device| target(device, None)).collect();
     if up.is_empty() {
         return Err(Failure::new("no device is up").remedy("`cci info` shows what each lacks"));
     }
@@ -141,7 +147,7 @@ fn measure(
     plan: &Plan,
     device: &Device,
     mut target: Target,
-    cores: &Cores,
+    (cores, site): (&Cores, &Site),
     bar: &ProgressBar,
     results: &mut Results,
 ) {
@@ -151,9 +157,9 @@ fn measure(
         target.cache_line_ns = floor::cache_line_ns(cores);
     }
     let outcome = match target.uri.clone() {
-        Some(uri) => measure_at(plan, device, &uri, cores, bar, &mut target),
-        None => Child::start(device.name(), cores.theirs).and_then(|child| {
-            let outcome = measure_at(plan, device, child.uri(), cores, bar, &mut target);
+        Some(uri) => measure_at(plan, device, &uri, (cores, site), bar, &mut target),
+        None => Child::start(device.name(), site, cores.theirs).and_then(|child| {
+            let outcome = measure_at(plan, device, child.uri(), (cores, site), bar, &mut target);
             child.end();
             outcome
         }),
@@ -167,11 +173,12 @@ fn measure_at(
     plan: &Plan,
     device: &Device,
     uri: &str,
-    cores: &Cores,
+    (cores, site): (&Cores, &Site),
     bar: &ProgressBar,
     target: &mut Target,
 ) -> Outcome {
     let mut client = Client::open(device, uri, cores.can_spin)?;
+    let hand = Hand::of(device, site, cores, target.uri.is_none());
     for &attribute in plan.attributes.iter().filter(|_| plan.with_messages) {
         let kind = attribute.short_name();
         let data = client.data(attribute).map_err(|failure| failure.of(kind))?;
@@ -183,12 +190,20 @@ fn measure_at(
             bar.set_message(format!("{} {}", device.name(), of("rate")));
             let rate = client.rate(plan, &data, len).map_err(|failure| failure.of(&of("rate")))?;
             bar.inc(1);
-            target.cells.push(Cell { r#type: kind, size_bytes: len, latency, rate });
+            let by_hand = match &hand {
+                Some(hand) => {
+                    let (half_ns, per_s) = (latency.half_round_trip_ns_p50, rate.messages_per_s);
+                    hand.measure(&mut client, plan, len, half_ns, per_s)
+                        .map_err(|failure| failure.of(&of("by hand")))?
+                }
+                None => None,
+            };
+            target.cells.push(Cell { r#type: kind, size_bytes: len, latency, rate, by_hand });
         }
         client.close(&data);
     }
     match plan.rma_attribute() {
-        Some(attribute) => rma::measure(&mut client, plan, device, attribute, cores, bar, target),
+        Some(attribute) => rma::measure(&mut client, plan, device, attribute, (cores, site), bar, target),
         None => Ok(()),
     }
 }

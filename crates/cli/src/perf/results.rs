@@ -22,12 +22,14 @@ pub struct Results {
 pub struct Target {
     /// Name of the device.
     pub device: String,
-    /// "shm" or "udp".
+    /// "shm", "udp", "tcp", "eth" or "any".
     pub transport: &'static str,
     /// The server, if it was not a process of ours.
     pub uri: Option<String>,
     /// Both processes are on this machine: the numbers are its kernel's, not the wire's.
     pub within_machine: bool,
+    /// Both are at the ends of a pair of virtual Ethernet interfaces.
+    pub across_a_pair: bool,
     /// One cache line from core to core just before, nanoseconds (shared memory only).
     pub cache_line_ns: Option<f64>,
     /// Why it was not measured to the end.
@@ -51,6 +53,23 @@ pub struct Cell {
     pub latency: Latency,
     /// Streams.
     pub rate: Rate,
+    /// Two sockets and nothing above them, right after, if that can be compared.
+    pub by_hand: Option<ByHand>,
+}
+
+/// The same messages by hand.
+#[derive(Debug, Serialize)]
+pub struct ByHand {
+    /// "UDP sockets" or "TCP sockets".
+    pub name: &'static str,
+    /// As the library's.
+    pub half_round_trip_ns_p50: f64,
+    /// The library's over this.
+    pub half_round_trip_ratio: f64,
+    /// A system call for each message.
+    pub messages_per_s: f64,
+    /// The library's over this.
+    pub rate_ratio: f64,
 }
 
 /// Half of the time from sending a message to having its echo.
@@ -225,13 +244,14 @@ impl Results {
 
 impl Target {
     /// Not measured yet.
-    pub fn new(device: &Device, uri: Option<&str>) -> Target {
+    pub fn new(device: &Device, uri: Option<&str>, across_a_pair: bool) -> Target {
         let has_wire = device.ip().is_some_and(|ip| !ip.is_loopback());
         Target {
             device: device.name().to_owned(),
             transport: device.transport().name(),
             uri: uri.map(str::to_owned),
-            within_machine: uri.is_none() && has_wire,
+            within_machine: uri.is_none() && has_wire && !across_a_pair,
+            across_a_pair,
             cache_line_ns: None,
             failure: None,
             cells: Vec::new(),
@@ -250,6 +270,9 @@ impl Target {
                 "within this machine: its kernel short-circuits the packets, the wire is not measured"
                     .to_owned(),
             );
+        }
+        if self.across_a_pair {
+            notes.push("across a pair of virtual Ethernet interfaces between two namespaces".to_owned());
         }
         if let Some(ns) = self.cache_line_ns {
             notes.push(format!("one cache line from core to core took {}, just before", text::duration(ns)));

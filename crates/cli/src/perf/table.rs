@@ -1,6 +1,6 @@
 //! The results as text.
 
-use super::results::{AtomicCell, Cell, Results, RmaCell, Spread, Target};
+use super::results::{AtomicCell, ByHand, Cell, Results, RmaCell, Spread, Target};
 use crate::text::{self, Table};
 use std::fmt::Write;
 
@@ -81,7 +81,21 @@ fn device(target: &Target, out: &mut String) {
 }
 
 /// Over the rows of [`row`].
-pub const HEAD: &[&str] = &["type", "size", "½ rtt p50", "p99", "p99.9", "messages/s", "bytes/s", "lost"];
+pub const HEAD: &[&str] = &[
+    "type",
+    "size",
+    "½ rtt p50",
+    "p99",
+    "p99.9",
+    "messages/s",
+    "bytes/s",
+    "lost",
+    "by hand",
+    "½ rtt",
+    "ratio",
+    "messages/s",
+    "ratio",
+];
 /// Over the rows of [`rma_row`].
 pub const RMA_HEAD: &[&str] =
     &["memory", "", "size", "done in p50", "p99", "p99.9", "bytes/s", "by hand", "", "ratio"];
@@ -116,6 +130,7 @@ fn times(spread: &Spread) -> [String; 3] {
 /// One line of the table, here and in the page.
 pub fn row(cell: &Cell) -> Vec<String> {
     let (latency, rate) = (&cell.latency, &cell.rate);
+    let hand = |tell: fn(&ByHand) -> String| cell.by_hand.as_ref().map_or_else(String::new, tell);
     let measured = |ns: f64| if latency.samples == 0 { "-".to_owned() } else { text::duration(ns) };
     vec![
         cell.r#type.to_owned(),
@@ -130,5 +145,10 @@ pub fn row(cell: &Cell) -> Vec<String> {
             (0, echoes) => format!("{echoes} echoes"),
             _ => format!("{:.2} %", rate.lost_fraction() * 100.0),
         },
+        cell.by_hand.as_ref().map_or("-", |hand| hand.name).to_owned(),
+        hand(|hand| text::duration(hand.half_round_trip_ns_p50)),
+        hand(|hand| format!("{:.2}", hand.half_round_trip_ratio)),
+        hand(|hand| format!("{}/s", text::si(hand.messages_per_s))),
+        hand(|hand| format!("{:.1}", hand.rate_ratio)),
     ]
 }

@@ -2,6 +2,7 @@
 
 use super::super::client::Client;
 use super::super::cores::Cores;
+use super::super::site::Site;
 use super::{Kind, Way};
 use crate::failure::{Failure, Outcome};
 use crate::memory;
@@ -10,7 +11,7 @@ use cci::{Device, TransportKind};
 use cci_sys::floor::{Mappings, Process};
 use cci_sys::{clock, cpu};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ impl Floor {
     pub fn open(
         device: &Device,
         kind: Kind,
-        cores: &Cores,
+        (cores, site): (&Cores, &Site),
         lent: &Lent,
         len_bytes: u64,
         server_is_ours: bool,
@@ -73,8 +74,8 @@ impl Floor {
                     Process::of(pid).map_err(|error| Failure::new(format!("process {pid}: {error}")))?;
                 Ok(Floor::Process { process, address, memory: vec![0; len] })
             }
-            _ => match device.ip().filter(|_| server_is_ours) {
-                Some(ip) => Tcp::open((ip, 0).into(), cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
+            _ => match site.addresses(device).filter(|_| server_is_ours) {
+                Some((_, ip)) => Tcp::open(site, ip, cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
                 None => Ok(Floor::None),
             },
         }
@@ -189,8 +190,8 @@ fn tcp_failed(error: io::Error) -> Failure {
 }
 
 impl Tcp {
-    fn open(at: SocketAddr, core: Option<usize>, len: usize) -> io::Result<Tcp> {
-        let listener = TcpListener::bind(at)?;
+    fn open(site: &Site, at: IpAddr, core: Option<usize>, len: usize) -> io::Result<Tcp> {
+        let listener = site.there(|| TcpListener::bind((at, 0)))?;
         let stream = TcpStream::connect(listener.local_addr()?)?;
         let (theirs, _) = listener.accept()?;
         for stream in [&stream, &theirs] {
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_stream_carries_tasks_both_ways() {
-        let mut tcp = Tcp::open(([127, 0, 0, 1], 0).into(), None, 1 << 20).unwrap();
+        let mut tcp = Tcp::open(&Site::here(), [127, 0, 0, 1].into(), None, 1 << 20).unwrap();
         for (way, size, count) in
             [(Way::Write, 8, 10), (Way::Read, 8, 10), (Way::Write, 1 << 20, 1), (Way::Read, 1000, 99)]
         {

@@ -9,6 +9,7 @@ use super::client::Client;
 use super::cores::Cores;
 use super::plan::Plan;
 use super::results::{Spread, Target};
+use super::site::Site;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
@@ -81,7 +82,7 @@ pub fn measure(
     plan: &Plan,
     device: &Device,
     attribute: Attribute,
-    cores: &Cores,
+    place: (&Cores, &Site),
     bar: &ProgressBar,
     target: &mut Target,
 ) -> Outcome {
@@ -92,7 +93,7 @@ pub fn measure(
             let (region, lent) = Region::open(client, data.connection, kind, plan.rma_bytes())?;
             // Only a server of ours runs where we know, with nothing else to do.
             let own = target.uri.is_none();
-            let mut floor = Floor::open(device, kind, cores, &lent, plan.rma_bytes(), own)?;
+            let mut floor = Floor::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
             for way in Way::BOTH {
                 for size in plan.rma_sizes() {
                     let what = format!("{} {}, {size} B", kind.name(), way.name());

@@ -1,0 +1,128 @@
+//! Where the two sides of a measurement are: on this machine as it is, or at the two ends of a pair of virtual Ethernet
+//! interfaces, each in a network namespace of its own.
+//!
+//! Between two addresses of one namespace the kernel hands packets over without any interface; across a pair they take
+//! the way that they would take to a network. And raw Ethernet needs two interfaces.
+
+use crate::failure::{Failure, Outcome};
+use cci::{Device, TransportKind};
+use cci_sys::net::interfaces;
+use cci_sys::net::namespace::{Inside, Namespace};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Both interfaces of the pair: each is alone in its namespace.
+const INTERFACE: &str = "wire0";
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1));
+const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2));
+const CARRIER_LIMIT: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct Site {
+    pair: Option<Pair>,
+}
+
+/// This thread is at one end for as long as this lives. The kernel takes the pair away with the last process in it.
+struct Pair {
+    there: Namespace,
+    _here: Inside,
+}
+
+impl Site {
+    /// This machine, as it is.
+    pub const fn here() -> Site {
+        Site { pair: None }
+    }
+
+    /// The two ends of a new pair; the calling thread goes to one of them.
+    pub fn across_a_pair() -> Outcome<Site> {
+        let entered = |error: cci_sys::SysError| {
+            Failure::new(error.to_string())
+                .remedy("as root, or without --veth, with the URI of another machine's server")
+        };
+        let other = Namespace::fresh().map_err(entered)?;
+        let there = other.namespace().clone();
+        drop(other);
+        let here = Namespace::fresh().map_err(entered)?;
+        // Different numbers at the ends: where they are the same the kernel takes the pair for hardware.
+        let add = format!(
+            "link add name {INTERFACE} index 11 type veth peer name {INTERFACE} index 12 netns {}\n",
+            there.path()
+        );
+        ip(&format!("{add}{}", bring_up(HERE)))?;
+        {
+            let _inside = there.enter().map_err(entered)?;
+            ip(&bring_up(THERE))?;
+        }
+        let until = Instant::now() + CARRIER_LIMIT;
+        while !has_carrier() {
+            if Instant::now() > until {
+                return Err(Failure::new("the new pair of interfaces gets no carrier"));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Site { pair: Some(Pair { there, _here: here }) })
+    }
+
+    /// True for a pair.
+    pub const fn is_pair(&self) -> bool {
+        self.pair.is_some()
+    }
+
+    /// Whether both sides of a device can be here.
+    pub fn has_both_sides_of(&self, device: &Device) -> bool {
+        match &self.pair {
+            Some(_) => device.interface() == Some(INTERFACE),
+            // A frame to one's own interface does not come back.
+            None => device.transport() != TransportKind::Eth,
+        }
+    }
+
+    /// The addresses for sockets by hand, on this side and on the other; None where a device has none.
+    pub fn addresses(&self, device: &Device) -> Option<(IpAddr, IpAddr)> {
+        match &self.pair {
+            Some(_) => Some((HERE, THERE)),
+            None => device.ip().map(|ip| (ip, ip)),
+        }
+    }
+
+    /// Does something on the other side: sockets made there stay there, and processes started there.
+    pub fn there<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let inside =
+            self.pair.as_ref().map(|pair| pair.there.enter().map_err(io::Error::other)).transpose()?;
+        let done = act();
+        drop(inside);
+        done
+    }
+}
+
+fn bring_up(address: IpAddr) -> String {
+    format!(
+        "link set lo up\naddr add {address}/24 dev {INTERFACE}\nlink set {INTERFACE} addrgenmode none\nlink set {INTERFACE} up\n"
+    )
+}
+
+fn has_carrier() -> bool {
+    interfaces().is_ok_and(|all| all.iter().any(|interface| interface.name == INTERFACE && interface.up))
+}
+
+fn ip(batch: &str) -> Outcome {
+    let failed = |told: String| Failure::new(format!("ip: {told}")).remedy("install iproute2");
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    // Where it has ended already, its last words say why.
+    let written = child.stdin.take().map(|mut input| input.write_all(batch.as_bytes()));
+    let ended = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if ended.status.success() && written.is_some_and(|written| written.is_ok()) {
+        return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ")))
+}

@@ -1,6 +1,7 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|install`.
 #![forbid(unsafe_code)]
 
+mod devices;
 mod install;
 mod lint;
 mod process;
@@ -17,6 +18,7 @@ Usage: cargo xtask TASK
   lint                   rustfmt, clippy, tidy, rustdoc and cargo-deny
   test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
+  devices                run the conformance suite and write the table in docs/devices.md
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["lint"] => lint::run(),
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
+        ["devices"] => devices::run(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),
         ["install", prefix] if prefix.starts_with("--prefix=") => {
             install::run(prefix["--prefix=".len()..].as_ref())

@@ -1,5 +1,6 @@
 //! All tests, in one command: the workspace's own, then the model checkers on cci-ring.
 
+use crate::devices;
 use crate::process::{Tally, cargo, run_tests, succeeds};
 use crate::workspace::Workspace;
 use std::process::Command;
@@ -15,11 +16,14 @@ const MIRI_LIMIT: Duration = MINUTE.saturating_mul(12);
 pub fn run() -> Result<(), String> {
     let workspace = Workspace::load()?;
     let mut tally = Tally::default();
-    tally.add(run_tests(
-        "tests",
-        &mut cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
-        WORKSPACE_LIMIT,
-    ));
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]);
+    let report = devices::record(&workspace, &mut tests)?;
+    tally.add(run_tests("tests", &mut tests, WORKSPACE_LIMIT));
+    // The table of devices is a test of its own: what it says is what ran.
+    match devices::check(&workspace, &report) {
+        Ok(()) => tally.passed += 1,
+        Err(_) => tally.failed += 1,
+    }
     tally.add(loom(&workspace));
     tally.add(miri(&workspace));
     if tally.ignored > 0 {

@@ -1,4 +1,9 @@
 //! The devices that the suite runs on.
+//!
+//! To add one: its sections in [`CONFIG`], a constant here that says what it can't do and what the machine must have,
+//! modules of it in the `conformance` tests of this crate and of the C interface, and `cargo xtask devices` for its lines
+//! in docs/devices.md. A device whose peer is the other end of a wire names two sections, with the interfaces `a0` and `b0`
+//! (or `a1` and `b1`, with jumbo frames): each case has them in a network namespace of its own.
 
 use super::Skipped;
 use crate::net::{Unavailable, Veth, Wire};
@@ -106,9 +111,6 @@ pub const UDP6: DeviceUnderTest = DeviceUnderTest {
     needs: Needs::Address("::1"),
     ..UDP4
 };
-
-/// Every one of them is a row of the table in docs/devices.md, in this order.
-pub const ALL: &[DeviceUnderTest] = &[SHM, SHM_PULL, SHM_RING, UDP4, UDP6];
 
 impl DeviceUnderTest {
     /// Makes what it needs, for as long as the value lives. Called in the thread of the case; its threads and child

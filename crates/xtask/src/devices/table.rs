@@ -1,0 +1,184 @@
+//! The table itself: a line for each device and language, a column for each topic.
+
+use super::report::{Outcome, Place, Report};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Columns, and the groups of cases in them.
+const TOPICS: &[(&str, &[&str])] = &[
+    ("connections", &["connect", "closing", "scale"]),
+    ("messages", &["messages", "sending", "buffers"]),
+    ("waiting", &["waiting"]),
+    ("multicast", &["multicast"]),
+    ("remote memory", &["rma_data", "rma_order", "rma_rights", "rma_life", "rma_account"]),
+    ("atomics", &["rma_atomics"]),
+    ("processes", &["process", "rma_process"]),
+    ("accounts", &["account"]),
+];
+
+/// Lines by device and language, and the notes below: each as it is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    lines: BTreeMap<Place, String>,
+    notes: BTreeMap<Place, Vec<String>>,
+}
+
+impl Table {
+    /// From what the suite wrote down. An error is a group of cases that has no column.
+    pub(super) fn of(report: &Report) -> Result<Table, String> {
+        let mut table = Table::default();
+        for (place, cases) in &report.places {
+            let mut cells = vec![(0, 0); TOPICS.len()];
+            for ((group, _), outcome) in cases {
+                let column = TOPICS.iter().position(|(_, groups)| groups.contains(&group.as_str()));
+                let column = column.ok_or_else(|| format!("cases of {group} have no column in the table"))?;
+                let (passed, all) = &mut cells[column];
+                *passed += u32::from(*outcome == Outcome::Passed);
+                *all += 1;
+            }
+            let cells = cells.into_iter().map(|cell| match cell {
+                (_, 0) => "–".to_owned(),
+                (passed, all) if passed == all => all.to_string(),
+                (passed, all) => format!("{passed} of {all}"),
+            });
+            table.lines.insert(place.clone(), cells.collect::<Vec<_>>().join(" | "));
+        }
+        for ((case, reason), places) in report.skipped() {
+            for place in places {
+                table.notes.entry(place).or_default().push(format!("`{case}`: {reason}"));
+            }
+        }
+        Ok(table)
+    }
+
+    /// From the document.
+    pub(super) fn parse(text: &str) -> Table {
+        let mut table = Table::default();
+        for line in text.lines() {
+            if let Some((device, rest)) = line.strip_prefix("| `").and_then(|line| line.split_once("` | "))
+                && let Some((language, cells)) = rest.split_once(" | ")
+            {
+                let cells = cells.strip_suffix(" |").unwrap_or(cells).to_owned();
+                table.lines.insert((device.to_owned(), language.to_owned()), cells);
+            }
+            if let Some((head, reason)) = line.strip_prefix("- ").and_then(|line| line.split_once(": "))
+                && let Some((case, places)) = head.split_once(" on ")
+            {
+                for (device, language) in places.split(", ").filter_map(|place| place.rsplit_once(' ')) {
+                    let place = (device.to_owned(), language.to_owned());
+                    table.notes.entry(place).or_default().push(format!("{case}: {reason}"));
+                }
+            }
+        }
+        table
+    }
+
+    /// Takes over the lines of devices that are not here; which.
+    pub(super) fn keep_absent(&mut self, old: &Table) -> Vec<String> {
+        let mut kept = Vec::new();
+        for (place, line) in &old.lines {
+            if !self.lines.contains_key(place) {
+                self.lines.insert(place.clone(), line.clone());
+                self.notes.extend(old.notes.get(place).map(|notes| (place.clone(), notes.clone())));
+                kept.push(format!("{} ({})", place.0, place.1));
+            }
+        }
+        kept
+    }
+
+    /// How many lines there are.
+    pub(super) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// What a run showed otherwise than the document says, in words. What did not run is no difference.
+    pub(super) fn differences(&self, committed: &Table) -> Vec<String> {
+        let mut differences = Vec::new();
+        for (place, line) in &self.lines {
+            let (device, language) = place;
+            match committed.lines.get(place) {
+                Some(said) if said == line => {}
+                Some(said) => differences.push(format!("{device} ({language}): ran {line}; it says {said}")),
+                None => differences.push(format!("{device} ({language}): ran {line}; it has no such line")),
+            }
+            let notes = |table: &Table| table.notes.get(place).cloned().unwrap_or_default();
+            let (ran, said) = (notes(self), notes(committed));
+            let missing = ran.iter().filter(|note| !said.contains(note));
+            differences.extend(missing.map(|note| format!("{device} ({language}): it does not say {note}")));
+            let stale = said.iter().filter(|note| !ran.contains(note));
+            differences.extend(stale.map(|note| format!("{device} ({language}): no longer so: {note}")));
+        }
+        differences
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topics: Vec<&str> = TOPICS.iter().map(|(topic, _)| *topic).collect();
+        writeln!(f, "\n| device | language | {} |", topics.join(" | "))?;
+        writeln!(f, "|---|---|{}", "---|".repeat(TOPICS.len()))?;
+        for ((device, language), line) in &self.lines {
+            writeln!(f, "| `{device}` | {language} | {line} |")?;
+        }
+        if !self.notes.is_empty() {
+            writeln!(f, "\nNot tested, and why:\n")?;
+        }
+        let mut places_of: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for ((device, language), notes) in &self.notes {
+            for note in notes {
+                places_of.entry(note).or_default().push(format!("{device} {language}"));
+            }
+        }
+        for (note, places) in places_of {
+            let (case, reason) = note.split_once(": ").unwrap_or((note, ""));
+            writeln!(f, "- {case} on {}: {reason}", places.join(", "))?;
+        }
+        writeln!(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "\
+shm\tRust\tconnect\tmeets\tpassed\t10\t
+shm\tRust\tbuffers\tfills\tskipped\t10\tit has none: really
+shm\tC\tconnect\tmeets\tpassed\t10\t
+eth\tC\tconnect\tmeets\tabsent\t0\tit needs root
+";
+
+    fn table(report: &str) -> Table {
+        Table::of(&Report::parse(report).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let table = table(REPORT);
+        assert_eq!(Table::parse(&table.to_string()), table);
+        assert!(table.to_string().contains("\n| `shm` | Rust | 1 | 0 of 1 | – |"), "{table}");
+        assert!(table.to_string().contains("\n- `fills` on shm Rust: it has none: really\n"), "{table}");
+    }
+
+    #[test]
+    fn differences_are_told_and_what_did_not_run_is_none() {
+        let committed = table(&REPORT.replace("absent", "passed"));
+        assert_eq!(table(REPORT).differences(&committed), Vec::<String>::new());
+        let failed = table(&REPORT.replacen("passed", "failed", 1));
+        assert_eq!(failed.differences(&committed).len(), 1);
+        let other_reason = table(&REPORT.replace("really", "maybe"));
+        assert_eq!(other_reason.differences(&committed).len(), 2);
+        assert_eq!(committed.differences(&table(REPORT)).len(), 1);
+        let mut kept = table(REPORT);
+        assert_eq!(kept.keep_absent(&committed), ["eth (C)"]);
+        assert_eq!(kept, committed);
+    }
+
+    #[test]
+    fn what_is_unclear_is_an_error() {
+        assert!(Report::parse("shm\tRust\tconnect\n").is_err());
+        assert!(Report::parse("shm\tRust\tconnect\tmeets\tperhaps\t1\t\n").is_err());
+        let unknown = Report::parse("shm\tRust\tswimming\tmeets\tpassed\t1\t\n").unwrap();
+        assert!(Table::of(&unknown).is_err());
+    }
+}

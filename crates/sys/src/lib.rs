@@ -31,5 +31,6 @@ pub mod tcp_memory;
 pub mod thread;
 pub mod udp;
 pub mod unix;
+pub mod xdp;
 
 pub use error::{Result, SysError};

@@ -32,7 +32,6 @@ impl Mapped {
     }
 
     /// Maps fresh memory, zeroed and present.
-    #[allow(dead_code, reason = "the next commit's")]
     pub fn anonymous(len_bytes: usize) -> Result<Mapped> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: as in `of`.
@@ -54,7 +53,6 @@ impl Mapped {
     }
 
     /// First byte, page-aligned.
-    #[allow(dead_code, reason = "the next commit's")]
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.base
     }

@@ -290,7 +290,7 @@ fn set_packet(fd: &OwnedFd, option: libc::c_int, value: i32) -> io::Result<()> {
 }
 
 /// What is in the send ring counts against the socket's buffer, which would be full long before the ring.
-fn size_send_buffer(fd: &OwnedFd, ring_bytes: usize) {
+pub(crate) fn size_send_buffer(fd: &OwnedFd, ring_bytes: usize) {
     let wanted = i32::try_from(ring_bytes).unwrap_or(i32::MAX / 2);
     let len = size_of::<i32>() as libc::socklen_t;
     for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {

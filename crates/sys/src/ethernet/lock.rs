@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::error::{Result, SysError, Tried};
 
@@ -28,18 +29,28 @@ impl EndpointLock {
         let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
             .tried("make a socket to hold an endpoint number")
             .map_err(on)?;
-        let name = format!("cci-eth-{interface_index}-{endpoint}");
-        SocketAddrUnix::new_abstract_name(name.as_bytes())
+        name(interface_index, endpoint)
             .and_then(|name| bind(&fd, &name))
             .tried("take an endpoint number")
             .map_err(on)?;
         Ok(EndpointLock { _fd: fd, endpoint })
     }
 
+    /// Whether some process holds `endpoint`. True where that cannot be found out.
+    pub fn is_held(interface_index: u32, endpoint: u32) -> bool {
+        let connected = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .and_then(|fd| connect(&fd, &name(interface_index, endpoint)?));
+        connected != Err(Errno::CONNREFUSED)
+    }
+
     /// The number held.
     pub fn endpoint(&self) -> u32 {
         self.endpoint
     }
+}
+
+fn name(interface_index: u32, endpoint: u32) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(format!("cci-eth-{interface_index}-{endpoint}").as_bytes())
 }
 
 #[cfg(test)]
@@ -54,7 +65,9 @@ mod tests {
         assert_eq!(held.endpoint(), 7);
         assert_eq!(EndpointLock::take(index, 7).unwrap_err().errno(), Some(libc::EADDRINUSE));
         let _other = EndpointLock::take(index, 8).unwrap();
+        assert!(EndpointLock::is_held(index, 7) && !EndpointLock::is_held(index, 9));
         drop(held);
+        assert!(!EndpointLock::is_held(index, 7));
         EndpointLock::take(index, 7).unwrap();
         assert!(EndpointLock::take(index, 0).is_err());
     }

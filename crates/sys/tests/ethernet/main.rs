@@ -9,6 +9,7 @@
 
 mod packet;
 mod support;
+mod xdp;
 
 // Not by the crate: it is built on cci, which would be built again for every change here.
 #[allow(dead_code, reason = "others use the rest")]

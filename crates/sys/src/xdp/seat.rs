@@ -1,0 +1,182 @@
+//! An endpoint's entries in the program's maps.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::Mode;
+use super::bpf::{ANY, NO_EXIST};
+use super::program::{EndpointValue, Program, SteerCounters};
+use super::refusal::Refusal;
+use super::socket::Socket;
+use crate::error::SysError;
+use crate::ethernet::{EndpointLock, Mac};
+
+/// Sizes of the maps, as in `steer.c`.
+const SLOTS: u32 = 256;
+const ENDPOINTS: usize = 1_024;
+const CONNECTIONS: usize = 262_144;
+
+const NO_SLOT: u32 = u32::MAX;
+
+/// What the program demands of frames that belong to established connections (DATA, ACK, PING, CLOSE, CLOSE_ACK), before
+/// they cost the process anything (CCI 2013, IV.B.1: nonce, id and generation). Handshakes always come through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Of a connection that [`Seat::connected`] told of, the nonce. Frames for others come through, so that the process
+    /// can say that they do not exist (RESET).
+    Nonce,
+    /// Also that there is such a connection: tell of it before the peer knows its nonce, or the first frames are lost.
+    NonceAndId,
+}
+
+/// The place of an endpoint in the program on its interface. Given up when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    program: Program,
+    endpoint: u32,
+    value: EndpointValue,
+    check: Check,
+    /// How many connections were told of, and not taken back.
+    connections: usize,
+}
+
+impl Seat {
+    /// Takes the place of the endpoint that `lock` holds, on the interface with that address. With a `socket`, frames
+    /// that arrive on its queue go to its ring; all others pass, to the endpoint's packet socket. Clears away what
+    /// processes have left that were killed.
+    pub fn take(
+        program: Program,
+        lock: &EndpointLock,
+        mac: Mac,
+        socket: Option<&Socket>,
+    ) -> Result<Seat, Refusal> {
+        clear(&program, lock.endpoint());
+        let (slot, queue) = match socket {
+            Some(socket) => (slot_for(&program, socket)?, socket.queue()),
+            None => (NO_SLOT, 0),
+        };
+        let [m0, m1, m2, m3, m4, m5] = mac;
+        let value = [slot, queue, u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes([m4, m5, 0, 0])];
+        let seat = Seat { program, endpoint: lock.endpoint(), value, check: Check::Nothing, connections: 0 };
+        seat.write().map_err(|error| {
+            Refusal::System(SysError::new("enter an endpoint in the map of an XDP program", error))
+        })?;
+        Ok(seat)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let [slot, queue, low, high] = self.value;
+        let check = match self.check {
+            Check::Nothing => 0,
+            Check::Nonce => 1,
+            Check::NonceAndId => 2,
+        };
+        self.program.endpoints.set(&self.endpoint, &[slot, queue, low, high | check << 16], ANY)
+    }
+
+    /// Chooses what is checked from now on. A system call.
+    pub fn set_check(&mut self, check: Check) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.check, check);
+        self.write().inspect_err(|_| self.check = before)
+    }
+
+    /// What is checked.
+    pub fn check(&self) -> Check {
+        self.check
+    }
+
+    /// Tells of a connection: the index by which the peer calls it, and the nonce that its frames must carry. A system
+    /// call. If that fails (the map is full), ids are not checked any more: better some frames too many than a
+    /// connection without frames.
+    pub fn connected(&mut self, index: u32, nonce: u64) -> io::Result<()> {
+        match self.program.connections.set(&[self.endpoint, index], &nonce, ANY) {
+            Ok(()) => {
+                self.connections += 1;
+                Ok(())
+            }
+            Err(error) => {
+                // An older connection's nonce under this index would do the same harm.
+                let _ = self.program.connections.remove(&[self.endpoint, index]);
+                if self.check == Check::NonceAndId {
+                    self.set_check(Check::Nonce)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes back what [`connected`](Seat::connected) told. A system call.
+    pub fn disconnected(&mut self, index: u32) {
+        if self.program.connections.remove(&[self.endpoint, index]).is_ok() {
+            self.connections = self.connections.saturating_sub(1);
+        }
+    }
+
+    /// Where the program runs.
+    pub fn mode(&self) -> Mode {
+        self.program.mode()
+    }
+
+    /// What the program has counted on this interface, for all endpoints.
+    pub fn counters(&self) -> io::Result<SteerCounters> {
+        self.program.counters()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = self.program.endpoints.remove(&self.endpoint);
+        // The socket's slot is emptied by the kernel when the socket is closed.
+        if self.connections > 0 {
+            remove_connections(&self.program, &[self.endpoint]);
+        }
+    }
+}
+
+/// A free slot with `socket` in it.
+fn slot_for(program: &Program, socket: &Socket) -> Result<u32, Refusal> {
+    let raw = socket.as_fd().as_raw_fd() as u32;
+    for slot in 0..SLOTS {
+        match program.sockets.set(&slot, &raw, NO_EXIST) {
+            Ok(()) => return Ok(slot),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(Refusal::System(SysError::new(
+                    "enter a socket in the map of an XDP program",
+                    error,
+                )));
+            }
+        }
+    }
+    Err(Refusal::NoQueue { queues: SLOTS })
+}
+
+/// Removes what belongs to nobody: endpoints without an owner, whatever was known under our number, and their
+/// connections.
+fn clear(program: &Program, ours: u32) {
+    let index = program.interface_index();
+    let stale: Vec<u32> = program
+        .endpoints
+        .keys(ENDPOINTS)
+        .into_iter()
+        .filter(|&endpoint| endpoint == ours || !EndpointLock::is_held(index, endpoint))
+        .collect();
+    for endpoint in &stale {
+        let _ = program.endpoints.remove(endpoint);
+    }
+    if !stale.is_empty() {
+        remove_connections(program, &stale);
+    }
+}
+
+fn remove_connections(program: &Program, of: &[u32]) {
+    for key in program.connections.keys(CONNECTIONS) {
+        let [endpoint, _] = key;
+        if of.contains(&endpoint) {
+            let _ = program.connections.remove(&key);
+        }
+    }
+}

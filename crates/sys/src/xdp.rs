@@ -26,7 +26,7 @@ mod bpf;
 mod netlink;
 mod program;
 mod refusal;
-pub(crate) mod rights;
+mod rights;
 mod ring;
 mod seat;
 mod socket;
@@ -35,3 +35,11 @@ pub use program::{Mode, Program, SteerCounters, Wanted};
 pub use refusal::Refusal;
 pub use seat::{Check, Seat};
 pub use socket::{Options, Socket};
+
+/// Whether this process could have a [`Socket`] so opened and the [`Program`] on its interface, as far as shows without
+/// changing anything there: rights, limits, the kernel, programs of others. `Some`: the program is there already, in that
+/// mode. Queues that are taken, and what the driver can do, show only in earnest.
+pub fn probe(options: &Options) -> Result<Option<Mode>, Refusal> {
+    Socket::probe(options)?;
+    Program::probe(options.interface_index)
+}

@@ -262,7 +262,9 @@ pub(super) fn link_of(program_id: u32, interface_index: u32) -> io::Result<Owned
         // It may be gone by now.
         let Ok(link) = by_id(LINK_FD_BY_ID, id) else { continue };
         let mut info = LinkInfo::default();
-        info_of(link.as_raw_fd(), &mut info)?;
+        if info_of(link.as_raw_fd(), &mut info).is_err() {
+            continue;
+        }
         if info.kind == LINK_TYPE_XDP
             && info.program_id == program_id
             && info.interface_index == interface_index

@@ -115,6 +115,22 @@ impl Program {
         Err(Refusal::Busy)
     }
 
+    /// Whether this process could [`attach`](Program::attach) to that interface, changing nothing there: the mode of the
+    /// program that is there already, if one is. What the driver can do shows only when it is asked to.
+    pub(super) fn probe(interface_index: u32) -> Result<Option<Mode>, Refusal> {
+        let found = netlink::attached(interface_index).map_err(Refusal::System)?;
+        if let Some(found) = found {
+            return Ok(share(interface_index, found)?.map(|(_, mode, _)| mode));
+        }
+        Loaded::new()?;
+        let missing = super::rights::missing(&[ADMIN]);
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        Err(Refusal::Rights { missing, error: SysError::new("attach an XDP program to an interface", error) })
+    }
+
     /// Where it runs.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -1,5 +1,6 @@
 //! Why AF_XDP cannot be had on an interface.
 
+use std::borrow::Cow;
 use std::{error, fmt};
 
 use crate::error::SysError;
@@ -40,16 +41,18 @@ pub enum Refusal {
 
 impl Refusal {
     /// What somebody could do about it.
-    pub fn remedy(&self) -> &'static str {
-        match self {
+    pub fn remedy(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Refusal::Rights { missing, .. } if missing.is_empty() => {
-                "run outside of a user namespace (bpf() takes the rights of the first one)"
+                "run outside of a user namespace (bpf() takes rights in the first one)"
             }
-            Refusal::Rights { .. } => {
-                "run as root, or: setcap cap_net_raw,cap_net_admin,cap_bpf,cap_sys_admin+ep PROGRAM \
-                 (cap_sys_admin to share an interface with other processes)"
+            Refusal::Rights { missing, .. } => {
+                let names = missing.join(",").to_lowercase();
+                return Cow::Owned(format!("run as root, or: setcap {names}+ep PROGRAM"));
             }
-            Refusal::NoQueue { .. } => "give the interface more queues (ethtool -L), or share less",
+            Refusal::NoQueue { .. } => {
+                "give the interface more queues (ethtool -L INTERFACE combined N), or share less"
+            }
             Refusal::Foreign { .. } => "detach it (ip link set dev INTERFACE xdp off)",
             Refusal::Locked { .. } => "raise the limit (ulimit -l), or grant CAP_IPC_LOCK",
             Refusal::Unsupported(_) => {
@@ -57,7 +60,7 @@ impl Refusal {
             }
             Refusal::Busy => "try again",
             Refusal::System(_) => "see the error",
-        }
+        })
     }
 
     /// Sorts an error of the calls that set AF_XDP up, each of which takes `needs`.

@@ -15,17 +15,20 @@ pub(crate) const RAW: &str = "CAP_NET_RAW";
 pub(crate) const ADMIN: &str = "CAP_NET_ADMIN";
 /// To load programs and make maps.
 pub(crate) const BPF: &str = "CAP_BPF";
+/// To lock memory beyond RLIMIT_MEMLOCK.
+pub(crate) const LOCK: &str = "CAP_IPC_LOCK";
 /// To find the program that another process has attached.
 pub(crate) const SYS: &str = "CAP_SYS_ADMIN";
 
-/// Those of `needs` that the thread does not have. CAP_SYS_ADMIN includes CAP_BPF.
+/// Those of `needs` that the thread does not have. For bpf(), CAP_SYS_ADMIN includes CAP_BPF and
+/// CAP_NET_ADMIN.
 pub(crate) fn missing(needs: &[&'static str]) -> Vec<&'static str> {
     let held = effective();
     let has = |name: &str| {
         let bit = KNOWN.iter().find(|(_, known)| *known == name).map_or(0, |(bit, _)| 1u64 << bit);
         held & bit != 0
     };
-    needs.iter().copied().filter(|name| !(has(name) || *name == BPF && has(SYS))).collect()
+    needs.iter().copied().filter(|name| !(has(name) || matches!(*name, BPF | ADMIN) && has(SYS))).collect()
 }
 
 /// The thread's effective set; none where it cannot be read.

@@ -126,6 +126,18 @@ impl Socket {
         })
     }
 
+    /// Whether this process could [`open`](Socket::open) one, as far as shows without doing so.
+    pub(super) fn probe(options: &Options) -> std::result::Result<(), Refusal> {
+        xdp_socket().map_err(|error| Refusal::from_error(error, &[RAW]))?;
+        let layout = Layout::new(options.frame_bytes_max, options.recv_frames, options.send_frames);
+        let limit = crate::limits::read().locked_bytes;
+        let short = limit.is_some_and(|limit| limit < layout.umem_bytes() as u64);
+        if short && !super::rights::missing(&[super::rights::LOCK]).is_empty() {
+            return Err(Refusal::Locked { bytes: layout.umem_bytes() });
+        }
+        Ok(())
+    }
+
     /// The queue it is bound to.
     pub fn queue(&self) -> u32 {
         self.queue
@@ -379,11 +391,15 @@ impl AsFd for Socket {
     }
 }
 
-/// A socket with memory and rings, not bound yet.
-fn prepare(layout: &Layout) -> Result<(OwnedFd, Mapped, xdp_mmap_offsets)> {
+fn xdp_socket() -> Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).tried("make an AF_XDP socket")?;
+    socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).tried("make an AF_XDP socket")
+}
+
+/// A socket with memory and rings, not bound yet.
+fn prepare(layout: &Layout) -> Result<(OwnedFd, Mapped, xdp_mmap_offsets)> {
+    let fd = xdp_socket()?;
     let umem = Mapped::anonymous(layout.umem_bytes()).tried("make memory for frames")?;
     let area = xdp_umem_reg {
         addr: umem.as_ptr().as_ptr() as usize as u64,

@@ -8,6 +8,8 @@
 )]
 
 mod packet;
+mod rights;
+mod sharing;
 mod support;
 mod xdp;
 

@@ -103,6 +103,7 @@ pub(crate) struct DeviceInfo {
     /// MTU of the interface or from the configuration, bytes.
     pub mtu_bytes: u32,
     pub shm: ShmKeys,
+    pub eth: EthKeys,
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -115,6 +116,29 @@ pub(crate) struct ShmKeys {
     pub direct: bool,
     /// Whether memory is read by system calls from process to process.
     pub cma: Cma,
+}
+
+/// What a configuration says of raw Ethernet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EthKeys {
+    /// Which kernel interface carries frames.
+    pub mode: EthMode,
+    /// Number of an endpoint that names no service; None: any.
+    pub endpoint: Option<u32>,
+}
+
+/// Which kernel interface carries frames.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EthMode {
+    /// AF_XDP if it can be had, in the driver if that can do it, else AF_PACKET.
+    #[default]
+    Auto,
+    /// AF_XDP only.
+    Xdp,
+    /// AF_XDP only, above the driver.
+    XdpGeneric,
+    /// AF_PACKET only.
+    Packet,
 }
 
 impl Default for ShmKeys {
@@ -143,6 +167,7 @@ impl DeviceInfo {
             port: 0,
             mtu_bytes: 0,
             shm: ShmKeys::default(),
+            eth: EthKeys::default(),
             unavailable: Vec::new(),
         }
     }

@@ -161,6 +161,13 @@ pub trait FrameSocket: AsFd + fmt::Debug + Send {
     fn stats(&mut self) -> FrameStats;
 }
 
+/// What a socket holds against its interface since the last look, `ENETDOWN` above all: as long as nobody looks, its
+/// descriptor is readable on that account.
+pub fn take_error(fd: impl AsFd) -> io::Result<()> {
+    rustix::net::sockopt::socket_error(fd)??;
+    Ok(())
+}
+
 /// What a [`FrameSocket`] counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameStats {

@@ -275,6 +275,11 @@ impl AsFd for Socket {
     }
 }
 
+/// Whether this process may open a [`Socket`] at all. `PermissionDenied`: it lacks CAP_NET_RAW.
+pub fn probe() -> Result<()> {
+    packet_socket().map(drop)
+}
+
 fn packet_socket() -> Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

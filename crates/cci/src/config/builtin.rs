@@ -1,5 +1,6 @@
-//! The devices of a machine without configuration: shared memory, and UDP on each interface that is up.
+//! The devices of a machine without configuration: shared memory, then UDP and Ethernet on each interface that is up.
 
+use super::eth;
 use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::transport;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 
 /// Shared memory first, then UDP by interface, loopback last: one device for each interface that is up and has an
 /// address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is had by a
-/// configuration file that names the address.
+/// configuration file that names the address. Then Ethernet, which needs rights that programs seldom have.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![shm("shm")];
     // A system that does not list its interfaces still has shared memory.
     let mut interfaces = cci_sys::net::interfaces().unwrap_or_default();
+    let ethernet: Vec<Device> = eth::found(&interfaces).map(|info| Device(Arc::new(info))).collect();
     interfaces.retain(|interface| interface.up && !interface.addrs.is_empty());
     interfaces.sort_by_key(|interface| interface.loopback);
     for interface in &interfaces {
@@ -21,6 +23,7 @@ pub(crate) fn devices() -> Vec<Device> {
         info.conf_argv.extend(info.ip.map(|ip| format!("ip={ip}")));
         devices.push(Device(Arc::new(info)));
     }
+    devices.extend(ethernet);
     devices
 }
 
@@ -51,19 +54,25 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), devices.len(), "names are unique");
-        for device in &devices[1..] {
-            assert_eq!(device.transport(), TransportKind::Udp);
-            assert!(device.ip().is_some() && device.mtu_bytes() >= 1200, "{device:?}");
+        let (ethernet, udp): (Vec<&Device>, Vec<&Device>) =
+            devices[1..].iter().partition(|device| device.transport() == TransportKind::Eth);
+        assert!(
+            devices.iter().rev().zip(ethernet.iter().rev()).all(|(at, eth)| at.name() == eth.name()),
+            "last"
+        );
+        for device in ethernet.iter().chain(&udp) {
+            let is_udp = device.transport() == TransportKind::Udp;
+            assert!(device.ip().is_some() == is_udp && device.mtu_bytes() >= 1200, "{device:?}");
             assert!((1..=crate::limits::MESSAGE_BYTES_MAX).contains(&device.max_send_size()), "{device:?}");
             assert!(device.conf_argv().iter().all(|pair| pair.contains('=')), "{device:?}");
             for missing in device.unavailable() {
                 assert!(!missing.reason.contains('\n') && !missing.remedy.is_empty(), "{missing:?}");
             }
         }
-        let Some(lo) = devices.iter().position(|device| device.interface() == Some("lo")) else {
+        let Some(lo) = udp.iter().position(|device| device.interface() == Some("lo")) else {
             println!("skipped: no loopback interface is up here");
             return;
         };
-        assert_eq!(lo, devices.len() - 1);
+        assert_eq!(lo, udp.len() - 1);
     }
 }

@@ -9,6 +9,10 @@
 //! | `interface` | udp | interface to bind to, by its best address unless `ip` is given |
 //! | `port` | udp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
+//! | `interface` | eth, required | Ethernet interface |
+//! | `mode` | eth | `xdp`, `xdp-generic`, `packet`: only this way of the kernel's; `auto` (the best there is) unless given |
+//! | `mtu` | eth | frames no longer than this, without the Ethernet header, bytes |
+//! | `endpoint` | eth | number of an endpoint that names no service; any unless given |
 //! | `direct` | shm | `off`: remote memory is not mapped, by us or by peers; `on` unless given |
 //! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `always`: wherever that works, not only where it pays; `on` unless given |
 //! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
@@ -16,6 +20,7 @@
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
 
 use super::builtin::shm_info;
+use super::eth;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::udp::{self, Choice};
 use crate::device::{Cma, Device, DeviceInfo, TransportKind};
@@ -42,6 +47,7 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
         let mut info = match kind(section)? {
             TransportKind::Shm => shm(section)?,
             TransportKind::Udp => udp(section, &interfaces)?,
+            TransportKind::Eth => eth::from_section(section, &interfaces)?,
             other => {
                 return Err(Wrong {
                     line: section.line,
@@ -77,7 +83,8 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
     match pair.value {
         "shm" | "sm" => Ok(TransportKind::Shm),
         "udp" | "sock" => Ok(TransportKind::Udp),
-        known @ ("tcp" | "eth" | "ofi" | "any") => {
+        "eth" => Ok(TransportKind::Eth),
+        known @ ("tcp" | "ofi" | "any") => {
             Err(pair.wrong(format!("transport {known:?} is not in this build; write shm or udp")))
         }
         other => Err(pair.wrong(format!("there is no transport {other:?}; write shm or udp"))),
@@ -156,7 +163,7 @@ fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wr
 }
 
 /// A number of the type asked for that `fits`; `what` tells what to write.
-fn number<T: FromStr>(pair: &Pair<'_>, what: &str, fits: impl Fn(&T) -> bool) -> Result<T, Wrong> {
+pub(super) fn number<T: FromStr>(pair: &Pair<'_>, what: &str, fits: impl Fn(&T) -> bool) -> Result<T, Wrong> {
     match pair.value.parse() {
         Ok(number) if fits(&number) => Ok(number),
         _ => Err(pair.wrong(format!("{} = {:?}: write {what}", pair.key, pair.value))),
@@ -164,13 +171,13 @@ fn number<T: FromStr>(pair: &Pair<'_>, what: &str, fits: impl Fn(&T) -> bool) ->
 }
 
 impl Section<'_> {
-    fn get(&self, key: &str) -> Option<&Pair<'_>> {
+    pub(super) fn get(&self, key: &str) -> Option<&Pair<'_>> {
         self.pairs.iter().find(|pair| pair.key == key)
     }
 }
 
 impl Pair<'_> {
-    fn wrong(&self, reason: String) -> Wrong {
+    pub(super) fn wrong(&self, reason: String) -> Wrong {
         Wrong { line: self.line, reason }
     }
 }

@@ -4,6 +4,7 @@
 //! said in [`crate::Unavailable`], not assumed.
 
 pub(crate) mod builtin;
+mod eth;
 pub(crate) mod ini;
 mod syntax;
 mod udp;

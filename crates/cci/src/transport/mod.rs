@@ -196,6 +196,7 @@ pub(crate) fn open(
     match device.kind {
         TransportKind::Shm => shm::open(device, options, poller),
         TransportKind::Udp => datagram::open_udp(device, options, poller),
-        TransportKind::Tcp | TransportKind::Eth | TransportKind::Any => Err(CreateError::DeviceDown),
+        TransportKind::Eth => datagram::open_eth(device, options, poller),
+        TransportKind::Tcp | TransportKind::Any => Err(CreateError::DeviceDown),
     }
 }

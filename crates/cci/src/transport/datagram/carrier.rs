@@ -76,6 +76,11 @@ pub(super) trait Carrier: Transmit + Send {
     /// Whether it is there.
     fn is_watched(&self) -> bool;
 
+    /// Before a sleep: looks for what makes a descriptor readable and is no datagram. True: the carrier has just died.
+    fn look(&mut self) -> bool {
+        false
+    }
+
     /// Bytes held, by kind.
     fn memory(&self, into: &mut Vec<(&'static str, u64)>);
 

@@ -1,9 +1,10 @@
-//! Datagrams with the protocol above them, whatever carries them: UDP sockets ([`udp`]).
+//! Datagrams with the protocol above them, whatever carries them: UDP sockets ([`udp`]), Ethernet frames ([`eth`]).
 //!
 //! The protocol (`cci_proto`) decides what is sent and when; here it meets a [`carrier`], a clock and the
 //! engine ([`glue`]). **Invariant:** nothing here knows the wire format.
 
 mod carrier;
+mod eth;
 mod glue;
 mod link;
 mod open;
@@ -14,7 +15,11 @@ mod udp;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use size::{MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max};
+pub(crate) use eth::{open as open_eth, show_mac};
+pub(crate) use size::{
+    FRAME_MTU_BYTES_MIN, MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max,
+    message_bytes_max_in_frame,
+};
 pub(crate) use udp::{open as open_udp, parse_host};
 
 use self::carrier::{Carrier, Narrow, Received};
@@ -384,6 +389,9 @@ impl<C: Carrier> Transport for Datagram<C> {
     fn arm(&mut self, core: &mut Core) -> Armed {
         // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
         self.carrier.watch(&core.poller, !self.glue.starved);
+        if self.carrier.look() {
+            core.device_failed();
+        }
         // What is due already would end the sleep at once.
         self.read_clock();
         self.time_out(core);

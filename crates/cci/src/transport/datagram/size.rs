@@ -2,9 +2,12 @@
 
 use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::limits as proto;
+use cci_sys::ethernet::{ETHERNET_BYTES, HEADER_BYTES, PAYLOAD_OFFSET};
 
 /// Least MTU of an interface or configuration, bytes: every datagram of the handshake must fit.
 pub(crate) const MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + IPV6_UDP_BYTES;
+/// The same where datagrams travel in frames of their own.
+pub(crate) const FRAME_MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + HEADER_BYTES as u32;
 /// Largest MTU that means something: an IP packet is no longer.
 pub(crate) const MTU_BYTES_MAX: u32 = 65_536;
 /// Where an interface does not say.
@@ -31,6 +34,21 @@ pub(crate) fn datagram_bytes_max(mtu_bytes: u32, ipv6: bool) -> u16 {
     let room = room.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
     // The clamp above makes it fit.
     u16::try_from(room).unwrap_or(DATAGRAM_BYTES_MAX) & !7
+}
+
+/// The largest datagram in an Ethernet frame of `frame_bytes_max`, with all headers.
+//= wire.md R-ETH-4
+pub(crate) fn datagram_bytes_in_frame(frame_bytes_max: usize) -> u16 {
+    let room = frame_bytes_max.saturating_sub(PAYLOAD_OFFSET);
+    let room = room.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
+    u16::try_from(room).unwrap_or(DATAGRAM_BYTES_MAX) & !7
+}
+
+/// The longest message on an interface of that MTU, without IP, bytes.
+pub(crate) fn message_bytes_max_in_frame(mtu_bytes: u32) -> u32 {
+    let frame_bytes = ETHERNET_BYTES.saturating_add(mtu_bytes as usize);
+    let bytes = proto::message_bytes_max(datagram_bytes_in_frame(frame_bytes));
+    u32::try_from(bytes).map_or(MESSAGE_BYTES_MAX, |bytes| bytes.min(MESSAGE_BYTES_MAX))
 }
 
 /// The longest message there (CCI-047), bytes.
@@ -64,5 +82,9 @@ mod tests {
         assert_eq!(smaller_than(1472, None, false), 1368);
         assert_eq!(smaller_than(0, None, true), proto::DATAGRAM_BYTES_MIN);
         assert_eq!(message_bytes_max(65_536, true), MESSAGE_BYTES_MAX);
+        assert_eq!(datagram_bytes_in_frame(1514), 1480);
+        assert_eq!(datagram_bytes_in_frame(9014), DATAGRAM_BYTES_MAX);
+        assert_eq!(message_bytes_max_in_frame(FRAME_MTU_BYTES_MIN), 1152 - 56);
+        assert_eq!(message_bytes_max_in_frame(9000), MESSAGE_BYTES_MAX);
     }
 }

@@ -1,0 +1,150 @@
+//! Opening: from a device and options to sockets.
+
+use super::super::{Datagram, Sizes};
+use super::{Counts, Eth, Sockets, Way, uri};
+use crate::device::DeviceInfo;
+use crate::engine::poller::Poller;
+use crate::error::{CreateError, SysError};
+use crate::options::Options;
+use crate::transport::Transport;
+use crate::transport::datagram::size;
+use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
+use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link};
+use cci_sys::{packet, random};
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
+const RECV_BYTES: u64 = 8 << 20;
+/// And that many frames at most.
+const RECV_FRAMES_MAX: u64 = 2048;
+/// With fewer, a burst of acknowledgements would not fit.
+const RECV_FRAMES_MIN: u64 = 32;
+/// The same for frames on their way out.
+const SEND_BYTES: u64 = 2 << 20;
+const SEND_FRAMES_MAX: u64 = 512;
+const SEND_FRAMES_MIN: u64 = 16;
+/// Endpoint numbers tried where any will do.
+const TRIES_MAX: u32 = 32;
+/// Numbers that nobody asked for by name are above this: those below are left to services.
+const ANY_ENDPOINT: u32 = 1 << 31;
+
+/// How many frames each way.
+#[derive(Copy, Clone)]
+struct Room {
+    frame_bytes_max: usize,
+    recv_frames: usize,
+    send_frames: usize,
+}
+
+impl Room {
+    /// In about a 20th of `memory_bytes_max`.
+    fn new(frame_bytes_max: usize, memory_bytes_max: u64) -> Room {
+        let slot_bytes = (frame_bytes_max as u64).next_multiple_of(2048);
+        let frames = |bytes: u64, min: u64, max: u64| (bytes / slot_bytes).clamp(min, max) as usize;
+        Room {
+            frame_bytes_max,
+            recv_frames: frames(RECV_BYTES.min(memory_bytes_max / 32), RECV_FRAMES_MIN, RECV_FRAMES_MAX),
+            send_frames: frames(SEND_BYTES.min(memory_bytes_max / 64), SEND_FRAMES_MIN, SEND_FRAMES_MAX),
+        }
+    }
+}
+
+/// Opens an endpoint's Ethernet transport.
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let name = device.interface.as_deref().ok_or(CreateError::DeviceDown)?;
+    let link = Link::of(name).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => CreateError::DeviceDown,
+        _ if error.errno() == Some(ENODEV) => CreateError::DeviceDown,
+        _ => CreateError::System(error),
+    })?;
+    let mtu_bytes = link.mtu_bytes.min(device.mtu_bytes as usize);
+    let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
+    let lock = lock(&link, device, options)?;
+    let (sockets, way) = sockets(&link, lock.endpoint(), room)?;
+    let main = sockets.main.borrow();
+    let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max());
+    let sizes = Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room) };
+    drop(main);
+    let uri = uri::format(&link.name, link.mac, lock.endpoint());
+    let from_endpoint = lock.endpoint();
+    let header = FrameHeader { to: link.mac, from: link.mac, to_endpoint: from_endpoint, from_endpoint };
+    let carrier = Eth {
+        link,
+        sockets,
+        lock,
+        way,
+        header,
+        pending: 0,
+        counts: Counts::default(),
+        dead: false,
+        cut_off_until_ns: 0,
+        scrap: vec![0; datagram_bytes_max.into()].into(),
+        looked_at_ns: 0,
+        is_watched: false,
+    };
+    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options, poller)?))
+}
+
+const ENODEV: i32 = 19;
+
+/// What peers may have under way to us. A frame takes a place however short it is; but one connection has no more than
+/// [`WINDOW_BUNDLES_MAX`] under way, and where there are places for several such, their bytes count.
+fn window_bytes(socket: &dyn FrameSocket, room: Room) -> u64 {
+    if room.recv_frames >= 2 * WINDOW_BUNDLES_MAX as usize {
+        return socket.receive_buffer_bytes() as u64;
+    }
+    room.recv_frames as u64 * u64::from(DATAGRAM_OVERHEAD_BYTES)
+}
+
+/// The service is the endpoint's number; without one the device's, or any.
+//= wire.md R-ETH-2
+fn lock(link: &Link, device: &DeviceInfo, options: &Options) -> Result<EndpointLock, CreateError> {
+    let wanted = match &options.service {
+        Some(service) if service == "0" => None,
+        Some(service) => Some(uri::parse_endpoint(service).ok_or_else(|| CreateError::BadService {
+            service: service.clone(),
+            reason: format!("an Ethernet service is an endpoint number from 1 to {}, or 0 for any", u32::MAX),
+        })?),
+        None => device.eth.endpoint,
+    };
+    if let Some(endpoint) = wanted {
+        return EndpointLock::take(link.index, endpoint).map_err(|error| taken(error, endpoint));
+    }
+    let mut tries = 0;
+    loop {
+        let endpoint = ANY_ENDPOINT | random::u64()? as u32;
+        match EndpointLock::take(link.index, endpoint) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries < TRIES_MAX => tries += 1,
+            other => return other.map_err(|error| taken(error, endpoint)),
+        }
+    }
+}
+
+fn taken(error: SysError, endpoint: u32) -> CreateError {
+    match error.kind() {
+        ErrorKind::AddrInUse => CreateError::InUse { service: endpoint.to_string() },
+        _ => CreateError::System(error),
+    }
+}
+
+fn sockets(link: &Link, endpoint: u32, room: Room) -> Result<(Sockets, Way), CreateError> {
+    let packet = packet::Socket::open(&packet::Options {
+        interface_index: link.index,
+        endpoint,
+        frame_bytes_max: room.frame_bytes_max,
+        recv_frames: room.recv_frames,
+        send_frames: room.send_frames,
+    })?;
+    let way = Way {
+        path: "AF_PACKET with mapped rings",
+        reason: "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned(),
+        missing: Vec::new(),
+    };
+    Ok((Sockets { main: RefCell::new(Box::new(packet)), side: None }, way))
+}

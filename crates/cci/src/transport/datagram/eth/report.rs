@@ -1,0 +1,57 @@
+//! What Ethernet tells about itself.
+
+use super::Eth;
+use crate::counters::DropReason;
+use crate::explain::{Explanation, PathOption};
+use cci_proto::ConnectionInfo;
+
+pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+    let mut sum = cci_sys::ethernet::FrameStats::default();
+    for of in carrier.sockets.stats() {
+        sum.sent += of.sent;
+        sum.kicks += of.kicks;
+        sum.full += of.full;
+        sum.received += of.received;
+        sum.dropped += of.dropped;
+        sum.refused += of.refused;
+        sum.malformed += of.malformed;
+    }
+    let counts = &carrier.counts;
+    into.extend([
+        ("datagrams_sent", sum.sent),
+        ("datagrams_received", counts.received),
+        ("datagram_bytes_sent", counts.sent_bytes),
+        ("datagram_bytes_received", counts.received_bytes),
+        ("frames_received", sum.received),
+        ("send_syscalls", sum.kicks),
+        ("send_ring_full", sum.full),
+        ("socket_errors", counts.errors),
+    ]);
+    let all = [
+        ("frame-ring-full", sum.dropped),
+        ("frame-refused", sum.refused),
+        ("frame-malformed", sum.malformed + counts.malformed),
+        ("frame-for-another", counts.strange),
+        ("interface-down", counts.lost),
+    ];
+    drops.extend(
+        all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| DropReason { name, count }),
+    );
+}
+
+pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation) {
+    let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
+    let way = &carrier.way;
+    into.paths.push(option(way.path, true, way.reason.clone()));
+    let missing = way.missing.iter();
+    into.paths
+        .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
+    let why = "the URI says eth; a peer on this host has a shm:// URI, which would be faster";
+    into.paths.push(option("shared memory", false, why.to_owned()));
+    let sockets = carrier.sockets.each().map(|socket| socket.borrow().receive_buffer_bytes());
+    into.facts.extend([
+        ("interface", carrier.link.name.clone()),
+        ("hardware address", super::show_mac(carrier.link.mac)),
+        ("rings for frames that come", format!("{} bytes", sockets.sum::<usize>())),
+    ]);
+}

@@ -226,9 +226,9 @@ typedef enum cci_conn_attribute {
     CCI_CONN_ATTR_RU,
     /* Unreliable, unordered: a message may be lost. */
     CCI_CONN_ATTR_UU,
-    /* Multicast, sending. CCI_ERR_NOT_IMPLEMENTED for now. */
+    /* Unreliable, to every member of a multicast group: sends and receives nothing. See cci_connect(). */
     CCI_CONN_ATTR_UU_MC_TX,
-    /* Multicast, receiving. CCI_ERR_NOT_IMPLEMENTED for now. */
+    /* Unreliable, from every sender to a multicast group: receives and sends nothing. See cci_connect(). */
     CCI_CONN_ATTR_UU_MC_RX
 } cci_conn_attribute_t;
 
@@ -423,8 +423,15 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  *   flags        0
  *   timeout      how long to try; NULL: for ever
  *
- * Errors: CCI_EINVAL (NULL, the URI can't be understood or is of another device, too much payload, no such
- * attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (multicast), CCI_ENOMEM (too many connections, or at the memory
+ * Multicast (UDP): server_uri names a group and a port, "udp://239.1.2.3:5000" or "udp://[ff15::1]:5000", and nobody is
+ * asked: a connection of the attribute CCI_CONN_ATTR_UU_MC_RX joins the group on the device's interface and gets what is
+ * sent there, one of CCI_CONN_ATTR_UU_MC_TX sends to it. The CCI_EVENT_CONNECT is there at once. There is no payload.
+ * cci_disconnect() leaves the group. Messages may be lost, and are where there is no receive buffer; they come once at
+ * most. What an endpoint sends it does not get itself, unless multicast_loop = on in the configuration.
+ *
+ * Errors: CCI_EINVAL (NULL, the URI can't be understood or is of another device, too much payload or any with
+ * multicast, no such attribute, a group with another attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (the device has
+ * no multicast: all but UDP, and IPv6 on the loopback interface), CCI_ENOMEM (too many connections, or at the memory
  * cap), and what the system says.
  */
 int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr, uint32_t data_len,

@@ -27,10 +27,8 @@ fn attribute_of(attribute: cci_conn_attribute_t) -> Result<Attribute, Failure> {
         CCI_CONN_ATTR_RO => Ok(Attribute::ReliableOrdered),
         CCI_CONN_ATTR_RU => Ok(Attribute::ReliableUnordered),
         CCI_CONN_ATTR_UU => Ok(Attribute::Unreliable),
-        CCI_CONN_ATTR_UU_MC_TX | CCI_CONN_ATTR_UU_MC_RX => Err(Failure::told(
-            CCI_ERR_NOT_IMPLEMENTED,
-            "multicast connections are not offered by this device",
-        )),
+        CCI_CONN_ATTR_UU_MC_TX => Ok(Attribute::MulticastSend),
+        CCI_CONN_ATTR_UU_MC_RX => Ok(Attribute::MulticastReceive),
         other => Err(Failure::told(CCI_EINVAL, format!("{other} is not a connection attribute"))),
     }
 }

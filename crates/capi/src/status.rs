@@ -83,7 +83,9 @@ impl From<CreateError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Failure {
         let status = match &error {
-            ConnectError::BadUri { .. } | ConnectError::RequestTooLong { .. } => CCI_EINVAL,
+            ConnectError::BadUri { .. }
+            | ConnectError::RequestTooLong { .. }
+            | ConnectError::RequestToGroup { .. } => CCI_EINVAL,
             ConnectError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
             ConnectError::NoMemory => CCI_ENOMEM,
             ConnectError::System(error) => of_system(error),

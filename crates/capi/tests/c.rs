@@ -50,6 +50,13 @@ on_each_device! {
     regions_without_locks: "regions", "single";
 }
 
+/// Groups are for UDP.
+#[test]
+fn multicast() {
+    run("multicast", Linked::Shared, &["udp"]);
+    run("multicast", Linked::Shared, &["udp", "single"]);
+}
+
 #[test]
 fn static_library() {
     run("exchange", Linked::Static, &["shm"]);

@@ -104,6 +104,7 @@ pub(crate) struct DeviceInfo {
     pub mtu_bytes: u32,
     pub shm: ShmKeys,
     pub eth: EthKeys,
+    pub multicast: MulticastKeys,
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -147,6 +148,21 @@ impl Default for ShmKeys {
     }
 }
 
+/// What a configuration says of multicast groups.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MulticastKeys {
+    /// Routers that may pass messages on, this link counted.
+    pub hops: u8,
+    /// An endpoint that has joined a group gets what it has itself sent there.
+    pub own: bool,
+}
+
+impl Default for MulticastKeys {
+    fn default() -> Self {
+        MulticastKeys { hops: 1, own: false }
+    }
+}
+
 impl DeviceInfo {
     /// A device of which nothing is known but what drives it: up, of the usual priority.
     pub fn new(name: String, kind: TransportKind) -> DeviceInfo {
@@ -168,6 +184,7 @@ impl DeviceInfo {
             mtu_bytes: 0,
             shm: ShmKeys::default(),
             eth: EthKeys::default(),
+            multicast: MulticastKeys::default(),
             unavailable: Vec::new(),
         }
     }

@@ -79,6 +79,11 @@ pub enum ConnectError {
         /// Its length.
         len_bytes: usize,
     },
+    /// A request's payload for a multicast group, where nobody would read it: connect without one.
+    RequestToGroup {
+        /// Its length.
+        len_bytes: usize,
+    },
     /// The device does not offer this kind of connection.
     Unsupported,
     /// Out of connections or of memory under the cap; try again when something was closed.
@@ -252,6 +257,10 @@ impl fmt::Display for ConnectError {
                 f,
                 "a connection request carries {} bytes at most, not {len_bytes}",
                 crate::limits::REQUEST_BYTES_MAX
+            ),
+            ConnectError::RequestToGroup { len_bytes } => write!(
+                f,
+                "nobody answers for a multicast group: connect without a request, not with one of {len_bytes} bytes"
             ),
             ConnectError::Unsupported => write!(f, "this device does not offer this kind of connection"),
             ConnectError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),

@@ -9,6 +9,8 @@
 //! | `interface` | udp | interface to bind to, by its best address unless `ip` is given |
 //! | `port` | udp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
+//! | `multicast_ttl` | udp | routers that may pass on what is sent to multicast groups, this link counted; 1 (not beyond it) unless given |
+//! | `multicast_loop` | udp | `on`: an endpoint that has joined a group gets what it sends there itself; `off` unless given |
 //! | `interface` | eth, required | Ethernet interface |
 //! | `mode` | eth | `xdp`, `xdp-generic`, `packet`: only this way of the kernel's; `auto` (the best there is) unless given |
 //! | `mtu` | eth | frames no longer than this, without the Ethernet header, bytes |
@@ -23,7 +25,7 @@ use super::builtin::shm_info;
 use super::eth;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::udp::{self, Choice};
-use crate::device::{Cma, Device, DeviceInfo, TransportKind};
+use crate::device::{Cma, Device, DeviceInfo, MulticastKeys, TransportKind};
 use crate::error::ContextError;
 use crate::transport::datagram;
 use cci_sys::net::Interface;
@@ -159,7 +161,23 @@ fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wr
         };
         choice.missing = Some(udp::not_here(what, interfaces));
     }
-    Ok(udp::device(section.name.to_owned(), &choice))
+    let multicast = multicast(section)?;
+    Ok(DeviceInfo { multicast, ..udp::device(section.name.to_owned(), &choice) })
+}
+
+fn multicast(section: &Section<'_>) -> Result<MulticastKeys, Wrong> {
+    let mut keys = MulticastKeys::default();
+    if let Some(pair) = section.get("multicast_ttl") {
+        keys.hops = number(pair, "a number of hops from 0 (this host) to 255", |_| true)?;
+    }
+    if let Some(pair) = section.get("multicast_loop") {
+        keys.own = match pair.value {
+            "on" => true,
+            "off" => false,
+            other => return Err(pair.wrong(format!("multicast_loop = {other:?}: write on or off"))),
+        };
+    }
+    Ok(keys)
 }
 
 /// A number of the type asked for that `fits`; `what` tells what to write.
@@ -241,6 +259,9 @@ mod tests {
             ("[x]\ntransport = udp\nmtu = 100", 3, "bytes from"),
             ("[x]\ntransport = udp\nip = host.example", 3, "numeric"),
             ("[x]\ntransport = udp\nip = 0.0.0.0", 3, "interface = NAME"),
+            ("[x]\ntransport = udp\nip = 239.1.2.3", 3, "interface = NAME"),
+            ("[x]\ntransport = udp\nmulticast_ttl = 256", 3, "0 (this host) to 255"),
+            ("[x]\ntransport = udp\nmulticast_loop = 1", 3, "on or off"),
         ] {
             let error = read(text).unwrap_err();
             let shown = error.to_string();

@@ -125,6 +125,13 @@ fn probe(addr: SocketAddr, interface: Option<&Interface>, unavailable: &mut Vec<
             &format!("sysctl -w net.core.wmem_max={BUFFER_BYTES_WANTED}"),
         );
     }
+    if addr.is_ipv6() && addr.ip().is_loopback() {
+        lacks(
+            "multicast",
+            "Linux carries no IPv6 groups over the loopback interface".to_owned(),
+            "within this host use IPv4 (127.0.0.1), or IPv6 on another interface",
+        );
+    }
     if interface.is_some_and(|interface| !interface.addrs.iter().any(SocketAddr::is_ipv6)) {
         lacks(
             "IPv6 on this interface",

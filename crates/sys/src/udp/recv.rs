@@ -87,6 +87,8 @@ struct Message {
 /// Buffers for receiving, and what the last call put there.
 pub struct RecvBatch {
     areas: AlignedBytes,
+    /// Room for one message.
+    area_bytes: usize,
     slots: usize,
     addrs: Box<[RawAddr]>,
     controls: Box<[RecvControl]>,
@@ -99,9 +101,17 @@ pub struct RecvBatch {
 impl RecvBatch {
     /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each, taken from the system as they fill.
     pub fn new(messages: usize) -> RecvBatch {
+        RecvBatch::with_area(messages, AREA_BYTES)
+    }
+
+    /// The same with room for `area_bytes` in each message (up to 64 KiB, rounded up to a multiple of 8), for a socket
+    /// without GRO: what is longer is cut off, and skipped.
+    pub fn with_area(messages: usize, area_bytes: usize) -> RecvBatch {
         let slots = messages.clamp(1, MESSAGES_MAX);
+        let area_bytes = area_bytes.clamp(8, AREA_BYTES).next_multiple_of(8);
         RecvBatch {
-            areas: AlignedBytes::new(slots * AREA_BYTES),
+            areas: AlignedBytes::new(slots * area_bytes),
+            area_bytes,
             slots,
             addrs: vec![RawAddr::EMPTY; slots].into_boxed_slice(),
             controls: vec![RecvControl([0; 64]); slots].into_boxed_slice(),
@@ -158,7 +168,7 @@ impl RecvBatch {
     fn call_plain(&mut self, socket: &UdpSocket) -> io::Result<Option<(usize, Option<SocketAddr>)>> {
         for _ in 0..SOFT_ERRORS_MAX {
             self.stats.syscalls += 1;
-            let area = self.areas.as_mut_slice().get_mut(..AREA_BYTES).unwrap_or_default();
+            let area = self.areas.as_mut_slice().get_mut(..self.area_bytes).unwrap_or_default();
             match rustix::net::recvfrom(socket.as_fd(), area, rustix::net::RecvFlags::DONTWAIT) {
                 Ok((len, _, from)) => return Ok(Some((len, from.and_then(plain_addr)))),
                 Err(Errno::AGAIN) => break,
@@ -228,7 +238,7 @@ impl RecvBatch {
         vectors: &mut [libc::iovec],
     ) -> io::Result<usize> {
         let fd = socket.as_fd().as_raw_fd();
-        let areas = self.areas.as_mut_slice().chunks_exact_mut(AREA_BYTES);
+        let areas = self.areas.as_mut_slice().chunks_exact_mut(self.area_bytes);
         let slots = areas.zip(&mut self.addrs).zip(&mut self.controls).zip(vectors.iter_mut());
         for (header, (((area, addr), control), vector)) in headers.iter_mut().zip(slots) {
             *vector = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
@@ -271,7 +281,7 @@ impl RecvBatch {
             self.kernel_drops_seen = dropped;
         }
         let from = self.addrs.get(slot).and_then(|addr| addr.get(header.msg_hdr.msg_namelen as usize));
-        let cut_off = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > AREA_BYTES;
+        let cut_off = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > self.area_bytes;
         // Without its control message a batch cannot be told from one large datagram.
         let unclear = header.msg_hdr.msg_flags & libc::MSG_CTRUNC != 0;
         let (Some(from), false, false) = (from, cut_off, unclear) else {
@@ -279,7 +289,7 @@ impl RecvBatch {
             return 0;
         };
         let segment_len = beside.segment_bytes.unwrap_or(len).max(1);
-        self.keep(Message { from, area: slot * AREA_BYTES, len, segment_len })
+        self.keep(Message { from, area: slot * self.area_bytes, len, segment_len })
     }
 }
 

@@ -84,7 +84,9 @@ impl Port for Endpoint {
         timeout: Option<Duration>,
     ) -> Result<(), Refusal> {
         Endpoint::connect(self, uri, request, attribute, context, timeout).map_err(|error| match error {
-            ConnectError::BadUri { .. } | ConnectError::RequestTooLong { .. } => Refusal::BadArgument,
+            ConnectError::BadUri { .. }
+            | ConnectError::RequestTooLong { .. }
+            | ConnectError::RequestToGroup { .. } => Refusal::BadArgument,
             other => Refusal::Other(other.to_string()),
         })
     }

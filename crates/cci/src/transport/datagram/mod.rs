@@ -7,6 +7,7 @@ mod carrier;
 mod eth;
 mod glue;
 mod link;
+mod multicast;
 mod open;
 mod report;
 mod size;

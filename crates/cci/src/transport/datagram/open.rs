@@ -23,6 +23,8 @@ pub(super) struct Sizes {
     pub datagram_bytes_max: u16,
     /// What the system holds for this endpoint before it is read; 0: not known.
     pub receive_buffer_bytes: u64,
+    /// Of the memory cap, kept for what is beside connections.
+    pub reserved_bytes: u64,
 }
 
 impl<C: Carrier> Datagram<C> {
@@ -69,7 +71,8 @@ fn config(
     let mut batches = Vec::new();
     carrier.memory(&mut batches);
     let batches_bytes = batches.iter().fold(0, |sum, (_, bytes)| sum + bytes);
-    let engine_bytes = slots_bytes + events * size_of::<Event>() as u64 + batches_bytes;
+    let engine_bytes =
+        slots_bytes + events * size_of::<Event>() as u64 + batches_bytes + sizes.reserved_bytes;
     let Some(rest_bytes) = options.memory_bytes_max.checked_sub(engine_bytes) else {
         return Err(CreateError::NoMemory {
             needed_bytes: engine_bytes,
@@ -107,6 +110,6 @@ fn config_error(error: ConfigError, options: &Options) -> CreateError {
     }
 }
 
-fn ns(duration: std::time::Duration) -> u64 {
+pub(super) fn ns(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -5,6 +5,7 @@ mod connect;
 mod exchange;
 mod flow;
 mod hostile;
+mod multicast;
 mod path;
 mod wait;
 

@@ -69,7 +69,8 @@ pub(crate) fn open(
     let (sockets, way) = sockets(&link, lock.endpoint(), room)?;
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max());
-    let sizes = Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room) };
+    let sizes =
+        Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room), reserved_bytes: 0 };
     drop(main);
     let uri = uri::format(&link.name, link.mac, lock.endpoint());
     let from_endpoint = lock.endpoint();

@@ -2,7 +2,7 @@
 
 mod open;
 mod report;
-mod uri;
+pub(super) mod uri;
 
 pub(crate) use open::open;
 pub(crate) use uri::parse_host;
@@ -136,7 +136,13 @@ impl Carrier for Udp {
     }
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
-        uri::parse(uri).and_then(|peer| uri::from_here(peer, self.local())).map(Address::from)
+        let peer = uri::parse(uri)?;
+        if peer.ip().is_multicast() {
+            let how =
+                "connect with Attribute::MulticastSend or MulticastReceive (CCI_CONN_ATTR_UU_MC_TX, _MC_RX)";
+            return Err(format!("{} is a multicast group: {how}", peer.ip()));
+        }
+        uri::from_here(peer, self.local()).map(Address::from)
     }
 
     fn uri_of(&self, peer: Address) -> String {

@@ -8,7 +8,7 @@ const SCHEME: &str = "udp://";
 const LOOKS: &str = "write udp://192.0.2.1:4791, udp://[2001:db8::1]:4791 or udp://[fe80::1%eth0]:4791";
 
 /// Where a URI leads. The error says what is wrong and what one looks like.
-pub(super) fn parse(uri: &str) -> Result<SocketAddr, String> {
+pub(in super::super) fn parse(uri: &str) -> Result<SocketAddr, String> {
     let Some(rest) = uri.strip_prefix(SCHEME) else {
         return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));
     };
@@ -46,8 +46,8 @@ pub(crate) fn parse_host(text: &str) -> Result<(IpAddr, u32), String> {
     };
     match (ip, scope) {
         (_, None) => Ok((ip, 0)),
-        (IpAddr::V6(v6), Some(scope)) if is_link_local(v6) => Ok((ip, scope_id(scope)?)),
-        (_, Some(_)) => Err(format!("{ip} is not link-local: write it without %")),
+        (IpAddr::V6(v6), Some(scope)) if is_link_local(v6) || v6.is_multicast() => Ok((ip, scope_id(scope)?)),
+        (_, Some(_)) => Err(format!("{ip} is neither link-local nor a multicast group: write it without %")),
     }
 }
 
@@ -65,11 +65,11 @@ fn scope_id(scope: &str) -> Result<u32, String> {
 }
 
 /// Whether an address means something only together with an interface.
-pub(super) fn is_link_local(ip: Ipv6Addr) -> bool {
+pub(in super::super) fn is_link_local(ip: Ipv6Addr) -> bool {
     ip.segments()[0] & 0xffc0 == 0xfe80
 }
 
-pub(super) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
+pub(in super::super) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
     match ip {
         IpAddr::V4(_) => SocketAddr::new(ip, port),
         IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, scope_id).into(),
@@ -78,7 +78,7 @@ pub(super) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
 
 /// Where to send to reach `peer` from a socket bound to `local`. A link-local address means one link, the socket's own
 /// if that is bound to one: a URI made on the peer's machine names the interface there.
-pub(super) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
+pub(in super::super) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
     match (peer, local) {
         (SocketAddr::V4(_), SocketAddr::V4(_)) => Ok(peer),
         (SocketAddr::V6(mut to), SocketAddr::V6(from)) => {
@@ -99,7 +99,7 @@ pub(super) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAdd
 }
 
 /// The URI of an address. A link-local one names the interface on this machine; peers on others write theirs.
-pub(super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
+pub(in super::super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     match (addr, interface) {
         (SocketAddr::V6(v6), Some(name)) if v6.scope_id() != 0 => {
             format!("{SCHEME}[{}%{name}]:{}", v6.ip(), v6.port())
@@ -120,6 +120,8 @@ mod tests {
             ("udp://localhost:65535", "127.0.0.1:65535"),
             ("udp://[::1]:4791", "[::1]:4791"),
             ("udp://[fe80::1%7]:2", "[fe80::1%7]:2"),
+            ("udp://239.1.2.3:5000", "239.1.2.3:5000"),
+            ("udp://[ff15::1%7]:2", "[ff15::1%7]:2"),
         ];
         for (uri, addr) in all {
             assert_eq!(parse(uri), Ok(addr.parse().unwrap()), "{uri}");
@@ -139,7 +141,7 @@ mod tests {
             ("udp://example.org:1", "not looked up"),
             ("udp://::1:4", "port"),
             ("udp://[1.2.3.4]:4", "host:port"),
-            ("udp://[::1%lo]:4", "not link-local"),
+            ("udp://[::1%lo]:4", "neither link-local"),
             ("udp://[fe80::1%no such]:4", "no interface"),
             ("udp://0.0.0.0:4", "no address to connect to"),
         ] {

@@ -1,0 +1,375 @@
+//! All group connections of one endpoint.
+
+use super::member::{Counts, Member};
+use super::outlet::Out;
+use crate::device::MulticastKeys;
+use crate::engine::core::{Core, SendOp};
+use crate::error::{ConnectError, SendError, SysError};
+use crate::event::Connection;
+use crate::options::Attribute;
+use crate::transport::Dial;
+use crate::transport::datagram::ROOM_RETRY_NS;
+use crate::transport::datagram::udp::uri;
+use cci_ring::slab::{Key, Slab};
+use cci_sys::{clock, net, random};
+use std::io::{Error, ErrorKind};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+/// Group connections of one endpoint at most.
+const LINKS_MAX: u32 = 1024;
+/// Marks the name of a group connection: a place in the protocol's table is never so high.
+const MARK: u64 = 1 << 31;
+/// What tells an endpoint's own datagrams: all of the sender's bits but the count in the lowest.
+const COUNT_BITS: u32 = 16;
+
+/// Whether a transport's name of a connection is that of one to or from a group.
+#[inline]
+pub(super) const fn is_group(link: u64) -> bool {
+    link & MARK != 0
+}
+
+fn pack(key: Key) -> u64 {
+    u64::from(key.generation) << 32 | MARK | u64::from(key.index)
+}
+
+fn unpack(link: u64) -> Key {
+    Key { index: (link & !MARK) as u32, generation: (link >> 32) as u32 }
+}
+
+/// What an endpoint's groups are to be like.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Settings {
+    /// Where datagrams leave from: the device's address, port 0.
+    pub local: SocketAddr,
+    /// The device's interface, which all of it goes by.
+    pub interface_name: String,
+    pub keys: MulticastKeys,
+    /// The largest datagram to send, bytes; a multiple of 8.
+    pub datagram_bytes_max: u16,
+    /// The longest message, sent or received, bytes.
+    pub message_bytes_max: u32,
+    /// What groups may hold, bytes: 0 where the endpoint's cap leaves nothing.
+    pub memory_bytes_max: u64,
+    pub send_timeout_ns: u64,
+    pub keepalive_ns: u64,
+}
+
+/// Whose datagrams are ours.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Us {
+    /// Random, but for the lowest bits, which are zero.
+    sender: u64,
+    /// What we send to a group that we have joined is for us, too.
+    pub hears_itself: bool,
+}
+
+impl Us {
+    //= wire.md R-MC-3
+    pub fn is(self, sender: u64) -> bool {
+        (sender ^ self.sender) >> COUNT_BITS == 0
+    }
+
+    /// The sender that begins to number its datagrams for the `count`th time.
+    pub fn sender(self, count: u16) -> u64 {
+        self.sender | u64::from(count)
+    }
+}
+
+/// One end of a group connection.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum End {
+    Send {
+        outlet: Key,
+        /// The program has disconnected; what it sent waits for room.
+        closing: bool,
+    },
+    Receive {
+        member: Key,
+    },
+}
+
+/// A connection to or from a group.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub connection: Connection,
+    pub end: End,
+    pub messages: u64,
+    pub bytes: u64,
+    /// Without effect, since nothing is waited for; kept to be read back.
+    pub send_timeout_ns: u64,
+    pub keepalive_ns: u64,
+}
+
+/// See the module.
+pub(in super::super) struct Groups {
+    pub(super) settings: Settings,
+    us: Us,
+    pub(super) links: Slab<Link>,
+    pub(super) out: Option<Out>,
+    pub(super) members: Slab<Member>,
+    /// What members counted that have left.
+    pub(super) before: Counts,
+    /// Sending connections that the program has closed and that are still there.
+    closing: u32,
+}
+
+impl Groups {
+    /// For an endpoint that has no group connection yet: takes nothing from the system but a random number.
+    pub fn new(settings: Settings) -> Result<Groups, SysError> {
+        let us = Us { sender: random::u64()? << COUNT_BITS, hears_itself: settings.keys.own };
+        Ok(Groups {
+            settings,
+            us,
+            links: Slab::new(LINKS_MAX),
+            out: None,
+            members: Slab::new(LINKS_MAX),
+            before: Counts::default(),
+            closing: 0,
+        })
+    }
+
+    /// Whether there are groups on this device. Linux carries none over IPv6 loopback.
+    pub fn are_offered(&self) -> bool {
+        !(self.settings.local.is_ipv6() && self.settings.local.ip().is_loopback())
+    }
+
+    /// Nothing to do, as long as no connection is made.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.links.is_empty() && self.out.is_none()
+    }
+
+    /// Joins a group, or makes ready to send to one; the connection is open at once.
+    pub fn connect(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: &Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        if !to.request.is_empty() {
+            return Err(ConnectError::RequestToGroup { len_bytes: to.request.len() });
+        }
+        let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
+        let group = uri::parse(to.uri).and_then(|group| self.check(group)).map_err(bad_uri)?;
+        let interface = self.interface()?;
+        let group = at_interface(group, interface, &self.settings.interface_name).map_err(bad_uri)?;
+        if !self.links.reserve(1) {
+            return Err(ConnectError::NoMemory);
+        }
+        let end = if to.attribute == Attribute::MulticastSend {
+            End::Send { outlet: self.outlet(group, interface)?, closing: false }
+        } else {
+            End::Receive { member: self.member(core, group, interface)? }
+        };
+        let Settings { send_timeout_ns, keepalive_ns, message_bytes_max, .. } = self.settings;
+        let link = Link { connection, end, messages: 0, bytes: 0, send_timeout_ns, keepalive_ns };
+        let Ok(key) = self.links.insert(link) else {
+            self.let_go(core, end);
+            return Err(ConnectError::NoMemory);
+        };
+        if let End::Receive { member } = end
+            && let Some(member) = self.members.get_mut(member)
+        {
+            member.links.push(key);
+        }
+        core.opened(connection, message_bytes_max);
+        Ok(pack(key))
+    }
+
+    /// A group of our IP version.
+    fn check(&self, group: SocketAddr) -> Result<SocketAddr, String> {
+        if !group.ip().is_multicast() {
+            let looks = "write one such as udp://239.1.2.3:5000 or udp://[ff15::1]:5000";
+            return Err(format!("{} is no multicast group; {looks}", group.ip()));
+        }
+        uri::from_here(group, self.settings.local)
+    }
+
+    /// The number of the device's interface: asked each time, since an interface may come back under another.
+    fn interface(&self) -> Result<NonZeroU32, ConnectError> {
+        let name = &self.settings.interface_name;
+        let all = net::interfaces()?;
+        let found = all.iter().find(|interface| interface.name == *name);
+        found.and_then(|interface| NonZeroU32::new(interface.index)).ok_or_else(|| {
+            let gone = Error::new(ErrorKind::NotFound, "it is gone");
+            ConnectError::System(SysError::new("find the interface", gone).on(name))
+        })
+    }
+
+    /// Where to send to `group`; shared by all connections that do.
+    fn outlet(&mut self, group: SocketAddr, interface: NonZeroU32) -> Result<Key, ConnectError> {
+        let known = self.out.as_ref().and_then(|out| out.find(group));
+        let room_bytes = self.room_bytes();
+        let out = match &mut self.out {
+            Some(out) => out,
+            none if Out::BYTES <= room_bytes => none.insert(Out::open(&self.settings, interface)?),
+            _ => return Err(ConnectError::NoMemory),
+        };
+        if let Some(key) = known {
+            out.share(key);
+            return Ok(key);
+        }
+        if Out::outlet_bytes(&self.settings) > room_bytes {
+            return Err(ConnectError::NoMemory);
+        }
+        out.add(group, self.us, &self.settings).ok_or(ConnectError::NoMemory)
+    }
+
+    /// The member that has joined `group`; shared by all connections that receive from it.
+    fn member(&mut self, core: &Core, group: SocketAddr, interface: NonZeroU32) -> Result<Key, ConnectError> {
+        if let Some((key, _)) = self.members.iter().find(|(_, member)| member.group == group) {
+            return Ok(key);
+        }
+        if Member::BYTES > self.room_bytes() {
+            return Err(ConnectError::NoMemory);
+        }
+        let member = Member::join(group, interface)?;
+        member.watch(&core.poller)?;
+        self.members.insert(member).map_err(|_| ConnectError::NoMemory)
+    }
+
+    /// What is left of the groups' share of the cap.
+    fn room_bytes(&self) -> u64 {
+        self.settings.memory_bytes_max.saturating_sub(self.memory_bytes())
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let out_bytes = self.out.as_ref().map_or(0, Out::memory_bytes);
+        let members = self.members.iter().map(|(_, member)| member.memory_bytes()).sum::<u64>();
+        out_bytes + members + (self.links.bytes() + self.members.bytes()) as u64
+    }
+
+    /// Takes one message. See [`crate::transport::Transport::send`].
+    #[inline]
+    pub fn send(
+        &mut self,
+        core: &mut Core,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        let Some(link) = self.links.get_mut(unpack(link)) else { return Err(SendError::UnknownConnection) };
+        let End::Send { outlet, closing: false } = link.end else { return Err(SendError::Disconnected) };
+        let Some(out) = &mut self.out else { return Err(SendError::UnknownConnection) };
+        let len_bytes = segments.iter().map(|segment| segment.len()).sum();
+        out.send(core, outlet, link.connection, segments, len_bytes, op)?;
+        link.messages += 1;
+        link.bytes += len_bytes as u64;
+        Ok(())
+    }
+
+    /// Leaves the group, or delivers what was sent and then ends.
+    pub fn disconnect(&mut self, core: &mut Core, link: u64) {
+        let key = unpack(link);
+        let Some(link) = self.links.get_mut(key) else { return };
+        match &mut link.end {
+            End::Send { closing, .. } => {
+                *closing = true;
+                self.closing += 1;
+                self.flush(core);
+            }
+            End::Receive { member } => {
+                let (connection, member) = (link.connection, *member);
+                if let Some(member) = self.members.get_mut(member) {
+                    member.links.retain(|other| *other != key);
+                }
+                self.links.remove(key);
+                self.let_go(core, End::Receive { member });
+                core.closed(connection);
+            }
+        }
+    }
+
+    /// One connection less uses it.
+    fn let_go(&mut self, core: &Core, end: End) {
+        match end {
+            End::Send { outlet, .. } => {
+                if let Some(out) = &mut self.out {
+                    out.let_go(outlet);
+                }
+            }
+            End::Receive { member: key } => {
+                if self.members.get(key).is_some_and(|member| member.links.is_empty())
+                    && let Some(member) = self.members.remove(key)
+                {
+                    member.unwatch(&core.poller);
+                    self.before.add(&member.counts());
+                }
+            }
+        }
+    }
+
+    /// Takes what came, sends what waits.
+    pub fn progress(&mut self, core: &mut Core) {
+        for (_, member) in self.members.iter_mut() {
+            member.receive(core, &mut self.links, self.us, self.settings.message_bytes_max);
+        }
+        self.flush(core);
+    }
+
+    /// Sends what waits, as far as the socket has room, and ends what was only waiting for that.
+    fn flush(&mut self, core: &mut Core) {
+        let Some(out) = &mut self.out else { return };
+        out.progress(core);
+        if self.closing > 0 {
+            self.end_closing(core);
+        }
+    }
+
+    fn end_closing(&mut self, core: &mut Core) {
+        let Some(out) = &self.out else { return };
+        let done = |link: &Link| match link.end {
+            End::Send { outlet, closing: true } => out.is_sent(outlet),
+            _ => false,
+        };
+        let over: Vec<Key> = self.links.iter().filter(|(_, link)| done(link)).map(|(key, _)| key).collect();
+        for key in over {
+            if let Some(link) = self.links.remove(key) {
+                self.closing -= 1;
+                self.let_go(core, link.end);
+                core.closed(link.connection);
+            }
+        }
+    }
+
+    /// What is to be done before a sleep; when to look again.
+    pub fn arm(&mut self, core: &mut Core) -> Option<u64> {
+        self.flush(core);
+        let waits = self.out.as_ref().is_some_and(Out::has_pending);
+        waits.then(|| clock::now_ns().saturating_add(ROOM_RETRY_NS))
+    }
+
+    /// Nothing waits to leave.
+    pub fn has_sent_all(&self) -> bool {
+        !self.out.as_ref().is_some_and(Out::has_pending)
+    }
+
+    /// They hold for connections made from now on.
+    pub fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
+        self.settings.send_timeout_ns = send_timeout_ns;
+        self.settings.keepalive_ns = keepalive_ns;
+    }
+
+    /// None also if the name is not of a group connection.
+    pub(super) fn link(&self, link: u64) -> Option<&Link> {
+        if is_group(link) { self.links.get(unpack(link)) } else { None }
+    }
+
+    /// The same.
+    pub(super) fn link_mut(&mut self, link: u64) -> Option<&mut Link> {
+        if is_group(link) { self.links.get_mut(unpack(link)) } else { None }
+    }
+}
+
+/// The group as this interface has it. A URI may name the interface, which then must be ours.
+fn at_interface(group: SocketAddr, interface: NonZeroU32, name: &str) -> Result<SocketAddr, String> {
+    let SocketAddr::V6(mut v6) = group else { return Ok(group) };
+    if v6.scope_id() != 0 && v6.scope_id() != interface.get() {
+        return Err(format!(
+            "this endpoint is on interface {name}; write %{name} or nothing, or use the device of the other interface"
+        ));
+    }
+    v6.set_scope_id(interface.get());
+    Ok(v6.into())
+}

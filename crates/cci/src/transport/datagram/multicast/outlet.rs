@@ -1,0 +1,266 @@
+//! Sending: one socket for all groups, and for each group the datagram that is being filled.
+
+use super::groups::{Settings, Us};
+use crate::engine::core::{Core, SendOp};
+use crate::error::{SendError, SysError};
+use crate::event::{Connection, Status};
+use crate::transport::datagram::{LONE_GAP_NS, QUEUED_BYTES_MAX};
+use cci_proto::{GroupBundle, GroupName};
+use cci_ring::slab::{Key, Slab};
+use cci_sys::clock;
+use cci_sys::udp::{self, Outgoing, SendBatch, SendStats, UdpSocket};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+/// Memory for datagrams on their way to the kernel: more than may be queued by messages.
+const BATCH_BYTES: usize = 128 << 10;
+/// And that many datagrams.
+const BATCH_DATAGRAMS: usize = 64;
+/// Groups that one endpoint sends to at once.
+const OUTLETS_MAX: u32 = 256;
+/// Completions kept for one datagram before their list grows.
+const OPS_RESERVED: usize = 64;
+
+/// Where messages to one group are gathered.
+pub(super) struct Outlet {
+    group: SocketAddr,
+    name: GroupName,
+    bundle: GroupBundle,
+    sender: u64,
+    /// Of the next datagram.
+    number: u64,
+    /// Sends in the bundle whose end the program wants to know.
+    ops: Vec<(Connection, SendOp)>,
+    /// Connections that send here.
+    users: u32,
+}
+
+/// All that an endpoint sends to groups.
+pub(super) struct Out {
+    socket: UdpSocket,
+    batch: SendBatch,
+    outlets: Slab<Outlet>,
+    /// How often an outlet was made: each numbers its datagrams anew, as a sender of its own.
+    outlets_made: u16,
+    /// Of messages that are in no batch yet.
+    queued_bytes: usize,
+    /// When a message left alone; None once progress was made since.
+    left_alone_at_ns: Option<u64>,
+    pub errors: u64,
+}
+
+impl Out {
+    /// What it takes beside its outlets, about.
+    pub const BYTES: u64 = (BATCH_BYTES + (8 << 10)) as u64;
+
+    /// What one outlet takes, about.
+    pub fn outlet_bytes(settings: &Settings) -> u64 {
+        let ops_bytes = OPS_RESERVED * size_of::<(Connection, SendOp)>();
+        u64::from(settings.datagram_bytes_max) + (size_of::<Outlet>() + ops_bytes) as u64
+    }
+
+    /// A socket that sends by the interface, and hears nothing.
+    pub fn open(settings: &Settings, interface: NonZeroU32) -> Result<Out, SysError> {
+        let options = udp::Options { recv_buffer_bytes: 0, gro: false, ..udp::Options::default() };
+        let socket = UdpSocket::bind_with(settings.local, options)?;
+        // Other processes of this host are members like any others. Our own are kept apart by the sender's number.
+        socket.set_outgoing(Outgoing { interface, hops: settings.keys.hops, this_host: true })?;
+        let mut batch = SendBatch::new(&socket, BATCH_DATAGRAMS, BATCH_BYTES);
+        // What the kernel is to cut reaches members on this host whole where it is old (before Linux 5.0).
+        batch.disable_gso();
+        Ok(Out {
+            socket,
+            batch,
+            outlets: Slab::new(OUTLETS_MAX),
+            outlets_made: 0,
+            queued_bytes: 0,
+            left_alone_at_ns: None,
+            errors: 0,
+        })
+    }
+
+    pub fn find(&self, group: SocketAddr) -> Option<Key> {
+        self.outlets.iter().find(|(_, outlet)| outlet.group == group).map(|(key, _)| key)
+    }
+
+    pub fn share(&mut self, key: Key) {
+        if let Some(outlet) = self.outlets.get_mut(key) {
+            outlet.users += 1;
+        }
+    }
+
+    /// An outlet with one user. None: there are too many.
+    pub fn add(&mut self, group: SocketAddr, us: Us, settings: &Settings) -> Option<Key> {
+        let outlet = Outlet {
+            group,
+            name: group.into(),
+            bundle: GroupBundle::new(settings.datagram_bytes_max),
+            sender: us.sender(self.outlets_made),
+            number: 0,
+            ops: Vec::with_capacity(OPS_RESERVED),
+            users: 1,
+        };
+        let key = self.outlets.insert(outlet).ok()?;
+        self.outlets_made = self.outlets_made.wrapping_add(1);
+        Some(key)
+    }
+
+    pub fn let_go(&mut self, key: Key) {
+        let Some(outlet) = self.outlets.get_mut(key) else { return };
+        outlet.users = outlet.users.saturating_sub(1);
+        if outlet.users == 0 {
+            self.outlets.remove(key);
+        }
+    }
+
+    /// Takes one message. A lone one leaves at once; those behind it share its datagrams and leave with the next progress.
+    #[inline]
+    pub fn send(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        connection: Connection,
+        segments: &[&[u8]],
+        len_bytes: usize,
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        let lone = self.queued_bytes == 0 && self.batch.is_empty() && !self.follows_closely();
+        let Some(outlet) = self.outlets.get_mut(key) else { return Err(SendError::UnknownConnection) };
+        if !outlet.bundle.push(segments, len_bytes) {
+            if !self.make_room(core, key) {
+                return Err(SendError::WouldBlock);
+            }
+            let Some(outlet) = self.outlets.get_mut(key) else { return Err(SendError::UnknownConnection) };
+            if !outlet.bundle.push(segments, len_bytes) {
+                // The engine has checked the length against what fits an empty datagram.
+                return Err(SendError::TooLong { len_bytes, max_bytes: 0 });
+            }
+        }
+        if let Some(outlet) = self.outlets.get_mut(key)
+            && !op.silent
+        {
+            outlet.ops.push((connection, op));
+        }
+        self.queued_bytes += len_bytes + 8;
+        if lone {
+            self.left_alone_at_ns = Some(clock::now_ns());
+        }
+        if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
+            self.flush(core);
+        }
+        Ok(())
+    }
+
+    /// Whether a message left alone just before, with no progress since.
+    fn follows_closely(&self) -> bool {
+        self.left_alone_at_ns.is_some_and(|left_at| clock::now_ns().saturating_sub(left_at) < LONE_GAP_NS)
+    }
+
+    /// Puts a full datagram among those that leave next. False: no room.
+    fn make_room(&mut self, core: &mut Core, key: Key) -> bool {
+        let Some(outlet) = self.outlets.get_mut(key) else { return false };
+        if outlet.close(core, &mut self.batch) {
+            return true;
+        }
+        self.send_batch();
+        let Some(outlet) = self.outlets.get_mut(key) else { return false };
+        outlet.close(core, &mut self.batch)
+    }
+
+    /// Sends what waits, as far as the socket has room.
+    pub fn progress(&mut self, core: &mut Core) {
+        self.left_alone_at_ns = None;
+        if self.has_pending() {
+            self.flush(core);
+        }
+    }
+
+    fn flush(&mut self, core: &mut Core) {
+        self.queued_bytes = 0;
+        for (_, outlet) in self.outlets.iter_mut() {
+            if outlet.bundle.is_empty() || outlet.close(core, &mut self.batch) {
+                continue;
+            }
+            if let Err(error) = self.batch.flush(&self.socket) {
+                note(&mut self.batch, &mut self.errors, &error);
+            }
+            if !outlet.close(core, &mut self.batch) {
+                // Kept for the next time; there is something to do until then.
+                self.queued_bytes += 1;
+            }
+        }
+        self.send_batch();
+    }
+
+    /// Gives the kernel what is complete.
+    fn send_batch(&mut self) {
+        if let Err(error) = self.batch.flush(&self.socket) {
+            note(&mut self.batch, &mut self.errors, &error);
+        }
+    }
+
+    /// Something waits to leave.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        self.queued_bytes > 0 || !self.batch.is_empty()
+    }
+
+    /// Nothing of an outlet waits for room.
+    pub fn is_sent(&self, key: Key) -> bool {
+        self.outlets.get(key).is_none_or(|outlet| outlet.bundle.is_empty())
+    }
+
+    /// Sends of a connection that have not ended, without the silent ones.
+    pub fn sends_in_progress(&self, key: Key, connection: Connection) -> u32 {
+        let Some(outlet) = self.outlets.get(key) else { return 0 };
+        outlet.ops.iter().filter(|(of, _)| *of == connection).count() as u32
+    }
+
+    /// Datagrams sent so far by an outlet.
+    pub fn datagrams_sent(&self, key: Key) -> u64 {
+        self.outlets.get(key).map_or(0, |outlet| outlet.number)
+    }
+
+    pub fn group(&self, key: Key) -> Option<SocketAddr> {
+        self.outlets.get(key).map(|outlet| outlet.group)
+    }
+
+    pub fn stats(&self) -> SendStats {
+        self.batch.stats()
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let outlets = self.outlets.iter().map(|(_, outlet)| outlet.memory_bytes()).sum::<usize>();
+        (self.batch.memory_bytes() + self.outlets.bytes() + outlets) as u64
+    }
+}
+
+/// The socket failed: what waited is lost, as datagrams may be.
+fn note(batch: &mut SendBatch, errors: &mut u64, _: &std::io::Error) {
+    *errors += 1;
+    batch.clear();
+}
+
+impl Outlet {
+    /// Puts the bundle among the datagrams that leave next, and ends the sends in it. False: there is no room.
+    fn close(&mut self, core: &mut Core, batch: &mut SendBatch) -> bool {
+        if self.bundle.is_empty() {
+            return true;
+        }
+        //= wire.md R-MC-4
+        let datagram = self.bundle.finish(self.name, self.sender, self.number);
+        let Some(room) = batch.next(&self.group, datagram.len()) else { return false };
+        room.copy_from_slice(datagram);
+        batch.commit(datagram.len());
+        self.number += 1;
+        self.bundle.clear();
+        for (connection, op) in self.ops.drain(..) {
+            core.complete(connection, op, Status::Success);
+        }
+        true
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bundle.memory_bytes() + self.ops.capacity() * size_of::<(Connection, SendOp)>()
+    }
+}

@@ -1,0 +1,117 @@
+//! What group connections tell about themselves.
+
+use super::groups::{End, Groups, Link};
+use super::outlet::Out;
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::explain::{Explanation, PathOption};
+use crate::transport::datagram::udp::uri;
+
+impl Groups {
+    pub fn connection_counters(&self, link: u64) -> ConnectionCounters {
+        let Some(link) = self.link(link) else { return ConnectionCounters::default() };
+        let Link { messages, bytes, connection, .. } = *link;
+        match (link.end, &self.out) {
+            (End::Receive { .. }, _) => ConnectionCounters {
+                messages_received: messages,
+                bytes_received: bytes,
+                ..ConnectionCounters::default()
+            },
+            (End::Send { outlet, .. }, out) => {
+                let in_progress = out.as_ref().map_or(0, |out| out.sends_in_progress(outlet, connection));
+                ConnectionCounters {
+                    messages_sent: messages,
+                    bytes_sent: bytes,
+                    sends_in_progress: in_progress.into(),
+                    ..ConnectionCounters::default()
+                }
+            }
+        }
+    }
+
+    pub fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        let sent = self.out.as_ref().map(Out::stats).unwrap_or_default();
+        let mut came = self.before;
+        for (_, member) in self.members.iter() {
+            came.add(&member.counts());
+        }
+        let errors = self.out.as_ref().map_or(0, |out| out.errors) + sent.soft_errors + came.errors;
+        into.extend([
+            ("group_datagrams_sent", sent.datagrams),
+            ("group_datagram_bytes_sent", sent.bytes),
+            ("group_send_syscalls", sent.syscalls),
+            ("group_send_would_block", sent.would_block),
+            ("group_datagrams_received", came.datagrams),
+            ("group_datagram_bytes_received", came.bytes),
+            ("group_recv_syscalls", came.syscalls),
+            ("group_datagrams_missing", came.missing),
+            ("group_datagrams_late", came.late),
+            ("group_senders_forgotten", came.forgotten),
+            ("group_socket_errors", errors),
+        ]);
+        let all = [
+            ("group-own", came.own),
+            ("group-other", came.other),
+            ("group-repeat", came.repeats),
+            ("group-too-late", came.too_late),
+            ("group-malformed", came.malformed),
+            ("group-message-too-long", came.too_long),
+            ("group-no-receive-buffer", came.no_buffer),
+            ("group-socket-buffer-full", came.socket_full),
+            ("group-truncated", came.truncated),
+            ("group-too-big-for-link", sent.too_big),
+            ("group-unreachable", sent.unreachable),
+            ("group-socket-failed", sent.failed),
+        ];
+        let met = all.into_iter().filter(|(_, count)| *count > 0);
+        drops.extend(met.map(|(name, count)| DropReason { name, count }));
+    }
+
+    pub fn explain(&self, link: u64, into: &mut Explanation) {
+        let Some(link) = self.link(link) else { return };
+        let name = &self.settings.interface_name;
+        let option =
+            |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
+        into.facts.push(("interface", name.clone()));
+        let group = match link.end {
+            End::Send { outlet, .. } => {
+                let hops = self.settings.keys.hops;
+                let far = match hops {
+                    0 => "0: not beyond this host".to_owned(),
+                    1 => "1: not beyond this link (multicast_ttl in the configuration)".to_owned(),
+                    more => format!("{more}: as far as routers carry the group"),
+                };
+                into.facts.push(("hop limit", far));
+                into.facts.push(("members", "unknown: nobody answers for a group".to_owned()));
+                let sent = self.out.as_ref().map_or(0, |out| out.datagrams_sent(outlet));
+                into.facts.push(("datagrams sent to the group", sent.to_string()));
+                let bytes = self.settings.datagram_bytes_max;
+                into.facts.push(("largest datagram", format!("{bytes} bytes")));
+                let reason = format!("one datagram by {name} reaches every member");
+                into.paths.push(option("UDP multicast", true, reason));
+                let gso = "old kernels hand members on this host the batch uncut; several datagrams share a system call";
+                into.paths.push(option("UDP multicast with GSO", false, gso.to_owned()));
+                self.out.as_ref().and_then(|out| out.group(outlet))
+            }
+            End::Receive { member } => {
+                let member = self.members.get(member);
+                if let Some(member) = member {
+                    let counts = member.counts();
+                    into.facts.extend([
+                        ("senders heard", member.senders.count().to_string()),
+                        ("datagrams missing", counts.missing.to_string()),
+                        ("messages lost for want of a receive buffer", counts.no_buffer.to_string()),
+                        ("socket receive buffer", format!("{} bytes", member.socket.recv_buffer_bytes())),
+                    ]);
+                }
+                let reason =
+                    format!("joined on {name}; what comes by other interfaces is not for this endpoint");
+                into.paths.push(option("UDP multicast", true, reason));
+                member.map(|member| member.group)
+            }
+        };
+        let own = if self.settings.keys.own { "received" } else { "not received (multicast_loop = on)" };
+        into.facts.push(("own messages", own.to_owned()));
+        into.facts.push(("largest message", format!("{} bytes", self.settings.message_bytes_max)));
+        into.peer = group.map_or_else(String::new, |group| uri::format(group, Some(name)));
+    }
+}

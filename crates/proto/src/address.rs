@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     kind: Kind,
+    via: u8,
     port: u16,
     scope: u32,
     bytes: [u8; 16],
@@ -31,11 +32,15 @@ impl From<SocketAddr> for Address {
                 let mut bytes = [0; 16];
                 let [a, b, c, d] = v4.ip().octets();
                 bytes[..4].copy_from_slice(&[a, b, c, d]);
-                Address { kind: Kind::V4, port: v4.port(), scope: 0, bytes }
+                Address { kind: Kind::V4, via: 0, port: v4.port(), scope: 0, bytes }
             }
-            SocketAddr::V6(v6) => {
-                Address { kind: Kind::V6, port: v6.port(), scope: v6.scope_id(), bytes: v6.ip().octets() }
-            }
+            SocketAddr::V6(v6) => Address {
+                kind: Kind::V6,
+                via: 0,
+                port: v6.port(),
+                scope: v6.scope_id(),
+                bytes: v6.ip().octets(),
+            },
         }
     }
 }
@@ -70,6 +75,18 @@ impl Address {
         (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], self.scope))
     }
 
+    /// The same place, reached from (or heard by) another of the endpoint's own sockets: 0 is its first.
+    #[must_use]
+    pub fn with_via(self, via: u8) -> Address {
+        Address { via, ..self }
+    }
+
+    /// Which of the endpoint's own sockets leads there, or heard from there.
+    #[must_use]
+    pub fn via(&self) -> u8 {
+        self.via
+    }
+
     /// The socket address this stands for; `None` if it is of another kind (raw Ethernet).
     #[must_use]
     pub fn socket_addr(&self) -> Option<SocketAddr> {
@@ -87,6 +104,7 @@ impl Address {
     pub(crate) fn mac_bytes(&self) -> [u8; 24] {
         let mut out = [0; 24];
         out[0] = self.kind as u8;
+        out[1] = self.via;
         out[2..4].copy_from_slice(&self.port.to_le_bytes());
         out[4..8].copy_from_slice(&self.scope.to_le_bytes());
         out[8..].copy_from_slice(&self.bytes);
@@ -122,5 +140,9 @@ mod tests {
         let bytes = |text: &str| Address::from(text.parse::<SocketAddr>().unwrap()).mac_bytes();
         assert_ne!(bytes("0.0.0.0:5"), bytes("[::]:5"));
         assert_ne!(bytes("[fe80::1%3]:5"), bytes("[fe80::1%4]:5"));
+        let first = Address::from("10.1.2.3:5".parse::<SocketAddr>().unwrap());
+        assert_ne!(first.mac_bytes(), first.with_via(1).mac_bytes());
+        assert_ne!(first, first.with_via(1));
+        assert_eq!(first, first.with_via(1).with_via(0));
     }
 }

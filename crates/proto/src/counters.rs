@@ -127,6 +127,8 @@ pub struct Counters {
     pub connections_opened: u64,
     /// Connections that broke: reset, or the send timeout passed.
     pub connections_broken: u64,
+    /// Times a way of a bonded connection was taken for dead while the other lived.
+    pub paths_lost: u64,
     /// Resets sent.
     pub resets_sent: u64,
     /// Answers not sent because too many were due at once.

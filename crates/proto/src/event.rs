@@ -74,6 +74,8 @@ pub struct Request {
     pub(crate) first_seq: u32,
     pub(crate) datagram_bytes_max: u16,
     pub(crate) window_kib: u16,
+    /// The client has another way here and would use both.
+    pub(crate) bond: bool,
     pub(crate) timestamp: u32,
     pub(crate) came_at: crate::Time,
     pub(crate) payload: Box<[u8]>,

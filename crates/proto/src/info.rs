@@ -26,6 +26,53 @@ pub enum ConnState {
     Done,
 }
 
+/// How one of a bonded connection's ways to its peer is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PathState {
+    /// Not used yet: nothing has shown that it leads to the peer and back.
+    Unproved,
+    /// In use.
+    Up,
+    /// Out of use: nothing came back for several probe time-outs. It is tried again and again.
+    Down,
+}
+
+impl PathState {
+    /// A short name, for tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PathState::Unproved => "unproved",
+            PathState::Up => "up",
+            PathState::Down => "down",
+        }
+    }
+}
+
+/// One of a bonded connection's ways to its peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PathInfo {
+    /// Where it leads; its `via` says by which of this endpoint's carriers. `None`: the peer has not named it yet.
+    pub to: Option<Address>,
+    /// Whether it is in use.
+    pub state: PathState,
+    /// Smoothed round-trip time in nanoseconds; 0 before the first measurement.
+    pub rtt_ns: u64,
+    /// What the congestion controller allows in flight here.
+    pub congestion_window_bytes: u64,
+    /// What is in flight here.
+    pub in_flight_bytes: u64,
+    /// Datagrams sent this way since the connection was made.
+    pub datagrams_sent: u64,
+    /// And their bytes.
+    pub bytes_sent: u64,
+    /// Bundles sent again this way.
+    pub retransmissions: u64,
+    /// Times it went down.
+    pub downs: u64,
+}
+
 /// What keeps a connection from sending although it has something to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Blocked {

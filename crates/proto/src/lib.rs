@@ -38,7 +38,7 @@ pub use event::{
     RequestTicket, SendError, Status, Unknown,
 };
 pub use group::{Arrival, GroupBundle, GroupDatagram, GroupName, Senders};
-pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse};
+pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse, PathInfo, PathState};
 pub use rma::{Atomic, AtomicKind, AtomicWidth, RmaError, RmaKind, RmaPiece, RmaPlace, RmaRefusal};
 pub use seam::{Memory, Sink, Transmit};
 pub use seq::Seq;

@@ -99,6 +99,15 @@ pub const PACING_BURST_NS: u64 = 250_000;
 /// A connection idle for this long gives its active state back.
 pub const IDLE_NS: u64 = 100_000_000;
 
+/// The first wait for the answer to a question about a way to the peer; doubles up to [`PATH_RETRY_NS_MAX`].
+pub const PATH_RETRY_NS_MIN: u64 = 20_000_000;
+
+/// The longest wait between two such questions: how soon at the latest a way that works again is noticed.
+pub const PATH_RETRY_NS_MAX: u64 = 500_000_000;
+
+/// Probes in vain in a row after which a way is taken for dead, if the other is alive.
+pub const PATH_PROBES_MAX: u32 = 2;
+
 /// Datagrams a connection may send before it is the next one's turn.
 pub const TURN_DATAGRAMS: u32 = 16;
 

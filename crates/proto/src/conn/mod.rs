@@ -1,5 +1,6 @@
 //! A connection: 96 bytes while idle, and what it borrows while active.
 
+pub(crate) mod path;
 pub(crate) mod state;
 pub(crate) mod table;
 
@@ -10,6 +11,7 @@ use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
 use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
+use path::{Bond, FIRST, Path};
 
 /// A connection as the table holds it: all that an idle one needs.
 pub(crate) struct Conn {
@@ -60,6 +62,8 @@ pub(crate) mod want {
     /// A question that asks for an answer: keepalive, receiver-not-ready probe, confirmation.
     pub const PING: u8 = 8;
     pub const CLOSE: u8 = 16;
+    /// A question or an answer about a way to the peer.
+    pub const PATH: u8 = 32;
 }
 
 /// A connection being asked for.
@@ -67,6 +71,8 @@ pub(crate) struct Dial {
     pub request: Box<[u8]>,
     pub cookie: Option<(u32, u64)>,
     pub give_up_at: Time,
+    /// The peer's other address, if it has one: asked in turn with the first until one answers.
+    pub other: Option<Address>,
 }
 
 /// What a connection borrows while something is going on.
@@ -97,32 +103,18 @@ pub(crate) struct Active {
     /// Remote memory access, while there is any.
     pub rma: Option<Box<Rma>>,
 
-    pub rtt: Rtt,
-    pub window: Window,
-    /// When the acknowledged bundle that was sent last was sent, and how long that took.
-    pub rack_at: Time,
-    pub rack_rtt_ns: u64,
-    /// How tolerant of reordering; grows when a resend proves needless.
-    pub reorder_steps: u8,
+    /// The way to the peer.
+    pub path: Path,
+    /// The second way, and what goes by which.
+    pub bond: Option<Box<Bond>>,
     /// When a bundle must be declared lost unless it is acknowledged first.
     pub rack_due: Time,
-    /// When to probe if nothing is acknowledged.
-    pub probe_due: Time,
-    /// Probes in vain.
-    pub probes: u32,
-    /// Bundles that must leave now, whatever the window says.
-    pub probe_credit: u8,
-    /// The next paced bundle may leave.
-    pub pace_due: Time,
     /// When the wait for a refusing receiver ended last.
     pub rnr_end: Time,
 
     /// Bundles not acknowledged yet.
     pub ack_pending: u32,
     pub ack_due: Time,
-    /// The peer's timestamp seen last, and when.
-    pub echo: u32,
-    pub echo_at: Time,
 
     pub heard_at: Time,
     /// Something was sent or came: not idle yet.
@@ -154,6 +146,12 @@ impl Conn {
         }
     }
 
+    /// Where the ways lead.
+    pub fn address(&self, which: u8) -> Address {
+        let second = || self.active.as_deref().and_then(|active| active.bond.as_deref()?.to);
+        if which == FIRST { self.peer } else { second().unwrap_or(self.peer) }
+    }
+
     /// Datagrams for this connection are expected and answered.
     pub fn is_established(&self) -> bool {
         use ConnState::{Accepting, Closing, Lingering, PeerClosed, Up};
@@ -162,6 +160,34 @@ impl Conn {
 }
 
 impl Active {
+    #[inline]
+    pub fn path(&self, which: u8) -> &Path {
+        match &self.bond {
+            Some(bond) if which != FIRST => &bond.second,
+            _ => &self.path,
+        }
+    }
+
+    #[inline]
+    pub fn path_mut(&mut self, which: u8) -> &mut Path {
+        match &mut self.bond {
+            Some(bond) if which != FIRST => &mut bond.second,
+            _ => &mut self.path,
+        }
+    }
+
+    /// The ways there are.
+    #[inline]
+    pub fn ways(&self) -> std::ops::Range<u8> {
+        FIRST..if self.bond.is_some() { 2 } else { 1 }
+    }
+
+    /// What the bundles in flight weigh, on all ways.
+    #[inline]
+    pub fn in_flight_bytes(&self) -> u32 {
+        self.path.in_flight_bytes + self.bond.as_deref().map_or(0, |bond| bond.second.in_flight_bytes)
+    }
+
     /// The active state of a connection that wakes up.
     pub fn wake(conn: &Conn, timer: TimerId, now: Time) -> Active {
         let rtt = match conn.idle_rtt {
@@ -184,21 +210,12 @@ impl Active {
             rx: Rx::new(conn.idle_rx),
             rx_ring: None,
             rma: None,
-            rtt,
-            window: Window::restored(conn.datagram_bytes, conn.idle_window_kib),
-            rack_at: Time(0),
-            rack_rtt_ns: 0,
-            reorder_steps: 1,
+            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window_kib), now),
+            bond: None,
             rack_due: Time::FAR,
-            probe_due: Time::FAR,
-            probes: 0,
-            probe_credit: 0,
-            pace_due: Time(0),
             rnr_end: Time(0),
             ack_pending: 0,
             ack_due: Time::FAR,
-            echo: 0,
-            echo_at: now,
             heard_at: now,
             used_at: now,
             keepalive_ns: 0,
@@ -225,6 +242,7 @@ impl Active {
             && self.keepalive_ns == 0
             && self.step_due == Time::FAR
             && self.dial.is_none()
+            && self.bond.is_none()
             && self.rma.as_deref().is_none_or(Rma::is_idle)
     }
 

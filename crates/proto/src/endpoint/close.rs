@@ -10,7 +10,7 @@ use crate::limits::CLOSE_RETRY_NS_MIN;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Kind, timestamp};
 use crate::{
-    AcceptFailure, Attribute, ConnKey, ConnState, ConnectFailure, Event, Sink, Status, Time, Unknown,
+    AcceptFailure, Address, Attribute, ConnKey, ConnState, ConnectFailure, Event, Sink, Status, Time, Unknown,
 };
 
 impl Endpoint {
@@ -56,7 +56,7 @@ impl Endpoint {
     }
 
     /// The peer says that all is over.
-    pub(super) fn on_close(&mut self, now: Time, head: &Head, sink: &mut impl Sink) {
+    pub(super) fn on_close(&mut self, now: Time, from: Address, head: &Head, sink: &mut impl Sink) {
         let Some(conn) = self.table.at_mut(head.index) else { return };
         //= wire.md R-CLOSE-3
         let answer = Head {
@@ -74,7 +74,7 @@ impl Endpoint {
             epoch: conn.tx_epoch,
             epoch_ack: conn.rx_epoch,
         };
-        self.replies.push(conn.peer, Reply::CloseAck(answer), &mut self.shared.counters);
+        self.replies.push(from, Reply::CloseAck(answer), &mut self.shared.counters);
         self.peer_is_gone(now, head.index, sink);
     }
 
@@ -174,6 +174,7 @@ impl Shared {
         if let Some(active) = conn.active.as_deref_mut() {
             active.wants = 0;
             active.refusing = false;
+            self.unbond(active);
             (active.ack_pending, active.keepalive_ns) = (0, 0);
             (active.keepalive_due, active.step_due) = (Time::FAR, Time::FAR);
             active.forget_gaps(self, ordered);
@@ -223,7 +224,7 @@ impl Shared {
         let Some(active) = conn.active.as_deref_mut() else { return };
         active.wants |= want::CLOSE;
         active.steps = 0;
-        active.step_ns = active.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
+        active.step_ns = active.path.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
         active.step_due = active.used_at.plus(active.step_ns);
         active.keepalive_ns = 0;
         active.keepalive_due = Time::FAR;

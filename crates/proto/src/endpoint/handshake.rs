@@ -44,6 +44,7 @@ pub(super) fn dial_datagram(
             datagram_bytes_max,
             window_kib,
             attribute,
+            bond: dial.other.is_some() && attribute.is_reliable(),
             payload: &dial.request,
         }
         .emit(out),
@@ -92,6 +93,36 @@ impl Endpoint {
         token: u64,
         timeout_ns: Option<u64>,
     ) -> Result<ConnKey, ConnectError> {
+        self.connect_by((to, None), now, request, attribute, token, timeout_ns)
+    }
+
+    /// The same to a peer that can be reached in two ways, which differ in where they lead or in the `via` of that. Both
+    /// are tried until one answers. A reliable connection is then *bonded*, if the peer agrees: it uses both ways, and
+    /// lives as long as one of them does.
+    //= wire.md R-PATH-1
+    pub fn connect_bonded(
+        &mut self,
+        now: Time,
+        to: [Address; 2],
+        request: &[u8],
+        attribute: Attribute,
+        token: u64,
+        timeout_ns: Option<u64>,
+    ) -> Result<ConnKey, ConnectError> {
+        let [first, second] = to;
+        let second = (first != second).then_some(second);
+        self.connect_by((first, second), now, request, attribute, token, timeout_ns)
+    }
+
+    fn connect_by(
+        &mut self,
+        (to, other): (Address, Option<Address>),
+        now: Time,
+        request: &[u8],
+        attribute: Attribute,
+        token: u64,
+        timeout_ns: Option<u64>,
+    ) -> Result<ConnKey, ConnectError> {
         if request.len() > REQUEST_BYTES_MAX {
             return Err(ConnectError::TooLong { max: REQUEST_BYTES_MAX });
         }
@@ -110,7 +141,7 @@ impl Endpoint {
         let key = conn.key(index);
         let Some(active) = conn.active.as_deref_mut() else { return Err(ConnectError::NoMemory) };
         let give_up_at = timeout_ns.map_or(Time::FAR, |timeout_ns| now.plus(timeout_ns));
-        active.dial = Some(Box::new(Dial { request: request.into(), cookie: None, give_up_at }));
+        active.dial = Some(Box::new(Dial { request: request.into(), cookie: None, give_up_at, other }));
         active.wants = want::DIAL;
         active.step_ns = DIAL_RETRY_NS_MIN;
         active.step_due = now.plus(active.step_ns).min(give_up_at);
@@ -145,11 +176,19 @@ impl Endpoint {
     pub(super) fn on_retry(&mut self, now: Time, from: Address, retry: &Retry) -> Result<(), PeerFault> {
         let key = ConnKey { index: retry.index, generation: retry.generation };
         let conn = asked_for(&mut self.table, key, retry.nonce)?;
-        if conn.peer != from {
-            return Err(PeerFault::Source);
-        }
         let Some(active) = conn.active.as_deref_mut() else { return Err(PeerFault::Unexpected) };
         let Some(dial) = active.dial.as_deref_mut() else { return Err(PeerFault::Unexpected) };
+        if conn.peer != from {
+            //= wire.md R-HS-9
+            // Of two addresses the first to answer is asked for the connection; the other is not, or there would be two.
+            match dial.other.as_mut() {
+                Some(other) if *other == from && dial.cookie.is_none() => {
+                    std::mem::swap(other, &mut conn.peer)
+                }
+                Some(other) if *other == from => return Ok(()),
+                _ => return Err(PeerFault::Source),
+            }
+        }
         let fresh = dial.cookie != Some((retry.bucket, retry.cookie));
         dial.cookie = Some((retry.bucket, retry.cookie));
         if fresh {
@@ -220,6 +259,7 @@ impl Endpoint {
             first_seq: connect.first_seq.0,
             datagram_bytes_max: connect.datagram_bytes_max,
             window_kib: connect.window_kib,
+            bond: connect.bond,
             timestamp: connect.timestamp,
             came_at: now,
             payload: connect.payload.into(),
@@ -251,8 +291,12 @@ impl Endpoint {
         });
         let Some((index, conn)) = placed else { return Err((AcceptError::NoMemory, request)) };
         let key = conn.key(index);
+        if request.bond && conn.attribute.is_reliable() {
+            let challenges = [self.secret.draw(), self.secret.draw()];
+            self.shared.bond(conn, (None, false), challenges, now);
+        }
         let Some(active) = conn.active.as_deref_mut() else { return Err((AcceptError::NoMemory, request)) };
-        (active.echo, active.echo_at) = (request.timestamp, request.came_at);
+        active.path.came(request.timestamp, request.came_at);
         active.unconfirmed = true;
         active.wants = want::ACCEPT;
         active.step_ns = DIAL_RETRY_NS_MIN;
@@ -306,7 +350,9 @@ impl Endpoint {
         };
         if conn.state == crate::ConnState::Dialing {
             //= wire.md R-HS-6
-            // Another endpoint than the one asked may answer: the nonce says that it was given our request.
+            // Another endpoint than the one asked may answer: the nonce says that it was given our request. Where its
+            // second way would be, nobody knows.
+            let asked = conn.peer == from;
             conn.peer = from;
             (conn.peer_nonce, conn.peer_index) = (accept.source_nonce, accept.source_index);
             conn.peer_generation = accept.source_generation;
@@ -315,20 +361,26 @@ impl Endpoint {
             conn.datagram_bytes = conn.datagram_bytes.min(accept.datagram_bytes_max);
             conn.enter(Input::Accepted);
             let token = conn.token;
+            let mut second = None;
             if let Some(active) = conn.active.as_deref_mut() {
                 active.rx = crate::reliable::rx::Rx::new(accept.first_seq);
-                active.window = Window::new(conn.datagram_bytes);
+                active.path.window = Window::new(conn.datagram_bytes);
                 (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
                 active.wants = 0;
                 let rtt_ns = timestamp_ns_between(accept.echo, timestamp(now));
                 if rtt_ns != 0 {
-                    active.rtt.sample(now, rtt_ns);
+                    active.path.rtt.sample(now, rtt_ns);
                 }
                 if let Some(dial) = active.dial.take() {
                     self.shared.handshakes_bytes -= dial.request.len() as u64;
+                    second = dial.other.filter(|_| asked && accept.bond);
                 }
                 let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
                 active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
+            }
+            if second.is_some() && conn.attribute.is_reliable() {
+                let challenges = [self.secret.draw(), self.secret.draw()];
+                self.shared.bond(conn, (second, true), challenges, now);
             }
             self.shared.counters.connections_opened += 1;
             sink.event(Event::Connected { conn: key, token });
@@ -342,7 +394,7 @@ impl Endpoint {
             return Ok(());
         }
         if let Some(active) = conn.active.as_deref_mut() {
-            (active.echo, active.echo_at) = (accept.timestamp, now);
+            active.path.came(accept.timestamp, now);
             active.wants |= want::PING;
             self.shared.enqueue(active, key.index);
             self.shared.arm(active);
@@ -386,7 +438,8 @@ impl Endpoint {
         let _ = now;
         let key = ConnKey { index: notice.index, generation: notice.generation };
         let conn = asked_for(&mut self.table, key, notice.nonce)?;
-        if conn.peer != from {
+        let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
+        if conn.peer != from && dial.and_then(|dial| dial.other) != Some(from) {
             return Err(PeerFault::Source);
         }
         // One that speaks our version has no reason to say so.

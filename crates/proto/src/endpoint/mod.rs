@@ -6,6 +6,7 @@ mod handshakes;
 mod on_ack;
 mod on_data;
 mod on_datagram;
+mod paths;
 pub(crate) mod pool;
 mod replies;
 pub(crate) mod rma;
@@ -18,6 +19,7 @@ mod timeout;
 pub(crate) mod timers;
 mod transmit;
 
+use crate::conn::path::SECOND;
 use crate::conn::table::Table;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX, message_bytes_max};
 use crate::secret::Secret;
@@ -101,12 +103,13 @@ impl Endpoint {
             token: conn.token,
             message_bytes_max: message_bytes_max(conn.datagram_bytes),
             datagram_bytes_max: conn.datagram_bytes,
-            rtt_ns: active.map_or(u64::from(conn.idle_rtt) << 6, |active| active.rtt.smoothed_ns_or_zero()),
-            rtt_ns_min: active.map_or(0, |active| active.rtt.min_ns()),
+            rtt_ns: active
+                .map_or(u64::from(conn.idle_rtt) << 6, |active| active.best_path().rtt.smoothed_ns_or_zero()),
+            rtt_ns_min: active.map_or(0, |active| active.best_path().rtt.min_ns()),
             congestion_window_bytes: active
-                .map_or(idle_window_bytes, |active| u64::from(active.window.bytes())),
+                .map_or(idle_window_bytes, |active| u64::from(active.window_bytes())),
             peer_window_bytes: u64::from(conn.peer_window_kib) << 10,
-            in_flight_bytes: active.map_or(0, |active| u64::from(active.tx.in_flight_bytes)),
+            in_flight_bytes: active.map_or(0, |active| u64::from(active.in_flight_bytes())),
             bundles_unacked: active.map_or(0, |active| active.tx.len()),
             bundles_held: active.map_or(0, |active| active.rx.held),
             send_timeout_ns: self.shared.send_timeout_ns(conn.send_timeout_ms),
@@ -193,7 +196,7 @@ impl Endpoint {
         for index in self.table.indices() {
             if let Some(conn) = self.table.at_mut(index)
                 && conn.state != ConnState::Free
-                && conn.peer == to
+                && (conn.peer == to || conn.address(SECOND) == to)
             {
                 conn.datagram_bytes = conn.datagram_bytes.min(bytes);
             }

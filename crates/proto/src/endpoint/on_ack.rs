@@ -2,6 +2,7 @@
 
 use super::sends::SendId;
 use super::shared::Shared;
+use crate::conn::path::{FIRST, Path, SECOND};
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn};
 use crate::limits::{RNR_PROBE_NS_MIN, SACK_BITS};
@@ -15,6 +16,7 @@ impl Shared {
         conn: &mut Conn,
         head: &Head,
         sack: &Sack,
+        by: u8,
         now: Time,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
@@ -26,49 +28,51 @@ impl Shared {
             let overtaken = acked > u32::MAX / 2;
             return if overtaken { Ok(()) } else { Err(PeerFault::BadAck) };
         }
-        let limited = active.tx.in_flight_bytes * 2 >= active.window.bytes();
-        let acked_bytes = self.take_acks(conn, head, sack, now, sink);
+        let limited = [active.is_limited(FIRST), active.is_limited(SECOND)];
+        let acked_bytes = self.take_acks(conn, head, sack, by, now, sink);
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
-        if acked_bytes != 0 {
+        if acked_bytes != [0, 0] {
             let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
-            if rtt_ns != 0 {
-                active.rtt.sample(now, rtt_ns);
+            for (which, (acked_bytes, limited)) in (FIRST..).zip(acked_bytes.into_iter().zip(limited)) {
+                if acked_bytes != 0 {
+                    let rtt_ns = if which == by { rtt_ns } else { 0 };
+                    active.path_acked(which, now, acked_bytes, limited, rtt_ns);
+                }
             }
-            active.probes = 0;
-            active.window.on_ack(
-                now,
-                acked_bytes,
-                limited || active.blocked == Some(Blocked::Congestion),
-                &active.rtt,
-            );
             if active.tx.irregular {
                 active.find_losses(now);
             }
-            active.set_probe(now);
+            for which in active.ways() {
+                if acked_bytes[usize::from(which)] != 0 {
+                    active.path_mut(which).set_probe(now);
+                }
+            }
         }
         self.on_epoch(conn, head, now);
         self.after_ack(conn, head.index);
         Ok(())
     }
 
-    /// Takes in both acknowledgements; returns what the bundles that are new in them weigh.
+    /// Takes in both acknowledgements, which came `by` this way; returns what the bundles that are new in them weigh, by
+    /// the way they went.
     fn take_acks(
         &mut self,
         conn: &mut Conn,
         head: &Head,
         sack: &Sack,
+        by: u8,
         now: Time,
         sink: &mut impl Sink,
-    ) -> u32 {
+    ) -> [u32; 2] {
         let (key, token, attribute) = (conn.key(head.index), conn.token, conn.attribute);
-        let Some(active) = conn.active.as_deref_mut() else { return 0 };
-        let Some(mut ring) = active.tx_ring.take() else { return 0 };
-        let mut acked_bytes = 0;
+        let mut acked_bytes = [0; 2];
+        let Some(active) = conn.active.as_deref_mut() else { return acked_bytes };
+        let Some(mut ring) = active.tx_ring.take() else { return acked_bytes };
         while active.tx.unacked != head.ack {
             let seq = active.tx.unacked;
             let slot = ring.at(seq);
             if !slot.has(mark::ACKED) {
-                acked_bytes += active.acked(self, seq, slot, now);
+                acked_bytes[usize::from(slot.path & 1)] += active.acked(self, seq, slot, by, now);
             }
             let first = std::mem::replace(&mut slot.first, SendId::NONE);
             self.complete(first, Status::Success, key, token, sink);
@@ -85,7 +89,7 @@ impl Shared {
                 continue;
             }
             let slot = ring.at(seq);
-            acked_bytes += active.acked(self, seq, slot, now);
+            acked_bytes[usize::from(slot.path & 1)] += active.acked(self, seq, slot, by, now);
             active.tx.irregular = true;
             //= wire.md R-ORD-2
             if attribute == Attribute::ReliableUnordered {
@@ -114,11 +118,13 @@ impl Shared {
             if !active.rnr {
                 active.rnr = true;
                 active.blocked = Some(Blocked::ReceiverNotReady);
-                active.step_ns = active.rtt.smoothed_ns().max(RNR_PROBE_NS_MIN);
+                active.step_ns = active.path.rtt.smoothed_ns().max(RNR_PROBE_NS_MIN);
                 active.step_due = now.plus(active.step_ns);
                 active.counters.rnr_received += 1;
                 self.counters.rnr_received += 1;
-                active.window.on_receiver_not_ready(now);
+                for which in active.ways() {
+                    active.path_mut(which).window.on_receiver_not_ready(now);
+                }
             }
         } else if active.rnr {
             active.rnr = false;
@@ -132,7 +138,7 @@ impl Shared {
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
-            (active.probe_due, active.rack_due) = (Time::FAR, Time::FAR);
+            active.stop_probing();
             if active.operations() == 0 {
                 active.send_due = Time::FAR;
                 if conn.state == ConnState::Lingering {
@@ -150,24 +156,62 @@ impl Shared {
 }
 
 impl Active {
-    /// One bundle is acknowledged for the first time; returns what it weighs.
-    fn acked(&mut self, shared: &mut Shared, seq: Seq, slot: &mut TxSlot, now: Time) -> u32 {
-        let bytes = weight(slot.body_bytes);
-        if slot.has(mark::IN_FLIGHT) {
-            self.tx.in_flight_bytes -= bytes;
+    /// Whether the window of this way is what holds sending back.
+    #[inline]
+    fn is_limited(&self, which: u8) -> bool {
+        let path = self.path(which);
+        path.in_flight_bytes * 2 >= path.window.bytes()
+    }
+
+    /// Nothing is under way that an acknowledgement could be asked for.
+    pub(super) fn stop_probing(&mut self) {
+        self.rack_due = Time::FAR;
+        self.path.probe_due = Time::FAR;
+        if let Some(bond) = self.bond.as_deref_mut() {
+            bond.second.probe_due = Time::FAR;
         }
-        if slot.has(mark::RESEND) {
-            self.tx.resend -= 1;
+    }
+
+    /// Bundles that went this way, and weigh so much, have been acknowledged. `rtt_ns` 0: by another way.
+    fn path_acked(&mut self, which: u8, now: Time, acked_bytes: u32, limited: bool, rtt_ns: u64) {
+        let limited = limited || self.blocked == Some(Blocked::Congestion);
+        let alive = match self.bond.as_deref_mut() {
+            Some(bond) => bond.way(which).note_delivered(),
+            None => true,
+        };
+        let path = self.path_mut(which);
+        if rtt_ns != 0 {
+            path.rtt.sample(now, rtt_ns);
+        }
+        if alive {
+            path.probes = 0;
+        }
+        path.window.on_ack(now, acked_bytes, limited, &path.rtt);
+    }
+
+    /// One bundle is acknowledged for the first time; returns what it weighs.
+    fn acked(&mut self, shared: &mut Shared, seq: Seq, slot: &mut TxSlot, by: u8, now: Time) -> u32 {
+        let bytes = weight(slot.body_bytes);
+        let light_ns = self.light_ns(slot.path, by);
+        let path = self.path_mut(slot.path);
+        if slot.has(mark::IN_FLIGHT) {
+            path.in_flight_bytes -= bytes;
         }
         //= wire.md R-LOSS-2
         // Sooner than light: the acknowledgement is for the first copy, and sending the second was needless.
-        if slot.has(mark::RESENT) && now.since(slot.sent_at) < self.rtt.min_ns() {
+        let needless = slot.has(mark::RESENT) && now.since(slot.sent_at) < light_ns;
+        if needless {
+            path.reorder_steps = (path.reorder_steps + 1).min(16);
+        } else if slot.sent_at >= path.rack_at {
+            path.rack_at = slot.sent_at;
+            path.rack_rtt_ns = now.since(slot.sent_at);
+        }
+        if needless {
             self.counters.retransmissions_spurious += 1;
             shared.counters.retransmissions_spurious += 1;
-            self.reorder_steps = (self.reorder_steps + 1).min(16);
-        } else if slot.sent_at >= self.rack_at {
-            self.rack_at = slot.sent_at;
-            self.rack_rtt_ns = now.since(slot.sent_at);
+        }
+        if slot.has(mark::RESEND) {
+            self.tx.resend -= 1;
         }
         slot.marks = mark::ACKED;
         if slot.buf.is_some() {
@@ -180,66 +224,72 @@ impl Active {
         bytes
     }
 
-    /// How much later than a bundle sent after it a bundle may be acknowledged without being taken for lost.
-    fn reorder_ns(&self) -> u64 {
-        let steps = u64::from(self.reorder_steps);
-        (self.rtt.min_ns() / 4 + steps * self.rtt.variation_ns())
-            .min(self.rtt.smoothed_ns() + 4 * self.rtt.variation_ns())
+    /// The least time in which what goes out by one way can be acknowledged by another.
+    #[inline]
+    fn light_ns(&self, out: u8, back: u8) -> u64 {
+        let out_ns = self.path(out).rtt.min_ns();
+        if out == back { out_ns } else { out_ns / 2 + self.path(back).rtt.min_ns() / 2 }
     }
 
-    /// RACK (RFC 8985): a bundle is lost if one sent later is acknowledged and a reordering window has passed.
+    /// RACK (RFC 8985): a bundle is lost if one sent later, the same way, is acknowledged and a reordering window has
+    /// passed.
     //= wire.md R-LOSS-1
     pub(super) fn find_losses(&mut self, now: Time) {
-        let reorder_ns = self.reorder_ns();
-        let Some(ring) = self.tx_ring.as_mut() else { return };
-        let patience_ns = self.rack_rtt_ns + reorder_ns;
+        let Some(mut ring) = self.tx_ring.take() else { return };
+        let patience = |path: &Path| (path.rack_at, path.rack_rtt_ns + path.reorder_ns());
+        let patience = [patience(self.path(FIRST)), patience(self.path(SECOND))];
         self.rack_due = Time::FAR;
         self.tx.irregular = false;
         let mut seq = self.tx.unacked;
-        let (mut lost_sent_at, mut lost_bytes) = (None, 0);
+        let mut lost: [(Option<Time>, u32); 2] = [(None, 0); 2];
         while seq != self.tx.unsent {
             let slot = ring.at(seq);
             seq = seq.next();
             self.tx.irregular |= slot.has(mark::ACKED | mark::RESENT | mark::RESEND);
-            if !slot.has(mark::IN_FLIGHT) || slot.sent_at > self.rack_at {
+            let which = usize::from(slot.path & 1);
+            let (rack_at, patience_ns) = patience[which];
+            if !slot.has(mark::IN_FLIGHT) || slot.sent_at > rack_at {
                 continue;
             }
             let due = slot.sent_at.plus(patience_ns);
             if due <= now {
-                slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
-                self.tx.in_flight_bytes -= weight(slot.body_bytes);
-                self.tx.resend += 1;
-                lost_bytes += weight(slot.body_bytes);
-                lost_sent_at = lost_sent_at.max(Some(slot.sent_at));
+                self.take_back(slot);
+                let (sent_at, bytes) = &mut lost[which];
+                *bytes += weight(slot.body_bytes);
+                *sent_at = (*sent_at).max(Some(slot.sent_at));
             } else {
                 self.rack_due = self.rack_due.min(due);
             }
         }
-        if let Some(sent_at) = lost_sent_at {
-            self.window.on_loss(now, sent_at, lost_bytes, &self.rtt);
+        self.tx_ring = Some(ring);
+        for (which, (sent_at, bytes)) in (FIRST..).zip(lost) {
+            if let Some(sent_at) = sent_at {
+                let path = self.path_mut(which);
+                path.window.on_loss(now, sent_at, bytes, &path.rtt);
+            }
         }
+    }
+
+    /// This bundle is not under way any more, and must be sent again.
+    pub(super) fn take_back(&mut self, slot: &mut TxSlot) {
+        slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
+        self.path_mut(slot.path).in_flight_bytes -= weight(slot.body_bytes);
+        self.tx.resend += 1;
     }
 
     /// Everything sent and not acknowledged must be sent again, through no fault of the network's.
     pub(super) fn resend_all(&mut self) {
-        let Some(ring) = self.tx_ring.as_mut() else { return };
+        let Some(mut ring) = self.tx_ring.take() else { return };
         let mut seq: Seq = self.tx.unacked;
         while seq != self.tx.unsent {
             let slot = ring.at(seq);
             seq = seq.next();
             if slot.has(mark::IN_FLIGHT) {
-                slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
-                self.tx.in_flight_bytes -= weight(slot.body_bytes);
-                self.tx.resend += 1;
+                self.take_back(slot);
             }
         }
+        self.tx_ring = Some(ring);
         self.tx.irregular = true;
-        (self.probe_due, self.rack_due) = (Time::FAR, Time::FAR);
-    }
-
-    /// When to ask for an acknowledgement that does not come.
-    pub(super) fn set_probe(&mut self, now: Time) {
-        self.probe_due =
-            if self.tx.in_flight_bytes == 0 { Time::FAR } else { now.plus(self.rtt.probe_ns(self.probes)) };
+        self.stop_probing();
     }
 }

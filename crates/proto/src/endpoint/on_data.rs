@@ -40,8 +40,8 @@ impl Shared {
         &mut self,
         conn: &mut Conn,
         head: &Head,
-        holds: Holds,
-        body: &[u8],
+        by: u8,
+        (holds, body): (Holds, &[u8]),
         now: Time,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
@@ -49,7 +49,7 @@ impl Shared {
             return Err(PeerFault::Length);
         }
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
-        (active.echo, active.echo_at) = (head.timestamp, now);
+        active.path_mut(by).came(head.timestamp, now);
         if !conn.attribute.is_reliable() {
             if holds != Holds::Messages {
                 return Err(PeerFault::Unexpected);
@@ -61,6 +61,7 @@ impl Shared {
         // A closing side takes no more; its flag in the answer says so.
         if conn.takes_no_more() {
             if let Some(active) = conn.active.as_deref_mut() {
+                active.ack_by(by, head);
                 self.ack_now(active, head.index);
             }
             return Ok(());
@@ -72,6 +73,7 @@ impl Shared {
         // our program.
         let behind = (active.rx.window()..WINDOW_BUNDLES_MAX).contains(&offset);
         if !behind && (offset >= WINDOW_BUNDLES_MAX || active.rx.has(head.seq)) {
+            active.ack_by(by, head);
             return self.on_odd_bundle(active, head, offset);
         }
         //= wire.md R-RNR-2
@@ -91,7 +93,8 @@ impl Shared {
             }
             return Ok(());
         }
-        if offset != 0 {
+        let expected = active.is_expected(by, head.seq, offset);
+        if offset != 0 && !expected {
             self.counters.reordered_received += 1;
         }
         let taken = if holds == Holds::Messages {
@@ -104,13 +107,13 @@ impl Shared {
             return Ok(());
         }
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
-        let in_order = offset == 0 && active.rx.end == active.rx.next;
         active.rx.arrived(head.seq);
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
-        if in_order && head.flags & flags::PROBE == 0 {
-            self.ack_soon(active, head.index, now);
+        if expected && head.flags & flags::PROBE == 0 {
+            self.ack_soon(active, head.index, by, now);
         } else {
+            active.ack_by(by, head);
             self.ack_now(active, head.index);
         }
         // On unordered connections only what has just been passed can be delivered: all else was, when it came.
@@ -333,27 +336,37 @@ impl Shared {
     #[inline]
     pub(super) fn ack_now(&mut self, active: &mut Active, index: u32) {
         active.wants |= want::ACK;
-        active.ack_due = Time::FAR;
+        if active.bond.is_none() {
+            active.ack_due = Time::FAR;
+        }
         self.enqueue(active, index);
     }
 
     /// In order: every second bundle, or when the delay is over.
     //= wire.md R-ACK-5
     #[inline]
-    fn ack_soon(&mut self, active: &mut Active, index: u32, now: Time) {
+    fn ack_soon(&mut self, active: &mut Active, index: u32, by: u8, now: Time) {
+        let waited = active.ack_pending != 0;
         active.ack_pending += 1;
-        if active.ack_pending >= ACK_BUNDLES {
+        let pending = match active.bond.as_deref_mut() {
+            None => active.ack_pending,
+            Some(bond) => bond.one_pending(by),
+        };
+        if pending >= ACK_BUNDLES {
             self.ack_now(active, index);
         } else {
-            let delay_ns = (active.rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
-            active.ack_due = now.plus(delay_ns);
+            let delay_ns = (active.path(by).rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
+            let due = now.plus(delay_ns);
+            // One that waits to be acknowledged by the other way must not wait longer for this one.
+            active.ack_due = if waited { active.ack_due.min(due) } else { due };
         }
     }
 
     /// The peer asks for an answer.
-    pub(super) fn on_probe(&mut self, conn: &mut Conn, head: &Head, now: Time, sink: &mut impl Sink) {
+    pub(super) fn on_probe(&mut self, conn: &mut Conn, head: &Head, by: u8, now: Time, sink: &mut impl Sink) {
         if let Some(active) = conn.active.as_deref_mut() {
-            (active.echo, active.echo_at) = (head.timestamp, now);
+            active.path_mut(by).came(head.timestamp, now);
+            active.ack_by(by, head);
             if active.refusing {
                 self.deliver_held(conn, head.index, sink);
             }

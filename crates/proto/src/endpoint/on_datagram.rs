@@ -1,6 +1,8 @@
 //! A datagram has come in: what it is, and whose.
 
 use super::Endpoint;
+use super::paths::{learn_way, way_from};
+use crate::conn::path::FIRST;
 use crate::conn::state::Input;
 use crate::conn::{Conn, want};
 use crate::wire::{Head, Holds, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
@@ -51,9 +53,11 @@ impl Endpoint {
             return Err(PeerFault::Nonce);
         }
         //= wire.md R-CONN-2
-        if conn.peer != from {
-            return Err(PeerFault::Source);
-        }
+        let by = match way_from(conn, from) {
+            Some(by) => by,
+            None if head.kind == Kind::Path => learn_way(conn, from, body, now, || self.secret.draw())?,
+            None => return Err(PeerFault::Source),
+        };
         let shared = &mut self.shared;
         if !shared.wake(conn, head.index, now) {
             shared.counters.no_buffer_drops += 1;
@@ -62,9 +66,10 @@ impl Endpoint {
         conn.peer_window_kib = head.window_kib;
         if let Some(active) = conn.active.as_deref_mut() {
             (active.heard_at, active.used_at) = (now, now);
+            active.heard_by(by);
         }
         if conn.state == ConnState::Accepting {
-            confirmed(conn, head, now);
+            confirmed(conn, head, by, now);
             shared.counters.connections_opened += 1;
             sink.event(Event::Accepted { conn: conn.key(head.index), token: conn.token });
             if let Some(active) = conn.active.as_deref_mut() {
@@ -73,21 +78,25 @@ impl Endpoint {
             }
         }
         //= wire.md R-ACK-1
-        let outcome =
-            if conn.attribute.is_reliable() { shared.on_ack(conn, head, sack, now, sink) } else { Ok(()) };
+        let outcome = if conn.attribute.is_reliable() {
+            shared.on_ack(conn, head, sack, by, now, sink)
+        } else {
+            Ok(())
+        };
         if head.flags & flags::CLOSING != 0 {
             shared.on_peer_closing(conn, head.index, sink);
         }
         match head.kind {
-            Kind::Data => shared.on_data(conn, head, holds, body, now, sink),
+            Kind::Data => shared.on_data(conn, head, by, (holds, body), now, sink),
+            Kind::Path => shared.on_path(conn, head, by, body, now),
             Kind::Ack | Kind::Ping => {
                 if head.flags & flags::PROBE != 0 {
-                    shared.on_probe(conn, head, now, sink);
+                    shared.on_probe(conn, head, by, now, sink);
                 }
                 Ok(())
             }
             Kind::Close => {
-                self.on_close(now, head, sink);
+                self.on_close(now, from, head, sink);
                 return outcome;
             }
             Kind::CloseAck => {
@@ -112,6 +121,8 @@ impl Endpoint {
         let answer = match head.kind {
             Kind::Data | Kind::Ping | Kind::Close => true,
             Kind::Ack => head.flags & flags::PROBE != 0,
+            //= wire.md R-PATH-8
+            Kind::Path => false,
             Kind::CloseAck => false,
         };
         if answer {
@@ -144,7 +155,7 @@ impl Endpoint {
         {
             return Err(PeerFault::Nonce);
         }
-        if conn.peer != from {
+        if way_from(conn, from).is_none() {
             return Err(PeerFault::Source);
         }
         self.shared.counters.connections_broken += u64::from(conn.state == ConnState::Up);
@@ -154,15 +165,15 @@ impl Endpoint {
 }
 
 /// The first datagram with our nonce: the client has our acceptance.
-fn confirmed(conn: &mut Conn, head: &Head, now: Time) {
+fn confirmed(conn: &mut Conn, head: &Head, by: u8, now: Time) {
     conn.enter(Input::Confirmed);
     if let Some(active) = conn.active.as_deref_mut() {
         active.wants &= !want::ACCEPT;
         active.unconfirmed = false;
         (active.step_due, active.send_due) = (Time::FAR, Time::FAR);
         let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
-        if rtt_ns != 0 {
-            active.rtt.sample(now, rtt_ns);
+        if rtt_ns != 0 && by == FIRST {
+            active.path.rtt.sample(now, rtt_ns);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::rma::ops::Ops;
 use super::rma::state::Rma;
 use super::sends::{SendId, Sends};
 use super::timers::Timers;
+use crate::conn::path::Bond;
 use crate::conn::{Active, Conn};
 use crate::limits::{
     IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     tx_rings: u64,
     rx_rings: u64,
     pub rma_boxes: u64,
+    pub bonds: u64,
     pub table_bytes: u64,
     pub handshakes_bytes: u64,
 }
@@ -77,6 +79,7 @@ impl Shared {
             tx_rings: 0,
             rx_rings: 0,
             rma_boxes: 0,
+            bonds: 0,
             table_bytes: 0,
             handshakes_bytes: 0,
             config,
@@ -93,7 +96,8 @@ impl Shared {
             connections_bytes: self.table_bytes,
             actives_bytes: self.actives * size_of::<Active>() as u64
                 + self.tx_rings * TxRing::COST_BYTES
-                + self.rx_rings * RxRing::COST_BYTES,
+                + self.rx_rings * RxRing::COST_BYTES
+                + self.bonds * Bond::COST_BYTES,
             handshakes_bytes: self.handshakes_bytes,
             queues_bytes: self.actives * (QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES),
             cap_bytes: self.config.memory_bytes_max,
@@ -147,8 +151,8 @@ impl Shared {
         assert!(active.tx.is_empty() && active.rx.held == 0, "nothing may be forgotten");
         conn.idle_tx = active.tx.next;
         conn.idle_rx = active.rx.end;
-        conn.idle_rtt = (active.rtt.smoothed_ns_or_zero() >> 6) as u32;
-        conn.idle_window_kib = active.window.kib();
+        conn.idle_rtt = (active.path.rtt.smoothed_ns_or_zero() >> 6) as u32;
+        conn.idle_window_kib = active.path.window.kib();
         self.timers.remove(active.timer);
         if let Some(ring) = active.tx_ring.take() {
             self.spare_tx.push(ring);
@@ -157,6 +161,7 @@ impl Shared {
             self.spare_rx.push(ring);
         }
         self.spare_rma(active.rma.take());
+        self.unbond(&mut active);
         active.dial = None;
         self.spare_actives.push(active);
     }
@@ -225,13 +230,16 @@ impl Shared {
     /// The same, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
     #[inline]
     pub fn arm_after(&mut self, active: &Active, earliest: Time) {
-        let mut due = active.step_due.min(active.rack_due).min(active.probe_due);
+        let mut due = active.step_due.min(active.rack_due).min(active.path.probe_due);
         due = due.min(active.send_due).min(active.keepalive_due);
         if active.ack_pending != 0 {
             due = due.min(active.ack_due);
         }
         if active.blocked == Some(Blocked::Pacing) {
-            due = due.min(active.pace_due);
+            due = due.min(active.pace_due());
+        }
+        if let Some(bond) = active.bond.as_deref() {
+            due = due.min(bond.due());
         }
         if let Some(rma) = active.rma.as_deref() {
             due = due.min(rma.retry_due);
@@ -283,7 +291,8 @@ impl Shared {
         self.fail_operations(conn, index, status, sink);
         let state = conn.state;
         let Some(active) = conn.active.as_deref_mut() else { return };
-        (active.probe_due, active.rack_due, active.send_due) = (Time::FAR, Time::FAR, Time::FAR);
+        active.stop_probing();
+        active.send_due = Time::FAR;
         active.rnr = false;
         if matches!(state, ConnState::Up | ConnState::Lingering) {
             active.step_due = Time::FAR;
@@ -309,6 +318,9 @@ impl Shared {
             active.tx.unacked = seq.next();
         }
         active.tx = crate::reliable::tx::Tx::new(active.tx.next);
+        for which in active.ways() {
+            active.path_mut(which).in_flight_bytes = 0;
+        }
         self.spare_tx.push(ring);
     }
 

@@ -7,7 +7,7 @@ use crate::conn::state::Input;
 use crate::conn::{Active, Conn, want};
 use crate::limits::{CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN};
 use crate::reliable::rtt::PROBE_NS_MAX;
-use crate::reliable::tx::{TxRing, mark, weight};
+use crate::reliable::tx::{TxRing, mark};
 use crate::wire::set_void;
 use crate::{AcceptFailure, Blocked, ConnState, ConnectFailure, Event, Seq, Sink, Status, Time};
 
@@ -32,12 +32,18 @@ impl Endpoint {
     }
 
     fn on_dial_due(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
-        let Some(active) = self.table.at_mut(index).and_then(|conn| conn.active.as_deref_mut()) else {
-            return;
-        };
+        let Some(conn) = self.table.at_mut(index) else { return };
+        let Some(active) = conn.active.as_deref_mut() else { return };
         let give_up_at = active.dial.as_deref().map_or(Time::FAR, |dial| dial.give_up_at);
         if give_up_at <= now {
             return self.dial_failed(index, ConnectFailure::TimedOut, sink);
+        }
+        //= wire.md R-HS-9
+        // Nobody there has answered yet: the other address is asked next.
+        if let Some(dial) = active.dial.as_deref_mut().filter(|dial| dial.cookie.is_none())
+            && let Some(other) = dial.other.as_mut()
+        {
+            std::mem::swap(other, &mut conn.peer);
         }
         active.next_step(now, want::DIAL, DIAL_RETRY_NS_MAX);
         active.step_due = active.step_due.min(give_up_at);
@@ -77,18 +83,28 @@ impl Shared {
         let key = conn.key(index);
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.ack_pending != 0 && active.ack_due <= now {
+            if let Some(bond) = active.bond.as_deref_mut() {
+                bond.ack_all_pending();
+            }
             self.ack_now(active, index);
         }
         if active.rack_due <= now {
             active.find_losses(now);
-            active.set_probe(now);
+            for which in active.ways() {
+                active.path_mut(which).set_probe(now);
+            }
             self.enqueue(active, index);
         }
-        if active.probe_due <= now {
-            active.probe(now, self);
-            self.enqueue(active, index);
+        for which in active.ways() {
+            if active.path(which).probe_due <= now {
+                active.probe(which, now, self);
+                self.enqueue(active, index);
+            }
         }
-        if active.blocked == Some(Blocked::Pacing) && active.pace_due <= now {
+        if active.bond.is_some() {
+            self.ask_due(active, index, now);
+        }
+        if active.blocked == Some(Blocked::Pacing) && active.pace_due() <= now {
             active.blocked = None;
             self.enqueue(active, index);
         }
@@ -273,38 +289,41 @@ impl Active {
         None
     }
 
-    /// Nothing was acknowledged for longer than it should take: send the oldest and the newest bundle again. What
-    /// else is lost will show when they are acknowledged.
+    /// Nothing that went this way was acknowledged for longer than it should take: send the oldest and the newest of it
+    /// again. What else is lost will show when they are acknowledged.
     //= wire.md R-LOSS-3
-    fn probe(&mut self, now: Time, shared: &mut Shared) {
-        self.probes = self.probes.saturating_add(1);
+    fn probe(&mut self, which: u8, now: Time, shared: &mut Shared) {
         shared.counters.probe_timeouts += 1;
-        if self.probes == PROBES_BEFORE_SHRINKING {
-            self.window.on_silence(now);
+        let path = self.path_mut(which);
+        path.probes = path.probes.saturating_add(1);
+        if path.probes == PROBES_BEFORE_SHRINKING {
+            path.window.on_silence(now);
+        }
+        if self.doubt(which, now) {
+            return self.path_down(which, now, shared);
         }
         let Some(mut ring) = self.tx_ring.take() else {
-            self.probe_due = Time::FAR;
+            self.path_mut(which).probe_due = Time::FAR;
             return;
         };
-        let newest = self.tx.unsent.plus(u32::MAX);
+        let newest = self.newest_on(which, &ring);
         let mut oldest = self.tx.unacked;
-        while oldest != newest && !ring.get(oldest).has(mark::IN_FLIGHT) {
+        while oldest != newest && !ring.get(oldest).is_under_way(which) {
             oldest = oldest.next();
         }
-        self.resend_one(&mut ring, oldest);
-        self.resend_one(&mut ring, newest);
+        self.resend_one(which, &mut ring, oldest);
+        self.resend_one(which, &mut ring, newest);
         self.tx_ring = Some(ring);
-        self.probe_credit = 2;
-        self.pace_due = self.pace_due.min(now);
-        self.probe_due = now.plus(self.rtt.probe_ns(self.probes));
+        let path = self.path_mut(which);
+        path.probe_credit = 2;
+        path.pace_due = path.pace_due.min(now);
+        path.probe_due = now.plus(path.rtt.probe_ns(path.probes));
     }
 
-    fn resend_one(&mut self, ring: &mut TxRing, seq: Seq) {
+    fn resend_one(&mut self, which: u8, ring: &mut TxRing, seq: Seq) {
         let slot = ring.at(seq);
-        if seq.precedes(self.tx.unsent) && slot.has(mark::IN_FLIGHT) {
-            slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
-            self.tx.in_flight_bytes -= weight(slot.body_bytes);
-            self.tx.resend += 1;
+        if seq.precedes(self.tx.unsent) && slot.is_under_way(which) {
+            self.take_back(slot);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use super::handshake::dial_datagram;
 use super::shared::Shared;
+use crate::conn::path::{Bond, FIRST, Path, SECOND};
 use crate::conn::{Active, Conn, want};
 use crate::limits::{HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS};
 use crate::reliable::tx::{TxSlot, holds, mark, weight};
@@ -77,13 +78,29 @@ impl Shared {
         };
         self.settle_operations(conn, index);
         let wants_ack = conn.active.as_deref().is_some_and(|active| active.wants & want::ACK != 0);
-        if turn == Turn::Done && wants_ack && conn.is_established() {
-            if !self.send_bare(conn, index, Kind::Ack, 0, now, out) {
-                return Turn::Full;
+        let due = turn == Turn::Done && wants_ack && conn.is_established();
+        if due && !self.send_acks(conn, index, now, out) {
+            return Turn::Full;
+        }
+        turn
+    }
+
+    /// Acknowledges by every way by which that is due; false: the carrier is full.
+    fn send_acks(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
+        let by = conn.active.as_deref().map_or(0, |active| active.acks_by());
+        for which in (FIRST..=SECOND).filter(|which| by >> which & 1 != 0) {
+            if !self.send_bare(conn, index, Kind::Ack, 0, which, now, out) {
+                return false;
             }
             self.counters.acks_sent += 1;
         }
-        turn
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.wants &= !want::ACK;
+            if let Some(bond) = active.bond.as_deref_mut() {
+                active.ack_pending = bond.acked();
+            }
+        }
+        true
     }
 
     /// The special datagrams; false: the carrier is full.
@@ -102,16 +119,21 @@ impl Shared {
             return false;
         }
         if wants & want::PING != 0 && conn.is_established() {
-            if !self.send_bare(conn, index, Kind::Ping, flags::PROBE, now, out) {
+            let which = take_turn(conn);
+            if !self.send_bare(conn, index, Kind::Ping, flags::PROBE, which, now, out) {
                 return false;
             }
             clear(conn, want::PING);
         }
         if wants & want::CLOSE != 0 && conn.state == ConnState::Closing {
-            if !self.send_bare(conn, index, Kind::Close, 0, now, out) {
+            let which = take_turn(conn);
+            if !self.send_bare(conn, index, Kind::Close, 0, which, now, out) {
                 return false;
             }
             clear(conn, want::CLOSE);
+        }
+        if wants & want::PATH != 0 && conn.is_established() {
+            return self.send_paths(conn, index, now, out);
         }
         true
     }
@@ -143,9 +165,10 @@ impl Shared {
             first_seq: active.tx.next,
             source_nonce: conn.nonce,
             timestamp: timestamp(now),
-            echo: active.echo_now(now),
+            echo: active.path.echo_now(now),
             datagram_bytes_max: self.config.datagram_bytes_max,
             window_kib,
+            bond: active.bond.is_some(),
         };
         let len = accept.emit(buffer);
         self.committed(len, out);
@@ -153,29 +176,34 @@ impl Shared {
         true
     }
 
-    /// A header with no body; it acknowledges all the same. False: the carrier is full.
+    /// A header with no body, by one way; it acknowledges all the same. False: the carrier is full.
+    #[allow(clippy::too_many_arguments)] // the fields of one datagram
     fn send_bare(
         &mut self,
         conn: &mut Conn,
         index: u32,
         kind: Kind,
         more_flags: u8,
+        which: u8,
         now: Time,
         out: &mut impl Transmit,
     ) -> bool {
         let Some(active) = conn.active.as_deref() else { return true };
         let sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
-        let mut head = head(conn, active, index, kind, active.tx.unsent, self.window_kib(), now);
+        let mut head = head(conn, active, index, kind, active.tx.unsent, self.window_kib(), which, now);
         head.flags |= more_flags;
-        let Some(buffer) = out.begin(conn.peer, HEADER_BYTES + sack.bytes(), false) else { return false };
+        let Some(buffer) = out.begin(conn.address(which), HEADER_BYTES + sack.bytes(), false) else {
+            return false;
+        };
         let len = head.emit(&sack, 0, buffer);
         self.committed(len, out);
-        acked_now(conn);
+        acked_now(conn, which);
+        count_on_path(conn, which, len);
         true
     }
 
     #[inline]
-    fn committed(&mut self, len: usize, out: &mut impl Transmit) {
+    pub(super) fn committed(&mut self, len: usize, out: &mut impl Transmit) {
         out.commit(len);
         self.counters.datagrams_sent += 1;
         self.counters.datagram_bytes_sent += len as u64;
@@ -204,12 +232,18 @@ impl Shared {
             }
             let Some(seq) = active.next_to_send() else { return Turn::Done };
             let bytes = active.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
-            if reliable && let Some(why) = active.held_back(bytes, window_kib, now) {
-                active.blocked = Some(why);
-                return Turn::Done;
+            let mut which = FIRST;
+            if reliable {
+                match active.choose_path(bytes, window_kib, now) {
+                    Ok(path) => which = path,
+                    Err(why) => {
+                        active.blocked = Some(why);
+                        return Turn::Done;
+                    }
+                }
             }
             active.blocked = None;
-            if !self.send_bundle(conn, index, seq, now, out, sink) {
+            if !self.send_bundle(conn, index, seq, which, now, out, sink) {
                 return Turn::Full;
             }
             if !reliable {
@@ -219,12 +253,14 @@ impl Shared {
         Turn::More
     }
 
-    /// Writes bundle `seq`; false: the carrier is full.
+    /// Writes bundle `seq`, to go this way; false: the carrier is full.
+    #[allow(clippy::too_many_arguments)] // one bundle, and where everything it needs is
     fn send_bundle(
         &mut self,
         conn: &mut Conn,
         index: u32,
         seq: Seq,
+        which: u8,
         now: Time,
         out: &mut impl Transmit,
         sink: &mut impl Sink,
@@ -243,11 +279,11 @@ impl Shared {
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
         //= wire.md R-MTU-2
         let fragment = len > usize::from(conn.datagram_bytes) || slot.resends >= 3;
-        let mut head = head(conn, active, index, Kind::Data, seq, window_kib, now);
-        if active.waits_after(slot.body_bytes, conn.peer_window_kib) {
+        let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
+        if active.waits_after(which, slot.body_bytes, conn.peer_window_kib) {
             head.flags |= flags::PROBE;
         }
-        let Some(buffer) = out.begin(conn.peer, len, fragment) else { return false };
+        let Some(buffer) = out.begin(conn.address(which), len, fragment) else { return false };
         let at = HEADER_BYTES + sack.bytes();
         let body_bytes = if slot.holds & holds::BULK == 0 {
             buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
@@ -261,13 +297,14 @@ impl Shared {
         head.emit(&sack, body_bytes, buffer);
         self.committed(at + body_bytes, out);
         let had_want = active.wants & want::ACK != 0;
-        acked_now(conn);
+        acked_now(conn, which);
+        count_on_path(conn, which, at + body_bytes);
         let epoch = conn.tx_epoch;
         let Some(active) = conn.active.as_deref_mut() else { return true };
         if cut && had_want {
             active.wants |= want::ACK;
         }
-        active.note_sent(self, seq, epoch, now);
+        active.note_sent(self, seq, which, epoch, now);
         true
     }
 
@@ -280,9 +317,9 @@ impl Shared {
         let slot = std::mem::replace(ring.at(seq), TxSlot::EMPTY);
         self.pool.give_back(slot.buf);
         active.tx.bufs -= 1;
-        active.tx.in_flight_bytes = 0;
+        active.path.in_flight_bytes = 0;
         active.tx.unacked = seq.next();
-        active.probe_due = Time::FAR;
+        active.path.probe_due = Time::FAR;
         self.complete(slot.first, Status::Success, key, token, sink);
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
@@ -295,9 +332,19 @@ impl Shared {
     }
 }
 
-/// The header of a datagram that leaves now.
+/// The header of a datagram that leaves now, by one way.
 #[inline]
-fn head(conn: &Conn, active: &Active, index: u32, kind: Kind, seq: Seq, window_kib: u16, now: Time) -> Head {
+#[allow(clippy::too_many_arguments)] // the fields of one datagram
+pub(super) fn head(
+    conn: &Conn,
+    active: &Active,
+    index: u32,
+    kind: Kind,
+    seq: Seq,
+    window_kib: u16,
+    which: u8,
+    now: Time,
+) -> Head {
     let mut flags = if active.refusing { flags::RNR } else { 0 };
     if conn.takes_no_more() {
         flags |= flags::CLOSING;
@@ -312,36 +359,52 @@ fn head(conn: &Conn, active: &Active, index: u32, kind: Kind, seq: Seq, window_k
         seq,
         ack: active.rx.next,
         timestamp: timestamp(now),
-        echo: active.echo_now(now),
+        echo: active.path(which).echo_now(now),
         window_kib,
         epoch: conn.tx_epoch,
         epoch_ack: conn.rx_epoch,
     }
 }
 
-/// Everything that has come is acknowledged by what was just written.
+/// Everything that has come is acknowledged by what was just written. Of a bonded connection, what came another way is
+/// acknowledged that way too: else the peer would hear nothing there, and not know how long it takes.
 #[inline]
-fn acked_now(conn: &mut Conn) {
-    if let Some(active) = conn.active.as_deref_mut() {
+fn acked_now(conn: &mut Conn, which: u8) {
+    let Some(active) = conn.active.as_deref_mut() else { return };
+    let left = match active.bond.as_deref_mut() {
+        Some(bond) => bond.acked_by(which),
+        None => 0,
+    };
+    active.ack_pending = left;
+    if active.bond.as_deref().is_none_or(|bond| bond.ack_by == 0) {
         active.wants &= !want::ACK;
-        active.ack_pending = 0;
     }
 }
 
-fn clear(conn: &mut Conn, want: u8) {
+/// Counts a datagram of a bonded connection.
+#[inline]
+pub(super) fn count_on_path(conn: &mut Conn, which: u8, len: usize) {
+    let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
+    if let Some(bond) = bond {
+        let way = bond.way(which);
+        way.datagrams_sent += 1;
+        way.bytes_sent += len as u64;
+    }
+}
+
+/// By which way a question goes that the peer must answer.
+fn take_turn(conn: &mut Conn) -> u8 {
+    let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
+    bond.map_or(FIRST, Bond::take_turn)
+}
+
+pub(super) fn clear(conn: &mut Conn, want: u8) {
     if let Some(active) = conn.active.as_deref_mut() {
         active.wants &= !want;
     }
 }
 
 impl Active {
-    /// The peer's last timestamp, moved on by the time since: what is left is the network's.
-    //= wire.md R-ACK-6
-    #[inline]
-    fn echo_now(&self, now: Time) -> u32 {
-        self.echo.wrapping_add((now.since(self.echo_at) >> 6) as u32)
-    }
-
     /// The bundle whose turn it is.
     fn next_to_send(&self) -> Option<Seq> {
         if self.tx.resend == 0 {
@@ -359,32 +422,43 @@ impl Active {
         None
     }
 
-    /// What keeps a bundle that weighs `bytes` from leaving, if anything.
-    pub(super) fn held_back(&self, bytes: u32, peer_window_kib: u16, now: Time) -> Option<Blocked> {
+    /// What keeps a bundle that weighs `bytes` from leaving this way, if anything.
+    #[inline]
+    pub(super) fn held_back(
+        &self,
+        which: u8,
+        bytes: u32,
+        peer_window_kib: u16,
+        now: Time,
+    ) -> Option<Blocked> {
         if self.rnr {
             return Some(Blocked::ReceiverNotReady);
         }
+        let path = self.path(which);
         //= wire.md R-CONN-3
         // With nothing in flight one bundle may always go: windows smaller than that would never open again.
-        if self.tx.in_flight_bytes != 0 && self.probe_credit == 0 {
-            let after = self.tx.in_flight_bytes + bytes;
-            if after > u32::from(peer_window_kib) << 10 {
+        let in_flight_bytes = self.in_flight_bytes();
+        if in_flight_bytes != 0 && path.probe_credit == 0 {
+            if in_flight_bytes + bytes > u32::from(peer_window_kib) << 10 {
                 return Some(Blocked::PeerWindow);
             }
-            if after > self.window.bytes() {
+            if path.in_flight_bytes != 0 && path.in_flight_bytes + bytes > path.window.bytes() {
                 return Some(Blocked::Congestion);
             }
         }
-        (self.pace_due > now).then_some(Blocked::Pacing)
+        (path.pace_due > now).then_some(Blocked::Pacing)
     }
 
-    /// True if nothing more can be sent before an acknowledgement: then it had better not be delayed.
-    fn waits_after(&self, body_bytes: u16, peer_window_kib: u16) -> bool {
-        let allowed = self.window.bytes().min(u32::from(peer_window_kib) << 10);
-        self.probe_credit != 0 || self.tx.in_flight_bytes + 2 * weight(body_bytes) > allowed
+    /// True if nothing more can be sent this way before an acknowledgement: then it had better not be delayed.
+    fn waits_after(&self, which: u8, body_bytes: u16, peer_window_kib: u16) -> bool {
+        let path = self.path(which);
+        let twice = 2 * weight(body_bytes);
+        path.probe_credit != 0
+            || path.in_flight_bytes + twice > path.window.bytes()
+            || self.in_flight_bytes() + twice > u32::from(peer_window_kib) << 10
     }
 
-    fn note_sent(&mut self, shared: &mut Shared, seq: Seq, epoch: u16, now: Time) {
+    fn note_sent(&mut self, shared: &mut Shared, seq: Seq, which: u8, epoch: u16, now: Time) {
         let Some(ring) = self.tx_ring.as_mut() else { return };
         let slot = ring.at(seq);
         let bytes = weight(slot.body_bytes);
@@ -395,6 +469,9 @@ impl Active {
             self.tx.irregular = true;
             self.counters.retransmissions += 1;
             shared.counters.retransmissions += 1;
+            if let Some(bond) = self.bond.as_deref_mut() {
+                bond.way(which).retransmissions += 1;
+            }
         } else {
             if slot.holds & holds::PUMPED != 0
                 && let Some(rma) = self.rma.as_deref_mut()
@@ -411,15 +488,19 @@ impl Active {
         slot.marks |= mark::IN_FLIGHT;
         slot.sent_at = now;
         slot.epoch = epoch;
-        self.tx.in_flight_bytes += bytes;
-        self.probe_credit = self.probe_credit.saturating_sub(1);
+        slot.path = which;
         self.used_at = now;
-        if self.probe_due == Time::FAR {
-            self.set_probe(now);
+        let path = self.path_mut(which);
+        path.in_flight_bytes += bytes;
+        path.probe_credit = path.probe_credit.saturating_sub(1);
+        if path.probe_due == Time::FAR {
+            path.set_probe(now);
         }
-        self.pace(bytes, now);
+        path.pace(bytes, now);
     }
+}
 
+impl Path {
     /// On long paths a window's worth is spread over the round trip, a little faster than it will be acknowledged.
     fn pace(&mut self, bytes: u32, now: Time) {
         let rtt_ns = self.rtt.smoothed_ns_or_zero();

@@ -45,6 +45,8 @@ pub(crate) struct TxSlot {
     pub resends: u8,
     /// From [`holds`].
     pub holds: u8,
+    /// Which way it went last.
+    pub path: u8,
 }
 
 const _: () = assert!(size_of::<TxSlot>() <= 32, "two to a cache line");
@@ -61,10 +63,16 @@ impl TxSlot {
         marks: 0,
         resends: 0,
         holds: 0,
+        path: 0,
     };
 
     pub fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
+    }
+
+    /// Sent this way, and neither acknowledged nor taken for lost.
+    pub fn is_under_way(&self, which: u8) -> bool {
+        self.has(mark::IN_FLIGHT) && self.path == which
     }
 }
 
@@ -100,8 +108,6 @@ pub(crate) struct Tx {
     pub next: Seq,
     /// The bundle before `next` takes more records.
     pub open: bool,
-    /// What the bundles in flight weigh.
-    pub in_flight_bytes: u32,
     /// Bundles marked to be sent again.
     pub resend: u32,
     /// Bundles acknowledged selectively, or sent again and unacknowledged: while there are any, the order of
@@ -113,16 +119,7 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub fn new(first: Seq) -> Tx {
-        Tx {
-            unacked: first,
-            unsent: first,
-            next: first,
-            open: false,
-            in_flight_bytes: 0,
-            resend: 0,
-            irregular: false,
-            bufs: 0,
-        }
+        Tx { unacked: first, unsent: first, next: first, open: false, resend: 0, irregular: false, bufs: 0 }
     }
 
     /// Bundles queued or unacknowledged.

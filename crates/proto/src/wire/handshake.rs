@@ -115,6 +115,8 @@ pub(crate) struct Connect<'a> {
     pub datagram_bytes_max: u16,
     pub window_kib: u16,
     pub attribute: Attribute,
+    /// The client has another way to the server and would use both.
+    pub bond: bool,
     pub payload: &'a [u8],
 }
 
@@ -130,7 +132,7 @@ impl<'a> Connect<'a> {
         let (timestamp, first_seq) = (read.u32()?, Seq(read.u32()?));
         let (datagram_bytes_max, window_kib) = (datagram_bytes(read.u16()?)?, read.u16()?);
         let attribute = Attribute::from_wire(read.u8()?).ok_or(PeerFault::Field)?;
-        read.zero::<1>()?;
+        let bond = bond_flag(read.u8()?)?;
         let len = usize::from(read.u16()?);
         if len > REQUEST_BYTES_MAX {
             return Err(PeerFault::Field);
@@ -147,6 +149,7 @@ impl<'a> Connect<'a> {
             datagram_bytes_max,
             window_kib,
             attribute,
+            bond,
             payload,
         })
     }
@@ -166,12 +169,18 @@ impl<'a> Connect<'a> {
             .u16(self.datagram_bytes_max)
             .u16(self.window_kib)
             .u8(self.attribute as u8)
-            .zeros(1)
+            .u8(u8::from(self.bond))
             .u16(len as u16)
             .bytes(self.payload)
             .zeros(padded(len) - len)
             .finish()
     }
+}
+
+//= wire.md R-PATH-1
+/// The flags of CONNECT and ACCEPT.
+fn bond_flag(flags: u8) -> Result<bool, PeerFault> {
+    if flags > 1 { Err(PeerFault::Field) } else { Ok(flags == 1) }
 }
 
 //= wire.md R-GEN-1
@@ -198,6 +207,8 @@ pub(crate) struct Accept {
     pub echo: u32,
     pub datagram_bytes_max: u16,
     pub window_kib: u16,
+    /// The server agrees to use two ways.
+    pub bond: bool,
 }
 
 impl Accept {
@@ -219,8 +230,9 @@ impl Accept {
             echo: read.u32()?,
             datagram_bytes_max: datagram_bytes(read.u16()?)?,
             window_kib: read.u16()?,
+            bond: bond_flag(read.u8()?)?,
         };
-        read.zero::<4>()?;
+        read.zero::<3>()?;
         Ok(accept)
     }
 
@@ -239,7 +251,8 @@ impl Accept {
             .u32(self.echo)
             .u16(self.datagram_bytes_max)
             .u16(self.window_kib)
-            .zeros(4)
+            .u8(u8::from(self.bond))
+            .zeros(3)
             .finish()
     }
 }

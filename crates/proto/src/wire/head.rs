@@ -24,6 +24,7 @@ pub(crate) enum Kind {
     Ping = types::PING,
     Close = types::CLOSE,
     CloseAck = types::CLOSE_ACK,
+    Path = types::PATH,
 }
 
 impl Kind {
@@ -34,6 +35,7 @@ impl Kind {
             types::PING => Kind::Ping,
             types::CLOSE => Kind::Close,
             types::CLOSE_ACK => Kind::CloseAck,
+            types::PATH => Kind::Path,
             _ => return None,
         })
     }
@@ -80,7 +82,36 @@ impl Sack {
     }
 }
 
+//= wire.md R-PATH-1
+/// The body of a PATH: a question about the way it goes, an answer to the peer's, or both.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathBody {
+    /// To be sent back by the way it came; 0: nothing is asked.
+    pub challenge: u64,
+    /// What the peer asked this way; 0: nothing.
+    pub answer: u64,
+}
+
+impl PathBody {
+    pub const BYTES: usize = 16;
+
+    pub(crate) fn parse(body: &[u8]) -> Result<PathBody, PeerFault> {
+        let mut read = Reader(body);
+        let body = PathBody { challenge: read.u64()?, answer: read.u64()? };
+        if body.challenge == 0 && body.answer == 0 { Err(PeerFault::Field) } else { Ok(body) }
+    }
+}
+
 impl Head {
+    /// Writes a PATH; returns its length.
+    pub(crate) fn emit_path(&self, body: PathBody, out: &mut [u8]) -> usize {
+        let at = self.emit(&Sack::default(), PathBody::BYTES, out);
+        let Some(place) = out.get_mut(at..at + PathBody::BYTES) else { return 0 };
+        place[..8].copy_from_slice(&body.challenge.to_le_bytes());
+        place[8..].copy_from_slice(&body.answer.to_le_bytes());
+        at + PathBody::BYTES
+    }
+
     #[inline]
     pub(super) fn parse(kind: Kind, datagram: &[u8]) -> Result<(Head, Sack, Holds, &[u8]), PeerFault> {
         let Some((fixed, mut rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
@@ -118,7 +149,7 @@ impl Head {
         let body = rest.get(..body_bytes).ok_or(PeerFault::Short)?;
         let holds = if kind == Kind::Data {
             record::check(body)?
-        } else if body.is_empty() {
+        } else if body.is_empty() || (kind == Kind::Path && body.len() == PathBody::BYTES) {
             Holds::Messages
         } else {
             return Err(PeerFault::Field);

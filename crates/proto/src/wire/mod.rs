@@ -9,7 +9,7 @@ mod record;
 mod tests;
 
 pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
-pub(crate) use head::{Head, Kind, Sack, flags};
+pub(crate) use head::{Head, Kind, PathBody, Sack, flags};
 pub(crate) use record::{
     Content, Holds, Messages, Records, check, record_bytes, set_bare_at, set_message_at, set_void,
     set_void_at, write_record,
@@ -50,6 +50,7 @@ pub(crate) mod types {
     pub const CLOSE_ACK: u8 = 12;
     /// Not for an endpoint's own address: see [`crate::group`].
     pub const GROUP: u8 = 13;
+    pub const PATH: u8 = 15;
 }
 
 /// The first byte of a datagram of type `kind`.
@@ -126,7 +127,7 @@ pub fn first_datagram_bytes(bytes: &[u8]) -> usize {
             types::REJECT => Reject::BYTES,
             types::VERSION => VersionNotice::BYTES,
             types::RESET => Reset::BYTES,
-            types::DATA..=types::CLOSE_ACK => {
+            types::DATA..=types::CLOSE_ACK | types::PATH => {
                 let words = bytes.get(2).copied().map_or(0, usize::from);
                 HEADER_BYTES + 8 * (words + u16_at(bytes, 46))
             }

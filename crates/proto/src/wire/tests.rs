@@ -112,14 +112,14 @@ proptest! {
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Retry(retry)));
         let connect = Connect {
             index, generation, bucket: source_index, nonce, cookie, timestamp, first_seq: Seq(seq),
-            datagram_bytes_max: size, window_kib, attribute, payload: &payload,
+            datagram_bytes_max: size, window_kib, attribute, bond: nonce & 1 == 0, payload: &payload,
         };
         let len = connect.emit(&mut out);
         prop_assert_eq!(first_datagram_bytes(&out), len);
         prop_assert_eq!(Packet::parse(&out[..len]), Ok(Packet::Connect(connect)));
         let accept = Accept {
             index, generation, source_index, nonce, source_generation, first_seq: Seq(seq), source_nonce,
-            timestamp, echo: !timestamp, datagram_bytes_max: size, window_kib,
+            timestamp, echo: !timestamp, datagram_bytes_max: size, window_kib, bond: nonce & 1 == 0,
         };
         let len = accept.emit(&mut out);
         prop_assert_eq!(first_datagram_bytes(&out), len);

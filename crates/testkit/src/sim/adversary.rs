@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::ledger::SideState;
+use super::net::{SECOND, node_of};
 use super::node::Packet;
 use super::world::World;
 
@@ -13,6 +14,21 @@ impl World {
             let seen = self.seen.len() as u64;
             let Some((_, packet)) = self.seen.get(self.rng.below(seen) as usize).cloned() else { return };
             self.launch(packet, true, self.now_ns);
+        }
+    }
+
+    /// Sends datagrams of the past again, from where they did not come.
+    pub(super) fn replay_elsewhere(&mut self, count: u32) {
+        for _ in 0..count {
+            let (seen, nodes) = (self.seen.len() as u64, self.nodes.len() as u64);
+            let Some((_, packet)) = self.seen.get(self.rng.below(seen) as usize).cloned() else { return };
+            let source = self.rng.below(nodes) as usize + SECOND * self.rng.below(2) as usize;
+            let target = node_of(packet.target) + SECOND * self.rng.below(2) as usize;
+            // An acceptance may come from anywhere (R-HS-6): who copies one sits on the path.
+            let accepts = packet.bytes.first().is_some_and(|first| first & 15 == 4);
+            if node_of(source) != node_of(target) && !accepts {
+                self.launch(Packet { source, target, ..packet }, true, self.now_ns);
+            }
         }
     }
 

@@ -17,9 +17,9 @@ const TYPES: [&str; 16] = [
     "PING",
     "CLOSE",
     "CLOSE_ACK",
-    "?13",
+    "GROUP",
     "?14",
-    "?15",
+    "PATH",
 ];
 
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {

@@ -10,12 +10,13 @@ use cci_proto::{
 
 use super::contents;
 use super::ledger::{Ledger, SideState};
+use super::net::{SECOND, node_of};
 use super::plan::{NodePlan, Sizes, Workload};
 use super::reader::Reader;
 use super::rma::Operator;
 use super::rng::Rng;
 
-/// A datagram on its way to a node.
+/// A datagram on its way from one node's interface to another's.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub source: usize,
@@ -23,18 +24,19 @@ pub(super) struct Packet {
     pub bytes: Rc<[u8]>,
 }
 
-/// The address of a node.
-pub fn address_of(node: usize) -> Address {
-    let [_, _, high, low] = (node as u32).to_be_bytes();
-    Address::from(std::net::SocketAddr::from(([10, 0, high, low], 4_791)))
+/// The address of a node, or of a node's second interface.
+pub fn address_of(interface: usize) -> Address {
+    let [_, _, high, low] = (node_of(interface) as u32).to_be_bytes();
+    let net = (interface / SECOND) as u8;
+    Address::from(std::net::SocketAddr::from(([10, net, high, low], 4_791)))
 }
 
-/// The node at an address, if there can be one.
+/// The node or second interface at an address, if there can be one.
 pub fn node_at(address: Address) -> Option<usize> {
     match address.socket_addr()? {
         std::net::SocketAddr::V4(v4) => {
-            let [_, _, high, low] = v4.ip().octets();
-            Some(usize::from(u16::from_be_bytes([high, low])))
+            let [_, net, high, low] = v4.ip().octets();
+            Some(usize::from(u16::from_be_bytes([high, low])) + SECOND * usize::from(net))
         }
         std::net::SocketAddr::V6(_) => None,
     }
@@ -271,7 +273,8 @@ impl Node {
             && let Some(packet) = self.socket.pop_front()
         {
             self.socket_bytes -= packet.bytes.len();
-            endpoint.handle_datagram(now, address_of(packet.source), &packet.bytes, &mut program);
+            let from = address_of(packet.source).with_via((packet.target / SECOND) as u8);
+            endpoint.handle_datagram(now, from, &packet.bytes, &mut program);
             taken += 1;
         }
         if endpoint.next_deadline().is_some_and(|deadline| deadline <= now) {

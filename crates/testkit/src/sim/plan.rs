@@ -36,6 +36,8 @@ pub struct NodePlan {
     pub batch: usize,
     /// Bytes the socket holds; what finds it full is lost.
     pub socket_bytes: usize,
+    /// It has a second interface ([`super::SECOND`]), and connections to others that have one are bonded.
+    pub bonded: bool,
 }
 
 impl Default for NodePlan {
@@ -54,6 +56,7 @@ impl Default for NodePlan {
             datagram_ns: 50,
             batch: 32,
             socket_bytes: 212_992,
+            bonded: false,
         }
     }
 }
@@ -205,6 +208,9 @@ pub enum Fault {
     Restart(usize),
     /// Datagrams seen so far, this many of them chosen by chance, are sent again as they were.
     Replay(u32),
+    /// So many of the datagrams seen so far, chosen by chance, are sent again from another node's address, or from the
+    /// other interface.
+    ReplayElsewhere(u32),
     /// Every datagram seen from the first to the second time goes again, in order.
     ReplayBetween(u64, u64),
     /// This many forgeries from the addresses of nodes: random bytes, and seen datagrams with changed identity.

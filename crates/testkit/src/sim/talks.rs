@@ -3,7 +3,8 @@
 use cci_proto::{Attribute, Event, Request, Time};
 
 use super::ledger::{Role, SideState};
-use super::node::{Node, Sender, address_of};
+use super::net::{SECOND, node_of};
+use super::node::{Node, Sender, address_of, node_at};
 use super::plan::{Fault, HangUp};
 use super::rma::{Operator, RmaWork};
 use super::rng::{Rng, mix};
@@ -29,10 +30,18 @@ impl World {
         let token = self.ledger.open(talk as u32, Role::Client, client, attribute);
         self.expose(token, client, &work);
         let plan = &self.plan.talks[talk];
-        let Some(endpoint) = self.nodes[client].endpoint.as_mut() else { return };
+        let (now, token_bits, timeout_ns) = (Time(self.now_ns), token as u64, plan.connect_timeout_ns);
         let to = address_of(plan.server);
-        let now = Time(self.now_ns);
-        match endpoint.connect(now, to, &payload, attribute, token as u64, plan.connect_timeout_ns) {
+        let asked = if self.nodes[plan.server].plan.bonded && self.nodes[client].plan.bonded {
+            let both = [to, address_of(plan.server + SECOND).with_via(1)];
+            let endpoint = self.nodes[client].endpoint.as_mut();
+            let Some(endpoint) = endpoint else { return };
+            endpoint.connect_bonded(now, both, &payload, attribute, token_bits, timeout_ns)
+        } else {
+            let Some(endpoint) = self.nodes[client].endpoint.as_mut() else { return };
+            endpoint.connect(now, to, &payload, attribute, token_bits, timeout_ns)
+        };
+        match asked {
             Ok(key) => {
                 self.ledger.sides[token].key = Some(key);
                 self.talks[talk].client = Some(token);
@@ -84,7 +93,7 @@ impl World {
         let plan = &self.plan.talks[talk];
         let right = plan.server == node
             && request.attribute() == plan.attribute
-            && request.peer() == address_of(plan.client);
+            && node_at(request.peer()).is_some_and(|from| node_of(from) == plan.client);
         if !right {
             self.ledger
                 .fail(self.now_ns, format!("request of talk {talk} at node {node} is not as it was made"));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::ledger::{Ledger, Role, SideState};
-use super::net::{Fate, Net, NetCounts};
+use super::net::{Fate, Net, NetCounts, SECOND, node_of};
 use super::node::{Node, Packet, address_of, node_at};
 use super::plan::{Fault, HangUp, Plan};
 use super::rma::RmaCounts;
@@ -274,11 +274,12 @@ impl World {
             What::Dial(talk) => self.dial(talk),
             What::Answer(talk) => self.answer(talk),
             What::Fault(fault) => self.fault(fault),
-            What::Narrow(node, target, mtu_bytes) => {
+            What::Narrow(interface, target, mtu_bytes) => {
+                let (node, via) = (node_of(interface), (interface / SECOND) as u8);
                 if let Some(endpoint) = self.nodes[node].endpoint.as_mut() {
                     endpoint.path_mtu_changed(
                         cci_proto::Time(self.now_ns),
-                        address_of(target),
+                        address_of(target).with_via(via),
                         mtu_bytes & !7,
                     );
                     self.wake(node, self.now_ns);
@@ -296,8 +297,9 @@ impl World {
     }
 
     fn enter_socket(&mut self, packet: Packet) {
-        let (target, bytes) = (packet.target, packet.bytes.len());
-        self.note(1, (packet.source << 8 | target) as u64, bytes as u64);
+        let bytes = packet.bytes.len();
+        self.note(1, (packet.source << 8 | packet.target) as u64, bytes as u64);
+        let target = node_of(packet.target);
         let node = &mut self.nodes[target];
         if node.endpoint.is_none() {
             return;
@@ -386,14 +388,15 @@ impl World {
         let count = batch.len();
         let spacing_ns = self.nodes[source].plan.datagram_ns;
         for (i, (to, fragment, bytes)) in batch.into_iter().enumerate() {
-            let Some(target) = node_at(to).filter(|target| *target < self.nodes.len()) else {
+            let at = node_at(to).filter(|target| node_of(*target) < self.nodes.len());
+            let Some(target) = at else {
                 self.ledger.fail(self.now_ns, format!("node {source} sends to {to:?}, where nobody is"));
                 break;
             };
             if bytes.len() > usize::from(self.nodes[source].plan.datagram_bytes_max) {
                 self.ledger.fail(self.now_ns, format!("node {source} sends {} bytes", bytes.len()));
             }
-            let packet = Packet { source, target, bytes };
+            let packet = Packet { source: source + SECOND * usize::from(to.via()), target, bytes };
             if self.plan.record {
                 self.seen.push((self.now_ns, packet.clone()));
             }
@@ -445,6 +448,7 @@ impl World {
             }
             Fault::Links(node, egress, ingress) => self.net.set_links(node, egress, ingress),
             Fault::Replay(count) => self.replay(count),
+            Fault::ReplayElsewhere(count) => self.replay_elsewhere(count),
             Fault::ReplayBetween(from_ns, until_ns) => self.replay_between(from_ns, until_ns),
             Fault::Forge(count) => self.forge(count),
         }

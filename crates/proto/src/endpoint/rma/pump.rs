@@ -66,7 +66,7 @@ impl Shared {
             return None; // what was lost goes first
         }
         // Nothing is made before it can leave: a message that comes meanwhile must not find itself behind it.
-        let blocked = active.held_back(weight(RECORD_BYTES as u16), peer_window_kib, now);
+        let blocked = active.choose_path(weight(RECORD_BYTES as u16), peer_window_kib, now).err();
         if blocked.is_some() {
             return blocked;
         }

@@ -4,6 +4,7 @@ mod basic;
 mod hostile;
 mod loss;
 mod many;
+mod paths;
 mod refused;
 mod rma;
 mod rma_ends;

@@ -1,0 +1,324 @@
+//! The ways to a peer: one for every connection, a second one for bonded ones. Why it is done here: `docs/adr/0010`.
+
+use crate::congestion::Window;
+use crate::limits::{ACK_BUNDLES, PATH_RETRY_NS_MAX, PATH_RETRY_NS_MIN};
+use crate::reliable::rtt::Rtt;
+use crate::{Address, PathState, Seq, Time};
+
+/// The way that every connection has.
+pub(crate) const FIRST: u8 = 0;
+/// The way that bonded ones have besides.
+pub(crate) const SECOND: u8 = 1;
+
+/// What is known of one way to the peer, and what is on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub rtt: Rtt,
+    pub window: Window,
+    /// What the bundles in flight here weigh.
+    pub in_flight_bytes: u32,
+    /// Probes in vain.
+    pub probes: u32,
+    /// When the acknowledged bundle that was sent last here was sent, and how long that took.
+    pub rack_at: Time,
+    pub rack_rtt_ns: u64,
+    /// When to probe if nothing is acknowledged.
+    pub probe_due: Time,
+    /// The next paced bundle may leave.
+    pub pace_due: Time,
+    /// The timestamp that came last this way, and when.
+    pub echo_at: Time,
+    pub echo: u32,
+    /// How tolerant of reordering; grows when a resend proves needless.
+    pub reorder_steps: u8,
+    /// Bundles that must leave now, whatever the window says.
+    pub probe_credit: u8,
+}
+
+impl Path {
+    pub fn new(rtt: Rtt, window: Window, now: Time) -> Path {
+        Path {
+            rtt,
+            window,
+            in_flight_bytes: 0,
+            probes: 0,
+            rack_at: Time(0),
+            rack_rtt_ns: 0,
+            probe_due: Time::FAR,
+            pace_due: Time(0),
+            echo_at: now,
+            echo: 0,
+            reorder_steps: 1,
+            probe_credit: 0,
+        }
+    }
+
+    /// The peer's last timestamp, moved on by the time since: what is left is the network's.
+    //= wire.md R-ACK-6
+    #[inline]
+    pub fn echo_now(&self, now: Time) -> u32 {
+        self.echo.wrapping_add((now.since(self.echo_at) >> 6) as u32)
+    }
+
+    #[inline]
+    pub fn came(&mut self, timestamp: u32, now: Time) {
+        (self.echo, self.echo_at) = (timestamp, now);
+    }
+
+    /// When to ask for an acknowledgement that does not come.
+    pub fn set_probe(&mut self, now: Time) {
+        self.probe_due =
+            if self.in_flight_bytes == 0 { Time::FAR } else { now.plus(self.rtt.probe_ns(self.probes)) };
+    }
+
+    /// How much later than a bundle sent after it a bundle may be acknowledged without being taken for lost.
+    pub fn reorder_ns(&self) -> u64 {
+        let steps = u64::from(self.reorder_steps);
+        (self.rtt.min_ns() / 4 + steps * self.rtt.variation_ns())
+            .min(self.rtt.smoothed_ns() + 4 * self.rtt.variation_ns())
+    }
+}
+
+/// What a bonded connection knows of a way besides.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub state: PathState,
+    /// The peer can use this way, as far as we know: it need not be asked any more.
+    pub peer_has_it: bool,
+    /// We wait for an answer that shows that it is alive.
+    pub asking: bool,
+    /// A PATH datagram is to be sent.
+    pub wanted: bool,
+    /// What the peer must answer with; changes with every time that we begin to ask.
+    challenge: u64,
+    /// What the peer asked; 0: nothing.
+    pub answer: u64,
+    /// The next question, while there is one.
+    pub step_due: Time,
+    step_ns: u64,
+    /// Since the last probe in vain something came this way, and bundles sent this way were acknowledged.
+    heard: bool,
+    delivered: bool,
+    /// Something came this way since the other one came into doubt.
+    pub vouches: bool,
+    /// Bundles that came this way and are not acknowledged this way yet.
+    pub ack_pending: u32,
+    /// The latest bundle that came this way; meaningless before the first.
+    pub newest: Seq,
+    pub datagrams_sent: u64,
+    pub bytes_sent: u64,
+    pub retransmissions: u64,
+    /// Times it went down.
+    pub downs: u64,
+}
+
+impl Way {
+    fn new(state: PathState, challenge: u64, newest: Seq) -> Way {
+        Way {
+            state,
+            peer_has_it: true,
+            asking: false,
+            wanted: false,
+            challenge: challenge | 1,
+            answer: 0,
+            step_due: Time::FAR,
+            step_ns: PATH_RETRY_NS_MIN,
+            heard: false,
+            delivered: false,
+            vouches: false,
+            ack_pending: 0,
+            newest,
+            datagrams_sent: 0,
+            bytes_sent: 0,
+            retransmissions: 0,
+            downs: 0,
+        }
+    }
+
+    /// Asks the peer for a proof that this way leads to it and back, now and until it answers.
+    //= wire.md R-PATH-6
+    pub fn ask(&mut self, now: Time) {
+        // Answers to what was asked before prove nothing any more; two apart, so that it is never 0.
+        self.challenge = self.challenge.wrapping_add(2);
+        (self.asking, self.wanted) = (true, true);
+        self.step_ns = PATH_RETRY_NS_MIN;
+        self.step_due = now.plus(self.step_ns);
+    }
+
+    /// The question again, later and later.
+    pub fn ask_again(&mut self, now: Time) {
+        self.wanted = true;
+        self.step_ns = (2 * self.step_ns).min(PATH_RETRY_NS_MAX);
+        self.step_due = now.plus(self.step_ns);
+    }
+
+    /// Bundles that went this way were acknowledged, by whatever way; true if that shows that it is alive both ways.
+    pub fn note_delivered(&mut self) -> bool {
+        self.delivered = true;
+        self.heard
+    }
+
+    /// Something came this way; true if that shows that it is alive both ways.
+    pub fn note_heard(&mut self) -> bool {
+        (self.heard, self.vouches) = (true, true);
+        self.delivered
+    }
+
+    /// Nothing shows any more that it is alive.
+    pub fn doubt(&mut self) {
+        (self.heard, self.delivered) = (false, false);
+    }
+
+    /// A bundle came this way; true if later in number than all before it.
+    pub fn note_came(&mut self, seq: Seq) -> bool {
+        let later = self.newest.precedes(seq);
+        if later {
+            self.newest = seq;
+        }
+        later
+    }
+
+    /// Whether a PATH sent now asks something.
+    pub fn asks(&self) -> bool {
+        self.asking || self.state != PathState::Up || !self.peer_has_it
+    }
+
+    /// The question of a PATH sent now; 0: none.
+    pub fn question(&self) -> u64 {
+        if self.asks() { self.challenge } else { 0 }
+    }
+
+    /// Whether this answers what we ask, or asked last.
+    pub fn is_answer(&self, answer: u64) -> bool {
+        self.challenge == answer
+    }
+}
+
+/// What makes a connection a bonded one: its second way, and the choice between the two.
+pub(crate) struct Bond {
+    /// Where the second way leads; the side that accepted learns it by and by.
+    pub to: Option<Address>,
+    pub second: Path,
+    pub ways: [Way; 2],
+    /// Whether this side asked for the connection: only that one asks for the second way.
+    pub dialed: bool,
+    /// Ways, as bits, by which an acknowledgement is due.
+    pub ack_by: u8,
+    /// Where the last question to the peer went.
+    pub turn: u8,
+    /// When one of the ways may send again, while both are held back and one of them by its pace.
+    pub pace_due: Time,
+}
+
+impl Bond {
+    pub const COST_BYTES: u64 = size_of::<Bond>() as u64;
+
+    /// The bond of a connection whose second way is not proved. `challenges`: unforeseeable.
+    pub fn new(
+        (to, dialed): (Option<Address>, bool),
+        challenges: [u64; 2],
+        newest: Seq,
+        datagram_bytes: u16,
+        now: Time,
+    ) -> Bond {
+        let newest = newest.plus(u32::MAX);
+        let mut ways = [
+            Way::new(PathState::Up, challenges[0], newest),
+            Way::new(PathState::Unproved, challenges[1], newest),
+        ];
+        if dialed {
+            ways[1].peer_has_it = false;
+            ways[1].ask(now);
+        }
+        Bond {
+            to,
+            second: Path::new(Rtt::default(), Window::new(datagram_bytes), now),
+            ways,
+            dialed,
+            ack_by: 0,
+            turn: FIRST,
+            pace_due: Time(0),
+        }
+    }
+
+    #[inline]
+    pub fn way(&mut self, which: u8) -> &mut Way {
+        &mut self.ways[usize::from(which & 1)]
+    }
+
+    #[inline]
+    pub fn is_up(&self, which: u8) -> bool {
+        self.ways[usize::from(which & 1)].state == PathState::Up
+    }
+
+    /// A way that can be used: this one if it can.
+    pub fn usable(&self, preferred: u8) -> u8 {
+        if self.is_up(preferred) || !self.is_up(other(preferred)) { preferred } else { other(preferred) }
+    }
+
+    /// By which way the next question goes that the peer must answer whichever way it lives on.
+    pub fn take_turn(&mut self) -> u8 {
+        self.turn = self.usable(other(self.turn));
+        self.turn
+    }
+
+    /// What was just sent by this way acknowledges everything; returns how many bundles are still to be acknowledged by
+    /// the way they came.
+    #[inline]
+    pub fn acked_by(&mut self, which: u8) -> u32 {
+        self.ack_by &= !(1 << which);
+        self.way(which).ack_pending = 0;
+        self.ways[0].ack_pending + self.ways[1].ack_pending
+    }
+
+    /// Every way by which an acknowledgement was due has had one, or its stand-in has; what is still pending, see
+    /// [`Bond::acked_by`].
+    pub fn acked(&mut self) -> u32 {
+        for which in [FIRST, SECOND] {
+            if self.ack_by >> which & 1 != 0 {
+                self.acked_by(which);
+            }
+        }
+        self.ways[0].ack_pending + self.ways[1].ack_pending
+    }
+
+    /// One more bundle came this way that is not acknowledged; returns how many there are.
+    #[inline]
+    pub fn one_pending(&mut self, by: u8) -> u32 {
+        let way = self.way(by);
+        way.ack_pending += 1;
+        let pending = way.ack_pending;
+        if pending >= ACK_BUNDLES {
+            self.ack_by |= 1 << by;
+        }
+        pending
+    }
+
+    /// What waits for company to be acknowledged has waited long enough.
+    pub fn ack_all_pending(&mut self) {
+        for which in [FIRST, SECOND] {
+            if self.way(which).ack_pending != 0 {
+                self.ack_by |= 1 << which;
+            }
+        }
+    }
+
+    /// Another address asks for the second way, which is not proved yet.
+    pub fn learn(&mut self, to: Address, challenge: u64, now: Time) {
+        let newest = self.ways[1].newest;
+        self.to = Some(to);
+        self.second.came(0, now);
+        self.ways[1] = Way::new(PathState::Unproved, challenge, newest);
+    }
+
+    /// When something is due on either way.
+    pub fn due(&self) -> Time {
+        let [first, second] = &self.ways;
+        self.second.probe_due.min(first.step_due).min(second.step_due)
+    }
+}
+
+/// The way that is not this one.
+pub(crate) const fn other(which: u8) -> u8 {
+    which ^ 1
+}

@@ -65,8 +65,9 @@ impl Endpoint {
             return Err(CreateError::DeviceDown);
         }
         let poller = Arc::new(Poller::new(with_thread)?);
-        let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
+        let mut core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(&device.0, &options, &poller)?;
+        core.set_apart_bytes = transport.set_apart_bytes();
         Ok(Endpoint {
             transport,
             core,
@@ -114,9 +115,10 @@ impl Endpoint {
         if attribute.is_multicast() && !self.transport.offers_multicast() {
             return Err(ConnectError::Unsupported);
         }
+        let (uri, proof) = transport::own_part(&self.device.0, uri)?;
         let connection =
             self.core.insert(context, attribute, ConnState::Connecting).ok_or(ConnectError::NoMemory)?;
-        let dial = Dial { uri, request, attribute, timeout_ns: timeout.map(as_ns) };
+        let dial = Dial { uri: &uri, request, attribute, timeout_ns: timeout.map(as_ns), proof };
         match self.transport.connect(&mut self.core, connection, dial) {
             Ok(link) => {
                 self.set_link(connection, link);

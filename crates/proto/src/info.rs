@@ -97,6 +97,8 @@ pub struct ConnectionInfo {
     pub attribute: Attribute,
     /// Where it is in its life.
     pub state: ConnState,
+    /// The peer's library has answered: its program may have heard of the request.
+    pub heard: bool,
     /// The peer.
     pub peer: Address,
     /// What the caller named it by.

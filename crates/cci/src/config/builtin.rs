@@ -1,5 +1,6 @@
 //! The devices of a machine without configuration: shared memory, then UDP and Ethernet on each interface that is up.
 
+use super::any;
 use super::eth;
 use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo, TransportKind};
@@ -8,7 +9,9 @@ use std::sync::Arc;
 
 /// Shared memory first, then UDP by interface, loopback last: one device for each interface that is up and has an
 /// address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is had by a
-/// configuration file that names the address. Then Ethernet, which needs rights that programs seldom have.
+/// configuration file that names the address. Then Ethernet, which needs rights that programs seldom have. Then `any`, which
+/// is all of this but Ethernet on the first interface that leads out of the machine: last, so that no program listens on the
+/// network that did not ask for it.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![shm("shm")];
     // A system that does not list its interfaces still has shared memory.
@@ -24,6 +27,9 @@ pub(crate) fn devices() -> Vec<Device> {
         devices.push(Device(Arc::new(info)));
     }
     devices.extend(ethernet);
+    let choice = Choice { interface: udp::usual(&interfaces), ..Choice::default() };
+    let any = any::device(shm_info("any".to_owned()), udp::device("any".to_owned(), &choice));
+    devices.push(Device(Arc::new(any)));
     devices
 }
 
@@ -47,13 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_comes_first_and_loopback_last() {
-        let devices = devices();
+    fn shared_memory_comes_first_loopback_and_any_last() {
+        let mut devices = devices();
         assert_eq!(devices[0].name(), "shm");
         let mut names: Vec<&str> = devices.iter().map(Device::name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), devices.len(), "names are unique");
+        let any = devices.pop().unwrap();
+        assert_eq!((any.name(), any.transport()), ("any", TransportKind::Any));
+        assert_eq!((any.is_up(), any.max_send_size()), (true, crate::limits::MESSAGE_BYTES_MAX));
         let (ethernet, udp): (Vec<&Device>, Vec<&Device>) =
             devices[1..].iter().partition(|device| device.transport() == TransportKind::Eth);
         assert!(

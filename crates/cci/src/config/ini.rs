@@ -2,7 +2,7 @@
 //!
 //! | key | for | meaning |
 //! |---|---|---|
-//! | `transport` | all, required | `shm` or `udp`; the 2.x names `sm` and `sock` are taken too |
+//! | `transport` | all, required | `shm`, `udp`, `eth`, or `any`, which takes the keys of `shm` and `udp`; the 2.x names `sm` and `sock` are taken too |
 //! | `priority` | all | 0 to 100, the highest comes first; 50 unless given |
 //! | `default` | all | `1` on at most one device: what a program gets that names none |
 //! | `ip` | udp | address to bind to |
@@ -21,6 +21,7 @@
 //!
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
 
+use super::any;
 use super::builtin::shm_info;
 use super::eth;
 use super::syntax::{self, Pair, Section, Wrong};
@@ -50,6 +51,7 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
             TransportKind::Shm => shm(section)?,
             TransportKind::Udp => udp(section, &interfaces)?,
             TransportKind::Eth => eth::from_section(section, &interfaces)?,
+            TransportKind::Any => any::device(shm(section)?, udp(section, &interfaces)?),
             other => {
                 return Err(Wrong {
                     line: section.line,
@@ -86,7 +88,8 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
         "shm" | "sm" => Ok(TransportKind::Shm),
         "udp" | "sock" => Ok(TransportKind::Udp),
         "eth" => Ok(TransportKind::Eth),
-        known @ ("tcp" | "ofi" | "any") => {
+        "any" => Ok(TransportKind::Any),
+        known @ ("tcp" | "ofi") => {
             Err(pair.wrong(format!("transport {known:?} is not in this build; write shm or udp")))
         }
         other => Err(pair.wrong(format!("there is no transport {other:?}; write shm or udp"))),

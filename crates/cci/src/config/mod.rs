@@ -3,6 +3,7 @@
 //! **Invariant:** nothing here opens an endpoint. What a device cannot do is found out by asking the system, and
 //! said in [`crate::Unavailable`], not assumed.
 
+mod any;
 pub(crate) mod builtin;
 mod eth;
 pub(crate) mod ini;

@@ -41,7 +41,6 @@ pub(crate) enum ConnState {
 }
 
 /// An attempt to connect, where a transport made of several follows it.
-#[allow(dead_code, reason = "for the device any, on its way")]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     /// The only one: what becomes of it is told to the program.
@@ -55,7 +54,6 @@ pub(crate) enum Attempt {
 }
 
 /// What became of an attempt that was followed.
-#[allow(dead_code, reason = "for the device any, on its way")]
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Told {
     pub connection: Connection,
@@ -302,7 +300,6 @@ impl Core {
     }
 
     /// Somebody else than the peer has answered.
-    #[allow(dead_code, reason = "for the device any, on its way")]
     pub fn disproved(&mut self, connection: Connection) {
         self.attempted(connection, Attempt::Disproved);
     }

@@ -73,7 +73,6 @@ impl Poller {
 
     /// A poller of which this one is told by `token`: for one of several transports of an endpoint, so that their own
     /// tokens can't be taken for each other's. Costs 0.2 µs more for each wake-up. Nobody sleeps on it.
-    #[allow(dead_code, reason = "for the device any, on its way")]
     pub fn part(&self, token: u64) -> Result<Poller, SysError> {
         let part = Poller::bare(None)?;
         self.watch(part.epoll.as_fd(), token)?;

@@ -1,6 +1,7 @@
 //! The seam below the engine: what a transport must do. Everything the program sees — events, buffers, handles — is
 //! the engine's; a transport moves bytes and tells the [`Core`] what happened.
 
+pub(crate) mod any;
 pub(crate) mod datagram;
 pub(crate) mod ordered_rma;
 pub(crate) mod shm;
@@ -16,6 +17,7 @@ use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What came of arming.
@@ -41,6 +43,11 @@ pub(crate) trait Transport: Send {
     /// Whether it can send to groups and join them. Without that it is never asked to connect to one.
     fn offers_multicast(&self) -> bool {
         false
+    }
+
+    /// Of the endpoint's memory cap, what parts of this transport may take without asking the engine.
+    fn set_apart_bytes(&self) -> u64 {
+        0
     }
 
     /// Starts a connection; `connection` is already in the core's table. Returns the transport's own name for it.
@@ -114,6 +121,18 @@ pub(crate) trait Transport: Send {
         operation: u64,
     ) -> Result<(), SendError>;
 
+    /// Whether the peer's library has answered the attempt that is under way, so that its program may have heard of it.
+    /// Asked only while the engine's own note of it ([`Core::heard`]) does not say so.
+    fn heard(&self, _link: u64) -> bool {
+        false
+    }
+
+    /// True while there are no connections, none is being made, and nothing waits to leave: whatever comes next may wait
+    /// a few microseconds.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// A region was taken out of the table. When this returns, nothing of it changes any more on account of peers.
     fn region_removed(&mut self, _: &mut Core, _: u64, _: &Region) {}
 
@@ -185,6 +204,20 @@ pub(crate) struct Dial<'a> {
     pub attribute: Attribute,
     /// None: try for ever.
     pub timeout_ns: Option<u64>,
+    /// Over shared memory: what the peer has to prove before it hears of the request.
+    pub proof: Option<shm::Commitment>,
+}
+
+/// What an endpoint of a device can use of a URI: of one that lists several ways, its own; and whom it has to find there.
+pub(crate) fn own_part<'a>(
+    device: &DeviceInfo,
+    uri: &'a str,
+) -> Result<(Cow<'a, str>, Option<shm::Commitment>), ConnectError> {
+    match any::part_for(device.kind, uri) {
+        None => Ok((Cow::Borrowed(uri), None)),
+        Some(Ok((own, proof))) => Ok((Cow::Owned(own), proof)),
+        Some(Err(reason)) => Err(ConnectError::BadUri { uri: uri.to_owned(), reason }),
+    }
 }
 
 /// Opens the transport of a device: the one place that knows them all.
@@ -194,9 +227,10 @@ pub(crate) fn open(
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     match device.kind {
-        TransportKind::Shm => shm::open(device, options, poller),
+        TransportKind::Shm => shm::open(device, options, poller, None),
         TransportKind::Udp => datagram::open_udp(device, options, poller),
         TransportKind::Eth => datagram::open_eth(device, options, poller),
-        TransportKind::Tcp | TransportKind::Any => Err(CreateError::DeviceDown),
+        TransportKind::Any => any::open(device, options, poller),
+        TransportKind::Tcp => Err(CreateError::DeviceDown),
     }
 }

@@ -99,6 +99,8 @@ impl Endpoint {
         Some(ConnectionInfo {
             attribute: conn.attribute,
             state: conn.state,
+            heard: conn.state != ConnState::Dialing
+                || active.and_then(|active| active.dial.as_deref()).is_some_and(|dial| dial.cookie.is_some()),
             peer: conn.peer,
             token: conn.token,
             message_bytes_max: message_bytes_max(conn.datagram_bytes),

@@ -416,6 +416,14 @@ impl<C: Carrier> Transport for Datagram<C> {
         self.proto.sends_in_progress() == 0 && self.carrier.pending() == 0
     }
 
+    fn heard(&self, link: u64) -> bool {
+        self.proto.connection(link::unpack(link)).is_some_and(|info| info.heard)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_drained()
+    }
+
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
         // The engine has checked the connection; one that has ended since has no timeouts.
         let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);

@@ -33,7 +33,8 @@ impl Shm {
             mss: self.table.mss,
             attribute: to.attribute,
         };
-        let knock = Knock { name: place.name, request, payload: to.request.to_vec(), again_ns: 0 };
+        let knock =
+            Knock { name: place.name, proof: to.proof, request, payload: to.request.to_vec(), again_ns: 0 };
         let deadline_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.table.now_ns.saturating_add(ns));
         let hand =
             Hand { stream: None, deadline_ns, stage: Stage::Knocking { conn: key, knock: Box::new(knock) } };
@@ -119,11 +120,18 @@ impl Shm {
             return Ok(());
         }
         // A server that has closed meanwhile may have said why: that is read, so a failure here is none.
-        let _ = stream.send(Said::Request(knock.request, &knock.payload).bytes().as_slice(), &[]);
+        let said =
+            if knock.proof.is_some() { Said::Who } else { Said::Request(knock.request, &knock.payload) };
+        let _ = stream.send(said.bytes().as_slice(), &[]);
         core.poller.watch(stream.as_fd(), token::make(token::HAND, key))?;
         if let Some(hand) = self.table.hands.get_mut(key) {
             hand.stream = Some(stream);
-            hand.stage = Stage::Asked { conn, server };
+            let was = std::mem::replace(&mut hand.stage, Stage::Asked { conn, server });
+            if let Stage::Knocking { knock, .. } = was
+                && knock.proof.is_some()
+            {
+                hand.stage = Stage::Proving { conn, server, knock };
+            }
         }
         Ok(())
     }

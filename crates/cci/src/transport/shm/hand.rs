@@ -6,6 +6,7 @@
 //! [`dial`]: super::dial
 //! [`listen`]: super::listen
 
+use super::proof::Commitment;
 use super::wire::{PeerConn, Request};
 use cci_ring::slab::Key;
 use cci_sys::event::EventFd;
@@ -45,6 +46,8 @@ pub(super) enum Stage {
     Silent { peer: Credentials },
     /// We are the client; the server's queue is full.
     Knocking { conn: Key, knock: Box<Knock> },
+    /// We are the client and wait for the server's library to prove that it is the one we want.
+    Proving { conn: Key, server: Credentials, knock: Box<Knock> },
     /// We are the client and wait for the server's program.
     Asked { conn: Key, server: Credentials },
     /// We have accepted and offered a new link.
@@ -77,7 +80,9 @@ impl Stage {
     pub fn conn(&self) -> Option<Key> {
         match self {
             Stage::Silent { .. } => None,
-            Stage::Knocking { conn, .. } | Stage::Asked { conn, .. } => Some(*conn),
+            Stage::Knocking { conn, .. } | Stage::Proving { conn, .. } | Stage::Asked { conn, .. } => {
+                Some(*conn)
+            }
             Stage::Offered { guest, .. } | Stage::Joining { guest, .. } | Stage::Waiting { guest } => {
                 Some(guest.conn)
             }
@@ -85,9 +90,11 @@ impl Stage {
     }
 }
 
-/// Kept while the server's queue is full.
+/// Kept while the server's queue is full, or it has to prove itself.
 pub(super) struct Knock {
     pub name: Name,
+    /// What the server has to show before it hears more.
+    pub proof: Option<Commitment>,
     pub request: Request,
     pub payload: Vec<u8>,
     pub again_ns: u64,

@@ -108,6 +108,8 @@ impl Shm {
             (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
                 self.request_came(core, key, request, payload);
             }
+            (Stage::Silent { .. }, Ok(Said::Who)) => self.show_proof(core, key),
+            (Stage::Proving { .. }, Ok(Said::Shown)) => self.proof_came(core, key, fds),
             (Stage::Asked { .. }, Ok(Said::Accept(accept))) => self.accepted(core, key, accept, fds),
             (Stage::Offered { .. }, Ok(Said::Confirm { ring_bytes })) => {
                 self.confirmed(core, key, ring_bytes, fds);
@@ -118,6 +120,10 @@ impl Shm {
                 self.table.counts.bad_handshake += 1;
                 self.say_on(key, &Said::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
                 self.end_hand(core, key, ConnectFailure::Refused);
+            }
+            // Whoever has nothing to show is not the one.
+            (Stage::Proving { .. }, Ok(Said::Refuse(ConnectFailure::Refused))) => {
+                self.proof_came(core, key, ReceivedFds::default());
             }
             (_, Err(NotUnderstood::Version(theirs))) => {
                 self.end_hand(core, key, ConnectFailure::Version { theirs });
@@ -171,7 +177,7 @@ impl Shm {
                     let _ = stream.send(Said::Refuse(why).bytes().as_slice(), &[]);
                 }
             }
-            Stage::Knocking { .. } | Stage::Waiting { .. } => {}
+            Stage::Knocking { .. } | Stage::Proving { .. } | Stage::Waiting { .. } => {}
         }
     }
 

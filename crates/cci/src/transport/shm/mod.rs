@@ -25,6 +25,7 @@ mod name;
 mod out;
 mod pending;
 mod poll;
+mod proof;
 mod receive;
 mod report;
 mod rma;
@@ -37,6 +38,8 @@ mod wire;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::proof::{Commitment, Proof};
 
 use self::hand::{NOWHERE, Peer, Side};
 use self::link::Link;
@@ -133,6 +136,8 @@ mod token {
 /// One endpoint's transport.
 pub(super) struct Shm {
     uri: String,
+    /// What is shown to those who want to know who listens here; None: nobody does.
+    proof: Option<Proof>,
     listener: Listener,
     /// We do not listen until then: there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
@@ -166,11 +171,12 @@ pub(super) struct Shm {
     made_by: fork::Token,
 }
 
-/// Opens an endpoint's shared-memory transport.
+/// Opens an endpoint's shared-memory transport. `proof`: for clients that know its commitment.
 pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,
     poller: &Arc<Poller>,
+    proof: Option<Proof>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let place = name::listen_place(device, options.service.as_deref())?;
     let listener = Listener::bind(&place.name).map_err(|error| match error.kind() {
@@ -190,6 +196,7 @@ pub(crate) fn open(
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     Ok(Box::new(Shm {
         uri: place.uri,
+        proof,
         listener,
         listen_again_ns: None,
         silent: 0,
@@ -380,6 +387,10 @@ impl Transport for Shm {
         // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
         // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
         !self.is_ours() || self.table.rma.flows.ops.len() == 0
+    }
+
+    fn is_idle(&self) -> bool {
+        self.links.is_empty() && self.table.conns.is_empty() && self.table.hands.is_empty()
     }
 
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {

@@ -1,10 +1,10 @@
 //! Counters, memory and explanations.
 
-use super::Shm;
 use super::hand::Side;
 use super::link::{Life, Link};
 use super::rma;
 use super::table::State;
+use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};
 use cci_ring::slab::Key;
@@ -66,6 +66,7 @@ impl Shm {
                 ("unreliable_no_buffer", counts.unreliable_no_buffer),
                 ("bad_handshake", counts.bad_handshake),
                 ("not_permitted", counts.not_permitted),
+                ("not_proven", counts.not_proven),
                 ("handshake_timed_out", counts.handshake_timed_out),
             ]
             .into_iter()
@@ -81,6 +82,7 @@ impl Shm {
             ("links", links),
             ("connections", self.table.conns.bytes() as u64),
             ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
+            ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
             ("sends in progress", self.table.sends.bytes() as u64),
             ("remote memory access", rma::report::bytes(&self.table.rma, &self.links)),
         ]);

@@ -93,6 +93,7 @@ pub(super) struct Counts {
     pub unreliable_no_buffer: u64,
     pub bad_handshake: u64,
     pub not_permitted: u64,
+    pub not_proven: u64,
     pub handshake_timed_out: u64,
     pub system_errors: u64,
 }

@@ -8,13 +8,15 @@
 //! | Confirm | client | new link only: size of the ring it reads | ring, doorbell |
 //! | Refuse  | either | why not | |
 //! | NoLink  | client | the link to join is gone on its side: offer a new one | |
+//! | Who     | client | which endpoint is this? Before a Request that is only for one | |
+//! | Shown   | server | this one, see [`proof`](super::proof) | a page with its secret |
 
 use crate::error::ConnectFailure;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.
@@ -92,6 +94,8 @@ pub(super) enum Said<'a> {
     Confirm { ring_bytes: u32 },
     Refuse(ConnectFailure),
     NoLink,
+    Who,
+    Shown,
 }
 
 /// Why a message could not be parsed.
@@ -167,6 +171,8 @@ impl Said<'_> {
                 to
             }
             Said::NoLink => Bytes::new(5),
+            Said::Who => Bytes::new(6),
+            Said::Shown => Bytes::new(7),
         }
     }
 }
@@ -218,6 +224,8 @@ pub(super) fn parse(message: &[u8]) -> Result<Said<'_>, NotUnderstood> {
             from.end(Said::Refuse(failure_of(code)))
         }
         5 => from.end(Said::NoLink),
+        6 => from.end(Said::Who),
+        7 => from.end(Said::Shown),
         _ => Err(NotUnderstood::Nonsense),
     }
 }
@@ -300,6 +308,8 @@ mod tests {
             Said::Refuse(ConnectFailure::NotPermitted),
             Said::Refuse(ConnectFailure::Refused),
             Said::NoLink,
+            Said::Who,
+            Said::Shown,
         ]
     }
 

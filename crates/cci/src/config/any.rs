@@ -1,0 +1,23 @@
+//! The device `any`: shared memory and a network address in one.
+
+use crate::device::{DeviceInfo, TransportKind};
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// The device made of these two. It is up as long as there is shared memory, which is always; what the network part lacks
+/// it says.
+pub(super) fn device(shm: DeviceInfo, udp: DeviceInfo) -> DeviceInfo {
+    let network = match (&udp.interface, udp.ip) {
+        (Some(interface), Some(ip)) => format!("UDP and TCP on {interface} ({ip})"),
+        (None, Some(ip)) => format!("UDP and TCP ({ip})"),
+        (_, None) => "no network here".to_owned(),
+    };
+    DeviceInfo {
+        up: true,
+        info: format!("shared memory, {network}: each connection by the best way"),
+        conf_argv: vec!["transport=any".to_owned()],
+        // Its receive buffers are for all of them.
+        max_send_size: MESSAGE_BYTES_MAX,
+        shm: shm.shm,
+        ..DeviceInfo { kind: TransportKind::Any, ..udp }
+    }
+}

@@ -1,0 +1,314 @@
+//! An attempt to connect: the ways to the peer, one after the other, until one leads there.
+//!
+//! A way is given up for the next only while the peer's program cannot have heard of the request: when nobody answered,
+//! or somebody else. Once the peer's library has answered, what comes is the peer's word: its program may take its time, and
+//! a refusal is final.
+
+use super::parts::{pack, unpack};
+use super::uri::{KINDS, ORDER, Ways};
+use super::{Any, uri};
+use crate::ConnectFailure;
+use crate::device::TransportKind;
+use crate::engine::core::{Attempt as Following, ConnState, Core, Told};
+use crate::error::ConnectError;
+use crate::event::Connection;
+use crate::options::Attribute;
+use crate::transport::Dial;
+use cci_sys::clock;
+use std::cmp::Reverse;
+
+/// How long a way that is not the last may stay silent; less where the whole attempt may take less than three times as
+/// long. A library answers when its program polls, or its progress thread does.
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
+
+/// What came of one way.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Not tried, or not yet.
+    Untried,
+    /// The URI does not list it.
+    Unlisted,
+    /// This endpoint does not have it.
+    LeftOut,
+    /// Being tried.
+    Started,
+    /// It leads to the peer.
+    Chosen,
+    /// Nothing was heard.
+    Silent,
+    /// The process there is not the one that the URI means.
+    Disproved,
+    /// The address means nothing here.
+    BadAddress,
+    /// It could not be tried.
+    NotStarted,
+    Failed(ConnectFailure),
+}
+
+/// What came of each, by [`ORDER`].
+pub(super) type Outcomes = [Outcome; KINDS];
+
+/// An attempt under way.
+pub(super) struct Attempt {
+    ways: Ways,
+    pub outcomes: Outcomes,
+    request: Vec<u8>,
+    attribute: Attribute,
+    /// The program's.
+    context: u64,
+    /// u64::MAX: never.
+    until_ns: u64,
+    /// The way being tried.
+    at: usize,
+    /// The silent ones have their second turn: nothing else is left.
+    again: bool,
+    /// How the last one ended.
+    why: ConnectFailure,
+}
+
+impl Attempt {
+    pub fn bytes(&self) -> u64 {
+        let uris = self.ways.uris.iter().flatten().map(String::capacity).sum::<usize>();
+        (size_of::<Attempt>() + self.request.capacity() + uris) as u64
+    }
+
+    /// Whether there is another way behind this one.
+    fn has_more(&self) -> bool {
+        self.outcomes.iter().skip(self.at + 1).any(|outcome| *outcome == Outcome::Untried)
+    }
+
+    fn note(&mut self, outcome: Outcome) {
+        if let Some(noted) = self.outcomes.get_mut(self.at) {
+            *noted = outcome;
+        }
+    }
+
+    /// Goes on to the next way. False: there is none, now and for good.
+    fn advance(&mut self) -> bool {
+        let untried = |outcomes: &Outcomes| outcomes.iter().position(|outcome| *outcome == Outcome::Untried);
+        if untried(&self.outcomes).is_none() && !self.again {
+            // Those who were silent may only have been busy.
+            self.again = true;
+            let silent = self.outcomes.iter_mut().filter(|outcome| **outcome == Outcome::Silent);
+            silent.for_each(|outcome| *outcome = Outcome::Untried);
+        }
+        let next = untried(&self.outcomes);
+        self.at = next.unwrap_or(self.at);
+        next.is_some()
+    }
+
+    /// How long the present way may take before it is over, and how long it may be silent. None: for ever.
+    fn limits_ns(&self, now_ns: u64) -> (Option<u64>, Option<u64>) {
+        if self.until_ns == u64::MAX {
+            return (None, self.has_more().then_some(SILENCE_NS_MAX));
+        }
+        let left_ns = self.until_ns.saturating_sub(now_ns);
+        (Some(left_ns), self.has_more().then_some(SILENCE_NS_MAX.min(left_ns / 3)))
+    }
+}
+
+impl Any {
+    /// Starts an attempt to reach the peer of `to.uri`, which lists its addresses.
+    pub(super) fn dial(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: &Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
+        let ways = uri::parse(to.uri).map_err(bad_uri)?;
+        let mut outcomes = [Outcome::Untried; KINDS];
+        for ((outcome, kind), uri) in outcomes.iter_mut().zip(ORDER).zip(&ways.uris) {
+            if uri.is_none() {
+                *outcome = Outcome::Unlisted;
+            } else if self.place_of(kind).is_none() {
+                *outcome = Outcome::LeftOut;
+            }
+        }
+        let now_ns = clock::now_ns();
+        let mut attempt = Attempt {
+            ways,
+            outcomes,
+            request: to.request.to_vec(),
+            attribute: to.attribute,
+            context: core.conn(connection).map_or(0, |conn| conn.context),
+            until_ns: to.timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns)),
+            at: 0,
+            again: false,
+            why: ConnectFailure::Refused,
+        };
+        if !attempt.advance() {
+            let missing: Vec<&str> = self.left_out.iter().map(|left_out| left_out.kind.name()).collect();
+            let reason = format!(
+                "this endpoint has none of the ways it lists: it goes without {}",
+                missing.join(", ")
+            );
+            return Err(bad_uri(reason));
+        }
+        match self.start(core, connection, &mut attempt) {
+            Ok(link) => {
+                self.counts.attempts += 1;
+                self.attempts.insert(connection.to_bits(), attempt);
+                self.settle_told(core);
+                Ok(link)
+            }
+            Err(ConnectError::BadUri { reason, .. }) => Err(bad_uri(reason)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the present way or, if that can't be, the next one that can. The error is the last one's.
+    fn start(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        attempt: &mut Attempt,
+    ) -> Result<u64, ConnectError> {
+        if let Some(conn) = core.conn_mut(connection) {
+            conn.attempt = Following::Followed;
+        }
+        loop {
+            let error = match self.start_one(core, connection, attempt) {
+                Ok(link) => return Ok(link),
+                Err(error) => error,
+            };
+            let (outcome, why) = match &error {
+                ConnectError::BadUri { .. } => (Outcome::BadAddress, ConnectFailure::Refused),
+                ConnectError::NoMemory => (Outcome::NotStarted, ConnectFailure::NoMemory),
+                _ => (Outcome::NotStarted, ConnectFailure::Disconnected),
+            };
+            attempt.note(outcome);
+            attempt.why = why;
+            if !attempt.advance() {
+                return Err(error);
+            }
+        }
+    }
+
+    fn start_one(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        attempt: &mut Attempt,
+    ) -> Result<u64, ConnectError> {
+        let now_ns = clock::now_ns();
+        let (timeout_ns, silence_ns) = attempt.limits_ns(now_ns);
+        let kind = ORDER.get(attempt.at).copied().unwrap_or(TransportKind::Any);
+        let uri = attempt.ways.uris.get(attempt.at).and_then(Option::as_deref).unwrap_or_default();
+        let dial = Dial {
+            uri,
+            request: &attempt.request,
+            attribute: attempt.attribute,
+            timeout_ns,
+            proof: attempt.ways.id.filter(|_| kind == TransportKind::Shm),
+        };
+        let link = self.connect_by(core, kind, connection, dial)?;
+        attempt.note(Outcome::Started);
+        if let Some(silence_ns) = silence_ns {
+            self.due.push(Reverse((now_ns.saturating_add(silence_ns), connection.to_bits())));
+        }
+        Ok(link)
+    }
+
+    /// Starts a connection by one part.
+    pub(super) fn connect_by(
+        &mut self,
+        core: &mut Core,
+        kind: TransportKind,
+        connection: Connection,
+        dial: Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        let place = self.place_of(kind).ok_or(ConnectError::Unsupported)?;
+        let part = self.parts.get_mut(place).ok_or(ConnectError::Unsupported)?;
+        let link = part.turn(core, |transport, core| transport.connect(core, connection, dial))?;
+        part.busy = true;
+        Ok(pack(place, link))
+    }
+
+    /// Looks at what became of attempts since the last time.
+    pub(super) fn settle_told(&mut self, core: &mut Core) {
+        while let Some(Told { connection, failure }) = core.told.pop() {
+            let Some(mut attempt) = self.attempts.remove(&connection.to_bits()) else { continue };
+            let Some((following, why)) = failure else {
+                attempt.note(Outcome::Chosen);
+                if let Some(conn) = core.conn(connection) {
+                    self.ways.insert(conn.link, attempt.outcomes);
+                }
+                continue;
+            };
+            attempt.why = why;
+            if following == Following::Disproved {
+                self.counts.disproved += 1;
+                attempt.note(Outcome::Disproved);
+            } else {
+                attempt.note(Outcome::Failed(why));
+            }
+            if following == Following::Heard {
+                core.connect_failed(attempt.context, why);
+            } else {
+                self.go_on(core, attempt);
+            }
+        }
+    }
+
+    /// A way is closed: the next one, under a new handle, which the program has not seen yet.
+    fn go_on(&mut self, core: &mut Core, mut attempt: Attempt) {
+        if clock::now_ns() >= attempt.until_ns {
+            return core.connect_failed(attempt.context, ConnectFailure::TimedOut);
+        }
+        if !attempt.advance() {
+            return core.connect_failed(attempt.context, attempt.why);
+        }
+        let (context, attribute) = (attempt.context, attempt.attribute);
+        let Some(connection) = core.insert(context, attribute, ConnState::Connecting) else {
+            return core.connect_failed(context, ConnectFailure::NoMemory);
+        };
+        self.counts.fallbacks += 1;
+        match self.start(core, connection, &mut attempt) {
+            Ok(link) => {
+                if let Some(conn) = core.conn_mut(connection) {
+                    conn.link = link;
+                }
+                self.attempts.insert(connection.to_bits(), attempt);
+            }
+            Err(_) => {
+                core.forget(connection);
+                core.connect_failed(context, attempt.why);
+            }
+        }
+    }
+
+    /// Gives up ways on which nobody answers.
+    pub(super) fn time_out(&mut self, core: &mut Core, now_ns: u64) {
+        while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            let Some(Reverse((_, bits))) = self.due.pop() else { return };
+            let connection = Connection::from_bits(bits);
+            let Some(conn) = core.conn_mut(connection) else { continue };
+            let (place, link) = unpack(conn.link);
+            let Some(part) = self.parts.get_mut(place) else { continue };
+            if conn.attempt == Following::Heard || part.transport.heard(link) {
+                continue;
+            }
+            let Some(mut attempt) = self.attempts.remove(&bits) else { continue };
+            // As if the program had disconnected: nothing more is heard of this handle.
+            conn.state = ConnState::Closing;
+            part.turn(core, |transport, core| transport.disconnect(core, connection, link));
+            attempt.note(Outcome::Silent);
+            attempt.why = ConnectFailure::TimedOut;
+            self.counts.silent += 1;
+            self.go_on(core, attempt);
+        }
+        self.settle_told(core);
+    }
+
+    /// When the next silent way is given up. What is over is forgotten here.
+    pub(super) fn next_due_ns(&mut self) -> Option<u64> {
+        while let Some(Reverse((at_ns, bits))) = self.due.peek() {
+            if self.attempts.contains_key(bits) {
+                return Some(*at_ns);
+            }
+            self.due.pop();
+        }
+        None
+    }
+}

@@ -1,0 +1,123 @@
+//! Opening: as many of the parts as this machine has, under one memory cap.
+
+use super::parts::Part;
+use super::uri::{self, ORDER};
+use super::{Any, LeftOut, TOKEN_PARTS};
+use crate::device::{DeviceInfo, TransportKind};
+use crate::engine::poller::Poller;
+use crate::error::{CreateError, SysError};
+use crate::event::Event;
+use crate::limits;
+use crate::options::Options;
+use crate::transport::shm::{self, Commitment, Proof};
+use crate::transport::{self, Transport};
+use cci_sys::clock;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+/// Of what the cap leaves beside the engine's buffers, each network part gets one share of so many. Shared memory has the
+/// rest.
+const SHARES: u64 = 4;
+
+/// Opens all parts that this machine has. What the program asked for and can't have is an error; what the machine does
+/// not have is left out.
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let network_bytes = network_share_bytes(device, options)?;
+    let (mut parts, mut left_out, mut id) = (Vec::new(), Vec::new(), None);
+    let mut set_apart_bytes = 0;
+    for kind in ORDER {
+        let token = TOKEN_PARTS + parts.len() as u64;
+        match open_part(kind, device, options, network_bytes, poller, token) {
+            Ok((part, commitment)) => {
+                id = id.or(commitment);
+                set_apart_bytes += if kind == TransportKind::Shm { 0 } else { network_bytes };
+                parts.push(part);
+            }
+            Err(error) => left_out.push(LeftOut { kind, reason: reason_to_go_without(error)? }),
+        }
+    }
+    if parts.is_empty() {
+        return Err(CreateError::DeviceDown);
+    }
+    let uri = uri::format(id, parts.iter().map(|part| (part.kind, part.transport.uri())));
+    Ok(Box::new(Any {
+        uri,
+        parts,
+        left_out,
+        set_apart_bytes,
+        attempts: HashMap::new(),
+        due: BinaryHeap::new(),
+        ways: HashMap::new(),
+        counts: super::Counts::default(),
+        polls: 0,
+        polls_per_clock: 1,
+        looked_ns: clock::now_ns(),
+        slept: true,
+    }))
+}
+
+/// Of the memory cap, what a network part may take for itself.
+fn network_share_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError> {
+    let cap_bytes = options.memory_bytes_max;
+    let needed_bytes = engine_bytes(device, options);
+    let rest_bytes = cap_bytes.checked_sub(needed_bytes);
+    rest_bytes.map(|bytes| bytes / SHARES).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
+}
+
+/// The engine's own: receive buffers and events.
+fn engine_bytes(device: &DeviceInfo, options: &Options) -> u64 {
+    let events = u64::from(options.recv_buffers)
+        + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
+        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
+    let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
+    slots_bytes + events * size_of::<Event>() as u64
+}
+
+fn open_part(
+    kind: TransportKind,
+    device: &DeviceInfo,
+    options: &Options,
+    network_bytes: u64,
+    poller: &Poller,
+    token: u64,
+) -> Result<(Part, Option<Commitment>), CreateError> {
+    // The device of this kind that this one stands for; receive buffers are the same for all.
+    let device = DeviceInfo { kind, ..device.clone() };
+    let mut options = options.clone();
+    // A number is a port, anything else names a place for shared memory.
+    let is_port = options.service.as_ref().is_some_and(|service| service.parse::<u16>().is_ok());
+    if is_port == (kind == TransportKind::Shm) {
+        options.service = None;
+    }
+    let own_poller = Arc::new(poller.part(token)?);
+    let (transport, id) = if kind == TransportKind::Shm {
+        let proof = Proof::new()?;
+        let id = proof.commitment();
+        (shm::open(&device, &options, &own_poller, Some(proof))?, Some(id))
+    } else {
+        options.memory_bytes_max = engine_bytes(&device, &options) + network_bytes;
+        (transport::open(&device, &options, &own_poller)?, None)
+    };
+    Ok((Part { kind, transport, poller: own_poller, busy: true }, id))
+}
+
+/// Whether an endpoint is of use without a part that could not be opened, and what to say of it.
+fn reason_to_go_without(error: CreateError) -> Result<String, CreateError> {
+    match error {
+        CreateError::DeviceDown => Ok("this machine has no network interface that is up".to_owned()),
+        CreateError::System(error) => Ok(refused(&error)),
+        // The program can change these, and would not expect to be reachable by half.
+        CreateError::BadOption { .. }
+        | CreateError::BadService { .. }
+        | CreateError::InUse { .. }
+        | CreateError::NoMemory { .. } => Err(error),
+    }
+}
+
+fn refused(error: &SysError) -> String {
+    format!("the system refused it: {error}")
+}

@@ -1,0 +1,142 @@
+//! What the transport tells about itself, and about the ways that a connection did or did not take.
+
+use super::Any;
+use super::dial::{Attempt, Outcome};
+use super::parts::unpack;
+use super::uri::ORDER;
+use crate::ConnectFailure;
+use crate::counters::DropReason;
+use crate::device::TransportKind;
+use crate::explain::{Explanation, PathOption};
+
+const SHARED_MEMORY: &str = "shared memory";
+/// What transports say of ways that they are not themselves: here that is told of every way.
+const OTHERS: [&str; 2] = [SHARED_MEMORY, "network devices"];
+
+impl Any {
+    pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        let mut all = Vec::new();
+        let mut all_drops = Vec::new();
+        for part in &self.parts {
+            part.transport.counters(&mut all, &mut all_drops);
+        }
+        sum(into, all);
+        for DropReason { name, count } in all_drops {
+            match drops.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.count += count,
+                None => drops.push(DropReason { name, count }),
+            }
+        }
+        into.extend([
+            ("attempts", self.counts.attempts),
+            ("fallbacks", self.counts.fallbacks),
+            ("ways_silent", self.counts.silent),
+            ("ways_disproved", self.counts.disproved),
+        ]);
+    }
+
+    pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            part.transport.memory(&mut all);
+        }
+        sum(into, all);
+        let entry = size_of::<(u64, super::Outcomes)>() as u64;
+        let attempts: u64 = self.attempts.values().map(Attempt::bytes).sum();
+        let due = self.due.capacity() * size_of::<(u64, u64)>();
+        into.push(("ways", self.ways.capacity() as u64 * entry + attempts + due as u64));
+    }
+
+    /// First what the connection's own transport says, with the ways in front.
+    pub(super) fn explain_connection(&self, link: u64, into: &mut Explanation) {
+        let (place, own) = unpack(link);
+        let Some(part) = self.parts.get(place) else { return };
+        part.transport.explain(own, into);
+        into.paths.retain(|path| path.chosen || !OTHERS.contains(&path.path.as_str()));
+        let mut ways = match self.ways.get(&link) {
+            Some(outcomes) => self.tell(outcomes),
+            None => vec![PathOption {
+                path: name(part.kind).to_owned(),
+                chosen: true,
+                reason: "the peer connected by it, or its URI named it alone".to_owned(),
+            }],
+        };
+        ways.sort_by_key(|way| !way.chosen);
+        ways.append(&mut into.paths);
+        into.paths = ways;
+        into.transport = format!("{} (any)", part.kind);
+    }
+
+    fn tell(&self, outcomes: &super::Outcomes) -> Vec<PathOption> {
+        let told = ORDER.iter().zip(outcomes).map(|(kind, outcome)| PathOption {
+            path: name(*kind).to_owned(),
+            chosen: *outcome == Outcome::Chosen,
+            reason: self.reason(*kind, *outcome),
+        });
+        told.collect()
+    }
+
+    fn reason(&self, kind: TransportKind, outcome: Outcome) -> String {
+        let said = match (outcome, kind) {
+            (Outcome::Chosen, TransportKind::Shm) => {
+                "the peer's endpoint is on this host: it showed the secret that its URI is the hash of"
+            }
+            (Outcome::Chosen, _) => "the first way, in order, on which the peer answered",
+            (Outcome::Untried, _) => "not tried: a better way led to the peer",
+            (Outcome::Started, _) => "being tried",
+            (Outcome::Unlisted, _) => "the peer's URI does not list it",
+            (Outcome::LeftOut, _) => {
+                let out = self.left_out.iter().find(|left_out| left_out.kind == kind);
+                return format!("this endpoint goes without: {}", out.map_or("", |out| &out.reason));
+            }
+            (Outcome::Silent, _) => {
+                "nothing was heard in time: it may be filtered, or the peer's program did not poll; if it computes \
+                 for long, give it a progress thread"
+            }
+            (Outcome::Disproved, _) => {
+                "somebody else has the endpoint's name here: it could not show the endpoint's secret"
+            }
+            (Outcome::BadAddress, _) => {
+                "its address means nothing here: another kind of IP, or an interface not here"
+            }
+            (Outcome::NotStarted, _) => {
+                "it could not be tried: out of memory under the cap, or of descriptors"
+            }
+            (Outcome::Failed(why), kind) => return failure(kind, why),
+        };
+        said.to_owned()
+    }
+}
+
+fn failure(kind: TransportKind, why: ConnectFailure) -> String {
+    match (why, kind) {
+        (ConnectFailure::Refused, TransportKind::Shm) => {
+            "nobody listens there: the peer is on another host or in another container".to_owned()
+        }
+        (ConnectFailure::NotPermitted, TransportKind::Shm) => {
+            "the process there is another user's; run both as one user to share memory".to_owned()
+        }
+        (ConnectFailure::Refused, _) => "nobody listens there, or a firewall says so".to_owned(),
+        (other, _) => format!("it failed: {other}"),
+    }
+}
+
+fn name(kind: TransportKind) -> &'static str {
+    match kind {
+        TransportKind::Shm => SHARED_MEMORY,
+        TransportKind::Udp => "UDP",
+        TransportKind::Tcp => "TCP",
+        TransportKind::Eth => "raw Ethernet",
+        TransportKind::Any => "any",
+    }
+}
+
+/// Adds counts up that have one name.
+fn sum(into: &mut Vec<(&'static str, u64)>, counts: Vec<(&'static str, u64)>) {
+    for (name, count) in counts {
+        match into.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known += count,
+            None => into.push((name, count)),
+        }
+    }
+}

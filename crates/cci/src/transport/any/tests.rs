@@ -1,0 +1,348 @@
+//! The device any.
+
+use crate::config::ini;
+use crate::{Attribute, ConnectFailure, Connection, Device, Endpoint, Event, Options, SendFlags};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn device(transport: &str) -> Device {
+    let text = format!("[x]\ntransport = {transport}\nip = 127.0.0.1\n");
+    ini::devices(&text, Path::new("test.ini")).unwrap().remove(0)
+}
+
+fn endpoint(transport: &str) -> Endpoint {
+    Endpoint::create(&device(transport), Options::default()).unwrap()
+}
+
+/// What a server and a client make of an attempt.
+struct Made {
+    result: Result<Connection, ConnectFailure>,
+    /// The server's end, and how many requests its program saw.
+    accepted: Option<Connection>,
+    requests: u32,
+}
+
+/// Connects, with a server that accepts (or not) everything after `delay`.
+fn connect(
+    client: &mut Endpoint,
+    uri: &str,
+    server: &mut Endpoint,
+    accept: bool,
+    delay: Duration,
+    timeout: Duration,
+) -> Made {
+    client.connect(uri, b"hello", Attribute::ReliableOrdered, 7, Some(timeout)).unwrap();
+    let mut made = Made { result: Err(ConnectFailure::Version { theirs: 0 }), accepted: None, requests: 0 };
+    let (start, mut told, mut waiting) = (Instant::now(), false, Vec::new());
+    while start.elapsed() < PATIENCE {
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => {
+                made.requests += 1;
+                assert_eq!(request.data(), b"hello");
+                waiting.push((Instant::now(), request));
+            }
+            Some(Event::Accept { result, .. }) => made.accepted = result.ok(),
+            _ => {}
+        }
+        if waiting.first().is_some_and(|(came, _)| came.elapsed() >= delay) {
+            let (_, request) = waiting.remove(0);
+            if accept { server.accept(request, 9).unwrap() } else { request.reject() }
+        }
+        match client.next_event() {
+            Some(Event::Connect { context: 7, result }) => {
+                assert!(!told, "told twice");
+                (told, made.result) = (true, result);
+            }
+            Some(Event::Connect { .. }) => panic!("not its context"),
+            _ => {}
+        }
+        if told && (made.result.is_err() || made.accepted.is_some()) {
+            return made;
+        }
+    }
+    panic!("nothing came of it; client {:?}, server {:?}", client.counters(), server.counters());
+}
+
+fn quick(client: &mut Endpoint, uri: &str, server: &mut Endpoint) -> Made {
+    connect(client, uri, server, true, Duration::ZERO, Duration::from_secs(10))
+}
+
+/// The connection carries messages both ways.
+fn exchange(client: &mut Endpoint, to: Connection, server: &mut Endpoint, back: Connection) {
+    client.send(to, b"ping", 1, SendFlags::NONE).unwrap();
+    let (start, mut answered) = (Instant::now(), false);
+    while start.elapsed() < PATIENCE && !answered {
+        if let Some(Event::Recv(message)) = server.next_event() {
+            assert_eq!((&*message, message.connection()), (&b"ping"[..], back));
+            server.send(back, b"pong", 2, SendFlags::NONE).unwrap();
+        }
+        if let Some(Event::Recv(message)) = client.next_event() {
+            assert_eq!((&*message, message.connection()), (&b"pong"[..], to));
+            answered = true;
+        }
+    }
+    assert!(answered, "no answer");
+}
+
+fn transport_of(endpoint: &Endpoint, connection: Connection) -> String {
+    endpoint.explain(connection).unwrap().transport
+}
+
+fn count(endpoint: &Endpoint, name: &str) -> u64 {
+    endpoint.counters().device.iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+/// The URI with one part put in another's place; None takes it out.
+fn with(uri: &str, key: &str, value: Option<&str>) -> String {
+    let rest = uri.strip_prefix("any://").unwrap();
+    let parts = rest.split(',').filter(|part| !part.starts_with(&format!("{key}=")));
+    let mut parts: Vec<String> = parts.map(str::to_owned).collect();
+    parts.extend(value.map(|value| format!("{key}={value}")));
+    format!("any://{}", parts.join(","))
+}
+
+#[test]
+fn on_one_host_shared_memory_is_proven_and_taken() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uri = server.uri().to_owned();
+    assert!(
+        uri.starts_with("any://id=") && uri.contains(",shm=") && uri.contains(",udp=127.0.0.1:"),
+        "{uri}"
+    );
+    let made = quick(&mut client, &uri, &mut server);
+    let (to, back) = (made.result.unwrap(), made.accepted.unwrap());
+    assert_eq!((made.requests, transport_of(&client, to).as_str()), (1, "shm (any)"));
+    exchange(&mut client, to, &mut server, back);
+    let text = client.explain(to).unwrap().to_string();
+    assert!(text.contains("showed the secret") && text.contains("not  UDP: not tried"), "{text}");
+    println!("{text}");
+    // A second one joins the link.
+    let again = quick(&mut client, &uri, &mut server);
+    exchange(&mut client, again.result.unwrap(), &mut server, again.accepted.unwrap());
+    client.disconnect(to);
+    exchange(&mut client, again.result.unwrap(), &mut server, again.accepted.unwrap());
+}
+
+#[test]
+fn without_shared_memory_it_is_udp() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uri = with(server.uri(), "shm", None);
+    let made = quick(&mut client, &uri, &mut server);
+    let (to, back) = (made.result.unwrap(), made.accepted.unwrap());
+    assert_eq!(transport_of(&client, to), "udp (any)");
+    exchange(&mut client, to, &mut server, back);
+    println!("{}", client.explain(to).unwrap());
+}
+
+#[test]
+fn a_name_that_nobody_has_here_falls_back_at_once() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uri = with(server.uri(), "shm", Some("nobody-has-this-name"));
+    let start = Instant::now();
+    let made = quick(&mut client, &uri, &mut server);
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    let to = made.result.unwrap();
+    assert_eq!((made.requests, transport_of(&client, to).as_str()), (1, "udp (any)"));
+    exchange(&mut client, to, &mut server, made.accepted.unwrap());
+    let text = client.explain(to).unwrap().to_string();
+    assert!(text.contains("not  shared memory: nobody listens there"), "{text}");
+    assert_eq!((count(&client, "attempts"), count(&client, "fallbacks")), (1, 1));
+}
+
+#[test]
+fn an_impostor_with_the_name_hears_nothing() {
+    for kind in ["shm", "any"] {
+        let (mut client, mut server, mut impostor) = (endpoint("any"), endpoint("any"), endpoint(kind));
+        let name = match impostor.uri().strip_prefix("shm://") {
+            Some(name) => name.to_owned(),
+            None => impostor.uri().split(",shm=").nth(1).unwrap().split(',').next().unwrap().to_owned(),
+        };
+        let uri = with(server.uri(), "shm", Some(&name));
+        client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
+        let (start, mut connected) = (Instant::now(), None);
+        while connected.is_none() && start.elapsed() < PATIENCE {
+            assert!(impostor.next_event().is_none(), "the impostor heard of it");
+            if let Some(Event::ConnectRequest(request)) = server.next_event() {
+                server.accept(request, 1).unwrap();
+            }
+            if let Some(Event::Connect { result, .. }) = client.next_event() {
+                connected = Some(result.unwrap());
+            }
+        }
+        let to = connected.unwrap();
+        assert_eq!(transport_of(&client, to), "udp (any)");
+        let text = client.explain(to).unwrap().to_string();
+        assert!(text.contains("somebody else has the endpoint's name"), "{text}");
+        assert_eq!(count(&client, "ways_disproved"), 1);
+    }
+}
+
+#[test]
+fn a_mute_process_with_the_name_is_given_up() {
+    let (mut client, mut server, mute) = (endpoint("any"), endpoint("any"), endpoint("shm"));
+    let uri = with(server.uri(), "shm", mute.uri().strip_prefix("shm://"));
+    let start = Instant::now();
+    let made = quick(&mut client, &uri, &mut server);
+    assert_eq!(transport_of(&client, made.result.unwrap()), "udp (any)");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!(count(&client, "ways_silent"), 1);
+}
+
+#[test]
+fn a_refusal_is_final_and_heard_once() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    for uri in [server.uri().to_owned(), with(server.uri(), "shm", None)] {
+        let made = connect(&mut client, &uri, &mut server, false, Duration::ZERO, PATIENCE);
+        assert_eq!((made.result, made.requests), (Err(ConnectFailure::Refused), 1));
+    }
+    assert_eq!(count(&client, "fallbacks"), 0);
+    drop(client);
+    assert!(server.next_event().is_none());
+}
+
+#[test]
+fn a_program_may_take_its_time_to_accept() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    for uri in [server.uri().to_owned(), with(server.uri(), "shm", None)] {
+        let delay = Duration::from_millis(1500);
+        let made = connect(&mut client, &uri, &mut server, true, delay, Duration::from_secs(10));
+        assert_eq!(made.requests, 1);
+        exchange(&mut client, made.result.unwrap(), &mut server, made.accepted.unwrap());
+    }
+    assert_eq!(count(&client, "fallbacks"), 0);
+}
+
+#[test]
+fn where_every_way_is_dead_there_is_one_failure_in_time() {
+    let mut client = endpoint("any");
+    let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = mute.local_addr().unwrap().port();
+    let id = "0".repeat(32);
+    let uri = format!("any://id={id},shm=nobody-has-this-name,udp=127.0.0.1:{port}");
+    let start = Instant::now();
+    client.connect(&uri, b"", Attribute::ReliableOrdered, 7, Some(Duration::from_millis(700))).unwrap();
+    let mut results = Vec::new();
+    while start.elapsed() < Duration::from_millis(1500) {
+        if let Some(Event::Connect { context: 7, result }) =
+            client.wait(Some(Duration::from_millis(10))).unwrap()
+        {
+            results.push((start.elapsed(), result));
+        }
+    }
+    assert_eq!(results.len(), 1);
+    let (after, result) = results[0];
+    assert_eq!(result, Err(ConnectFailure::TimedOut));
+    assert!(after >= Duration::from_millis(690) && after < Duration::from_millis(1200), "{after:?}");
+}
+
+#[test]
+fn plain_endpoints_take_their_part_of_a_list_and_lists_reach_plain_uris() {
+    let mut server = endpoint("any");
+    let uri = server.uri().to_owned();
+    for kind in ["shm", "udp"] {
+        let mut client = endpoint(kind);
+        let made = quick(&mut client, &uri, &mut server);
+        exchange(&mut client, made.result.unwrap(), &mut server, made.accepted.unwrap());
+        // And the other way round.
+        let uri = client.uri().to_owned();
+        let made = quick(&mut server, &uri, &mut client);
+        exchange(&mut server, made.result.unwrap(), &mut client, made.accepted.unwrap());
+        assert_eq!(transport_of(&server, made.result.unwrap()), format!("{kind} (any)"));
+    }
+}
+
+#[test]
+fn requests_are_accepted_on_other_endpoints_of_whatever_kind() {
+    for by_shm in [true, false] {
+        let (mut client, mut broker) = (endpoint("any"), endpoint("any"));
+        let uri = if by_shm { broker.uri().to_owned() } else { with(broker.uri(), "shm", None) };
+        for worker in ["any", if by_shm { "shm" } else { "udp" }] {
+            let mut worker = endpoint(worker);
+            client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
+            let (start, mut to, mut back) = (Instant::now(), None, None);
+            while start.elapsed() < PATIENCE && (to.is_none() || back.is_none()) {
+                if let Some(Event::ConnectRequest(request)) = broker.next_event() {
+                    worker.accept(request, 1).unwrap();
+                }
+                if let Some(Event::Accept { result, .. }) = worker.next_event() {
+                    back = Some(result.unwrap());
+                }
+                if let Some(Event::Connect { result, .. }) = client.next_event() {
+                    to = Some(result.unwrap());
+                }
+            }
+            exchange(&mut client, to.unwrap(), &mut worker, back.unwrap());
+        }
+        // One that cannot: the client hears no.
+        let mut other = endpoint(if by_shm { "udp" } else { "shm" });
+        client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
+        let (start, mut refused) = (Instant::now(), false);
+        while start.elapsed() < PATIENCE && !refused {
+            if let Some(Event::ConnectRequest(request)) = broker.next_event() {
+                assert!(other.accept(request, 1).is_err());
+            }
+            if let Some(Event::Connect { result, .. }) = client.next_event() {
+                assert_eq!(result, Err(ConnectFailure::Refused));
+                refused = true;
+            }
+        }
+        assert!(refused);
+    }
+}
+
+#[test]
+fn services_are_ports_or_names() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let service = |text: &str| Options { service: Some(text.to_owned()), ..Options::default() };
+    let by_port = Endpoint::create(&device("any"), service(&port.to_string())).unwrap();
+    assert!(by_port.uri().contains(&format!(",udp=127.0.0.1:{port}")), "{}", by_port.uri());
+    assert!(Endpoint::create(&device("any"), service(&port.to_string())).is_err());
+    let name = format!("any-test-{}", std::process::id());
+    let by_name = Endpoint::create(&device("any"), service(&name)).unwrap();
+    assert!(by_name.uri().contains(&format!(",shm={name},udp=")), "{}", by_name.uri());
+    assert!(matches!(
+        Endpoint::create(&device("any"), service(&name)),
+        Err(crate::CreateError::InUse { .. })
+    ));
+}
+
+#[test]
+fn a_sleeping_endpoint_wakes_for_every_way() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uris = [server.uri().to_owned(), with(server.uri(), "shm", None)];
+    let thread = std::thread::spawn(move || {
+        let start = Instant::now();
+        let mut answered = 0;
+        while answered < 2 && start.elapsed() < PATIENCE {
+            match server.wait(Some(PATIENCE)).unwrap() {
+                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+                Some(Event::Recv(message)) => {
+                    let _ = server.send(message.connection(), b"pong", 0, SendFlags::NONE);
+                    answered += 1;
+                }
+                _ => {}
+            }
+        }
+        server.close(Duration::from_secs(1))
+    });
+    for uri in uris {
+        std::thread::sleep(Duration::from_millis(20));
+        client.connect(&uri, b"", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
+        loop {
+            match client.wait(Some(PATIENCE)).unwrap().expect("in time") {
+                Event::Connect { result, .. } => {
+                    std::thread::sleep(Duration::from_millis(20));
+                    client.send(result.unwrap(), b"ping", 0, SendFlags::SILENT).unwrap();
+                }
+                Event::Recv(message) => {
+                    assert_eq!(&*message, b"pong");
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    thread.join().unwrap();
+}

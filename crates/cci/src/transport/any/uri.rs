@@ -1,0 +1,210 @@
+//! `any://id=…,shm=NAME,udp=HOST:PORT,tcp=HOST:PORT`, both ways: all the ways to one endpoint.
+//!
+//! | part | what |
+//! |---|---|
+//! | `id` | what the endpoint's secret hashes to, 32 hexadecimal digits; goes with `shm` |
+//! | `shm` | name or absolute path, as behind `shm://`; a comma in it is written `%2C` |
+//! | `udp` | as behind `udp://`; once for each address of an endpoint that has several |
+//! | `tcp` | as behind `tcp://` |
+//!
+//! Their order says nothing. Parts of other names are for later versions and are passed over. Commas, because they need no
+//! quotes in a shell.
+
+use crate::device::TransportKind;
+use crate::transport::shm::Commitment;
+
+pub(super) const SCHEME: &str = "any://";
+/// The longest URI that is read: room for the longest path, four addresses, and parts yet to come.
+const BYTES_MAX: usize = 1024;
+/// Addresses of one kind.
+const ADDRESSES_MAX: usize = 4;
+const LOOKS: &str = "write any://udp=192.0.2.1:4791,tcp=192.0.2.1:4791, or what the endpoint says its URI is";
+
+/// The kinds of ways there are, the best first: they are tried in this order.
+pub(super) const ORDER: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Udp, TransportKind::Tcp];
+/// How many.
+pub(super) const KINDS: usize = ORDER.len();
+
+/// The ways to an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ways {
+    pub id: Option<Commitment>,
+    /// By [`ORDER`]: each as a URI of that kind's own.
+    pub uris: [Option<String>; KINDS],
+}
+
+/// The URI of an endpoint that is reached by these.
+pub(super) fn format<'a>(
+    id: Option<Commitment>,
+    uris: impl Iterator<Item = (TransportKind, &'a str)>,
+) -> String {
+    let mut parts: Vec<String> = id.map(|id| format!("id={id}")).into_iter().collect();
+    for (kind, uri) in uris {
+        let place = uri.split_once("://").map_or(uri, |(_, place)| place);
+        match kind {
+            TransportKind::Shm => parts.push(format!("shm={}", place.replace(',', "%2C"))),
+            _ => parts.extend(place.split(',').map(|address| format!("{kind}={address}"))),
+        }
+    }
+    format!("{SCHEME}{}", parts.join(","))
+}
+
+/// What a URI lists. The error says what is wrong and what one looks like.
+pub(super) fn parse(uri: &str) -> Result<Ways, String> {
+    let wrong = |what: &str| Err(format!("{what}; {LOOKS}"));
+    let Some(rest) = uri.strip_prefix(SCHEME) else {
+        return wrong(&format!("it does not begin with {SCHEME}"));
+    };
+    if uri.len() > BYTES_MAX {
+        return wrong(&format!("it is longer than {BYTES_MAX} bytes"));
+    }
+    let mut ways = Ways::default();
+    let mut addresses = [0; KINDS];
+    for part in rest.split(',') {
+        let Some((key, value)) = part.split_once('=').filter(|(key, value)| is_key(key) && !value.is_empty())
+        else {
+            return wrong(&format!("its part {part:?} is not key=value"));
+        };
+        if key == "id" {
+            let Ok(id) = value.parse() else {
+                return wrong("its id is not 32 lower-case hexadecimal digits");
+            };
+            if ways.id.replace(id).is_some() {
+                return wrong("it has two ids");
+            }
+            continue;
+        }
+        let kinds = ORDER.iter().zip(&mut ways.uris).zip(&mut addresses);
+        // Others are for versions to come.
+        let Some(((kind, uri), count)) = kinds.into_iter().find(|((kind, _), _)| kind.name() == key) else {
+            continue;
+        };
+        *count += 1;
+        match uri {
+            Some(uri) if *kind == TransportKind::Udp && *count <= ADDRESSES_MAX => {
+                uri.push(',');
+                uri.push_str(value);
+            }
+            Some(_) => return wrong(&format!("it has too many {kind} addresses")),
+            None if *kind == TransportKind::Shm => {
+                *uri = Some(format!("shm://{}", value.replace("%2C", ",")))
+            }
+            None => *uri = Some(format!("{kind}://{value}")),
+        }
+    }
+    if ways.uris.iter().all(Option::is_none) {
+        return wrong("it lists no address of a kind known here");
+    }
+    if ways.uris[0].is_some() && ways.id.is_none() {
+        return wrong(
+            "it has a shared-memory name but no id, by which the process there could be recognised",
+        );
+    }
+    Ok(ways)
+}
+
+fn is_key(key: &str) -> bool {
+    !key.is_empty()
+        && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// The part of a URI that an endpoint of one kind can use, and whom it has to find there. None: the URI is no list.
+pub(crate) fn part_for(
+    kind: TransportKind,
+    uri: &str,
+) -> Option<Result<(String, Option<Commitment>), String>> {
+    if kind == TransportKind::Any || !uri.starts_with(SCHEME) {
+        return None;
+    }
+    Some(parse(uri).and_then(|ways| {
+        let id = ways.id.filter(|_| kind == TransportKind::Shm);
+        let at = ORDER.iter().position(|known| *known == kind);
+        let found = at.and_then(|at| ways.uris.into_iter().nth(at).flatten());
+        found.map(|uri| (uri, id)).ok_or_else(|| {
+            format!("it lists no {kind} address, and this endpoint speaks nothing else; use a device any")
+        })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ID: &str = "000102030405060708090a0b0c0d0e0f";
+
+    fn uris(ways: &Ways) -> [Option<&str>; KINDS] {
+        ways.uris.each_ref().map(Option::as_deref)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let listed = [
+            (TransportKind::Shm, "shm:///tmp/a,b"),
+            (TransportKind::Udp, "udp://10.0.0.1:5000,[fe80::1%eth0]:5000"),
+            (TransportKind::Tcp, "tcp://10.0.0.1:5001"),
+        ];
+        let text = format(ID.parse().ok(), listed.into_iter());
+        assert_eq!(
+            text,
+            format!(
+                "any://id={ID},shm=/tmp/a%2Cb,udp=10.0.0.1:5000,udp=[fe80::1%eth0]:5000,tcp=10.0.0.1:5001"
+            )
+        );
+        let ways = parse(&text).unwrap();
+        assert_eq!(ways.id, ID.parse().ok());
+        assert_eq!(uris(&ways), listed.map(|(_, uri)| Some(uri)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_passed_over() {
+        let ways = parse("any://quic=x=y,udp=1.2.3.4:5,zone-7=b").unwrap();
+        assert_eq!(uris(&ways), [None, Some("udp://1.2.3.4:5"), None]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let long = format!("any://udp=1.2.3.4:5,x={}", "y".repeat(BYTES_MAX));
+        for (uri, word) in [
+            ("", "begin with"),
+            ("udp://1.2.3.4:5", "begin with"),
+            ("any://", "not key=value"),
+            ("any://udp", "not key=value"),
+            ("any://udp=", "not key=value"),
+            ("any://=x", "not key=value"),
+            ("any://UDP=x", "not key=value"),
+            ("any://udp=1.2.3.4:5,", "not key=value"),
+            ("any://x=y", "no address of a kind known"),
+            ("any://id=12,udp=1.2.3.4:5", "32"),
+            ("any://shm=a", "no id"),
+            ("any://tcp=1.2.3.4:5,tcp=1.2.3.4:6", "too many tcp"),
+            ("any://udp=a,udp=a,udp=a,udp=a,udp=a", "too many udp"),
+            (&format!("any://id={ID},id={ID},shm=a"), "two ids"),
+            (&long, "longer than"),
+        ] {
+            let reason = parse(uri).unwrap_err();
+            assert!(reason.contains(word), "{uri}: {reason}");
+        }
+    }
+
+    #[test]
+    fn endpoints_of_one_kind_take_their_part() {
+        let text = format!("any://id={ID},shm=n,udp=1.2.3.4:5");
+        assert_eq!(part_for(TransportKind::Udp, &text), Some(Ok(("udp://1.2.3.4:5".to_owned(), None))));
+        assert_eq!(part_for(TransportKind::Shm, &text), Some(Ok(("shm://n".to_owned(), ID.parse().ok()))));
+        assert!(part_for(TransportKind::Tcp, &text).unwrap().unwrap_err().contains("no tcp address"));
+        assert_eq!(part_for(TransportKind::Any, &text), None);
+        assert_eq!(part_for(TransportKind::Udp, "udp://1.2.3.4:5"), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_panics(tail in ".{0,80}", parts in "([a-z]{0,4}=[0-9a-f:.%,]{0,9},){0,6}") {
+            let _ = parse(&tail);
+            let _ = parse(&format!("any://{tail}"));
+            let _ = parse(&format!("any://{parts}"));
+        }
+    }
+}

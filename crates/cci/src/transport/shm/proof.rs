@@ -1,0 +1,164 @@
+//! How an endpoint with several ways to it proves that this is one of them.
+//!
+//! A name on this host proves nothing: another process may have taken it, and on another host there may be one of the
+//! same name. So the endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client says
+//! what it wants, it asks who is there; the endpoint's library shows the secret in a segment that only its maker can
+//! write to. Whoever shows it was told it by the endpoint, over a socket of this host, as a process that may connect:
+//! of the same user, or root. That the segment came and could be mapped proves the rest of the way, too.
+
+use super::hand::{Hand, Stage};
+use super::wire::Said;
+use super::{HANDSHAKE_NS_MAX, Shm};
+use crate::ConnectFailure;
+use crate::engine::core::Core;
+use cci_ring::memory::Backing;
+use cci_ring::slab::Key;
+use cci_sys::segment::Segment;
+use cci_sys::unix::ReceivedFds;
+use cci_sys::{SysError, clock, random};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::str::FromStr;
+
+/// The length of the segment: a page, as small as they come.
+const PAGE_BYTES: usize = 4096;
+const SECRET_BYTES: usize = 16;
+const COMMITMENT_BYTES: usize = 16;
+/// So that the hash is of no use to anything else that hashes 16 bytes.
+const PURPOSE: &[u8] = b"CCI endpoint secret, version 1";
+
+/// What an endpoint's secret hashes to: 128 bits of SHA-256, for its URI as 32 hexadecimal digits. To find another
+/// secret for it takes 2^128 tries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commitment([u8; COMMITMENT_BYTES]);
+
+impl Commitment {
+    fn to(secret: &[u8; SECRET_BYTES]) -> Commitment {
+        let hash = Sha256::new().chain_update(PURPOSE).chain_update(secret).finalize();
+        let mut bytes = [0; COMMITMENT_BYTES];
+        bytes.iter_mut().zip(hash).for_each(|(byte, hashed)| *byte = hashed);
+        Commitment(bytes)
+    }
+}
+
+impl fmt::Display for Commitment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for Commitment {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Commitment, ()> {
+        let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if text.len() != 2 * COMMITMENT_BYTES || !digits {
+            return Err(());
+        }
+        u128::from_str_radix(text, 16).map(|number| Commitment(number.to_be_bytes())).map_err(drop)
+    }
+}
+
+/// An endpoint's secret, ready to be shown.
+pub(crate) struct Proof {
+    page: Segment,
+    commitment: Commitment,
+}
+
+impl Proof {
+    /// Draws a secret.
+    pub fn new() -> Result<Proof, SysError> {
+        let mut secret = [0; SECRET_BYTES];
+        random::fill(&mut secret)?;
+        let page = Segment::create_read_only_for_others(PAGE_BYTES)?;
+        let written = page.bytes().write(0, &secret);
+        debug_assert!(written, "a page is longer than a secret");
+        Ok(Proof { page, commitment: Commitment::to(&secret) })
+    }
+
+    pub fn commitment(&self) -> Commitment {
+        self.commitment
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.page.len() as u64
+    }
+}
+
+impl Shm {
+    /// A client asks who we are.
+    pub(super) fn show_proof(&mut self, core: &mut Core, key: Key) {
+        let page = self.proof.as_ref().and_then(|proof| proof.page.fd());
+        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        let shown = match (page, &hand.stream) {
+            (Some(page), Some(stream)) => stream.send(Said::Shown.bytes().as_slice(), &[page]).is_ok(),
+            _ => false,
+        };
+        if shown {
+            // Its next word comes when its program polls.
+            hand.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
+        } else {
+            self.say_on(key, &Said::Refuse(ConnectFailure::Refused));
+            self.end_hand(core, key, ConnectFailure::Disconnected);
+        }
+    }
+
+    /// The server shows a segment: only if the secret in it is that of the endpoint we want does it hear what for.
+    pub(super) fn proof_came(&mut self, core: &mut Core, key: Key, fds: ReceivedFds) {
+        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        let (conn, server, is_it) = match &hand.stage {
+            Stage::Proving { conn, server, knock } => (*conn, *server, knock.proof == shown_in(fds)),
+            _ => return,
+        };
+        let Some(connection) = self.table.conns.get(conn).map(|conn| conn.connection) else { return };
+        if !is_it {
+            self.table.counts.not_proven += 1;
+            core.disproved(connection);
+            return self.end_hand(core, key, ConnectFailure::NotPermitted);
+        }
+        core.heard(connection);
+        let was = std::mem::replace(&mut hand.stage, Stage::Asked { conn, server });
+        if let (Hand { stream: Some(stream), .. }, Stage::Proving { knock, .. }) = (&*hand, was) {
+            // A server that has closed meanwhile is heard of by its hang-up.
+            let _ = stream.send(Said::Request(knock.request, &knock.payload).bytes().as_slice(), &[]);
+        }
+    }
+}
+
+/// What the secret in a peer's segment hashes to, if it sent one.
+fn shown_in(mut fds: ReceivedFds) -> Option<Commitment> {
+    let page = Segment::open_read_only(fds.take(0)?, PAGE_BYTES).ok()?;
+    let mut secret = [0; SECRET_BYTES];
+    page.read(0, &mut secret).then(|| Commitment::to(&secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commitments_are_written_and_read_back() {
+        let proof = Proof::new().unwrap();
+        let text = proof.commitment().to_string();
+        assert_eq!((text.len(), text.parse()), (32, Ok(proof.commitment())));
+        for wrong in ["", "1", &text.to_uppercase().replace(char::is_numeric, "A"), &format!("{text}0"), "+0"]
+        {
+            assert!(wrong.parse::<Commitment>().is_err(), "{wrong}");
+        }
+        assert!(format!("+{}", &text[1..]).parse::<Commitment>().is_err());
+    }
+
+    #[test]
+    fn the_hash_is_what_other_versions_compute() {
+        // printf 'CCI endpoint secret, version 1\0\1\2…\17' | sha256sum | cut -c1-32
+        let secret = std::array::from_fn(|at| at as u8);
+        assert_eq!(Commitment::to(&secret).to_string(), KNOWN);
+    }
+
+    const KNOWN: &str = "dc5da411f5e9831b5dff54f1688ac354";
+
+    #[test]
+    fn secrets_are_not_drawn_twice() {
+        assert_ne!(Proof::new().unwrap().commitment(), Proof::new().unwrap().commitment());
+    }
+}

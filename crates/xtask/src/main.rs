@@ -1,6 +1,7 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bpf|install`.
 #![forbid(unsafe_code)]
 
+mod bpf;
 mod devices;
 mod install;
 mod lint;
@@ -15,10 +16,11 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
 
   ci                     lint, then test: everything a change must pass
-  lint                   rustfmt, clippy, tidy, rustdoc and cargo-deny
+  lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
   test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md
+  bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
 
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["devices"] => devices::run(),
+        ["bpf"] => bpf::build(),
+        ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),
         ["install", prefix] if prefix.starts_with("--prefix=") => {
             install::run(prefix["--prefix=".len()..].as_ref())

@@ -112,7 +112,7 @@ fn device(name: String, choice: Choice<'_>, interfaces: &[Interface]) -> DeviceI
 }
 
 /// Notes what this process cannot do there. False: nothing at all.
-fn probe(link: &Link, _mode: EthMode, mtu_bytes: u32, unavailable: &mut Vec<Unavailable>) -> bool {
+fn probe(link: &Link, mode: EthMode, mtu_bytes: u32, unavailable: &mut Vec<Unavailable>) -> bool {
     if mtu_bytes < datagram::FRAME_MTU_BYTES_MIN {
         unavailable.push(Unavailable {
             what: format!("raw Ethernet on {}", link.name),
@@ -133,7 +133,13 @@ fn probe(link: &Link, _mode: EthMode, mtu_bytes: u32, unavailable: &mut Vec<Unav
         });
         return false;
     }
-    true
+    if mode == EthMode::Packet {
+        return true;
+    }
+    let lacks = datagram::lacks_xdp(link, mtu_bytes);
+    let up = lacks.is_none() || mode == EthMode::Auto;
+    unavailable.extend(lacks);
+    up
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod udp;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use eth::{open as open_eth, show_mac};
+pub(crate) use eth::{lacks_xdp, open as open_eth, show_mac};
 pub(crate) use size::{
     FRAME_MTU_BYTES_MIN, MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max,
     message_bytes_max_in_frame,

@@ -8,7 +8,7 @@ mod open;
 mod report;
 mod uri;
 
-pub(crate) use open::open;
+pub(crate) use open::{lacks_xdp, open};
 pub(crate) use uri::show_mac;
 
 use super::carrier::{Carrier, Narrow, Received};
@@ -16,9 +16,10 @@ use crate::counters::DropReason;
 use crate::device::Unavailable;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
-use cci_proto::{Address, ConnectionInfo, Transmit};
+use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
 use cci_sys::clock;
 use cci_sys::ethernet::{self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, PAYLOAD_OFFSET};
+use cci_sys::xdp::Seat;
 use std::cell::RefCell;
 use std::io;
 
@@ -50,6 +51,8 @@ struct Way {
 /// One endpoint of an interface.
 pub(super) struct Eth {
     link: Link,
+    /// The endpoint's place in the program on the interface. None: frames reach the sockets without.
+    seat: Option<Seat>,
     sockets: Sockets,
     /// Given up after the sockets are closed: fields are dropped in this order.
     lock: EndpointLock,
@@ -169,6 +172,19 @@ impl Carrier for Eth {
                 }
             }
             socket.release();
+        }
+    }
+
+    fn opened(&mut self, key: ConnKey, nonce: u64) {
+        if let Some(seat) = &mut self.seat {
+            // What the program is not told of it does not check.
+            let _ = seat.connected(key.index, nonce);
+        }
+    }
+
+    fn closed(&mut self, key: ConnKey) {
+        if let Some(seat) = &mut self.seat {
+            seat.disconnected(key.index);
         }
     }
 

@@ -2,17 +2,19 @@
 
 use super::super::{Datagram, Sizes};
 use super::{Counts, Eth, Sockets, Way, uri};
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, EthMode, Unavailable};
 use crate::engine::poller::Poller;
 use crate::error::{CreateError, SysError};
+use crate::limits;
 use crate::options::Options;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
 use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link};
+use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
 use cci_sys::{packet, random};
 use std::cell::RefCell;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// Memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
@@ -49,6 +51,25 @@ impl Room {
             send_frames: frames(SEND_BYTES.min(memory_bytes_max / 64), SEND_FRAMES_MIN, SEND_FRAMES_MAX),
         }
     }
+
+    fn packet(self, link: &Link, lock: &EndpointLock) -> packet::Options {
+        packet::Options {
+            interface_index: link.index,
+            endpoint: lock.endpoint(),
+            frame_bytes_max: self.frame_bytes_max,
+            recv_frames: self.recv_frames,
+            send_frames: self.send_frames,
+        }
+    }
+
+    fn xdp(self, link: &Link) -> xdp::Options {
+        xdp::Options {
+            interface_index: link.index,
+            frame_bytes_max: self.frame_bytes_max,
+            recv_frames: self.recv_frames,
+            send_frames: self.send_frames,
+        }
+    }
 }
 
 /// Opens an endpoint's Ethernet transport.
@@ -66,7 +87,7 @@ pub(crate) fn open(
     let mtu_bytes = link.mtu_bytes.min(device.mtu_bytes as usize);
     let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
     let lock = lock(&link, device, options)?;
-    let (sockets, way) = sockets(&link, lock.endpoint(), room)?;
+    let (seat, sockets, way) = sockets(&link, &lock, room, device.eth.mode)?;
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max());
     let sizes =
@@ -77,6 +98,7 @@ pub(crate) fn open(
     let header = FrameHeader { to: link.mac, from: link.mac, to_endpoint: from_endpoint, from_endpoint };
     let carrier = Eth {
         link,
+        seat,
         sockets,
         lock,
         way,
@@ -134,18 +156,109 @@ fn taken(error: SysError, endpoint: u32) -> CreateError {
     }
 }
 
-fn sockets(link: &Link, endpoint: u32, room: Room) -> Result<(Sockets, Way), CreateError> {
-    let packet = packet::Socket::open(&packet::Options {
-        interface_index: link.index,
-        endpoint,
-        frame_bytes_max: room.frame_bytes_max,
-        recv_frames: room.recv_frames,
-        send_frames: room.send_frames,
-    })?;
-    let way = Way {
-        path: "AF_PACKET with mapped rings",
-        reason: "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned(),
-        missing: Vec::new(),
+/// The best that can be had of what the device may use.
+fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Result<Opened, CreateError> {
+    let wanted = match mode {
+        EthMode::Packet => {
+            let reason = "mode = packet says so".to_owned();
+            return with_packet(
+                link,
+                lock,
+                room,
+                None,
+                unavailable(link, reason, "write mode = auto".to_owned()),
+            );
+        }
+        EthMode::XdpGeneric => Wanted::Generic,
+        EthMode::Auto | EthMode::Xdp => Wanted::Auto,
     };
-    Ok((Sockets { main: RefCell::new(Box::new(packet)), side: None }, way))
+    let refusal = match Program::attach(link.index, wanted) {
+        Ok(program) => match xdp::Socket::open(&room.xdp(link)) {
+            Ok(socket) => match with_xdp(link, lock, room, program, socket)? {
+                Ok(opened) => return Ok(opened),
+                Err(refusal) => refusal,
+            },
+            // The program can still tell forged frames from others.
+            Err(refusal) if mode == EthMode::Auto => {
+                let seat = Seat::take(program, lock, link.mac, None).ok();
+                return with_packet(link, lock, room, seat, refused(link, &refusal));
+            }
+            Err(refusal) => refusal,
+        },
+        Err(refusal) => refusal,
+    };
+    if mode == EthMode::Auto {
+        return with_packet(link, lock, room, None, refused(link, &refusal));
+    }
+    let error = SysError::new("have AF_XDP, as the device's mode demands", io::Error::other(refusal));
+    Err(CreateError::System(error.on(&link.name)))
+}
+
+type Opened = (Option<Seat>, Sockets, Way);
+
+/// AF_XDP, and a packet socket for what arrives on other queues.
+fn with_xdp(
+    link: &Link,
+    lock: &EndpointLock,
+    room: Room,
+    program: Program,
+    socket: xdp::Socket,
+) -> Result<Result<Opened, Refusal>, CreateError> {
+    let seat = match Seat::take(program, lock, link.mac, Some(&socket)) {
+        Ok(seat) => seat,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let path = match seat.mode() {
+        Mode::Native => "AF_XDP, in the driver",
+        Mode::Generic => "AF_XDP, behind the driver",
+    };
+    let reason = format!(
+        "the interface's program puts frames into the ring of queue {}; {}",
+        socket.queue(),
+        if socket.zero_copy() {
+            "the card reads and writes them in place"
+        } else {
+            "the kernel copies each once"
+        }
+    );
+    let few =
+        Room { recv_frames: (room.recv_frames / 4).max(RECV_FRAMES_MIN as usize), send_frames: 1, ..room };
+    let side = packet::Socket::open(&few.packet(link, lock))?;
+    let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: Some(RefCell::new(Box::new(side))) };
+    Ok(Ok((Some(checked(seat)), sockets, Way { path, reason, missing: Vec::new() })))
+}
+
+fn with_packet(
+    link: &Link,
+    lock: &EndpointLock,
+    room: Room,
+    seat: Option<Seat>,
+    missing: Unavailable,
+) -> Result<Opened, CreateError> {
+    let socket = packet::Socket::open(&room.packet(link, lock))?;
+    let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: None };
+    let reason = "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned();
+    let way = Way { path: "AF_PACKET with mapped rings", reason, missing: vec![missing] };
+    Ok((seat.map(checked), sockets, way))
+}
+
+/// Nonces are checked before frames get here. Ids are not: a peer whose connection is not there any more is to be told.
+fn checked(mut seat: Seat) -> Seat {
+    // Without it everything comes through, as it does without the program.
+    let _ = seat.set_check(Check::Nonce);
+    seat
+}
+
+fn unavailable(link: &Link, reason: String, remedy: String) -> Unavailable {
+    Unavailable { what: format!("AF_XDP on {}", link.name), reason, remedy }
+}
+
+fn refused(link: &Link, refusal: &Refusal) -> Unavailable {
+    unavailable(link, refusal.to_string(), refusal.remedy().into_owned())
+}
+
+/// Why an endpoint of this interface would not have AF_XDP, as far as shows without opening one.
+pub(crate) fn lacks_xdp(link: &Link, mtu_bytes: u32) -> Option<Unavailable> {
+    let room = Room::new(ETHERNET_BYTES + mtu_bytes as usize, limits::MEMORY_BYTES_DEFAULT);
+    xdp::probe(&room.xdp(link)).err().map(|refusal| refused(link, &refusal))
 }

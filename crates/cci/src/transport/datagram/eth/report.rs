@@ -27,6 +27,15 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
         ("send_ring_full", sum.full),
         ("socket_errors", counts.errors),
     ]);
+    // Of all endpoints of the interface.
+    let steered = carrier.seat.as_ref().and_then(|seat| seat.counters().ok()).unwrap_or_default();
+    into.extend([
+        ("interface_frames_redirected", steered.redirected),
+        ("interface_frames_passed", steered.passed),
+        ("interface_frames_for_nobody", steered.no_endpoint),
+        ("interface_frames_malformed", steered.malformed),
+        ("interface_frames_with_wrong_nonce", steered.wrong_nonce),
+    ]);
     let all = [
         ("frame-ring-full", sum.dropped),
         ("frame-refused", sum.refused),
@@ -46,6 +55,10 @@ pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation)
     let missing = way.missing.iter();
     into.paths
         .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
+    if carrier.seat.is_some() && carrier.sockets.side.is_none() {
+        let why = "the interface's program drops frames with a wrong nonce before they get here";
+        into.facts.push(("forged frames", why.to_owned()));
+    }
     let why = "the URI says eth; a peer on this host has a shm:// URI, which would be faster";
     into.paths.push(option("shared memory", false, why.to_owned()));
     let sockets = carrier.sockets.each().map(|socket| socket.borrow().receive_buffer_bytes());

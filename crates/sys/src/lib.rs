@@ -27,6 +27,7 @@ pub mod packet;
 pub mod process;
 pub mod random;
 pub mod segment;
+pub mod tcp;
 pub mod tcp_memory;
 pub mod thread;
 pub mod udp;

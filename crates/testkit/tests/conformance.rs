@@ -1,7 +1,7 @@
 //! The conformance suite through the Rust API, on every device.
 #![forbid(unsafe_code)]
 
-use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, UDP4, UDP6};
+use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, TCP4, TCP6, UDP4, UDP6};
 
 mod shm {
     use super::{Rust, SHM};
@@ -16,6 +16,16 @@ mod udp4 {
 mod udp6 {
     use super::{Rust, UDP6};
     cci_testkit::conformance!(Rust, UDP6);
+}
+
+mod tcp4 {
+    use super::{Rust, TCP4};
+    cci_testkit::conformance!(Rust, TCP4);
+}
+
+mod tcp6 {
+    use super::{Rust, TCP6};
+    cci_testkit::conformance!(Rust, TCP6);
 }
 
 mod shm_memory {

@@ -1,17 +1,18 @@
-//! The devices of a machine without configuration: shared memory, then UDP and Ethernet on each interface that is up.
+//! The devices of a machine without configuration: shared memory, then UDP, TCP and Ethernet on each interface that is up.
 
 use super::any;
 use super::eth;
+use super::tcp;
 use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::transport;
 use std::sync::Arc;
 
-/// Shared memory first, then UDP by interface, loopback last: one device for each interface that is up and has an
-/// address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is had by a
-/// configuration file that names the address. Then Ethernet, which needs rights that programs seldom have. Then `any`, which
-/// is all of this but Ethernet on the first interface that leads out of the machine: last, so that no program listens on the
-/// network that did not ask for it.
+/// Shared memory first, then UDP by interface, loopback last, then TCP likewise: one device for each interface that is up
+/// and has an address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is
+/// had by a configuration file that names the address. Then Ethernet, which needs rights that programs seldom have. Then
+/// `any`, which is all of this but Ethernet on the first interface that leads out of the machine: last, so that no program
+/// listens on the network that did not ask for it.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![shm("shm")];
     // A system that does not list its interfaces still has shared memory.
@@ -19,12 +20,16 @@ pub(crate) fn devices() -> Vec<Device> {
     let ethernet: Vec<Device> = eth::found(&interfaces).map(|info| Device(Arc::new(info))).collect();
     interfaces.retain(|interface| interface.up && !interface.addrs.is_empty());
     interfaces.sort_by_key(|interface| interface.loopback);
-    for interface in &interfaces {
-        let choice = Choice { interface: Some(interface), ..Choice::default() };
-        let mut info = udp::device(format!("udp-{}", interface.name), &choice);
-        info.conf_argv = vec!["transport=udp".to_owned(), format!("interface={}", interface.name)];
-        info.conf_argv.extend(info.ip.map(|ip| format!("ip={ip}")));
-        devices.push(Device(Arc::new(info)));
+    let kinds: [(&str, fn(String, &Choice<'_>) -> DeviceInfo); 2] =
+        [("udp", udp::device), ("tcp", tcp::device)];
+    for (kind, device) in kinds {
+        for interface in &interfaces {
+            let choice = Choice { interface: Some(interface), ..Choice::default() };
+            let mut info = device(format!("{kind}-{}", interface.name), &choice);
+            info.conf_argv = vec![format!("transport={kind}"), format!("interface={}", interface.name)];
+            info.conf_argv.extend(info.ip.map(|ip| format!("ip={ip}")));
+            devices.push(Device(Arc::new(info)));
+        }
     }
     devices.extend(ethernet);
     let choice = Choice { interface: udp::usual(&interfaces), ..Choice::default() };
@@ -63,25 +68,28 @@ mod tests {
         let any = devices.pop().unwrap();
         assert_eq!((any.name(), any.transport()), ("any", TransportKind::Any));
         assert_eq!((any.is_up(), any.max_send_size()), (true, crate::limits::MESSAGE_BYTES_MAX));
-        let (ethernet, udp): (Vec<&Device>, Vec<&Device>) =
+        let (ethernet, ip): (Vec<&Device>, Vec<&Device>) =
             devices[1..].iter().partition(|device| device.transport() == TransportKind::Eth);
         assert!(
             devices.iter().rev().zip(ethernet.iter().rev()).all(|(at, eth)| at.name() == eth.name()),
             "last"
         );
-        for device in ethernet.iter().chain(&udp) {
-            let is_udp = device.transport() == TransportKind::Udp;
-            assert!(device.ip().is_some() == is_udp && device.mtu_bytes() >= 1200, "{device:?}");
+        for device in ethernet.iter().chain(&ip) {
+            let is_ip = matches!(device.transport(), TransportKind::Udp | TransportKind::Tcp);
+            assert!(device.ip().is_some() == is_ip && device.mtu_bytes() >= 1200, "{device:?}");
             assert!((1..=crate::limits::MESSAGE_BYTES_MAX).contains(&device.max_send_size()), "{device:?}");
             assert!(device.conf_argv().iter().all(|pair| pair.contains('=')), "{device:?}");
             for missing in device.unavailable() {
                 assert!(!missing.reason.contains('\n') && !missing.remedy.is_empty(), "{missing:?}");
             }
         }
-        let Some(lo) = udp.iter().position(|device| device.interface() == Some("lo")) else {
-            println!("skipped: no loopback interface is up here");
-            return;
-        };
-        assert_eq!(lo, udp.len() - 1);
+        for kind in [TransportKind::Udp, TransportKind::Tcp] {
+            let mut of_kind = ip.iter().filter(|device| device.transport() == kind);
+            let Some(lo) = of_kind.position(|device| device.interface() == Some("lo")) else {
+                println!("skipped: no loopback interface is up here");
+                return;
+            };
+            assert_eq!(lo + 1, ip.iter().filter(|device| device.transport() == kind).count());
+        }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | key | for | meaning |
 //! |---|---|---|
-//! | `transport` | all, required | `shm`, `udp`, `eth`, or `any`, which takes the keys of `shm` and `udp`; the 2.x names `sm` and `sock` are taken too |
+//! | `transport` | all, required | `shm`, `udp`, `tcp`, `eth`, or `any`, which takes the keys of `shm` and `udp`; the 2.x names `sm` and `sock` are taken too |
 //! | `priority` | all | 0 to 100, the highest comes first; 50 unless given |
 //! | `default` | all | `1` on at most one device: what a program gets that names none |
-//! | `ip` | udp | address to bind to |
-//! | `interface` | udp | interface to bind to, by its best address unless `ip` is given |
-//! | `port` | udp | port of an endpoint that names no service; any unless given |
+//! | `ip` | udp, tcp | address to bind to |
+//! | `interface` | udp, tcp | interface to bind to, by its best address unless `ip` is given |
+//! | `port` | udp, tcp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
 //! | `multicast_ttl` | udp | routers that may pass on what is sent to multicast groups, this link counted; 1 (not beyond it) unless given |
 //! | `multicast_loop` | udp | `on`: an endpoint that has joined a group gets what it sends there itself; `off` unless given |
@@ -25,10 +25,11 @@ use super::any;
 use super::builtin::shm_info;
 use super::eth;
 use super::syntax::{self, Pair, Section, Wrong};
+use super::tcp;
 use super::udp::{self, Choice};
 use crate::device::{Cma, Device, DeviceInfo, MulticastKeys, TransportKind};
 use crate::error::ContextError;
-use crate::transport::datagram;
+use crate::transport::{datagram, ip_uri};
 use cci_sys::net::Interface;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -49,15 +50,10 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
     for section in sections {
         let mut info = match kind(section)? {
             TransportKind::Shm => shm(section)?,
-            TransportKind::Udp => udp(section, &interfaces)?,
             TransportKind::Eth => eth::from_section(section, &interfaces)?,
             TransportKind::Any => any::device(shm(section)?, udp(section, &interfaces)?),
-            other => {
-                return Err(Wrong {
-                    line: section.line,
-                    reason: format!("transport {other:?} is not in this build; write shm or udp"),
-                });
-            }
+            TransportKind::Udp => udp(section, &interfaces)?,
+            TransportKind::Tcp => tcp::device(section.name.to_owned(), &choice(section, &interfaces)?),
         };
         if let Some(pair) = section.get("priority") {
             let what = "a whole number from 0 to 100";
@@ -80,8 +76,10 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
 
 fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
     let Some(pair) = section.get("transport") else {
-        let reason =
-            format!("section [{}] has no transport; add transport = shm or transport = udp", section.name);
+        let reason = format!(
+            "section [{}] has no transport; add transport = shm, transport = udp or transport = tcp",
+            section.name
+        );
         return Err(Wrong { line: section.line, reason });
     };
     match pair.value {
@@ -89,10 +87,12 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
         "udp" | "sock" => Ok(TransportKind::Udp),
         "eth" => Ok(TransportKind::Eth),
         "any" => Ok(TransportKind::Any),
-        known @ ("tcp" | "ofi") => {
-            Err(pair.wrong(format!("transport {known:?} is not in this build; write shm or udp")))
+        "tcp" => Ok(TransportKind::Tcp),
+        known @ "ofi" => {
+            Err(pair
+                .wrong(format!("transport {known:?} is not in this build; write shm, udp, tcp, eth or any")))
         }
-        other => Err(pair.wrong(format!("there is no transport {other:?}; write shm or udp"))),
+        other => Err(pair.wrong(format!("there is no transport {other:?}; write shm, udp, tcp, eth or any"))),
     }
 }
 
@@ -123,7 +123,8 @@ fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
     Ok(info)
 }
 
-fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
+/// Which interface and address a section asks for.
+fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choice<'a>, Wrong> {
     let mut choice = Choice::default();
     if let Some(pair) = section.get("port") {
         let what = "a port from 1 to 65535, or 0 or no such line for any";
@@ -135,7 +136,7 @@ fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wr
         choice.mtu_bytes = Some(number(pair, &what, |mtu| (min..=max).contains(mtu))?);
     }
     if let Some(pair) = section.get("ip") {
-        let (ip, _) = datagram::parse_host(pair.value).map_err(|reason| pair.wrong(reason))?;
+        let (ip, _) = ip_uri::parse_host(pair.value).map_err(|reason| pair.wrong(reason))?;
         if ip.is_unspecified() || ip.is_multicast() {
             let reason =
                 "is no address a peer could connect to; write one of this machine's, or interface = NAME";
@@ -164,8 +165,13 @@ fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wr
         };
         choice.missing = Some(udp::not_here(what, interfaces));
     }
+    Ok(choice)
+}
+
+fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
     let multicast = multicast(section)?;
-    Ok(DeviceInfo { multicast, ..udp::device(section.name.to_owned(), &choice) })
+    let device = udp::device(section.name.to_owned(), &choice(section, interfaces)?);
+    Ok(DeviceInfo { multicast, ..device })
 }
 
 fn multicast(section: &Section<'_>) -> Result<MulticastKeys, Wrong> {
@@ -251,7 +257,7 @@ mod tests {
     fn every_mistake_has_its_line_and_a_word_on_what_to_write() {
         for (text, line, word) in [
             ("\n[x]\npriority = 1", 2, "add transport"),
-            ("[x]\ntransport = tcp", 2, "not in this build"),
+            ("[x]\ntransport = ofi", 2, "not in this build"),
             ("[x]\ntransport = verbs", 2, "there is no transport"),
             ("[x]\ntransport = shm\npriority = 101", 3, "0 to 100"),
             ("[x]\ntransport = shm\npriority = -1", 3, "0 to 100"),

@@ -8,4 +8,5 @@ pub(crate) mod builtin;
 mod eth;
 pub(crate) mod ini;
 mod syntax;
+mod tcp;
 mod udp;

@@ -23,14 +23,10 @@ pub(super) struct Choice<'a> {
 
 /// The device that was asked for, down if it cannot be had.
 pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
-    let addr = choice.interface.and_then(|interface| address(interface, choice.ip));
-    let ip = addr.map(|addr| addr.ip()).or(choice.ip);
-    let scope_id = if let Some(SocketAddr::V6(v6)) = addr { v6.scope_id() } else { 0 };
-    let mut mtu_bytes = choice.interface.map_or(datagram::MTU_BYTES_DEFAULT, |interface| interface.mtu_bytes);
-    mtu_bytes = mtu_bytes.min(choice.mtu_bytes.unwrap_or(u32::MAX));
+    let about = about(name, TransportKind::Udp, choice);
     let mut unavailable: Vec<Unavailable> = choice.missing.clone().into_iter().collect();
     let mut up = unavailable.is_empty();
-    match addr {
+    match choice.interface.and_then(|interface| address(interface, choice.ip)) {
         Some(mut addr) if up => {
             // Whether the configured port is free is a question for whoever opens an endpoint, not for us.
             addr.set_port(0);
@@ -38,10 +34,21 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
         }
         _ => up = false,
     }
+    let ipv6 = about.ip.is_some_and(|ip| ip.is_ipv6());
     DeviceInfo {
         up,
-        info: describe(choice.interface, ip),
-        max_send_size: datagram::message_bytes_max(mtu_bytes, ip.is_some_and(|ip| ip.is_ipv6())),
+        info: describe("UDP", choice.interface, about.ip),
+        max_send_size: datagram::message_bytes_max(about.mtu_bytes, ipv6),
+        unavailable,
+        ..about
+    }
+}
+
+/// What is known of a device on IP before it is looked at more closely.
+pub(super) fn about(name: String, kind: TransportKind, choice: &Choice<'_>) -> DeviceInfo {
+    let addr = choice.interface.and_then(|interface| address(interface, choice.ip));
+    let mtu_bytes = choice.interface.map_or(datagram::MTU_BYTES_DEFAULT, |interface| interface.mtu_bytes);
+    DeviceInfo {
         rate_bits_per_s: choice.interface.and_then(|interface| interface.speed_bits_per_s).unwrap_or(0),
         pci: choice.interface.and_then(|interface| interface.pci).map(|pci| PciAddress {
             domain: pci.domain,
@@ -49,18 +56,17 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
             dev: pci.dev.into(),
             func: pci.func.into(),
         }),
-        ip,
-        scope_id,
+        ip: addr.map(|addr| addr.ip()).or(choice.ip),
+        scope_id: if let Some(SocketAddr::V6(v6)) = addr { v6.scope_id() } else { 0 },
         interface: choice.interface.map(|interface| interface.name.clone()),
         port: choice.port,
-        mtu_bytes,
-        unavailable,
-        ..DeviceInfo::new(name, TransportKind::Udp)
+        mtu_bytes: mtu_bytes.min(choice.mtu_bytes.unwrap_or(u32::MAX)),
+        ..DeviceInfo::new(name, kind)
     }
 }
 
 /// The address asked for, or the interface's best: IPv4, then IPv6 of more than one link, then link-local.
-fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<SocketAddr> {
+pub(super) fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<SocketAddr> {
     let rank = |addr: &&SocketAddr| match addr {
         SocketAddr::V4(_) => 0,
         SocketAddr::V6(v6) if v6.scope_id() == 0 => 1,
@@ -72,14 +78,15 @@ fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<SocketAddr> 
     }
 }
 
-fn describe(interface: Option<&Interface>, ip: Option<IpAddr>) -> String {
+/// In a line.
+pub(super) fn describe(kind: &str, interface: Option<&Interface>, ip: Option<IpAddr>) -> String {
     let ip = ip.map_or_else(|| "no address".to_owned(), |ip| ip.to_string());
     match interface {
         Some(interface) if interface.loopback => {
-            format!("UDP on {} ({ip}), within this host", interface.name)
+            format!("{kind} on {} ({ip}), within this host", interface.name)
         }
-        Some(interface) => format!("UDP on {} ({ip})", interface.name),
-        None => format!("UDP ({ip})"),
+        Some(interface) => format!("{kind} on {} ({ip})", interface.name),
+        None => format!("{kind} ({ip})"),
     }
 }
 

@@ -106,6 +106,15 @@ impl Poller {
         self.add(fd, token)
     }
 
+    /// Changes what is watched of one that is: a transport whose queue is full wants to know when there is room.
+    pub fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
+        // One that is not in the set (a failed `watch`) is looked after by deadlines.
+        let _ = self.epoll.modify(fd, token, interest, Trigger::Level);
+        if let Some(apart) = &self.apart {
+            let _ = apart.bed.modify(fd, token, interest, Trigger::Level);
+        }
+    }
+
     /// What is readable right now, without waiting: for a transport whose program polls instead of sleeping. The
     /// engine's own tokens are among them.
     pub fn ready(&self, events: &mut Events) {

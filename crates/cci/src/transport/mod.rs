@@ -3,8 +3,10 @@
 
 pub(crate) mod any;
 pub(crate) mod datagram;
+pub(crate) mod ip_uri;
 pub(crate) mod ordered_rma;
 pub(crate) mod shm;
+pub(crate) mod tcp;
 
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::{DeviceInfo, TransportKind};
@@ -230,7 +232,7 @@ pub(crate) fn open(
         TransportKind::Shm => shm::open(device, options, poller, None),
         TransportKind::Udp => datagram::open_udp(device, options, poller),
         TransportKind::Eth => datagram::open_eth(device, options, poller),
+        TransportKind::Tcp => tcp::open(device, options, poller),
         TransportKind::Any => any::open(device, options, poller),
-        TransportKind::Tcp => Err(CreateError::DeviceDown),
     }
 }

@@ -35,6 +35,12 @@ ip = ::1
 transport = udp
 ip = ::1
 mtu = 1500
+[tcp4]
+transport = tcp
+ip = 127.0.0.1
+[tcp6]
+transport = tcp
+ip = ::1
 ";
 
 /// What not every device can do. What it can't, its cases are told, with the reason.
@@ -111,6 +117,19 @@ pub const UDP6: DeviceUnderTest = DeviceUnderTest {
     needs: Needs::Address("::1"),
     ..UDP4
 };
+
+/// TCP over IPv4.
+pub const TCP4: DeviceUnderTest = DeviceUnderTest {
+    name: "tcp4",
+    peer: None,
+    smaller: None,
+    scheme: "tcp://",
+    cannot: &[(Capability::Smaller, "the longest message is the same everywhere")],
+    flavour: false,
+    needs: Needs::Address("127.0.0.1"),
+};
+/// TCP over IPv6.
+pub const TCP6: DeviceUnderTest = DeviceUnderTest { name: "tcp6", needs: Needs::Address("::1"), ..TCP4 };
 
 impl DeviceUnderTest {
     /// Makes what it needs, for as long as the value lives. Called in the thread of the case; its threads and child

@@ -21,7 +21,7 @@ pub(crate) use size::{
     FRAME_MTU_BYTES_MIN, MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max,
     message_bytes_max_in_frame,
 };
-pub(crate) use udp::{open as open_udp, parse_host};
+pub(crate) use udp::open as open_udp;
 
 use self::carrier::{Carrier, Narrow, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};

@@ -5,7 +5,6 @@ mod report;
 pub(super) mod uri;
 
 pub(crate) use open::open;
-pub(crate) use uri::parse_host;
 
 use super::carrier::{Carrier, Narrow, Received};
 use super::size;

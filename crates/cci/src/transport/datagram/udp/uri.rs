@@ -1,171 +1,17 @@
-//! `udp://host:port`, both ways.
+//! `udp://host:port`, both ways: see [`ip_uri`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+pub(in super::super) use crate::transport::ip_uri::{from_here, socket_addr};
+
+use crate::transport::ip_uri;
+use std::net::SocketAddr;
 
 /// The start of every URI of this transport.
 const SCHEME: &str = "udp://";
-/// What one looks like, for error messages.
-const LOOKS: &str = "write udp://192.0.2.1:4791, udp://[2001:db8::1]:4791 or udp://[fe80::1%eth0]:4791";
 
-/// Where a URI leads. The error says what is wrong and what one looks like.
 pub(in super::super) fn parse(uri: &str) -> Result<SocketAddr, String> {
-    let Some(rest) = uri.strip_prefix(SCHEME) else {
-        return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));
-    };
-    let (host, port) = split(rest).ok_or_else(|| format!("it is not host:port; {LOOKS}"))?;
-    let port = port.parse().ok().filter(|port| *port > 0);
-    let Some(port) = port else { return Err(format!("its port is not a number from 1 to 65535; {LOOKS}")) };
-    let (ip, scope_id) = parse_host(host)?;
-    if ip.is_unspecified() {
-        return Err(format!("{ip} is no address to connect to; {LOOKS}"));
-    }
-    Ok(socket_addr(ip, scope_id, port))
+    ip_uri::parse(SCHEME, uri)
 }
 
-/// Host and port; an IPv6 address stands in brackets.
-fn split(rest: &str) -> Option<(&str, &str)> {
-    match rest.strip_prefix('[') {
-        Some(bracketed) => bracketed.split_once("]:").filter(|(host, _)| host.contains(':')),
-        None => rest.split_once(':'),
-    }
-}
-
-/// A numeric address, with the interface it means if it is link-local; or `localhost`. Other names would have to be
-/// looked up, which can take seconds, and nothing here may block.
-pub(crate) fn parse_host(text: &str) -> Result<(IpAddr, u32), String> {
-    if text == "localhost" {
-        return Ok((Ipv4Addr::LOCALHOST.into(), 0));
-    }
-    let (ip, scope) = match text.split_once('%') {
-        Some((ip, scope)) => (ip, Some(scope)),
-        None => (text, None),
-    };
-    let Ok(ip) = ip.parse::<IpAddr>() else {
-        let reason = "is not a numeric address: names are not looked up, since that would block";
-        return Err(format!("{text:?} {reason}; write one such as 192.0.2.1, 2001:db8::1 or fe80::1%eth0"));
-    };
-    match (ip, scope) {
-        (_, None) => Ok((ip, 0)),
-        (IpAddr::V6(v6), Some(scope)) if is_link_local(v6) || v6.is_multicast() => Ok((ip, scope_id(scope)?)),
-        (_, Some(_)) => Err(format!("{ip} is neither link-local nor a multicast group: write it without %")),
-    }
-}
-
-/// An interface's number, from its name or number.
-fn scope_id(scope: &str) -> Result<u32, String> {
-    if let Ok(number) = scope.parse::<u32>() {
-        return Ok(number);
-    }
-    let interfaces = cci_sys::net::interfaces().unwrap_or_default();
-    let found = interfaces.iter().find(|interface| interface.name == scope);
-    found.map(|interface| interface.index).ok_or_else(|| {
-        let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        format!("there is no interface {scope:?} here; after % write one of {}", names.join(", "))
-    })
-}
-
-/// Whether an address means something only together with an interface.
-pub(in super::super) fn is_link_local(ip: Ipv6Addr) -> bool {
-    ip.segments()[0] & 0xffc0 == 0xfe80
-}
-
-pub(in super::super) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
-    match ip {
-        IpAddr::V4(_) => SocketAddr::new(ip, port),
-        IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, scope_id).into(),
-    }
-}
-
-/// Where to send to reach `peer` from a socket bound to `local`. A link-local address means one link, the socket's own
-/// if that is bound to one: a URI made on the peer's machine names the interface there.
-pub(in super::super) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
-    match (peer, local) {
-        (SocketAddr::V4(_), SocketAddr::V4(_)) => Ok(peer),
-        (SocketAddr::V6(mut to), SocketAddr::V6(from)) => {
-            if is_link_local(*to.ip()) && from.scope_id() != 0 {
-                to.set_scope_id(from.scope_id());
-            }
-            Ok(to.into())
-        }
-        (SocketAddr::V4(_), SocketAddr::V6(_)) => {
-            Err("this endpoint speaks IPv6; connect from one on a device with an IPv4 address".to_owned())
-        }
-        (SocketAddr::V6(_), SocketAddr::V4(_)) => {
-            let remedy =
-                "connect from one on a device with an IPv6 address (ip = ADDRESS in the configuration)";
-            Err(format!("this endpoint speaks IPv4; {remedy}"))
-        }
-    }
-}
-
-/// The URI of an address. A link-local one names the interface on this machine; peers on others write theirs.
 pub(in super::super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
-    match (addr, interface) {
-        (SocketAddr::V6(v6), Some(name)) if v6.scope_id() != 0 => {
-            format!("{SCHEME}[{}%{name}]:{}", v6.ip(), v6.port())
-        }
-        _ => format!("{SCHEME}{addr}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn uris_are_read() {
-        let all = [
-            ("udp://127.0.0.1:1", "127.0.0.1:1"),
-            ("udp://localhost:65535", "127.0.0.1:65535"),
-            ("udp://[::1]:4791", "[::1]:4791"),
-            ("udp://[fe80::1%7]:2", "[fe80::1%7]:2"),
-            ("udp://239.1.2.3:5000", "239.1.2.3:5000"),
-            ("udp://[ff15::1%7]:2", "[ff15::1%7]:2"),
-        ];
-        for (uri, addr) in all {
-            assert_eq!(parse(uri), Ok(addr.parse().unwrap()), "{uri}");
-        }
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (uri, word) in [
-            ("", "begin with"),
-            ("shm://x", "begin with"),
-            ("udp://", "host:port"),
-            ("udp://1.2.3.4", "host:port"),
-            ("udp://1.2.3.4:0", "port"),
-            ("udp://1.2.3.4:65536", "port"),
-            ("udp://1.2.3.4:x", "port"),
-            ("udp://example.org:1", "not looked up"),
-            ("udp://::1:4", "port"),
-            ("udp://[1.2.3.4]:4", "host:port"),
-            ("udp://[::1%lo]:4", "neither link-local"),
-            ("udp://[fe80::1%no such]:4", "no interface"),
-            ("udp://0.0.0.0:4", "no address to connect to"),
-        ] {
-            let reason = parse(uri).unwrap_err();
-            assert!(reason.contains(word), "{uri}: {reason}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn written_uris_are_read_back(bits: u128, v6: bool, port in 1u16..) {
-            let ip: IpAddr = if v6 { Ipv6Addr::from(bits).into() } else { Ipv4Addr::from(bits as u32).into() };
-            prop_assume!(!ip.is_unspecified());
-            let addr = SocketAddr::new(ip, port);
-            prop_assert_eq!(parse(&format(addr, None)), Ok(addr));
-        }
-
-        #[test]
-        fn nothing_panics(tail in ".{0,60}") {
-            let _ = parse(&tail);
-            let _ = parse(&format!("udp://{tail}"));
-            let _ = parse(&format!("udp://[{tail}]:1"));
-        }
-    }
+    ip_uri::format(SCHEME, addr, interface)
 }

@@ -1,0 +1,131 @@
+//! How connections end.
+
+use super::Tcp;
+use super::conn::{Fault, State};
+use super::wire::Kind;
+use crate::ConnectFailure;
+use crate::engine::core::Core;
+use crate::event::Status;
+use cci_ring::slab::Key;
+
+/// How long the peer's end of a stream is awaited once all is said.
+const LINGER_NS: u64 = 1_000_000_000;
+
+impl Tcp {
+    /// The program is done with a connection.
+    pub(super) fn disconnect_conn(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let connection = conn.connection;
+        match conn.state {
+            State::Open | State::PeerClosing => {
+                conn.state = State::Closing;
+                self.go_on_closing(core, key);
+                self.flush(core, key);
+            }
+            State::Dialing | State::Accepting | State::Gone => {
+                core.closed(connection);
+                self.remove(core, key);
+            }
+            State::Closing | State::Lingering => {}
+        }
+    }
+
+    /// A connection that closes may have come a step further.
+    #[inline]
+    pub(super) fn go_on_closing(&mut self, core: &mut Core, key: Key) {
+        if self.conns.get(key).is_some_and(|conn| conn.state == State::Closing) {
+            self.go_on_closing_now(core, key);
+        }
+    }
+
+    #[cold]
+    fn go_on_closing_now(&mut self, core: &mut Core, key: Key) {
+        //= wire.md R-TCP-13
+        if !self.bulk_is_over(core, key) {
+            return;
+        }
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if !conn.closing_said {
+            conn.closing_said = true;
+            self.say(key, Kind::Closing);
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.out.sends() > 0 {
+            return;
+        }
+        //= wire.md R-TCP-14
+        conn.state = State::Lingering;
+        conn.until_ns = now_ns + LINGER_NS;
+        let connection = conn.connection;
+        self.say(key, Kind::Close);
+        self.bulk_end(core, key, Status::Disconnected);
+        core.closed(connection);
+        self.make(key);
+        self.flush(core, key);
+    }
+
+    /// The peer's program has disconnected: it takes no more messages.
+    pub(super) fn peer_closing(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.state == State::Open {
+            conn.state = State::PeerClosing;
+            core.peer_gone(conn.connection);
+        }
+        conn.out.keep_begun(&self.shared.sends);
+        self.shared.end_sends(conn, core, Status::Disconnected);
+        self.bulk_end(core, key, Status::Disconnected);
+    }
+
+    /// A peer that is not to be believed.
+    #[cold]
+    pub(super) fn fault(&mut self, core: &mut Core, key: Key, fault: Fault) {
+        //= wire.md R-TCP-1
+        self.shared.counts.fault(fault);
+        self.end(core, key, Status::Disconnected);
+    }
+
+    /// The stream has ended, or is of no use any more; sends under way end with `status`.
+    #[cold]
+    pub(super) fn end(&mut self, core: &mut Core, key: Key, status: Status) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let (state, connection) = (conn.state, conn.connection);
+        match state {
+            State::Dialing => return self.dial_failed(core, key, ConnectFailure::Disconnected),
+            State::Accepting => {
+                core.failed(connection, ConnectFailure::Disconnected);
+                return self.remove(core, key);
+            }
+            State::Lingering => return self.remove(core, key),
+            State::Gone => return,
+            State::Open | State::PeerClosing | State::Closing => {}
+        }
+        if state == State::Open {
+            // One that has closed in an orderly way is not broken.
+            self.shared.counts.broken += 1;
+        }
+        Self::unwatch(core, conn);
+        conn.stream = None;
+        conn.state = State::Gone;
+        conn.input.drop_kept(&mut self.shared);
+        self.shared.end_sends(conn, core, status);
+        self.bulk_end(core, key, status);
+        if state == State::Closing {
+            core.closed(connection);
+            self.remove(core, key);
+        } else {
+            core.peer_gone(connection);
+        }
+    }
+
+    /// Forgets a connection, whose sends have ended.
+    pub(super) fn remove(&mut self, core: &mut Core, key: Key) {
+        if let Some(mut conn) = self.conns.remove(key) {
+            Self::unwatch(core, &mut conn);
+            conn.input.drop_kept(&mut self.shared);
+            while conn.out.abandon(&mut self.shared.sends, &mut self.shared.chunks).is_some() {
+                debug_assert!(false, "they were told of before");
+            }
+        }
+    }
+}

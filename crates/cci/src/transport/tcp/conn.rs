@@ -1,0 +1,293 @@
+//! A connection, and what all of them share.
+
+use super::bulk::Bulk;
+use super::input::Input;
+use super::out::Out;
+use super::queue::Chunks;
+use super::sends::{Send, Sends};
+use super::wire::{Header, Kind, Ticket};
+use crate::engine::core::Core;
+use crate::event::{Connection, Status};
+use cci_ring::slab::Key;
+use cci_sys::tcp::Stream;
+use std::net::SocketAddr;
+
+/// Where a connection stands.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Dialled: the stream is being made, or the peer has not answered. In the list of those being made.
+    Dialing,
+    /// Accepted: the peer has not confirmed. In the same list.
+    Accepting,
+    Open,
+    /// The peer's program has disconnected; what it sent before still comes.
+    PeerClosing,
+    /// Our program has disconnected; what it sent before is still on its way.
+    Closing,
+    /// CLOSE was said, the program's handle is gone; the peer's end of the stream is awaited. In the list.
+    Lingering,
+    /// The stream is gone; waits for the program to disconnect.
+    Gone,
+}
+
+/// See the module.
+pub(super) struct Conn {
+    /// The engine's handle.
+    pub connection: Connection,
+    /// None: gone, or to be dialled again.
+    pub stream: Option<Stream>,
+    pub state: State,
+    pub is_reliable: bool,
+    /// We dialled it.
+    pub dialled: bool,
+    /// It is in the endpoint's epoll set.
+    pub is_watched: bool,
+    /// The set tells when it can be written, too.
+    pub is_watched_for_room: bool,
+    /// CLOSING was said.
+    pub closing_said: bool,
+    /// In [`super::Tcp::dirty`].
+    pub is_dirty: bool,
+    /// In [`super::Tcp::acks`].
+    pub owes_ack: bool,
+    /// In [`super::Tcp::starved`].
+    pub is_starved: bool,
+    pub input: Input,
+    pub out: Out,
+    /// The longest message, both sides considered.
+    pub mss: u32,
+    pub send_timeout_ns: u64,
+    /// 0: off.
+    pub keepalive_ns: u64,
+    /// When the peer was last heard of, and asked for a sign of life.
+    pub heard_ns: u64,
+    pub pinged_ns: u64,
+    /// When the peer last took something, or had nothing to take.
+    pub moved_ns: u64,
+    /// Until when it must be made, or gone.
+    pub until_ns: u64,
+    /// When it is to be dialled again.
+    pub again_ns: u64,
+    /// Of the sends in progress, those that are not silent.
+    pub to_be_told: u32,
+    pub messages_sent: u64,
+    pub bytes_sent: u64,
+    pub messages_received: u64,
+    pub bytes_received: u64,
+    /// Times the peer had no receive buffer.
+    pub not_ready: u64,
+    /// Where the peer is, or was dialled at.
+    pub peer: Option<SocketAddr>,
+    /// What the second stream shows: ours at the side that accepted, the peer's at the side that dialled.
+    pub ticket: Ticket,
+    /// Where the second stream is to be dialled.
+    pub bulk_at: Option<SocketAddr>,
+    /// The second stream is wanted: asked for, or being dialled.
+    pub wants_bulk: bool,
+    /// The second stream and all of remote memory access; None: none was ever needed.
+    pub bulk: Option<Box<Bulk>>,
+    /// HELLO, as long as it may be needed again.
+    pub hello: Vec<u8>,
+    /// What was read of the answer.
+    pub hello_answer: Vec<u8>,
+}
+
+impl Conn {
+    pub fn new(connection: Connection, state: State, is_reliable: bool, timeouts_ns: (u64, u64)) -> Conn {
+        Conn {
+            connection,
+            stream: None,
+            state,
+            is_reliable,
+            dialled: state == State::Dialing,
+            is_watched: false,
+            is_watched_for_room: false,
+            closing_said: false,
+            is_dirty: false,
+            owes_ack: false,
+            is_starved: false,
+            input: Input::new(),
+            out: Out::new(),
+            mss: 0,
+            send_timeout_ns: timeouts_ns.0,
+            keepalive_ns: timeouts_ns.1,
+            heard_ns: 0,
+            pinged_ns: 0,
+            moved_ns: 0,
+            until_ns: u64::MAX,
+            again_ns: u64::MAX,
+            to_be_told: 0,
+            messages_sent: 0,
+            bytes_sent: 0,
+            messages_received: 0,
+            bytes_received: 0,
+            not_ready: 0,
+            peer: None,
+            ticket: Ticket { key: 0, secret: [0; 16] },
+            bulk_at: None,
+            wants_bulk: false,
+            bulk: None,
+            hello: Vec::new(),
+            hello_answer: Vec::new(),
+        }
+    }
+
+    /// A header that says how much was taken from the peer.
+    #[inline]
+    pub fn header(&mut self, kind: Kind, len: u16) -> Header {
+        Header { kind, len, ack: self.input.tell() }
+    }
+
+    /// Queues a control record. False: the peer lets too many pile up.
+    pub fn say(&mut self, kind: Kind) -> bool {
+        let header = self.header(kind, 0);
+        self.out.say(header, None)
+    }
+
+    /// A second stream of the peer's is in order.
+    pub fn bulk_may_come(&self) -> bool {
+        matches!(self.state, State::Open | State::PeerClosing | State::Closing) && !self.has_bulk()
+    }
+
+    /// The peer may send messages that we want.
+    #[inline]
+    pub fn takes_messages(&self) -> bool {
+        matches!(self.state, State::Open | State::PeerClosing)
+    }
+}
+
+/// Why a connection or a handshake was cut off.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// No honest peer sends such a record.
+    Record,
+    /// Nor such a handshake.
+    Handshake,
+    /// A second stream for a connection that there is not, or with another secret.
+    Ticket,
+    /// Connected and said nothing for too long, or made room for others.
+    Silent,
+    /// Sent records that want an answer, and did not read the answers.
+    Answers,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 5] =
+        [Fault::Record, Fault::Handshake, Fault::Ticket, Fault::Silent, Fault::Answers];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Record => "bad-record",
+            Fault::Handshake => "bad-handshake",
+            Fault::Ticket => "bad-second-stream",
+            Fault::Silent => "silent-client",
+            Fault::Answers => "answers-not-read",
+        }
+    }
+}
+
+/// Counted since the endpoint was opened.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub bytes_written: u64,
+    pub bytes_read: u64,
+    pub writes: u64,
+    pub reads: u64,
+    pub reads_empty: u64,
+    /// Messages that left in a write of their own.
+    pub lone: u64,
+    /// Writes that took what several calls had queued.
+    pub batches: u64,
+    pub kernel_polls: u64,
+    pub acks_sent: u64,
+    pub not_ready_sent: u64,
+    pub not_ready_received: u64,
+    pub requests: u64,
+    pub broken: u64,
+    pub keepalives: u64,
+    faults: [u64; Fault::ALL.len()],
+    // Dropped.
+    pub unreliable_no_buffer: u64,
+    pub after_close: u64,
+    pub handshake_timed_out: u64,
+    pub refused_system: u64,
+}
+
+impl Counts {
+    pub fn fault(&mut self, fault: Fault) {
+        if let Some(count) = self.faults.get_mut(fault as usize) {
+            *count += 1;
+        }
+    }
+
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.faults.get(fault as usize).copied().unwrap_or(0)
+    }
+}
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub sends: Sends,
+    pub chunks: Chunks,
+    pub counts: Counts,
+    /// The clock, as of the last look at it.
+    pub now_ns: u64,
+    /// No send is overdue before.
+    pub sends_due_ns: u64,
+    /// Bytes that inputs may keep, and do.
+    pub input_bytes_max: u64,
+    pub input_bytes: u64,
+    /// Keepers of inputs that are not in use.
+    pub spare_inputs: Vec<Vec<u8>>,
+}
+
+impl Shared {
+    /// A send of a connection has ended.
+    #[inline]
+    pub fn complete(conn: &mut Conn, core: &mut Core, send: &Send, status: Status) {
+        let op = send.op();
+        if !op.silent {
+            conn.to_be_told = conn.to_be_told.saturating_sub(1);
+        }
+        core.complete(conn.connection, op, status);
+    }
+
+    /// Every send of a connection ends so.
+    pub fn end_sends(&mut self, conn: &mut Conn, core: &mut Core, status: Status) {
+        while let Some(send) = conn.out.abandon(&mut self.sends, &mut self.chunks) {
+            Self::complete(conn, core, &send, status);
+        }
+    }
+}
+
+/// What epoll reports for each descriptor: what it is, and whose.
+pub(super) mod token {
+    use cci_ring::slab::Key;
+
+    pub(in crate::transport::tcp) const LISTENER: u64 = 1;
+    pub(in crate::transport::tcp) const HAND: u64 = 2;
+    pub(in crate::transport::tcp) const CONN: u64 = 3;
+    pub(in crate::transport::tcp) const BULK: u64 = 4;
+    const KIND_SHIFT: u32 = 60;
+    const GENERATION_MASK: u32 = (1 << 28) - 1;
+
+    pub(in crate::transport::tcp) fn make(kind: u64, key: Key) -> u64 {
+        kind << KIND_SHIFT | u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index)
+    }
+
+    pub(in crate::transport::tcp) fn kind(token: u64) -> u64 {
+        token >> KIND_SHIFT
+    }
+
+    pub(in crate::transport::tcp) fn index(token: u64) -> u32 {
+        token as u32
+    }
+
+    /// Whether the place still has the tenant that the token was made for.
+    pub(in crate::transport::tcp) fn names(token: u64, key: Key) -> bool {
+        make(kind(token), key) == token
+    }
+}
+
+/// No place in any table.
+pub(super) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };

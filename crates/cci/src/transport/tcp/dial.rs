@@ -1,0 +1,244 @@
+//! The side of a handshake that dials.
+
+use super::conn::{Conn, State, token};
+use super::hand::{Hand, Stage};
+use super::wire::{Kind, Said};
+use super::{SCHEME, Tcp};
+use crate::engine::core::Core;
+use crate::event::Connection;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::transport::{Dial, ip_uri};
+use crate::{Attribute, ConnectError, ConnectFailure};
+use cci_ring::slab::Key;
+use cci_sys::clock;
+use cci_sys::event::Interest;
+use cci_sys::tcp::Stream;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+
+/// How soon a peer that the network does not reach, or that has too many clients, is tried again.
+const AGAIN_NS: u64 = 100_000_000;
+/// How long the second stream may take to be connected.
+const BULK_NS_MAX: u64 = 30_000_000_000;
+/// What the engine knows a connection by that was lost while it was made.
+pub(super) const LOST: Key = super::conn::NOWHERE;
+
+impl Tcp {
+    pub(super) fn dial(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: &Dial<'_>,
+    ) -> Result<Key, ConnectError> {
+        let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
+        if matches!(to.attribute, Attribute::MulticastSend | Attribute::MulticastReceive) {
+            return Err(ConnectError::Unsupported);
+        }
+        let peer = ip_uri::parse(SCHEME, to.uri)
+            .and_then(|peer| ip_uri::from_here(peer, self.local))
+            .map_err(bad_uri)?;
+        if peer.ip().is_multicast() {
+            return Err(bad_uri(
+                "a multicast group has no streams; connect to it from a UDP device".to_owned(),
+            ));
+        }
+        self.shared.now_ns = clock::now_ns();
+        let key = self.insert_conn(core, connection, State::Dialing, to.attribute.is_reliable());
+        let key = key.ok_or(ConnectError::NoMemory)?;
+        let hello =
+            Said::Hello { attribute: to.attribute, mss: self.mss, payload: to.request.to_vec() }.bytes();
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.hello = hello;
+            conn.peer = Some(peer);
+            conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.shared.now_ns.saturating_add(ns));
+        }
+        self.make(key);
+        self.call(core, key);
+        Ok(key)
+    }
+
+    /// A new entry in the table of connections, if it fits under the cap.
+    pub(super) fn insert_conn(
+        &mut self,
+        core: &Core,
+        connection: Connection,
+        state: State,
+        is_reliable: bool,
+    ) -> Option<Key> {
+        // The table doubles when it is full.
+        let bytes = self.conns.bytes();
+        let full = (self.conns.len() as usize + 1) * size_of::<Option<Conn>>() > bytes;
+        if full && self.held_bytes(core) + bytes as u64 > core.options.memory_bytes_max {
+            return None;
+        }
+        let timeouts_ns = (self.send_timeout_ns, self.keepalive_ns);
+        let key = self.conns.insert(Conn::new(connection, state, is_reliable, timeouts_ns)).ok()?;
+        self.conns_max = self.conns_max.max(key.index + 1);
+        Some(key)
+    }
+
+    /// Tries to reach the peer.
+    fn call(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(peer) = conn.peer else { return };
+        conn.again_ns = u64::MAX;
+        match Stream::connect(self.local, peer) {
+            Ok(stream) => {
+                conn.out = super::out::Out::new();
+                conn.out.say_first(&conn.hello);
+                // A stream that is not connected yet has no room; the kernel tells when it has.
+                conn.out.blocked = true;
+                conn.stream = Some(stream);
+                self.watch(core, key);
+                if let Some(conn) = self.conns.get_mut(key)
+                    && let Some(stream) = &conn.stream
+                    && stream.peer_addr().is_ok()
+                {
+                    conn.is_watched_for_room = false;
+                    self.connected(core, key);
+                }
+            }
+            Err(error) => self.call_failed(core, key, &io::Error::from(error)),
+        }
+    }
+
+    /// The stream of a connection that was dialled can be written, or has failed.
+    pub(super) fn connected(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(stream) = &conn.stream else { return };
+        if let Err(error) = stream.take_error() {
+            return self.call_failed(core, key, &error);
+        }
+        // A stream may meet itself, where nobody listens on the port that it was given.
+        if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
+            return self.dial_failed(core, key, ConnectFailure::Refused);
+        }
+        conn.is_watched_for_room = false;
+        if let Err(error) = conn.out.write(stream, &self.shared.sends) {
+            return self.call_failed(core, key, &error);
+        }
+        let interest = if conn.out.blocked { Interest::Both } else { Interest::Read };
+        conn.is_watched_for_room = conn.out.blocked;
+        core.poller.rewatch(stream.as_fd(), token::make(token::CONN, key), interest);
+    }
+
+    /// The system, or the network, says why the peer was not reached.
+    fn call_failed(&mut self, core: &mut Core, key: Key, error: &io::Error) {
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        match error.kind() {
+            ErrorKind::ConnectionRefused => self.dial_failed(core, key, ConnectFailure::Refused),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                self.dial_failed(core, key, ConnectFailure::Disconnected);
+            }
+            // The network may come back, ports and descriptors may become free: until the time is over.
+            _ => {
+                Self::unwatch(core, conn);
+                conn.stream = None;
+                conn.again_ns = now_ns + AGAIN_NS;
+                self.shared.counts.refused_system += 1;
+                self.make(key);
+            }
+        }
+    }
+
+    pub(super) fn dial_failed(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
+        if let Some(conn) = self.conns.get(key) {
+            core.failed(conn.connection, why);
+        }
+        self.remove(core, key);
+    }
+
+    /// It is time to try again.
+    pub(super) fn call_again(&mut self, core: &mut Core, key: Key) {
+        self.call(core, key);
+    }
+
+    /// The peer answers.
+    pub(super) fn answered(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(stream) = &conn.stream else { return };
+        let said = match super::hand::read_said(stream, &mut conn.hello_answer) {
+            Ok(None) => return,
+            Ok(Some(said)) => said,
+            Err(super::hand::Unread::Gone) => {
+                return self.dial_failed(core, key, ConnectFailure::Disconnected);
+            }
+            Err(super::hand::Unread::Fault) => {
+                self.shared.counts.fault(super::conn::Fault::Handshake);
+                return self.dial_failed(core, key, ConnectFailure::Disconnected);
+            }
+        };
+        core.heard(conn.connection);
+        match said {
+            Said::Accept { mss, at, ticket } => {
+                conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
+                conn.ticket = ticket;
+                conn.bulk_at = ip_uri::from_here(at, self.local).ok();
+                (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
+                self.open_conn(core, key);
+                //= wire.md R-TCP-3
+                self.say(key, Kind::Confirm);
+                self.flush(core, key);
+            }
+            Said::Reject { no_memory: true } => self.dial_failed(core, key, ConnectFailure::NoMemory),
+            Said::Reject { no_memory: false } => self.dial_failed(core, key, ConnectFailure::Refused),
+            Said::Version { theirs } => self.dial_failed(core, key, ConnectFailure::Version { theirs }),
+            Said::Hello { .. } | Said::Bulk(_) | Said::OtherHello => {
+                self.shared.counts.fault(super::conn::Fault::Handshake);
+                self.dial_failed(core, key, ConnectFailure::Disconnected);
+            }
+        }
+    }
+
+    /// A connection is made.
+    pub(super) fn open_conn(&mut self, core: &mut Core, key: Key) {
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.state = State::Open;
+        (conn.heard_ns, conn.moved_ns, conn.until_ns) = (now_ns, now_ns, u64::MAX);
+        let (connection, mss) = (conn.connection, conn.mss);
+        if conn.keepalive_ns > 0 {
+            self.keepalive.push(key);
+            self.next_keepalive_ns = 0;
+        }
+        self.bound_silence(key);
+        core.opened(connection, mss);
+        self.make_hot(key);
+    }
+
+    /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.
+    #[allow(dead_code, reason = "remote memory access is on its way")]
+    pub(super) fn want_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.wants_bulk {
+            return;
+        }
+        if conn.dialled {
+            self.dial_bulk(core, key);
+        } else {
+            //= wire.md R-TCP-15
+            conn.wants_bulk = true;
+            self.say(key, Kind::AskBulk);
+        }
+    }
+
+    /// Dials the second stream.
+    pub(super) fn dial_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if std::mem::replace(&mut conn.wants_bulk, true) {
+            return;
+        }
+        //= wire.md R-TCP-15
+        let stream = conn.bulk_at.and_then(|at| Stream::connect(self.local, at).ok());
+        let said = Said::Bulk(conn.ticket).bytes();
+        let hand = stream.and_then(|stream| {
+            let until_ns = self.shared.now_ns.saturating_add(BULK_NS_MAX);
+            let hand = Hand { stream, peer: None, until_ns, bytes: said, stage: Stage::Bulk { conn: key } };
+            self.hands.insert(hand).ok()
+        });
+        let Some(hand) = hand else { return self.end(core, key, crate::Status::Disconnected) };
+        self.hands_due_ns = 0;
+        self.watch_hand(core, hand, Interest::Write);
+    }
+}

@@ -1,0 +1,167 @@
+//! Streams that are no connection's yet: of clients that have not said what they want, and second streams being made.
+
+use super::conn::{Fault, token};
+use super::wire::{SAID_BYTES_MAX, Said};
+use super::{HANDS_SILENT_MAX, Tcp};
+use crate::Status;
+use crate::engine::core::Core;
+use cci_ring::slab::Key;
+use cci_sys::event::Interest;
+use cci_sys::tcp::Stream;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// See the module.
+pub(super) struct Hand {
+    pub stream: Stream,
+    pub peer: Option<SocketAddr>,
+    /// When it is over.
+    pub until_ns: u64,
+    /// What was read so far, or is to be written.
+    pub bytes: Vec<u8>,
+    pub stage: Stage,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A client that has not said HELLO.
+    Silent,
+    /// Our second stream, being connected.
+    Bulk { conn: Key },
+}
+
+/// Why nothing was read.
+pub(super) enum Unread {
+    /// The peer has closed, or died.
+    Gone,
+    Fault,
+}
+
+/// Reads a part of a handshake, and no byte behind it. None: more is to come.
+pub(super) fn read_said(stream: &Stream, bytes: &mut Vec<u8>) -> Result<Option<Said>, Unread> {
+    loop {
+        //= wire.md R-TCP-2
+        let needed = match Said::parse(bytes) {
+            Ok(said) => return Ok(Some(said)),
+            Err(Some(needed)) => needed.min(SAID_BYTES_MAX),
+            Err(None) => return Err(Unread::Fault),
+        };
+        let have = bytes.len();
+        bytes.resize(needed, 0);
+        let got = stream.recv(bytes.get_mut(have..).unwrap_or_default());
+        bytes.truncate(have + got.as_ref().map_or(0, |len| *len));
+        match got {
+            Ok(0) => return Err(Unread::Gone),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(_) => return Err(Unread::Gone),
+        }
+    }
+}
+
+impl Tcp {
+    pub(super) fn watch_hand(&mut self, core: &mut Core, key: Key, interest: Interest) {
+        let Some(hand) = self.hands.get(key) else { return };
+        let token = token::make(token::HAND, key);
+        if core.poller.watch(hand.stream.as_fd(), token).is_err() {
+            return self.end_hand(core, key, None);
+        }
+        if interest != Interest::Read {
+            core.poller.rewatch(hand.stream.as_fd(), token, interest);
+        }
+    }
+
+    /// The kernel has something to say of a hand.
+    pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
+        match self.hands.get(key).map(|hand| hand.stage) {
+            Some(Stage::Silent) => self.hear(core, key),
+            Some(Stage::Bulk { conn }) => self.bulk_connected(core, key, conn),
+            None => {}
+        }
+    }
+
+    /// A client says what it wants.
+    fn hear(&mut self, core: &mut Core, key: Key) {
+        let Some(hand) = self.hands.get_mut(key) else { return };
+        let said = match read_said(&hand.stream, &mut hand.bytes) {
+            Ok(None) => return,
+            Ok(Some(said)) => said,
+            Err(Unread::Gone) => return self.end_hand(core, key, None),
+            Err(Unread::Fault) => return self.end_hand(core, key, Some(Fault::Handshake)),
+        };
+        match said {
+            Said::Hello { attribute, mss, payload } => self.ask_program(core, key, attribute, mss, payload),
+            Said::Bulk(ticket) => {
+                let Some(hand) = self.take_hand(core, key) else { return };
+                //= wire.md R-TCP-15
+                let named = Key::from_bits(ticket.key);
+                let known = self.conns.get(named).is_some_and(|conn| {
+                    !conn.dialled && conn.is_reliable && conn.ticket == ticket && conn.bulk_may_come()
+                });
+                if known {
+                    self.bulk_came(core, named, hand.stream);
+                } else {
+                    self.shared.counts.fault(Fault::Ticket);
+                }
+            }
+            Said::OtherHello => {
+                //= wire.md R-TCP-4
+                if let Some(hand) = self.take_hand(core, key) {
+                    // It is short, and the stream is new: there is room. If not, the client learns by its end.
+                    let _ = hand.stream.send(&Said::OtherHello.bytes());
+                }
+            }
+            Said::Accept { .. } | Said::Reject { .. } | Said::Version { .. } => {
+                self.end_hand(core, key, Some(Fault::Handshake));
+            }
+        }
+    }
+
+    /// Our second stream is connected, or is not.
+    fn bulk_connected(&mut self, core: &mut Core, key: Key, conn: Key) {
+        let Some(hand) = self.hands.get(key) else { return };
+        let sent = hand.stream.take_error().and_then(|()| hand.stream.send(&hand.bytes));
+        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            return;
+        }
+        let whole = sent.is_ok_and(|len| len == hand.bytes.len());
+        let Some(hand) = self.take_hand(core, key) else { return };
+        if whole && self.conns.get(conn).is_some() {
+            self.bulk_came(core, conn, hand.stream);
+        } else {
+            self.end(core, conn, Status::Disconnected);
+        }
+    }
+
+    /// Takes a hand out of the tables; its stream goes on.
+    pub(super) fn take_hand(&mut self, core: &mut Core, key: Key) -> Option<Hand> {
+        let hand = self.hands.remove(key)?;
+        core.poller.unwatch(hand.stream.as_fd());
+        Some(hand)
+    }
+
+    /// Closes it.
+    pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
+        if let Some(fault) = fault {
+            self.shared.counts.fault(fault);
+        }
+        if let Some(Hand { stage: Stage::Bulk { conn }, .. }) = self.take_hand(core, key) {
+            self.end(core, conn, Status::Disconnected);
+        }
+    }
+
+    /// Room for one more client: of too many silent ones the oldest has to go, if it had its time.
+    pub(super) fn make_room_for_hand(&mut self, core: &mut Core, grace_ns: u64) -> bool {
+        if self.hands.len() < HANDS_SILENT_MAX {
+            return true;
+        }
+        let silent = self.hands.iter().filter(|(_, hand)| hand.stage == Stage::Silent);
+        let oldest = silent.min_by_key(|(_, hand)| hand.until_ns).map(|(key, hand)| (key, hand.until_ns));
+        let Some((key, _)) = oldest.filter(|(_, until_ns)| *until_ns <= self.shared.now_ns + grace_ns) else {
+            return false;
+        };
+        self.end_hand(core, key, Some(Fault::Silent));
+        true
+    }
+}

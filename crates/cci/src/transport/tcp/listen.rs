@@ -1,0 +1,197 @@
+//! The side of a handshake that listens.
+
+use super::conn::{Fault, State, token};
+use super::dial;
+use super::hand::{Hand, Stage};
+use super::wire::{Said, Ticket};
+use super::{SILENCE_NS_MAX, Tcp};
+use crate::device::TransportKind;
+use crate::engine::core::Core;
+use crate::engine::origin::{RequestBody, RequestInner};
+use crate::error::AcceptError;
+use crate::event::Connection;
+use crate::limits::{self, MESSAGE_BYTES_MAX};
+use crate::options::Attribute;
+use cci_ring::slab::Key;
+use cci_sys::event::Interest;
+use cci_sys::tcp::Stream;
+use cci_sys::{clock, random};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// Clients let in by one poll.
+const LET_IN_MAX: usize = 32;
+/// How long not to listen when no more clients can be let in.
+const LISTEN_AGAIN_NS: u64 = 5_000_000;
+/// A silent client is not thrown out for another one before it had so long.
+const SILENCE_NS_MIN: u64 = 200_000_000;
+/// How long an accepted client may take to confirm, at least and at most.
+const CONFIRM_NS_MIN: u64 = 1_000_000_000;
+const CONFIRM_NS_MAX: u64 = 30_000_000_000;
+
+/// A request that the program decides on: all that is needed to go on with it, on whatever endpoint.
+pub(super) struct Request {
+    stream: Stream,
+    peer: SocketAddr,
+    mss: u32,
+}
+
+impl Tcp {
+    /// Clients have connected.
+    pub(super) fn let_in(&mut self, core: &mut Core) {
+        for _ in 0..LET_IN_MAX {
+            if self.shown >= limits::REQUESTS_MAX
+                || !self.make_room_for_hand(core, SILENCE_NS_MAX - SILENCE_NS_MIN)
+            {
+                //= wire.md R-TCP-3
+                return self.rest(core);
+            }
+            let (stream, peer) = match self.listener.accept() {
+                Ok(client) => client,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // No descriptors, say: those who wait go on waiting.
+                    self.shared.counts.refused_system += 1;
+                    return self.rest(core);
+                }
+            };
+            let until_ns = self.shared.now_ns + SILENCE_NS_MAX;
+            let hand = Hand { stream, peer: Some(peer), until_ns, bytes: Vec::new(), stage: Stage::Silent };
+            let Ok(key) = self.hands.insert(hand) else { return self.rest(core) };
+            self.hands_due_ns = self.hands_due_ns.min(until_ns);
+            self.watch_hand(core, key, Interest::Read);
+            // What it wants has come with it as a rule.
+            self.hand_ready(core, key);
+        }
+    }
+
+    /// Does not listen for a moment.
+    fn rest(&mut self, core: &Core) {
+        if self.listen_again_ns.is_none() {
+            core.poller.unwatch(self.listener.as_fd());
+        }
+        self.listen_again_ns = Some(self.shared.now_ns + LISTEN_AGAIN_NS);
+    }
+
+    /// Listens again, once it is time.
+    pub(super) fn listen_again(&mut self, core: &mut Core) {
+        let listener = token::make(token::LISTENER, super::conn::NOWHERE);
+        if core.poller.watch(self.listener.as_fd(), listener).is_ok() {
+            self.listen_again_ns = None;
+            self.let_in(core);
+        } else {
+            self.listen_again_ns = Some(self.shared.now_ns + LISTEN_AGAIN_NS);
+        }
+    }
+
+    /// A request for the program.
+    pub(super) fn ask_program(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        attribute: Attribute,
+        mss: u32,
+        payload: Vec<u8>,
+    ) {
+        let Some(hand) = self.take_hand(core, key) else { return };
+        let Some(peer) = hand.peer else { return };
+        self.shown += 1;
+        self.shared.counts.requests += 1;
+        core.requested(RequestBody {
+            payload,
+            attribute,
+            peer: peer.to_string(),
+            via: TransportKind::Tcp,
+            ticket: 0,
+            inner: Box::new(Request { stream: hand.stream, peer, mss }),
+            origin: core.origin.clone(),
+        });
+    }
+
+    /// The program accepts a request, which may have come to another endpoint.
+    pub(super) fn accept_request(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        mut request: RequestBody,
+    ) -> Result<Key, AcceptError> {
+        let inner = match request.inner.downcast::<Request>() {
+            Ok(inner) => inner,
+            Err(other) => {
+                request.inner = other;
+                request.refuse();
+                return Err(AcceptError::OtherDevice);
+            }
+        };
+        if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
+            self.shown = self.shown.saturating_sub(1);
+        }
+        self.shared.now_ns = clock::now_ns();
+        // A client that has given up has closed its end.
+        let gone = match inner.stream.peek(&mut [0]) {
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+            // It has nothing to say before it is accepted.
+            Ok(_) => true,
+        };
+        if gone {
+            return Err(AcceptError::Gone);
+        }
+        let Request { stream, peer, mss } = *inner;
+        let refuse = |stream: &Stream| {
+            let _ = stream.send(&Said::Reject { no_memory: true }.bytes());
+            AcceptError::NoMemory
+        };
+        let mut secret = [0; 16];
+        if random::fill(&mut secret).is_err() {
+            return Err(refuse(&stream));
+        }
+        let is_reliable = request.attribute.is_reliable();
+        let Some(key) = self.insert_conn(core, connection, State::Accepting, is_reliable) else {
+            return Err(refuse(&stream));
+        };
+        let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&stream)) };
+        conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
+        conn.peer = Some(peer);
+        conn.ticket = Ticket { key: key.to_bits(), secret };
+        conn.until_ns = self.shared.now_ns + self.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
+        //= wire.md R-TCP-3
+        let accept = Said::Accept { mss: self.mss, at: self.local, ticket: conn.ticket };
+        conn.out.say_first(&accept.bytes());
+        conn.stream = Some(stream);
+        self.watch(core, key);
+        self.make(key);
+        self.flush(core, key);
+        if self.conns.get(key).is_none() {
+            // Ended at once: the event is there already.
+            return Ok(dial::LOST);
+        }
+        Ok(key)
+    }
+
+    /// The client has confirmed.
+    pub(super) fn confirmed(&mut self, core: &mut Core, key: Key) {
+        self.open_conn(core, key);
+    }
+
+    /// The program refused a request.
+    pub(super) fn refuse(&mut self, inner: RequestInner) {
+        self.shown = self.shown.saturating_sub(1);
+        if let Ok(request) = inner.downcast::<Request>() {
+            // It is short, and the stream is new: there is room. If not, the client learns by its end.
+            let _ = request.stream.send(&Said::Reject { no_memory: false }.bytes());
+        }
+    }
+
+    /// Clients that said nothing, and second streams that were not made.
+    pub(super) fn time_out_hands(&mut self, core: &mut Core) {
+        let now_ns = self.shared.now_ns;
+        let over: Vec<Key> =
+            self.hands.iter().filter(|(_, hand)| hand.until_ns <= now_ns).map(|(key, _)| key).collect();
+        for key in over {
+            let is_silent = self.hands.get(key).is_some_and(|hand| hand.stage == Stage::Silent);
+            self.end_hand(core, key, is_silent.then_some(Fault::Silent));
+        }
+        self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
+    }
+}

@@ -1,0 +1,245 @@
+//! TCP: where nothing but streams gets through.
+//!
+//! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
+//! it), and a second one once remote memory is used ([`bulk`]), so that a long transfer does not stand in front of a short
+//! message. How connections come about is in [`dial`] and [`listen`], which remember a [`hand`] for each stream that is
+//! no connection's yet; how they end in [`close`].
+//!
+//! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
+//! receive buffer and said so. Until then it is kept ([`out`], [`sends`], [`queue`]); without a buffer the receiver drops
+//! it and what is behind it, says so, and gets it again when it has one ([`input`]). A poll is in [`poll`], deadlines are in
+//! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
+
+mod bulk;
+mod close;
+mod conn;
+mod dial;
+mod hand;
+mod input;
+mod listen;
+mod open;
+mod out;
+mod poll;
+mod queue;
+mod report;
+mod send;
+mod sends;
+mod timeout;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use open::open;
+
+use self::conn::{Conn, Shared, State, token};
+use self::hand::Hand;
+use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::device::TransportKind;
+use crate::engine::core::{Core, SendOp};
+use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::regions::Region;
+use crate::error::{AcceptError, ConnectError, SendError};
+use crate::event::Connection;
+use crate::explain::Explanation;
+use crate::limits;
+use cci_ring::slab::{Key, Slab};
+use cci_sys::clock;
+use cci_sys::event::Events;
+use cci_sys::tcp::Listener;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Longest message.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
+/// The start of every URI.
+const SCHEME: &str = "tcp://";
+/// What the kernel reports at once.
+const KERNEL_EVENTS: usize = 32;
+/// Streams that have said nothing yet.
+const HANDS_SILENT_MAX: u32 = 256;
+/// How long a client may be silent after it connected.
+const SILENCE_NS_MAX: u64 = 5_000_000_000;
+
+/// One endpoint's transport.
+pub(super) struct Tcp {
+    uri: String,
+    listener: Listener,
+    local: SocketAddr,
+    /// The longest message here.
+    mss: u32,
+    send_timeout_ns: u64,
+    keepalive_ns: u64,
+    /// We do not listen until then: there are too many clients, or no descriptors.
+    listen_again_ns: Option<u64>,
+    /// Requests that the program holds.
+    shown: u32,
+    conns: Slab<Conn>,
+    /// One more than the highest place that a connection ever had.
+    conns_max: u32,
+    hands: Slab<Hand>,
+    shared: Shared,
+    #[allow(dead_code, reason = "remote memory access is on its way")]
+    bulks: bulk::Bulks,
+    /// Read in every poll; the one active last first.
+    hot: Vec<Key>,
+    /// Those with something to be written.
+    dirty: Vec<Key>,
+    /// Those with something to be acknowledged.
+    acks: Vec<Key>,
+    /// Those with a message that waits for a receive buffer.
+    starved: VecDeque<Key>,
+    /// Those with a deadline of their own: being made, or being left.
+    making: Vec<Key>,
+    making_due_ns: u64,
+    hands_due_ns: u64,
+    keepalive: Vec<Key>,
+    next_keepalive_ns: u64,
+    /// To be cut off at the next poll.
+    doomed: Vec<Key>,
+    /// Where streams are read into; empty while it is worked in.
+    scratch: Box<[u8]>,
+    /// None while its contents are worked on.
+    events: Option<Events>,
+    polls: u32,
+    polls_per_ask: u32,
+    polls_to_ask: u32,
+    kernel_polled_ns: u64,
+    sends_since_clock: u32,
+}
+
+impl Transport for Tcp {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn connect(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        to: Dial<'_>,
+    ) -> Result<u64, ConnectError> {
+        self.dial(core, connection, &to).map(Key::to_bits)
+    }
+
+    fn accept(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        request: RequestBody,
+    ) -> Result<u64, AcceptError> {
+        self.accept_request(core, connection, request).map(Key::to_bits)
+    }
+
+    fn refused(&mut self, _: &mut Core, _: TransportKind, _: u64, inner: RequestInner) {
+        self.refuse(inner);
+    }
+
+    fn taken(&mut self, _: &mut Core, _: TransportKind, _: u64) {
+        self.shown = self.shown.saturating_sub(1);
+    }
+
+    fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
+        self.shared.now_ns = clock::now_ns();
+        let key = Key::from_bits(link);
+        if self.conns.get(key).is_some_and(|conn| conn.connection == connection) {
+            self.disconnect_conn(core, key);
+        } else {
+            core.closed(connection);
+        }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        self.send_message(core, Key::from_bits(link), segments, op)
+    }
+
+    fn rma(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &RmaRequest<'_>,
+        operation: u64,
+    ) -> Result<(), SendError> {
+        self.start_rma(core, Key::from_bits(link), request, operation)
+    }
+
+    fn atomic(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        request: &AtomicRequest,
+        operation: u64,
+    ) -> Result<(), SendError> {
+        self.start_atomic(core, Key::from_bits(link), request, operation)
+    }
+
+    fn region_removed(&mut self, core: &mut Core, region_id: u64, region: &Region) {
+        self.bulk_region_removed(core, region_id, region);
+    }
+
+    #[inline]
+    fn sends_in_progress(&self, link: u64) -> u32 {
+        self.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
+    }
+
+    #[inline]
+    fn progress(&mut self, core: &mut Core) {
+        self.poll(core);
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Armed {
+        self.prepare_sleep(core)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.bulk_operations() == 0 && self.conns.iter().all(|(_, conn)| conn.state == State::Gone)
+    }
+
+    fn has_delivered_all(&self) -> bool {
+        self.shared.sends.in_use() == 0 && self.bulk_operations() == 0
+    }
+
+    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
+        self.change_send_timeout(Key::from_bits(link), timeout_ns);
+    }
+
+    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
+        self.change_keepalive(Key::from_bits(link), timeout_ns);
+    }
+
+    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
+        (self.send_timeout_ns, self.keepalive_ns) = (send_timeout_ns, keepalive_ns);
+    }
+
+    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
+        let conn = self.conns.get(Key::from_bits(link))?;
+        Some((conn.send_timeout_ns, conn.keepalive_ns))
+    }
+
+    fn connection_counters(&self, link: u64) -> ConnectionCounters {
+        self.count_connection(Key::from_bits(link))
+    }
+
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        self.count(into, drops);
+    }
+
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        self.count_memory(into);
+    }
+
+    fn explain(&self, link: u64, into: &mut Explanation) {
+        self.explain_connection(Key::from_bits(link), into);
+    }
+}

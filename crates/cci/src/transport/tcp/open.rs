@@ -1,0 +1,125 @@
+//! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
+
+use super::conn::{Counts, Shared};
+use super::input::SCRATCH_BYTES;
+use super::queue::Chunks;
+use super::sends::{Send, Sends};
+use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
+use crate::device::DeviceInfo;
+use crate::engine::poller::Poller;
+use crate::error::{CreateError, SysError};
+use crate::limits;
+use crate::options::Options;
+use crate::transport::ip_uri;
+use cci_ring::slab::Slab;
+use cci_sys::clock;
+use cci_sys::event::Events;
+use cci_sys::tcp::Listener;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Of the cap, this part may be messages on their way out,
+const CHUNKS_SHARE: u64 = 4;
+/// and no more than so many bytes.
+const CHUNKS_BYTES_MAX: u64 = 256 << 20;
+/// And this part what was read and not taken.
+const INPUTS_SHARE: u64 = 16;
+/// Streams that are no connection's yet.
+const HANDS_MAX: u32 = 64 << 10;
+
+/// Opens an endpoint's TCP transport.
+pub(crate) fn open(
+    device: &DeviceInfo,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let ip = device.ip.ok_or(CreateError::DeviceDown)?;
+    let port = port(device, options)?;
+    let listener = Listener::bind(ip_uri::socket_addr(ip, device.scope_id, port))
+        .map_err(|error| bind_error(error, options, port))?;
+    let local = listener.local_addr();
+    let rest_bytes = rest_bytes(device, options)?;
+    let no_memory = CreateError::NoMemory {
+        needed_bytes: u64::from(options.send_buffers) * size_of::<Send>() as u64,
+        cap_bytes: options.memory_bytes_max,
+    };
+    let tcp = Tcp {
+        uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
+        listener,
+        local,
+        mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
+        send_timeout_ns: ns(options.send_timeout),
+        keepalive_ns: options.keepalive.map_or(0, ns),
+        listen_again_ns: None,
+        shown: 0,
+        conns: Slab::new(limits::CONNECTIONS_MAX),
+        conns_max: 0,
+        hands: Slab::new(HANDS_MAX),
+        shared: Shared {
+            sends: Sends::new(options.send_buffers).ok_or(no_memory)?,
+            chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
+            counts: Counts::default(),
+            now_ns: clock::now_ns(),
+            sends_due_ns: u64::MAX,
+            input_bytes_max: rest_bytes / INPUTS_SHARE,
+            input_bytes: 0,
+            spare_inputs: Vec::new(),
+        },
+        bulks: bulk::Bulks::default(),
+        hot: Vec::with_capacity(4),
+        dirty: Vec::new(),
+        acks: Vec::new(),
+        starved: VecDeque::new(),
+        making: Vec::new(),
+        making_due_ns: u64::MAX,
+        hands_due_ns: u64::MAX,
+        keepalive: Vec::new(),
+        next_keepalive_ns: 0,
+        doomed: Vec::new(),
+        scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+        events: Some(Events::with_capacity(KERNEL_EVENTS)),
+        polls: 0,
+        polls_per_ask: 1,
+        polls_to_ask: 0,
+        kernel_polled_ns: 0,
+        sends_since_clock: 0,
+    };
+    tcp.watch_listener(poller)?;
+    Ok(Box::new(tcp))
+}
+
+/// What is left of the cap when the engine has its buffers and we our tables.
+fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError> {
+    let slots = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
+    let sends = u64::from(options.send_buffers) * size_of::<Send>() as u64;
+    let needed_bytes = slots + sends + SCRATCH_BYTES as u64;
+    let cap_bytes = options.memory_bytes_max;
+    cap_bytes.checked_sub(needed_bytes).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
+}
+
+/// The service is a port; without one the device's, or any.
+fn port(device: &DeviceInfo, options: &Options) -> Result<u16, CreateError> {
+    let Some(service) = &options.service else { return Ok(device.port) };
+    service.parse().map_err(|_| CreateError::BadService {
+        service: service.clone(),
+        reason: "a TCP service is a port number from 1 to 65535, or 0 for any".to_owned(),
+    })
+}
+
+fn bind_error(error: SysError, options: &Options, port: u16) -> CreateError {
+    let service = options.service.clone().unwrap_or_else(|| port.to_string());
+    match error.kind() {
+        ErrorKind::AddrInUse => CreateError::InUse { service },
+        ErrorKind::PermissionDenied => CreateError::BadService {
+            service,
+            reason: "this process may not listen on it; choose a port from 1024 on".to_owned(),
+        },
+        ErrorKind::AddrNotAvailable => CreateError::DeviceDown,
+        _ => CreateError::System(error),
+    }
+}
+
+fn ns(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,378 @@
+//! The sending side of a connection: what waits to be written, and what was written and is not acknowledged.
+//!
+//! Messages lie in a [`Queue`] as records, from the first unacknowledged one on, and each has its entry in [`Sends`]. What is
+//! not a message — acknowledgements and the like — lies in `control`, and goes between two records.
+
+use super::queue::{Chunks, PARTS_MAX, Queue};
+use super::sends::{Fifo, NIL, Send, Sends};
+use super::wire::{Fault, HEADER_BYTES, Header, Kind};
+use crate::engine::core::SendOp;
+use cci_sys::tcp::Stream;
+use std::io::{self, ErrorKind, IoSlice};
+
+/// Control records of a peer that asks for ever more answers and reads none.
+const CONTROL_BYTES_MAX: usize = 4 << 10;
+/// No window.
+pub(super) const UNLIMITED: u32 = u32::MAX;
+
+/// Whether messages may be written.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Going,
+    /// The peer has dropped what was sent and not acknowledged, for want of a buffer; it will say when it has one.
+    Stalled,
+}
+
+/// See the module.
+pub(super) struct Out {
+    queue: Queue,
+    fifo: Fifo,
+    /// Position up to which was written.
+    written: u64,
+    /// The first record that was not written whole, and where it begins; NIL: all were.
+    next: u32,
+    next_at: u64,
+    /// Messages written and not acknowledged.
+    in_flight: u32,
+    /// How many that may be.
+    window: u32,
+    control: Vec<u8>,
+    control_written: usize,
+    pub flow: Flow,
+    /// The kernel took less than there was: wait until it has room.
+    pub blocked: bool,
+    /// The poll since which a message has left alone.
+    pub lone_poll: u32,
+}
+
+/// What came of writing.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Written {
+    pub bytes: u64,
+    pub writes: u64,
+}
+
+impl Out {
+    pub const fn new() -> Out {
+        Out {
+            queue: Queue::new(),
+            fifo: Fifo::new(),
+            written: 0,
+            next: NIL,
+            next_at: 0,
+            in_flight: 0,
+            window: UNLIMITED,
+            control: Vec::new(),
+            control_written: 0,
+            flow: Flow::Going,
+            blocked: false,
+            lone_poll: 0,
+        }
+    }
+
+    /// Sends that have not completed.
+    #[inline]
+    pub fn sends(&self) -> u32 {
+        self.fifo.len()
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Nothing waits to be written.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.next == NIL && self.control.is_empty() && self.may_write_messages() && !self.blocked
+    }
+
+    /// Something waits, and may be written.
+    pub fn wants(&self) -> bool {
+        !self.control.is_empty() || self.is_mid_record() || self.next != NIL && self.may_write_messages()
+    }
+
+    /// Bytes of messages not written yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.queue.tail() - self.written
+    }
+
+    fn may_write_messages(&self) -> bool {
+        self.flow == Flow::Going && self.in_flight < self.window
+    }
+
+    fn is_mid_record(&self) -> bool {
+        self.next != NIL && self.written > self.next_at
+    }
+
+    /// Appends a message. False: there is no room.
+    #[inline]
+    pub fn push(
+        &mut self,
+        sends: &mut Sends,
+        chunks: &mut Chunks,
+        header: Header,
+        segments: &[&[u8]],
+        op: SendOp,
+        deadline_ns: u64,
+        chunks_max: u32,
+    ) -> bool {
+        let record_bytes = HEADER_BYTES + usize::from(header.len);
+        if sends.is_full() || !self.queue.reserve(chunks, record_bytes, chunks_max) {
+            return false;
+        }
+        let at_position = self.queue.tail();
+        self.queue.push(&header.bytes());
+        for segment in segments {
+            self.queue.push(segment);
+        }
+        let at = sends.push(&mut self.fifo, op, record_bytes as u32, deadline_ns);
+        if self.next == NIL {
+            (self.next, self.next_at) = (at, at_position);
+        }
+        true
+    }
+
+    /// Writes the one message that waits; [`Out::is_quiet`] was true before it was pushed.
+    #[inline]
+    pub fn write_lone(&mut self, stream: &Stream, sends: &Sends) -> io::Result<Written> {
+        let run = self.queue.run(self.written, self.queue.tail());
+        if self.written + run.len() as u64 != self.queue.tail() {
+            return self.write(stream, sends);
+        }
+        match stream.send(run) {
+            Ok(len) => {
+                self.advance(len as u64, sends);
+                self.blocked = self.written < self.queue.tail();
+                Ok(Written { bytes: len as u64, writes: 1 })
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.blocked = true;
+                Ok(Written { bytes: 0, writes: 1 })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Queues a control record. False: the peer lets too many pile up.
+    pub fn say(&mut self, header: Header, number: Option<u32>) -> bool {
+        if self.control.len() >= CONTROL_BYTES_MAX && self.control_written == 0 {
+            return false;
+        }
+        self.control.extend_from_slice(&header.bytes());
+        if let Some(number) = number {
+            self.control.extend_from_slice(&number.to_le_bytes());
+        }
+        true
+    }
+
+    /// Queues bytes that come before everything else: a handshake's.
+    pub fn say_first(&mut self, bytes: &[u8]) {
+        self.control.extend_from_slice(bytes);
+    }
+
+    /// Writes what may be written until all is, or the kernel has no room.
+    pub fn write(&mut self, stream: &Stream, sends: &Sends) -> io::Result<Written> {
+        let mut done = Written::default();
+        self.blocked = false;
+        while self.wants() {
+            match self.write_once(stream, sends) {
+                Ok((len, wanted)) => {
+                    done.bytes += len as u64;
+                    done.writes += 1;
+                    if len < wanted {
+                        self.blocked = true;
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    done.writes += 1;
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// One write: the rest of a record that was begun, or control records and whole messages behind them.
+    /// Answers how much was written, of how much.
+    fn write_once(&mut self, stream: &Stream, sends: &Sends) -> io::Result<(usize, usize)> {
+        let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+        let control = self.control.get(self.control_written..).unwrap_or_default();
+        let (mut count, mut control_bytes) = (0, 0);
+        let mut to = self.written;
+        if self.is_mid_record() && !control.is_empty() {
+            //= wire.md R-TCP-5
+            to = self.next_at + sends.get(self.next).map_or(0, |send| u64::from(send.record_bytes));
+        } else {
+            if let Some(part) = parts.first_mut().filter(|_| !control.is_empty()) {
+                *part = IoSlice::new(control);
+                (count, control_bytes) = (1, control.len());
+            }
+            if self.next != NIL && (self.may_write_messages() || self.is_mid_record()) {
+                to = self.window_end(sends);
+            }
+        }
+        count += self.queue.parts(self.written, to, parts.get_mut(count..).unwrap_or_default());
+        let parts = parts.get(..count).unwrap_or_default();
+        let wanted = parts.iter().map(|part| part.len()).sum();
+        let len = match parts {
+            [one] => stream.send(one)?,
+            many => stream.send_vectored(many)?,
+        };
+        let of_control = len.min(control_bytes);
+        self.control_written += of_control;
+        if self.control_written == self.control.len() {
+            self.control.clear();
+            self.control_written = 0;
+        }
+        self.advance((len - of_control) as u64, sends);
+        Ok((len, wanted))
+    }
+
+    /// Up to where messages may be written.
+    fn window_end(&self, sends: &Sends) -> u64 {
+        let left = if self.flow == Flow::Going { self.window.saturating_sub(self.in_flight) } else { 0 };
+        if left >= self.fifo.len() {
+            return self.queue.tail();
+        }
+        let left = left.max(u32::from(self.is_mid_record()));
+        let (mut at, mut end) = (self.next, self.next_at);
+        for _ in 0..left {
+            let Some(send) = sends.get(at) else { break };
+            end += u64::from(send.record_bytes);
+            at = send.next;
+        }
+        end
+    }
+
+    /// So many bytes of messages were written.
+    #[inline]
+    fn advance(&mut self, bytes: u64, sends: &Sends) {
+        self.written += bytes;
+        while let Some(send) = sends.get(self.next) {
+            let end = self.next_at + u64::from(send.record_bytes);
+            if end > self.written {
+                break;
+            }
+            self.next_at = end;
+            self.next = send.next;
+            self.in_flight += 1;
+        }
+    }
+
+    /// Takes out the oldest send if it was written whole: it was acknowledged, or needs not be.
+    #[inline]
+    pub fn pop_written(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        let send = sends.pop(&mut self.fifo)?;
+        self.in_flight -= 1;
+        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        Some(send)
+    }
+
+    /// The peer has taken so many messages more: its window opens as fast.
+    pub fn acked(&mut self, count: u32) -> Result<(), Fault> {
+        //= wire.md R-TCP-7
+        if count > self.in_flight {
+            return Err(Fault);
+        }
+        self.window = self.window.saturating_add(count);
+        Ok(())
+    }
+
+    /// The peer has dropped everything that it has not acknowledged.
+    pub fn dropped(&mut self, sends: &Sends) -> Result<(), Fault> {
+        //= wire.md R-TCP-10
+        if self.flow == Flow::Stalled || self.in_flight == 0 && !self.is_mid_record() {
+            return Err(Fault);
+        }
+        if self.is_mid_record() {
+            // What was begun is written to its end, ahead of everything else: the peer counts bytes.
+            let end = self.next_at + sends.get(self.next).map_or(0, |send| u64::from(send.record_bytes));
+            let mut rest = Vec::with_capacity((end - self.written) as usize + self.control.len());
+            let mut parts = [IoSlice::new(&[]); 4];
+            let count = self.queue.parts(self.written, end, &mut parts);
+            parts.iter().take(count).for_each(|part| rest.extend_from_slice(part));
+            rest.extend_from_slice(self.control.get(self.control_written..).unwrap_or_default());
+            (self.control, self.control_written) = (rest, 0);
+        }
+        self.flow = Flow::Stalled;
+        self.rewind();
+        Ok(())
+    }
+
+    /// Nothing counts as written any more.
+    fn rewind(&mut self) {
+        self.written = self.queue.head();
+        self.next_at = self.written;
+        self.next = self.fifo.first();
+        self.in_flight = 0;
+    }
+
+    /// The peer has room for so many messages; RESUME was queued.
+    pub fn resume(&mut self, window: u32) {
+        self.flow = Flow::Going;
+        self.window = window.max(1);
+        // A control record behind a message of which half was written would be in the middle of it; there is none: all
+        // was rewound.
+        debug_assert!(!self.is_mid_record());
+    }
+
+    /// Takes out the oldest send if nothing of it is on its way: the peer will never see it.
+    pub fn take_back(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
+        if self.in_flight > 0 || self.is_mid_record() {
+            return None;
+        }
+        let send = sends.pop(&mut self.fifo)?;
+        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        self.rewind();
+        Some(send)
+    }
+
+    /// Takes out every send, one with each call: the connection is over for them. What was begun is lost with it.
+    pub fn abandon(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
+        let send = sends.pop(&mut self.fifo)?;
+        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        if self.fifo.len() == 0 {
+            self.rewind();
+        }
+        Some(send)
+    }
+
+    /// Before [`Out::abandon`] on a stream that goes on: a record that was begun is written to its end.
+    pub fn keep_begun(&mut self, sends: &Sends) {
+        if self.is_mid_record() && self.flow == Flow::Going {
+            // It can't fail: something is begun, and the flow is going.
+            let _ = self.dropped(sends);
+            self.flow = Flow::Going;
+        }
+    }
+
+    /// The oldest send.
+    pub fn oldest<'a>(&self, sends: &'a Sends) -> Option<&'a Send> {
+        sends.oldest(&self.fifo)
+    }
+
+    pub fn bring_forward(&self, sends: &mut Sends, deadline_ns: u64) {
+        sends.bring_forward(&self.fifo, deadline_ns);
+    }
+
+    /// A message, to be written.
+    pub fn message(len: usize, ack: u32) -> Header {
+        // The engine has checked it against the agreed length.
+        Header { kind: Kind::Message, len: u16::try_from(len).unwrap_or(u16::MAX), ack }
+    }
+
+    /// Bytes held beside the chunks.
+    pub fn bytes(&self) -> usize {
+        self.queue.bytes() + self.control.capacity()
+    }
+}

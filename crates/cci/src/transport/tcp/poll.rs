@@ -1,0 +1,196 @@
+//! What a poll looks at.
+//!
+//! - *Hot* connections, the one or two active last, are read in every poll: nothing is faster than to ask the stream itself.
+//! - All others are reported by the kernel, which is asked in every poll while it has something to report, then less and
+//!   less often, and every [`KERNEL_POLL_NS`] at least. So a poll costs as much with ten connections as with ten thousand.
+
+use super::conn::State;
+use super::{Tcp, token};
+use crate::engine::core::Core;
+use crate::limits;
+use crate::transport::Armed;
+use cci_ring::slab::Key;
+use cci_sys::clock;
+use std::os::fd::AsFd;
+
+/// Connections read in every poll.
+const HOT_MAX: usize = 2;
+/// Polls between questions to the kernel at most,
+const POLLS_PER_ASK_MAX: u32 = 64;
+/// and time.
+const KERNEL_POLL_NS: u64 = 20_000;
+/// Rounds of events taken from the kernel at once.
+const KERNEL_ROUNDS_MAX: u32 = 4;
+/// How soon to try again what the system refused.
+const AGAIN_NS: u64 = 10_000_000;
+
+impl Tcp {
+    /// One poll.
+    #[inline]
+    pub(super) fn poll(&mut self, core: &mut Core) {
+        self.polls = self.polls.wrapping_add(1);
+        self.shared.now_ns = clock::now_ns();
+        if !self.dirty.is_empty() || !self.doomed.is_empty() {
+            self.flush_dirty(core);
+        }
+        if !self.starved.is_empty() {
+            self.feed(core);
+        }
+        self.polls_to_ask = self.polls_to_ask.saturating_sub(1);
+        let since_ns = self.shared.now_ns.saturating_sub(self.kernel_polled_ns);
+        if self.polls_to_ask == 0 || since_ns >= KERNEL_POLL_NS {
+            self.ask_kernel(core);
+        } else {
+            let mut at = 0;
+            while let Some(&key) = self.hot.get(at) {
+                self.read(core, key);
+                at += 1;
+            }
+        }
+        if !self.acks.is_empty() {
+            self.acknowledge(core, false);
+        }
+        self.bulk_turn(core);
+        if self.shared.now_ns >= self.due_ns() {
+            self.time_out(core);
+        }
+    }
+
+    /// Takes what the kernel has to report.
+    fn ask_kernel(&mut self, core: &mut Core) {
+        self.kernel_polled_ns = self.shared.now_ns;
+        self.shared.counts.kernel_polls += 1;
+        let Some(mut events) = self.events.take() else { return };
+        let mut found_cold = false;
+        for _ in 0..KERNEL_ROUNDS_MAX {
+            core.poller.ready(&mut events);
+            for event in events.iter() {
+                found_cold |= self.kernel_says(core, event.token, event.readable || event.hung_up);
+            }
+            if events.len() < super::KERNEL_EVENTS {
+                break;
+            }
+        }
+        self.events = Some(events);
+        self.polls_per_ask = if found_cold { 1 } else { (self.polls_per_ask * 2).min(POLLS_PER_ASK_MAX) };
+        self.polls_to_ask = self.polls_per_ask;
+    }
+
+    /// Answers whether it was about a connection that polls do not look at.
+    fn kernel_says(&mut self, core: &mut Core, said: u64, readable: bool) -> bool {
+        let index = token::index(said);
+        match token::kind(said) {
+            token::LISTENER => self.let_in(core),
+            token::HAND => {
+                if let Some(key) = self.hands.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.hand_ready(core, key);
+                }
+            }
+            token::CONN => {
+                if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                    return self.conn_ready(core, key, readable);
+                }
+            }
+            token::BULK => {
+                if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.bulk_ready(core, key);
+                    return true;
+                }
+            }
+            // The engine's own.
+            _ => {}
+        }
+        false
+    }
+
+    fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        if conn.state == State::Dialing {
+            if conn.is_watched_for_room || conn.out.blocked {
+                self.connected(core, key);
+            }
+            if readable && self.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
+                self.answered(core, key);
+            }
+            return false;
+        }
+        if conn.out.blocked && conn.is_watched_for_room {
+            // Tried at once: if there is no room it says so.
+            conn.out.blocked = false;
+            self.flush(core, key);
+        }
+        let is_hot = self.hot.contains(&key);
+        if self.read(core, key) && !is_hot {
+            self.make_hot(key);
+            return true;
+        }
+        false
+    }
+
+    /// Reads a connection in every poll from now on, instead of the one that was idle longest.
+    pub(super) fn make_hot(&mut self, key: Key) {
+        self.hot.retain(|hot| *hot != key && self.conns.get(*hot).is_some());
+        self.hot.insert(0, key);
+        self.hot.truncate(HOT_MAX);
+    }
+
+    /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
+    pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
+        let events_before = core.events_queued();
+        self.shared.now_ns = clock::now_ns();
+        self.acknowledge(core, true);
+        self.flush_dirty(core);
+        if self.shared.now_ns >= self.due_ns() {
+            self.time_out(core);
+            self.flush_dirty(core);
+        }
+        // The next poll asks the kernel what has woken us.
+        self.polls_to_ask = 0;
+        let mut deadline_ns = self.due_ns();
+        for at in 0..self.starved.len() {
+            let Some(&key) = self.starved.get(at) else { break };
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            if conn.input.is_holding() {
+                // What is not read now would end each sleep at once.
+                Self::unwatch(core, conn);
+            }
+            // A buffer that another thread gives back wakes nobody.
+            deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
+        }
+        match self.bulk_arm(core) {
+            Armed::Pending => return Armed::Pending,
+            Armed::Sleep { deadline_ns: Some(at_ns) } => deadline_ns = deadline_ns.min(at_ns),
+            Armed::Sleep { deadline_ns: None } => {}
+        }
+        if !self.dirty.is_empty() && self.dirty.iter().any(|key| self.can_write(*key)) {
+            deadline_ns = deadline_ns.min(self.shared.now_ns + AGAIN_NS);
+        }
+        if core.events_queued() > events_before {
+            return Armed::Pending;
+        }
+        Armed::Sleep { deadline_ns: (deadline_ns != u64::MAX).then_some(deadline_ns) }
+    }
+
+    fn can_write(&self, key: Key) -> bool {
+        self.conns.get(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
+    }
+
+    /// When something is due at the latest.
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.shared
+            .sends_due_ns
+            .min(self.making_due_ns)
+            .min(self.hands_due_ns)
+            .min(self.listen_again_ns.unwrap_or(u64::MAX))
+            .min(if self.keepalive.is_empty() { u64::MAX } else { self.next_keepalive_ns })
+    }
+
+    /// For one who opens: what the listener is known by.
+    pub(super) fn watch_listener(
+        &self,
+        poller: &crate::engine::poller::Poller,
+    ) -> Result<(), cci_sys::SysError> {
+        poller.watch(self.listener.as_fd(), token::make(token::LISTENER, super::conn::NOWHERE))
+    }
+}

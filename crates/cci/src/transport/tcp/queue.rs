@@ -1,0 +1,215 @@
+//! Bytes on their way out of one connection, in chunks borrowed from the endpoint's pool.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Of one chunk: two of the longest messages.
+pub(super) const CHUNK_BYTES: usize = 16 << 10;
+/// Slots kept for the parts of one write.
+pub(super) const PARTS_MAX: usize = 16;
+
+/// The chunks of an endpoint: made when they are needed, up to a number, and kept.
+pub(super) struct Chunks {
+    spare: Vec<Box<[u8]>>,
+    made: u32,
+    max: u32,
+}
+
+impl Chunks {
+    pub fn new(bytes_max: u64) -> Chunks {
+        let max = u32::try_from(bytes_max / CHUNK_BYTES as u64).unwrap_or(u32::MAX).max(4);
+        Chunks { spare: Vec::new(), made: 0, max }
+    }
+
+    fn take(&mut self) -> Option<Box<[u8]>> {
+        if let Some(chunk) = self.spare.pop() {
+            return Some(chunk);
+        }
+        if self.made >= self.max {
+            return None;
+        }
+        self.made += 1;
+        Some(vec![0; CHUNK_BYTES].into_boxed_slice())
+    }
+
+    #[inline]
+    fn give_back(&mut self, chunk: Box<[u8]>) {
+        self.spare.push(chunk);
+    }
+
+    /// Chunks that can be taken.
+    pub fn left(&self) -> u32 {
+        self.max - self.made + self.spare.len() as u32
+    }
+
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.made) * CHUNK_BYTES as u64 + (self.spare.capacity() * size_of::<Box<[u8]>>()) as u64
+    }
+}
+
+/// A run of bytes, counted from the beginning of the connection.
+pub(super) struct Queue {
+    chunks: VecDeque<Box<[u8]>>,
+    /// Position of the first byte of the first chunk.
+    base: u64,
+    /// Of the first byte that is kept.
+    head: u64,
+    /// Behind the last.
+    tail: u64,
+}
+
+impl Queue {
+    pub const fn new() -> Queue {
+        Queue { chunks: VecDeque::new(), base: 0, head: 0, tail: 0 }
+    }
+
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Makes room for `bytes` more, with no more than `chunks_max` chunks in all.
+    #[inline]
+    pub fn reserve(&mut self, pool: &mut Chunks, bytes: usize, chunks_max: u32) -> bool {
+        let mut room = self.chunks.len() * CHUNK_BYTES - self.offset(self.tail);
+        while room < bytes {
+            if self.chunks.len() >= chunks_max as usize {
+                return false;
+            }
+            let Some(chunk) = pool.take() else { return false };
+            self.chunks.push_back(chunk);
+            room += CHUNK_BYTES;
+        }
+        true
+    }
+
+    /// Appends bytes, for which there is room.
+    #[inline]
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let offset = self.offset(self.tail);
+            let room = self
+                .chunks
+                .get_mut(offset / CHUNK_BYTES)
+                .and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..))
+                .unwrap_or_default();
+            debug_assert!(!room.is_empty(), "reserved before");
+            let len = room.len().min(bytes.len());
+            let (Some(room), Some((now, later))) = (room.get_mut(..len), bytes.split_at_checked(len)) else {
+                return;
+            };
+            room.copy_from_slice(now);
+            self.tail += len as u64;
+            bytes = later;
+            if len == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The bytes from `from` up to `to` that lie together: all of them, unless they cross a chunk.
+    #[inline]
+    pub fn run(&self, from: u64, to: u64) -> &[u8] {
+        let offset = self.offset(from);
+        let len = (to - from) as usize;
+        let at = offset % CHUNK_BYTES;
+        let chunk = self.chunks.get(offset / CHUNK_BYTES).and_then(|chunk| chunk.get(at..));
+        chunk.map_or(&[][..], |chunk| chunk.get(..len).unwrap_or(chunk))
+    }
+
+    /// The parts of the bytes from `from` up to `to`, as far as there is room for them; answers how many were put.
+    pub fn parts<'a>(&'a self, mut from: u64, to: u64, into: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for part in into {
+            let run = self.run(from, to);
+            if run.is_empty() {
+                break;
+            }
+            *part = IoSlice::new(run);
+            from += run.len() as u64;
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets the bytes before `head`.
+    #[inline]
+    pub fn release(&mut self, pool: &mut Chunks, head: u64) {
+        self.head = head;
+        while head - self.base >= CHUNK_BYTES as u64 {
+            let Some(chunk) = self.chunks.pop_front() else { break };
+            pool.give_back(chunk);
+            self.base += CHUNK_BYTES as u64;
+        }
+        if head == self.tail {
+            // Nothing is kept: the next one begins a chunk again.
+            while let Some(chunk) = self.chunks.pop_front() {
+                pool.give_back(chunk);
+            }
+            self.base = head;
+        }
+    }
+
+    #[inline]
+    fn offset(&self, position: u64) -> usize {
+        (position - self.base) as usize
+    }
+
+    /// Bytes held beside the chunks.
+    pub fn bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<Box<[u8]>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_pool_is_bounded_and_gets_everything_back() {
+        let mut pool = Chunks::new(4 * CHUNK_BYTES as u64);
+        let mut queue = Queue::new();
+        assert!(queue.reserve(&mut pool, 3 * CHUNK_BYTES, 8));
+        assert!(!queue.reserve(&mut pool, 5 * CHUNK_BYTES, 8));
+        assert_eq!(pool.left(), 0);
+        queue.push(&[1; 3 * CHUNK_BYTES]);
+        queue.release(&mut pool, 3 * CHUNK_BYTES as u64);
+        assert_eq!(pool.left(), 4);
+        assert!(!queue.reserve(&mut pool, 2 * CHUNK_BYTES, 1), "one's own bound");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn bytes_come_out_as_they_went_in(steps in proptest::collection::vec((0usize..20_000, 0usize..20_000), 1..30)) {
+            let mut pool = Chunks::new(1 << 20);
+            let mut queue = Queue::new();
+            let byte = |position: u64| (position * 7 + position / 251) as u8;
+            let (mut read, mut released) = (0u64, 0u64);
+            for (push, take) in steps {
+                if queue.reserve(&mut pool, push, 64) {
+                    let bytes: Vec<u8> = (queue.tail()..queue.tail() + push as u64).map(byte).collect();
+                    queue.push(&bytes);
+                }
+                let to = (read + take as u64).min(queue.tail());
+                let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+                let count = queue.parts(read, to, &mut parts);
+                let got: Vec<u8> = parts[..count].iter().flat_map(|part| part.iter().copied()).collect();
+                prop_assert!(got.len() as u64 == to - read || count == PARTS_MAX);
+                prop_assert!((read..).zip(&got).all(|(position, got)| byte(position) == *got));
+                read += got.len() as u64;
+                released += (read - released) / 2;
+                queue.release(&mut pool, released);
+            }
+            queue.release(&mut pool, queue.tail());
+            prop_assert_eq!(pool.left(), 64);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the transport tells about itself.
+
+use super::conn::{Conn, Fault, State};
+use super::hand::Hand;
+use super::input::SCRATCH_BYTES;
+use super::out::{Flow, UNLIMITED};
+use super::{SCHEME, Tcp};
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::engine::core::Core;
+use crate::explain::{Explanation, PathOption};
+use cci_ring::slab::Key;
+
+impl Tcp {
+    /// Everything that the endpoint holds.
+    pub(super) fn held_bytes(&self, core: &Core) -> u64 {
+        let mut kinds = core.memory().to_vec();
+        self.count_memory(&mut kinds);
+        kinds.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        let busy: usize = self.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
+        let lists = self.dirty.capacity()
+            + self.acks.capacity()
+            + self.starved.capacity()
+            + self.making.capacity()
+            + self.keepalive.capacity();
+        into.extend([
+            ("connections", (self.conns.bytes() + busy) as u64),
+            ("handshakes", self.hands.bytes() as u64 + self.hands.len() as u64 * size_of::<Hand>() as u64),
+            ("messages on their way", self.shared.chunks.bytes()),
+            ("sends in progress", self.shared.sends.bytes() as u64),
+            ("read buffer", SCRATCH_BYTES as u64),
+            ("read and not taken yet", self.shared.input_bytes),
+            ("lists", (lists * size_of::<Key>()) as u64),
+        ]);
+        self.count_bulk_memory(into);
+    }
+
+    pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        let of = &self.shared.counts;
+        into.extend([
+            ("stream_bytes_sent", of.bytes_written),
+            ("stream_bytes_received", of.bytes_read),
+            ("send_syscalls", of.writes),
+            ("recv_syscalls", of.reads),
+            ("recv_syscalls_empty", of.reads_empty),
+            ("lone_messages", of.lone),
+            ("batches", of.batches),
+            ("kernel_polls", of.kernel_polls),
+            ("acks_sent", of.acks_sent),
+            ("rnr_sent", of.not_ready_sent),
+            ("rnr_received", of.not_ready_received),
+            ("requests_received", of.requests),
+            ("connections_broken", of.broken),
+            ("keepalive_timeouts", of.keepalives),
+            ("refused_by_system", of.refused_system),
+        ]);
+        self.count_bulk(into);
+        let faults = Fault::ALL.into_iter().map(|fault| (fault.name(), of.of(fault)));
+        let others = [
+            ("no-receive-buffer", of.unreliable_no_buffer),
+            ("after-close", of.after_close),
+            ("handshake-timed-out", of.handshake_timed_out),
+        ];
+        let met = faults.chain(others).filter(|(_, count)| *count > 0);
+        drops.extend(met.map(|(name, count)| DropReason { name, count }));
+    }
+
+    pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
+        let Some(conn) = self.conns.get(key) else { return ConnectionCounters::default() };
+        let info = conn.stream.as_ref().and_then(cci_sys::tcp::Stream::info).unwrap_or_default();
+        ConnectionCounters {
+            messages_sent: conn.messages_sent,
+            bytes_sent: conn.bytes_sent,
+            messages_received: conn.messages_received,
+            bytes_received: conn.bytes_received,
+            retransmissions: info.retransmissions,
+            rtt_ns: (info.rtt_ns > 0).then_some(info.rtt_ns),
+            window_bytes: info.window_bytes,
+            receiver_not_ready: conn.not_ready,
+            sends_in_progress: conn.out.sends().into(),
+        }
+    }
+
+    pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
+        let Some(conn) = self.conns.get(key) else { return };
+        into.peer = conn.peer.map_or_else(String::new, |peer| format!("{SCHEME}{peer}"));
+        let here = conn.peer.is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == self.local.ip());
+        let why_not = if here {
+            "the URI says tcp; the peer is on this host, so its shm:// URI would be faster"
+        } else {
+            "the peer is on another host"
+        };
+        let option = |path: &str, chosen, reason: &str| PathOption {
+            path: path.to_owned(),
+            chosen,
+            reason: reason.to_owned(),
+        };
+        into.paths.push(option("TCP", true, "one stream for messages, without Nagle's delay"));
+        into.paths.push(option("shared memory", false, why_not));
+        into.facts.push(("state", state(conn.state).to_owned()));
+        into.facts.push(("largest message", format!("{} bytes", conn.mss)));
+        if let Some(info) = conn.stream.as_ref().and_then(cci_sys::tcp::Stream::info) {
+            into.facts.extend([
+                ("round trip, smoothed", format!("{:.1} us", info.rtt_ns as f64 / 1e3)),
+                ("congestion window", format!("{} bytes", info.window_bytes)),
+                ("largest segment", format!("{} bytes", info.segment_bytes)),
+                ("retransmissions", info.retransmissions.to_string()),
+                ("in the socket's send buffer", format!("{} bytes", info.queued_bytes)),
+            ]);
+        }
+        into.facts.push(("waiting to be written", format!("{} bytes", conn.out.unwritten_bytes())));
+        into.facts.push(("written, not acknowledged", format!("{} messages", conn.out.in_flight())));
+        into.blocked_on = blocked_on(conn).map(str::to_owned);
+        self.explain_bulk(key, into);
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Dialing => "waits for the peer's answer",
+        State::Accepting => "accepted, waits for the peer to confirm",
+        State::Open => "up",
+        State::PeerClosing => "the peer has closed and takes no more",
+        State::Closing => "closed here, delivers what was sent before",
+        State::Lingering => "closed here, waits for the peer's end",
+        State::Gone => "the peer closed, died or stopped answering",
+    }
+}
+
+fn blocked_on(conn: &Conn) -> Option<&'static str> {
+    let waits = conn.out.sends() > 0;
+    if waits
+        && (conn.out.flow == Flow::Stalled
+            || conn.out.window() != UNLIMITED && conn.out.in_flight() >= conn.out.window())
+    {
+        return Some("the peer's program has no receive buffer free");
+    }
+    if conn.out.blocked && conn.stream.is_some() {
+        return Some("the socket's send buffer is full: the peer or the network is slow");
+    }
+    if waits && conn.out.unwritten_bytes() == 0 {
+        return Some("all is written, and the peer has not acknowledged all of it yet");
+    }
+    None
+}

@@ -1,0 +1,1 @@
+//! Endpoints over streams of this machine.

@@ -1,0 +1,199 @@
+//! TCP streams: non-blocking, close-on-exec, without Nagle's delay.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
+
+use crate::error::{Result, SysError, Tried};
+
+mod info;
+
+pub use info::Info;
+
+/// Connections that the kernel keeps for a listener that does not take them; `net.core.somaxconn` bounds it.
+const BACKLOG: i32 = 4096;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    local: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on `local`; port 0 lets the kernel choose. `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`.
+    pub fn bind(local: SocketAddr) -> Result<Listener> {
+        let on = |error: SysError| error.on(local);
+        let fd = socket_for(&local).map_err(on)?;
+        if local.is_ipv6() {
+            sockopt::set_ipv6_v6only(&fd, true).tried("keep to IPv6 (IPV6_V6ONLY)").map_err(on)?;
+        }
+        // Streams of an endpoint that has ended may linger on the port for a minute; another listener is still refused.
+        sockopt::set_socket_reuseaddr(&fd, true).tried("take a port that lingers (SO_REUSEADDR)")?;
+        rustix::net::bind(&fd, &local).tried("bind a TCP socket").map_err(on)?;
+        rustix::net::listen(&fd, BACKLOG).tried("listen on a TCP socket").map_err(on)?;
+        let bound = rustix::net::getsockname(&fd).tried("ask for a socket's address").map_err(on)?;
+        let local = SocketAddr::try_from(bound).tried("ask for a socket's address").map_err(on)?;
+        Ok(Listener { fd, local })
+    }
+
+    /// Address and port listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Takes a stream that a peer has connected. `WouldBlock`: there is none.
+    pub fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            match rustix::net::acceptfrom_with(&self.fd, flags) {
+                // A peer that has gone again while it waited.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return Err(error.into()),
+                Ok((fd, from)) => {
+                    let unknown = || io::Error::from(io::ErrorKind::InvalidData);
+                    let from = from.ok_or_else(unknown)?;
+                    let from = SocketAddr::try_from(from).map_err(|_| unknown())?;
+                    let stream = Stream { fd };
+                    stream.set_no_delay()?;
+                    return Ok((stream, from));
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+}
+
+impl Stream {
+    /// Begins to connect to `to` from the address of `from`, whose port is ignored. It is made, or has failed, once the
+    /// stream is writable: [`Stream::take_error`] tells.
+    pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Stream> {
+        let fd = socket_for(&to)?;
+        let stream = Stream { fd };
+        stream.set_no_delay().tried("switch Nagle's delay off (TCP_NODELAY)")?;
+        // The port is chosen when the destination is known: as many connections as there are ports, to each.
+        let _ = set_int(&stream.fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+        let mut from = from;
+        from.set_port(0);
+        rustix::net::bind(&stream.fd, &from).tried("bind a TCP socket").map_err(|error| error.on(from))?;
+        loop {
+            match rustix::net::connect(&stream.fd, &to) {
+                Ok(()) | Err(Errno::INPROGRESS) => return Ok(stream),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error).tried("connect a TCP socket").map_err(|error| error.on(to)),
+            }
+        }
+    }
+
+    /// What has gone wrong since it was last asked; also why a connection was not made.
+    pub fn take_error(&self) -> io::Result<()> {
+        match sockopt::socket_error(&self.fd) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) | Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The peer's address; an error while it is not connected.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let peer = rustix::net::getpeername(&self.fd)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        peer.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Its own address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let local = rustix::net::getsockname(&self.fd)?;
+        SocketAddr::try_from(local).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Takes what has come, as much as fits; 0: the peer has closed its side. `WouldBlock`: nothing is there.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()).map(|(len, _)| len))
+    }
+
+    /// As [`Stream::recv`], and leaves it there.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::PEEK).map(|(len, _)| len))
+    }
+
+    /// Gives the kernel as much as it has room for; answers how much. `WouldBlock`: none.
+    #[inline]
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        again(|| rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL))
+    }
+
+    /// The same for bytes that lie in several places.
+    pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut none = rustix::net::SendAncillaryBuffer::default();
+        again(|| rustix::net::sendmsg(&self.fd, parts, &mut none, SendFlags::NOSIGNAL))
+    }
+
+    /// Closes this side: the peer reads the end behind what was sent.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+    }
+
+    /// What was sent may be unacknowledged by the peer's kernel for so long; then the connection is broken. 0: as long
+    /// as the system's retransmissions take.
+    pub fn set_user_timeout_ms(&self, timeout_ms: u32) -> io::Result<()> {
+        Ok(sockopt::set_tcp_user_timeout(&self.fd, timeout_ms)?)
+    }
+
+    /// No more than so many bytes wait in the kernel without having been sent.
+    pub fn set_unsent_bytes_max(&self, bytes: u32) -> io::Result<()> {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        set_int(&self.fd, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    }
+
+    fn set_no_delay(&self) -> io::Result<()> {
+        Ok(sockopt::set_tcp_nodelay(&self.fd, true)?)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+#[inline]
+fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+fn socket_for(addr: &SocketAddr) -> Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None).tried("make a TCP socket")
+}
+
+fn set_int(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: reads one int, which outlives the call.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -582,3 +582,11 @@ mod udp4_memory {
 mod udp6_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP6);
 }
+
+mod udp4_multicast {
+    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP4);
+}
+
+mod udp6_multicast {
+    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP6_WIRE);
+}

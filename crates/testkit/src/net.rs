@@ -184,6 +184,12 @@ impl Veth {
         Ok(veth)
     }
 
+    /// Gives one end of a wire its IPv6 address, where [`Veth::pairs_here`] gave it none.
+    pub fn give_ipv6(&self, end: End, wire: u8) {
+        let (name, v6) = (self.name(end, wire), ipv6(end, wire));
+        self.must(end, "ip", &format!("addr add {v6}/64 dev {name} nodad\n"));
+    }
+
     /// The interface at an end of a wire.
     pub fn name(&self, end: End, wire: u8) -> String {
         format!("{}{wire}", end.letter())

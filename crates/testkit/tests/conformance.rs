@@ -1,7 +1,7 @@
 //! The conformance suite through the Rust API, on every device.
 #![forbid(unsafe_code)]
 
-use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, TCP4, TCP6, UDP4, UDP6};
+use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, TCP4, TCP6, UDP4, UDP6, UDP6_WIRE};
 
 mod shm {
     use super::{Rust, SHM};
@@ -51,4 +51,14 @@ mod udp4_memory {
 mod udp6_memory {
     use super::{Rust, UDP6};
     cci_testkit::conformance!(remote memory: Rust, UDP6);
+}
+
+mod udp4_multicast {
+    use super::{Rust, UDP4};
+    cci_testkit::conformance!(multicast: Rust, UDP4);
+}
+
+mod udp6_multicast {
+    use super::{Rust, UDP6_WIRE};
+    cci_testkit::conformance!(multicast: Rust, UDP6_WIRE);
 }

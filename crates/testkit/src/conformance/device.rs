@@ -6,7 +6,7 @@
 //! (or `a1` and `b1`, with jumbo frames): each case has them in a network namespace of its own.
 
 use super::Skipped;
-use crate::net::{Unavailable, Veth, Wire};
+use crate::net::{End, Unavailable, Veth, Wire};
 use std::net::UdpSocket;
 
 /// The devices the suite runs on, as a program configures them.
@@ -35,6 +35,10 @@ ip = ::1
 transport = udp
 ip = ::1
 mtu = 1500
+[udp6-wire]
+transport = udp
+interface = a0
+ip = fd77::1
 [tcp4]
 transport = tcp
 ip = 127.0.0.1
@@ -80,6 +84,8 @@ enum Needs {
     /// A namespace of the case's own with the ends of [`WIRES`] in it, which takes root.
     #[allow(dead_code, reason = "raw Ethernet is on its way")]
     Wires,
+    /// The same with an IPv6 address on `a0`.
+    AddressedWires,
 }
 
 /// Wires of a case's namespace: `a0` to `b0` as Ethernet is, `a1` to `b1` with jumbo frames.
@@ -131,6 +137,10 @@ pub const TCP4: DeviceUnderTest = DeviceUnderTest {
 /// TCP over IPv6.
 pub const TCP6: DeviceUnderTest = DeviceUnderTest { name: "tcp6", needs: Needs::Address("::1"), ..TCP4 };
 
+/// UDP over IPv6 on an interface that is not loopback's, which Linux carries no IPv6 groups over.
+pub const UDP6_WIRE: DeviceUnderTest =
+    DeviceUnderTest { name: "udp6-wire", smaller: None, needs: Needs::AddressedWires, ..UDP4 };
+
 impl DeviceUnderTest {
     /// Makes what it needs, for as long as the value lives. Called in the thread of the case; its threads and child
     /// processes are in the same network then. An error is the reason why this machine can't.
@@ -142,6 +152,7 @@ impl DeviceUnderTest {
                 Err(_) => Err(Unavailable::new(format!("this machine has no address {ip}"))),
             },
             Needs::Wires => Veth::pairs_here(&WIRES).map(Some),
+            Needs::AddressedWires => network_for_all().map(Some),
         }
     }
 
@@ -156,5 +167,7 @@ impl DeviceUnderTest {
 /// A network in which every section of [`CONFIG`] can be had, for a program that reads its configuration once, while
 /// each case has a network of its own: names and addresses in them are the same.
 pub fn network_for_all() -> Result<Veth, Unavailable> {
-    Veth::pairs_here(&WIRES)
+    let veth = Veth::pairs_here(&WIRES)?;
+    veth.give_ipv6(End::A, 0);
+    Ok(veth)
 }

@@ -192,6 +192,14 @@ macro_rules! conformance {
             rma_process: two_processes_share_memory;
         }
     };
+    // Multicast groups, in a module of their own, on devices that have them.
+    (multicast: $driver:expr, $device:expr) => {
+        $crate::conformance! { @cases $driver, $device;
+            multicast: every_member_hears_every_sender, every_size_arrives_in_a_group, groups_do_not_mix,
+                leaving_ends_it, own_messages_are_not_heard, mistakes_with_groups_are_refused,
+                members_without_a_buffer_lose;
+        }
+    };
     (@child $driver:expr, $device:expr) => {
         /// The other process of the cases that need two: does nothing unless one of them started it.
         #[test]

@@ -6,6 +6,7 @@ pub mod child;
 pub mod closing;
 pub mod connect;
 pub mod messages;
+pub mod multicast;
 mod peer;
 pub mod process;
 pub mod rma_account;

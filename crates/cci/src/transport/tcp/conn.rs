@@ -44,6 +44,8 @@ pub(super) struct Conn {
     pub is_watched: bool,
     /// The set tells when it can be written, too.
     pub is_watched_for_room: bool,
+    /// The peer's library has answered HELLO.
+    pub is_heard: bool,
     /// CLOSING was said.
     pub closing_said: bool,
     /// In [`super::Tcp::dirty`].
@@ -102,6 +104,7 @@ impl Conn {
             dialled: state == State::Dialing,
             is_watched: false,
             is_watched_for_room: false,
+            is_heard: false,
             closing_said: false,
             is_dirty: false,
             owes_ack: false,

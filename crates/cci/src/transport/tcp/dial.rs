@@ -171,6 +171,12 @@ impl Tcp {
         };
         core.heard(conn.connection);
         match said {
+            //= wire.md R-TCP-3
+            Said::Heard if !conn.is_heard => {
+                conn.is_heard = true;
+                conn.hello_answer.clear();
+                self.answered(core, key);
+            }
             Said::Accept { mss, at, ticket } => {
                 conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
                 conn.ticket = ticket;
@@ -184,7 +190,7 @@ impl Tcp {
             Said::Reject { no_memory: true } => self.dial_failed(core, key, ConnectFailure::NoMemory),
             Said::Reject { no_memory: false } => self.dial_failed(core, key, ConnectFailure::Refused),
             Said::Version { theirs } => self.dial_failed(core, key, ConnectFailure::Version { theirs }),
-            Said::Hello { .. } | Said::Bulk(_) | Said::OtherHello => {
+            Said::Hello { .. } | Said::Bulk(_) | Said::OtherHello | Said::Heard => {
                 self.shared.counts.fault(super::conn::Fault::Handshake);
                 self.dial_failed(core, key, ConnectFailure::Disconnected);
             }

@@ -112,7 +112,7 @@ impl Tcp {
                     let _ = hand.stream.send(&Said::OtherHello.bytes());
                 }
             }
-            Said::Accept { .. } | Said::Reject { .. } | Said::Version { .. } => {
+            Said::Accept { .. } | Said::Reject { .. } | Said::Version { .. } | Said::Heard => {
                 self.end_hand(core, key, Some(Fault::Handshake));
             }
         }

@@ -96,6 +96,10 @@ impl Tcp {
     ) {
         let Some(hand) = self.take_hand(core, key) else { return };
         let Some(peer) = hand.peer else { return };
+        //= wire.md R-TCP-3
+        if hand.stream.send(&Said::Heard.bytes()).is_err() {
+            return;
+        }
         self.shown += 1;
         self.shared.counts.requests += 1;
         core.requested(RequestBody {

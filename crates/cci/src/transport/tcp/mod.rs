@@ -210,6 +210,14 @@ impl Transport for Tcp {
         self.shared.sends.in_use() == 0 && self.bulk_operations() == 0
     }
 
+    fn heard(&self, link: u64) -> bool {
+        self.conns.get(Key::from_bits(link)).is_some_and(|conn| conn.is_heard)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.conns.is_empty() && self.hands.is_empty()
+    }
+
     fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
         self.change_send_timeout(Key::from_bits(link), timeout_ns);
     }

@@ -59,6 +59,8 @@ pub(super) enum Said {
     },
     /// A HELLO of this version, which is not ours.
     OtherHello,
+    /// The HELLO was understood; the program decides.
+    Heard,
 }
 
 mod said {
@@ -67,6 +69,7 @@ mod said {
     pub(super) const ACCEPT: u8 = 3;
     pub(super) const REJECT: u8 = 4;
     pub(super) const VERSION: u8 = 5;
+    pub(super) const HEARD: u8 = 6;
 }
 
 impl Said {
@@ -114,6 +117,7 @@ impl Said {
                 bytes.extend_from_slice(&[if *no_memory { 2 } else { 1 }, 0, 0, 0, 0, 0, 0, 0]);
                 bytes
             }
+            Said::Heard => prefix(said::HEARD),
             Said::Version { .. } | Said::OtherHello => {
                 let mut bytes = prefix(said::VERSION);
                 bytes.extend_from_slice(&[VERSION, VERSION, 0, 0, 0, 0, 0, 0]);
@@ -141,6 +145,7 @@ impl Said {
         }
         match kind {
             said::HELLO => Self::parse_hello(bytes),
+            said::HEARD => Ok(Said::Heard),
             said::BULK => {
                 let whole: &[u8; BULK_BYTES] = bytes.first_chunk().ok_or(Some(BULK_BYTES))?;
                 Ok(Said::Bulk(parse_ticket(whole.last_chunk().ok_or(None)?)))
@@ -316,6 +321,7 @@ mod tests {
                 ticket
             }),
             any::<bool>().prop_map(|no_memory| Said::Reject { no_memory }),
+            Just(Said::Heard),
         ]
     }
 
@@ -345,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_said_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), honest: bool, kind in 0u8..7) {
+        fn nothing_said_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), honest: bool, kind in 0u8..8) {
             if honest {
                 for (byte, magic) in bytes.iter_mut().zip([MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], kind, VERSION, 0, 0]) {
                     *byte = magic;

@@ -134,6 +134,14 @@ impl<T: Transport> Transport for WithGroups<T> {
         }
     }
 
+    fn heard(&self, link: u64) -> bool {
+        self.connections.heard(link)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.connections.is_idle() && self.groups.is_idle()
+    }
+
     fn is_drained(&self) -> bool {
         self.connections.is_drained() && self.groups.has_sent_all()
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// Shared memory first, then UDP by interface, loopback last, then TCP likewise: one device for each interface that is up
 /// and has an address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is
-/// had by a configuration file that names the address. Then Ethernet, which needs rights that programs seldom have. Then
-/// `any`, which is all of this but Ethernet on the first interface that leads out of the machine: last, so that no program
-/// listens on the network that did not ask for it.
+/// had by a configuration file that names the address. Then `any`, which is all of this on the first interface that leads
+/// out of the machine: so late that no program listens on the network that did not ask for it. Then, of lower priority,
+/// Ethernet, which needs rights that programs seldom have.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![shm("shm")];
     // A system that does not list its interfaces still has shared memory.
@@ -31,10 +31,10 @@ pub(crate) fn devices() -> Vec<Device> {
             devices.push(Device(Arc::new(info)));
         }
     }
-    devices.extend(ethernet);
     let choice = Choice { interface: udp::usual(&interfaces), ..Choice::default() };
     let any = any::device(shm_info("any".to_owned()), udp::device("any".to_owned(), &choice));
     devices.push(Device(Arc::new(any)));
+    devices.extend(ethernet);
     devices
 }
 
@@ -58,14 +58,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_comes_first_loopback_and_any_last() {
+    fn shared_memory_comes_first_and_priorities_fall() {
         let mut devices = devices();
         assert_eq!(devices[0].name(), "shm");
         let mut names: Vec<&str> = devices.iter().map(Device::name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), devices.len(), "names are unique");
-        let any = devices.pop().unwrap();
+        assert!(devices.is_sorted_by(|one, next| one.priority() >= next.priority()), "{devices:?}");
+        let at = devices.iter().position(|device| device.transport() == TransportKind::Any);
+        let any = devices.remove(at.expect("it is always there"));
         assert_eq!((any.name(), any.transport()), ("any", TransportKind::Any));
         assert_eq!((any.is_up(), any.max_send_size()), (true, crate::limits::MESSAGE_BYTES_MAX));
         let (ethernet, ip): (Vec<&Device>, Vec<&Device>) =

@@ -62,3 +62,13 @@ mod udp6_multicast {
     use super::{Rust, UDP6_WIRE};
     cci_testkit::conformance!(multicast: Rust, UDP6_WIRE);
 }
+
+mod tcp4_memory {
+    use super::{Rust, TCP4};
+    cci_testkit::conformance!(remote memory: Rust, TCP4);
+}
+
+mod tcp6_memory {
+    use super::{Rust, TCP6};
+    cci_testkit::conformance!(remote memory: Rust, TCP6);
+}

@@ -47,6 +47,7 @@ fn deaths_in_the_middle_of_a_transfer_harm_nobody() {
     all(plan, 40);
     all(Plan { device: "shm-pull", kills: 100, seed: 1, ..plan }, 8);
     all(Plan { device: "shm-ring", kills: 100, seed: 2, ..plan }, 8);
+    all(Plan { device: "tcp4", kills: 60, seed: 4, ..plan }, 8);
     // Each death costs a send time-out.
     let slow = Plan { device: "udp4", kills: 20, seed: 3, ..plan };
     let slow =

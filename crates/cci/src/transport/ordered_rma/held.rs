@@ -2,7 +2,7 @@
 //! them, and says them again when it is asked to, or ends their operations when their time is up.
 
 use super::flow::Flow;
-use super::operations::Ops;
+use super::operations::{Ops, Stage};
 use super::slots::{Job, Slot};
 use super::step::Turn;
 use super::wire::Head;
@@ -87,6 +87,17 @@ impl Flow {
             self.set_job(slot, Job::Again);
         }
         true
+    }
+
+    /// A turn may bring something, or has to look whether it does.
+    pub fn wants_turn(&self) -> bool {
+        self.has_work() || !self.holding.is_empty()
+    }
+
+    /// A fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
+        let first = ops.get(self.first).filter(|op| op.stage == Stage::Waiting && op.fence);
+        first.is_some_and(|op| self.begun == 0 && taken >= op.position)
     }
 
     /// The peer holds messages until there are buffers here.

@@ -393,7 +393,6 @@ impl Flow {
         Ok(())
     }
 
-    #[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
     /// As [`Flow::place`](super::flow::Flow), of what a read of ours asked for.
     pub(super) fn place_read(
         &self,

@@ -30,14 +30,12 @@
 //! thrown away, and its sender, who keeps it until it is answered, is told so. Messages behind it are held too.
 
 mod flow;
-#[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
 mod held;
 mod initiator;
 mod operations;
 mod responder;
 mod slots;
 mod step;
-#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "TCP uses it, in the next step"))]
 pub(crate) mod stream;
 mod turn;
 mod wire;

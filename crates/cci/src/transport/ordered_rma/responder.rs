@@ -118,7 +118,6 @@ impl Flow {
         Ok(())
     }
 
-    #[cfg_attr(not(test), allow(dead_code, reason = "as `stream`"))]
     /// Where `len_bytes` of a record's data go, from byte `skip_bytes` of it on. None: nowhere, it is refused. To be asked for
     /// each piece anew: a region may go while a record comes.
     pub(super) fn place(

@@ -149,7 +149,9 @@ impl Conn {
 
     /// A second stream of the peer's is in order.
     pub fn bulk_may_come(&self) -> bool {
-        matches!(self.state, State::Open | State::PeerClosing | State::Closing) && !self.has_bulk()
+        let lives =
+            matches!(self.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
+        lives && !self.has_bulk()
     }
 
     /// The peer may send messages that we want.

@@ -93,8 +93,7 @@ impl Tcp {
             }
             token::BULK => {
                 if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
-                    self.bulk_ready(core, key);
-                    return true;
+                    return self.bulk_ready(core, key);
                 }
             }
             // The engine's own.

@@ -58,6 +58,8 @@ pub(crate) struct Reader {
     /// A short one, or the head of a long one.
     stage: Vec<u8>,
     placing: Option<Placing>,
+    /// A long record has just ended: likely another one follows, of which little is to come into the buffer.
+    expects_long: bool,
     /// Reads, and bytes that they brought; of these, straight into place.
     pub reads: u64,
     pub bytes: u64,
@@ -137,6 +139,13 @@ impl Reader {
         self.stage.is_empty() && self.placing.is_none()
     }
 
+    /// Lets go of the buffer between records.
+    pub fn rest(&mut self) {
+        if self.stage.is_empty() {
+            self.stage = Vec::new();
+        }
+    }
+
     /// Bytes held.
     pub fn held_bytes(&self) -> u64 {
         self.stage.capacity() as u64
@@ -156,7 +165,10 @@ impl Reader {
         let mut came = Came::default();
         loop {
             let (got, asked) = match self.placing.take() {
-                Some(placing) => self.go_on(placing, stream, scratch, intake)?,
+                Some(placing) => {
+                    let most = usize::try_from(*budget_bytes).unwrap_or(usize::MAX);
+                    self.go_on(placing, stream, scratch, intake, most)?
+                }
                 None => self.read_records(stream, scratch, intake)?,
             };
             self.reads += 1;
@@ -180,14 +192,20 @@ impl Reader {
         stream: &mut impl ByteStream,
         scratch: &mut [u8],
         intake: &mut Intake<'_>,
+        most_bytes: usize,
     ) -> Result<(usize, usize), Over> {
         let left = placing.left_bytes();
-        let to = intake.place(&mut placing, left)?;
-        let room = if to.is_some() { SHORT_BYTES } else { left.saturating_add(SHORT_BYTES) };
+        let part = left.min(most_bytes.max(1));
+        let to = intake.place(&mut placing, part)?;
+        let room = match to {
+            Some(_) if part < left => 0,
+            Some(_) => SHORT_BYTES,
+            None => left.saturating_add(SHORT_BYTES),
+        };
         let scratch_bytes = scratch.len();
         let into = scratch_bytes.min(room);
         let rest = scratch.get_mut(..into).unwrap_or_default();
-        let asked = into + if to.is_some() { left } else { 0 };
+        let asked = into + if to.is_some() { part } else { 0 };
         let got = stream.read(to.as_ref(), rest)?;
         let of_record = got.min(left);
         placing.done_bytes += of_record;
@@ -202,6 +220,7 @@ impl Reader {
             return Ok((got, asked));
         }
         intake.take(&placing)?;
+        self.expects_long = true;
         let behind = behind.unwrap_or_default();
         self.parse(behind, scratch_bytes, intake)?;
         Ok((got, asked))
@@ -218,12 +237,14 @@ impl Reader {
         // What is in the stage always leaves room: see `parse`.
         let (Some(before), true) = (scratch.get_mut(..have), have < room) else { return Err(Over::Fault) };
         before.copy_from_slice(&self.stage);
-        let got = stream.read(None, scratch.get_mut(have..).unwrap_or_default())?;
+        let asked = if self.expects_long { SHORT_BYTES.min(room - have) } else { room - have };
+        let got = stream.read(None, scratch.get_mut(have..have + asked).unwrap_or_default())?;
         if got > 0 {
+            self.expects_long = false;
             self.stage.clear();
             self.parse(scratch.get(..have + got).unwrap_or_default(), room, intake)?;
         }
-        Ok((got, room - have))
+        Ok((got, asked))
     }
 
     /// Takes the records that are complete; of the last one, begins to place the data, or keeps it.

@@ -117,6 +117,7 @@ impl Side {
             Intake { flow, ops, core: &mut self.core, message_bytes_max: MESSAGE_BYTES_MAX, delivers: true };
         let came = self.reader.poll(&mut self.ends, &mut self.scratch, &mut intake, &mut 100_000)?;
         let before = self.writer.bytes;
+        let _ = self.writer.may_try(150_000);
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
         let mut channel = StreamChannel { stream: &mut self.ends, writer: &mut self.writer, taken: 0 };
         let turn = flow.turn(ops, &mut self.core, &mut channel, &mut 300_000);

@@ -4,6 +4,10 @@ use super::{BATCH_BYTES, ByteStream, COPY_BYTES_MAX, DATA_BYTES_MAX, Ended, LENG
 use crate::transport::ordered_rma::{Channel, Pushed};
 use cci_ring::memory::Bytes;
 
+/// Writes that take less than this are put off for a few polls.
+const WRITE_BYTES_MIN: usize = 32 << 10;
+const WAIT_POLLS_MAX: u32 = 32;
+
 /// What has not left yet: a batch of short records and heads, and behind it the rest of one record's data, where it lies.
 #[derive(Default)]
 pub(crate) struct Writer {
@@ -11,6 +15,11 @@ pub(crate) struct Writer {
     /// Up to here it has left.
     left_bytes: usize,
     tail: Option<Bytes>,
+    /// The last write took less than was asked, so little that the next one is not tried for so many polls.
+    wait_polls: u32,
+    next_wait_polls: u32,
+    /// What may be written in this poll yet.
+    quota_bytes: usize,
     /// Writes, and bytes that they took; of these, copied first.
     pub writes: u64,
     pub bytes: u64,
@@ -31,25 +40,57 @@ impl Writer {
     /// Writes what has not left. True: now all has.
     pub fn flush(&mut self, stream: &mut impl ByteStream) -> Result<bool, Ended> {
         while !self.is_empty() {
+            if self.quota_bytes == 0 {
+                return Ok(false);
+            }
             let batch = self.batch.get(self.left_bytes..).unwrap_or_default();
+            let batch = batch.get(..self.quota_bytes).unwrap_or(batch);
             let batch_bytes = batch.len();
-            let taken = stream.write(batch, self.tail.as_ref())?;
+            let tail_bytes = self.tail.map_or(0, |tail| tail.len()).min(self.quota_bytes - batch_bytes);
+            let part = self.tail.and_then(|tail| tail.part(0, tail_bytes)).filter(|part| !part.is_empty());
+            let taken = stream.write(batch, part.as_ref())?;
+            self.quota_bytes = self.quota_bytes.saturating_sub(taken);
             self.writes += 1;
             self.bytes += taken as u64;
             self.left_bytes += taken.min(batch_bytes);
             let of_tail = taken.saturating_sub(batch_bytes);
-            let asked = batch_bytes + self.tail.map_or(0, |tail| tail.len());
             if let Some(tail) = self.tail {
                 let rest = tail.len().saturating_sub(of_tail);
                 self.tail = tail.part(of_tail, rest).filter(|rest| !rest.is_empty());
             }
-            if taken < asked {
+            if taken < batch_bytes + tail_bytes {
+                self.wait(taken);
                 return Ok(false);
             }
+            (self.wait_polls, self.next_wait_polls) = (0, 1);
         }
         self.batch.clear();
         self.left_bytes = 0;
         Ok(true)
+    }
+
+    /// A program that polls would otherwise write each few bytes for which there is room.
+    fn wait(&mut self, taken: usize) {
+        self.next_wait_polls =
+            if taken < WRITE_BYTES_MIN { (self.next_wait_polls * 2).min(WAIT_POLLS_MAX) } else { 1 };
+        self.wait_polls = self.next_wait_polls;
+    }
+
+    /// Called once in every poll: whether a write is worth trying, of no more than so many bytes.
+    pub fn may_try(&mut self, quota_bytes: usize) -> bool {
+        self.quota_bytes = quota_bytes;
+        self.wait_polls = self.wait_polls.saturating_sub(1);
+        self.wait_polls == 0
+    }
+
+    /// The stream has no room.
+    pub fn is_full(&self) -> bool {
+        self.wait_polls > 0
+    }
+
+    /// There is room again.
+    pub fn has_room(&mut self) {
+        self.wait_polls = 0;
     }
 
     /// Lets go of the buffer while there is nothing to be written.

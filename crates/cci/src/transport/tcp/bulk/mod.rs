@@ -1,99 +1,317 @@
-//! Remote memory access over the second stream of a connection: the border to the rest of the transport.
+//! Remote memory over TCP: a second stream beside the connection's, made when it is first needed, carries the records of
+//! [`ordered_rma`](crate::transport::ordered_rma). So no message stands behind a long transfer.
 //!
-//! The rest of the transport calls what is here; what is here may call [`Tcp::want_bulk`] to get the second stream, [`Tcp::end`]
-//! when it fails (the connection is broken then), and [`Tcp::go_on_closing`] when operations have ended.
+//! `docs/adr/0008-tcp.md` has the reasons.
+
+mod care;
+mod report;
+mod work;
 
 use super::Tcp;
+use super::conn::{Conn, NOWHERE, State, token};
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;
 use crate::event::Status;
-use crate::explain::Explanation;
-use crate::transport::{Armed, AtomicRequest, RmaRequest};
+use crate::transport::ordered_rma::stream::{ByteStream, Ended, Reader, Writer, scratch_bytes};
+use crate::transport::ordered_rma::{Flows, Start, What};
+use crate::transport::{AtomicRequest, RmaRequest};
+use cci_proto::RmaPiece;
+use cci_ring::memory::Bytes;
 use cci_ring::slab::Key;
+use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;
+use cci_sys::tcp_memory;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
 
-/// What a connection needs for remote memory access.
-#[derive(Debug, Default)]
-pub(super) struct Bulk {
-    stream: Option<Stream>,
+/// What may wait in the kernel without having been sent: as much as one record, so that a short one behind it waits for little.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+/// A second stream that has ended may be the first sign that the peer's program disconnects: so long its CLOSE, and what it
+/// said before, are waited for.
+const GRACE_NS: u64 = 200_000_000;
+
+/// What all connections share.
+pub(super) struct Bulks {
+    flows: Flows,
+    /// What is read goes through here, unless it goes straight into place.
+    scratch: Vec<u8>,
+    message_bytes_max: usize,
+    /// Connections with something under way, or of late.
+    active: Vec<Key>,
+    /// When the first of them is to be looked after.
+    due_ns: u64,
+    looked_ns: u64,
+    /// Something is to be done that waits for nobody.
+    at_once: bool,
+    /// Messages of the endpoint so far, and when there last was one.
+    messages: u64,
+    messages_ns: u64,
+    counts: Counts,
 }
 
-/// What the endpoint needs.
-#[derive(Debug, Default)]
-pub(super) struct Bulks {}
+/// Counted since the endpoint was opened.
+#[derive(Default)]
+struct Counts {
+    operations: u64,
+    streams: u64,
+    reads: u64,
+    writes: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    /// Of these, straight into place, and through a buffer.
+    bytes_placed: u64,
+    bytes_copied: u64,
+    held: u64,
+}
 
-impl super::conn::Conn {
-    /// The second stream is there.
+impl Bulks {
+    pub fn new(operations_max: u32, message_bytes_max: u32) -> Bulks {
+        Bulks {
+            flows: Flows::new(operations_max),
+            scratch: Vec::new(),
+            message_bytes_max: message_bytes_max as usize,
+            active: Vec::new(),
+            due_ns: u64::MAX,
+            looked_ns: 0,
+            at_once: false,
+            messages: 0,
+            messages_ns: 0,
+            counts: Counts::default(),
+        }
+    }
+}
+
+/// What a connection has for remote memory.
+pub(super) struct Bulk {
+    /// None: it is being made, or has ended.
+    stream: Option<Stream>,
+    /// Lent while something is under way.
+    flow: Key,
+    writer: Writer,
+    reader: Reader,
+    is_watched: bool,
+    is_watched_for_room: bool,
+    /// In [`Bulks::active`].
+    is_active: bool,
+    /// When something last came or went.
+    moved_ns: u64,
+    /// It has ended; until when the peer may still say why. 0: it has not.
+    ended_until_ns: u64,
+}
+
+impl Bulk {
+    fn new() -> Box<Bulk> {
+        Box::new(Bulk {
+            stream: None,
+            flow: NOWHERE,
+            writer: Writer::default(),
+            reader: Reader::default(),
+            is_watched: false,
+            is_watched_for_room: false,
+            is_active: false,
+            moved_ns: 0,
+            ended_until_ns: 0,
+        })
+    }
+
+    /// Bytes held.
+    fn bytes(&self) -> u64 {
+        size_of::<Bulk>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
+    }
+}
+
+/// The second stream as [`ordered_rma`](crate::transport::ordered_rma) wants it.
+struct Wire<'a>(&'a Stream);
+
+impl ByteStream for Wire<'_> {
+    fn write(&mut self, head: &[u8], data: Option<&Bytes>) -> Result<usize, Ended> {
+        match tcp_memory::send(self.0.as_fd(), head, data) {
+            Ok(taken) => Ok(taken),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(_) => Err(Ended),
+        }
+    }
+
+    fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended> {
+        match tcp_memory::recv(self.0.as_fd(), to, rest) {
+            Ok(0) => Err(Ended),
+            Ok(got) => Ok(got),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(_) => Err(Ended),
+        }
+    }
+}
+
+impl Conn {
+    /// The second stream is there, or was.
     pub(super) fn has_bulk(&self) -> bool {
-        self.bulk.as_ref().is_some_and(|bulk| bulk.stream.is_some())
+        self.bulk.as_ref().is_some_and(|bulk| bulk.stream.is_some() || bulk.ended_until_ns > 0)
     }
 }
 
 impl Tcp {
-    /// The second stream of a connection is there, in no epoll set yet. At the side that accepted, the peer may have
-    /// dialled it unasked.
-    pub(super) fn bulk_came(&mut self, _: &mut Core, key: Key, stream: Stream) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.bulk.get_or_insert_default().stream = Some(stream);
+    /// Enters an operation, and does of it what can be done now.
+    pub(super) fn start_rma(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &RmaRequest<'_>,
+        name: u64,
+    ) -> Result<(), SendError> {
+        let (pieces, message, fence) = (request.pieces, request.message, request.fence);
+        self.start_operation(core, key, What::Move(request.kind), pieces, message, fence, name)
+    }
+
+    /// The same for an atomic operation.
+    pub(super) fn start_atomic(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &AtomicRequest,
+        name: u64,
+    ) -> Result<(), SendError> {
+        let AtomicRequest { atomic, target, result, fence } = *request;
+        self.start_operation(core, key, What::Atomic { atomic, target, result }, &[], None, fence, name)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the two above in one")]
+    fn start_operation(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        what: What,
+        pieces: &[RmaPiece],
+        message: Option<&[u8]>,
+        fence: bool,
+        name: u64,
+    ) -> Result<(), SendError> {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
+            return Err(SendError::Disconnected);
+        };
+        // What a fence waits for: all sends before it have ended.
+        let (connection, position) = (conn.connection, conn.messages_sent);
+        let bulk = conn.bulk.get_or_insert_with(Bulk::new);
+        if bulk.ended_until_ns > 0 {
+            return Err(SendError::Disconnected);
         }
+        let Bulks { flows, active, counts, .. } = &mut self.bulks;
+        if flows.get(bulk.flow).is_none() {
+            bulk.flow = flows.lend(connection, self.shared.now_ns).ok_or(SendError::WouldBlock)?;
+        }
+        let Some((flow, ops)) = flows.get_mut(bulk.flow) else { return Err(SendError::WouldBlock) };
+        if !flow.start(ops, &Start { name, what, pieces, message, fence, position }) {
+            return Err(SendError::WouldBlock);
+        }
+        counts.operations += 1;
+        if !std::mem::replace(&mut bulk.is_active, true) {
+            active.push(key);
+        }
+        // Looked after from now on.
+        self.bulks.due_ns = 0;
+        if bulk.stream.is_some() {
+            self.work_bulk(core, key, false);
+        } else {
+            self.want_bulk(core, key);
+        }
+        Ok(())
     }
 
-    /// The kernel has something to say of a second stream that is watched by `token::make(token::BULK, key)`.
-    pub(super) fn bulk_ready(&mut self, _: &mut Core, _: Key) {}
-
-    /// In each progress.
-    #[inline]
-    pub(super) fn bulk_turn(&mut self, _: &mut Core) {}
-
-    /// Before sleep.
-    pub(super) fn bulk_arm(&mut self, _: &mut Core) -> Armed {
-        Armed::Sleep { deadline_ns: None }
+    /// The second stream of a connection is there.
+    pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, stream: Stream) {
+        if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
+            // Nobody else knows the ticket: its CONFIRM is on the way.
+            self.confirmed(core, key);
+        }
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.bulk_may_come()) else { return };
+        let bulk = conn.bulk.get_or_insert_with(Bulk::new);
+        // Without it a short record may have to wait for longer; that is all.
+        let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
+        bulk.is_watched = core.poller.watch(stream.as_fd(), token::make(token::BULK, key)).is_ok();
+        bulk.stream = Some(stream);
+        conn.wants_bulk = true;
+        self.bulks.counts.streams += 1;
+        if self.bulks.scratch.is_empty() {
+            self.bulks.scratch = vec![0; scratch_bytes(self.bulks.message_bytes_max)];
+        }
+        if let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.as_mut())
+            && !std::mem::replace(&mut bulk.is_active, true)
+        {
+            bulk.moved_ns = self.shared.now_ns;
+            self.bulks.active.push(key);
+        }
+        self.bulks.due_ns = 0;
+        self.work_bulk(core, key, true);
     }
 
-    /// The program has disconnected: whether none of our operations is under way on the connection any more.
-    pub(super) fn bulk_is_over(&mut self, _: &mut Core, _: Key) -> bool {
+    /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
+    pub(super) fn bulk_ready(&mut self, core: &mut Core, key: Key) -> bool {
+        let now_ns = self.shared.now_ns;
+        let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.as_mut()) else { return false };
+        let Some(stream) = &bulk.stream else { return false };
+        if bulk.is_watched_for_room {
+            core.poller.rewatch(stream.as_fd(), token::make(token::BULK, key), Interest::Read);
+            bulk.is_watched_for_room = false;
+            bulk.writer.has_room();
+        }
+        if std::mem::replace(&mut bulk.is_active, true) {
+            // Its turn comes in this poll.
+            return false;
+        }
+        bulk.moved_ns = now_ns;
+        self.bulks.active.push(key);
+        self.bulks.due_ns = 0;
         true
     }
 
-    /// Operations of the connection that are under way end with `status`; the second stream is closed. May be called again.
-    pub(super) fn bulk_end(&mut self, _: &mut Core, key: Key, _: Status) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.bulk = None;
+    /// No operation of this side's is under way on a connection that closes.
+    pub(super) fn bulk_is_over(&mut self, _: &mut Core, key: Key) -> bool {
+        let bulk = self.conns.get(key).and_then(|conn| conn.bulk.as_ref());
+        bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).is_none_or(|flow| flow.operations() == 0)
+    }
+
+    /// Operations of this side that have not ended, on all connections.
+    pub(super) fn bulk_operations(&self) -> u32 {
+        self.bulks.flows.ops.len()
+    }
+
+    /// Ends all operations of a connection that is over, and its second stream.
+    pub(super) fn bulk_end(&mut self, core: &mut Core, key: Key, status: Status) {
+        let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.take()) else { return };
+        self.drop_stream(core, bulk, status);
+    }
+
+    fn drop_stream(&mut self, core: &mut Core, bulk: Box<Bulk>, status: Status) {
+        if let Some(stream) = bulk.stream.as_ref().filter(|_| bulk.is_watched) {
+            core.poller.unwatch(stream.as_fd());
+        }
+        if let Some((flow, ops)) = self.bulks.flows.get_mut(bulk.flow) {
+            flow.end(ops, core, status);
+            self.bulks.flows.give_back(bulk.flow);
         }
     }
 
-    /// Operations under way on all connections.
-    pub(super) fn bulk_operations(&self) -> u32 {
-        0
+    /// The second stream has ended by itself.
+    fn bulk_ended(&mut self, core: &mut Core, key: Key) {
+        let until_ns = self.shared.now_ns.saturating_add(GRACE_NS);
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let mut over = Bulk::new();
+        (over.ended_until_ns, over.is_active) = (until_ns, true);
+        let Some(bulk) = conn.bulk.replace(over) else { return };
+        if !bulk.is_active {
+            self.bulks.active.push(key);
+        }
+        self.bulks.due_ns = self.bulks.due_ns.min(until_ns);
+        self.drop_stream(core, bulk, Status::Disconnected);
+        self.go_on_closing(core, key);
     }
 
-    pub(super) fn start_rma(
-        &mut self,
-        _: &mut Core,
-        _: Key,
-        _: &RmaRequest<'_>,
-        _: u64,
-    ) -> Result<(), SendError> {
-        Err(SendError::Disconnected)
+    /// A region is taken out of the table: nothing is read from it any more when this returns.
+    pub(super) fn bulk_region_removed(&mut self, _: &mut Core, _: u64, region: &Region) {
+        for key in &self.bulks.active {
+            if let Some(bulk) = self.conns.get_mut(*key).and_then(|conn| conn.bulk.as_mut()) {
+                bulk.writer.memory_goes(&region.bytes);
+            }
+        }
     }
-
-    pub(super) fn start_atomic(
-        &mut self,
-        _: &mut Core,
-        _: Key,
-        _: &AtomicRequest,
-        _: u64,
-    ) -> Result<(), SendError> {
-        Err(SendError::Disconnected)
-    }
-
-    /// See [`crate::transport::Transport::region_removed`].
-    pub(super) fn bulk_region_removed(&mut self, _: &mut Core, _: u64, _: &Region) {}
-
-    pub(super) fn count_bulk(&self, _: &mut Vec<(&'static str, u64)>) {}
-
-    pub(super) fn count_bulk_memory(&self, _: &mut Vec<(&'static str, u64)>) {}
-
-    pub(super) fn explain_bulk(&self, _: Key, _: &mut Explanation) {}
 }

@@ -1,0 +1,159 @@
+//! Looking after connections with remote operations: time-outs, those that have become idle, and sleep.
+
+use super::super::Tcp;
+use super::super::conn::{State, token};
+use super::{Bulk, Bulks};
+use crate::engine::core::Core;
+use crate::event::Status;
+use crate::limits;
+use crate::transport::Armed;
+use cci_ring::slab::Key;
+use cci_sys::event::Interest;
+use std::os::fd::AsFd;
+
+/// How often each is looked after.
+const LOOK_NS: u64 = 1_000_000;
+/// One on which nothing moves for so long gives back what it borrowed, and is polled no more.
+const IDLE_NS: u64 = 1_000_000;
+
+enum Looked {
+    Keep,
+    Idle,
+    Over(Status),
+}
+
+impl Tcp {
+    /// Time-outs, and connections that have become idle.
+    pub(super) fn care_for_bulk(&mut self, core: &mut Core) {
+        let now_ns = self.shared.now_ns;
+        if now_ns < self.bulks.due_ns && now_ns < self.bulks.looked_ns.saturating_add(LOOK_NS) {
+            return;
+        }
+        (self.bulks.looked_ns, self.bulks.due_ns) = (now_ns, u64::MAX);
+        let mut at = 0;
+        while let Some(&key) = self.bulks.active.get(at) {
+            match self.look_at_bulk(core, key) {
+                Looked::Keep => at += 1,
+                Looked::Idle => {
+                    self.bulks.active.swap_remove(at);
+                }
+                Looked::Over(status) => {
+                    self.bulks.active.swap_remove(at);
+                    self.end(core, key, status);
+                }
+            }
+        }
+    }
+
+    fn look_at_bulk(&mut self, core: &mut Core, key: Key) -> Looked {
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return Looked::Idle };
+        let Some(bulk) = conn.bulk.as_mut() else { return Looked::Idle };
+        if bulk.ended_until_ns > 0 {
+            return self.look_at_ended(key);
+        }
+        let Bulks { flows, due_ns, counts, .. } = &mut self.bulks;
+        let Some((flow, ops)) = flows.get_mut(bulk.flow) else {
+            bulk.is_active = false;
+            return Looked::Idle;
+        };
+        let operations = flow.operations();
+        let held_due_ns = flow.end_held(ops, core, now_ns, conn.send_timeout_ns);
+        if flow.operations() < operations {
+            counts.held += u64::from(operations - flow.operations());
+            conn.not_ready += u64::from(operations - flow.operations());
+        }
+        if std::mem::take(&mut flow.moved) {
+            flow.moved_ns = now_ns;
+        }
+        if let Some(held_due_ns) = held_due_ns {
+            // Its peer goes on, but has no buffers.
+            *due_ns = held_due_ns.min(*due_ns);
+            return Looked::Keep;
+        }
+        if flow.operations() > 0 {
+            let overdue_ns = flow.moved_ns.saturating_add(conn.send_timeout_ns);
+            if now_ns >= overdue_ns {
+                return Looked::Over(Status::TimedOut);
+            }
+            *due_ns = overdue_ns.min(*due_ns);
+            return Looked::Keep;
+        }
+        let Bulk { writer, reader, moved_ns, .. } = &mut **bulk;
+        let is_idle = flow.is_idle() && writer.is_empty() && reader.is_between_records();
+        if !is_idle || now_ns < moved_ns.saturating_add(IDLE_NS) {
+            return Looked::Keep;
+        }
+        writer.rest();
+        reader.rest();
+        flows.give_back(bulk.flow);
+        (bulk.flow, bulk.is_active) = (super::NOWHERE, false);
+        Looked::Idle
+    }
+
+    /// The second stream of this one has ended: either the peer's program has disconnected, and the connection ends in an
+    /// orderly way, or it ends now.
+    fn look_at_ended(&mut self, key: Key) -> Looked {
+        let Some(conn) = self.conns.get_mut(key) else { return Looked::Idle };
+        let Some(bulk) = conn.bulk.as_mut() else { return Looked::Idle };
+        if conn.state != State::Open {
+            bulk.is_active = false;
+            return Looked::Idle;
+        }
+        if self.shared.now_ns >= bulk.ended_until_ns {
+            return Looked::Over(Status::Disconnected);
+        }
+        self.bulks.due_ns = self.bulks.due_ns.min(bulk.ended_until_ns);
+        Looked::Keep
+    }
+
+    /// Prepares for sleep.
+    pub(in crate::transport::tcp) fn bulk_arm(&mut self, core: &mut Core) -> Armed {
+        if self.bulks.at_once || !self.arm_streams(core) {
+            return Armed::Pending;
+        }
+        let mut deadline_ns = self.bulks.due_ns;
+        let holds = |key: &Key| {
+            let bulk = self.conns.get(*key).and_then(|conn| conn.bulk.as_ref());
+            bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).is_some_and(|flow| flow.waits_for_buffers())
+        };
+        if self.bulks.active.iter().any(holds) {
+            // A buffer that another thread gives back wakes nobody.
+            deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
+        }
+        Armed::Sleep { deadline_ns: (deadline_ns != u64::MAX).then_some(deadline_ns) }
+    }
+
+    /// Has the kernel tell of what is waited for. False: something is to be done at once.
+    fn arm_streams(&mut self, core: &Core) -> bool {
+        let free = core.receive.free_count() > 0;
+        for key in &self.bulks.active {
+            let Some(conn) = self.conns.get_mut(*key) else { continue };
+            let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
+            let Some(bulk) = conn.bulk.as_mut() else { continue };
+            if let Some(flow) = self.bulks.flows.get(bulk.flow)
+                && (flow.waits_for_buffers() && free || flow.is_let_through(&self.bulks.flows.ops, taken))
+                && bulk.writer.is_empty()
+            {
+                return false;
+            }
+            let Bulk { stream: Some(stream), writer, is_watched, is_watched_for_room, .. } = &mut **bulk
+            else {
+                continue;
+            };
+            let wants_room = !writer.is_empty();
+            let name = token::make(token::BULK, *key);
+            if !*is_watched {
+                // The system refused before; if it does again, deadlines look after it.
+                *is_watched = core.poller.watch(stream.as_fd(), name).is_ok();
+                *is_watched_for_room = false;
+            }
+            if wants_room != *is_watched_for_room {
+                let interest = if wants_room { Interest::Both } else { Interest::Read };
+                core.poller.rewatch(stream.as_fd(), name, interest);
+                *is_watched_for_room = wants_room;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,106 @@
+//! Moving: what came on a second stream, and what there is room for.
+
+use super::super::Tcp;
+use super::super::conn::{Fault, State};
+use super::{Bulk, Bulks, Wire};
+use crate::engine::core::Core;
+use crate::transport::ordered_rma::stream::{Came, Intake, Over, StreamChannel};
+use cci_ring::slab::Key;
+
+/// Bytes read, and bytes written, for one connection in one poll, before messages and the program have their turn.
+const TURN_BYTES: u64 = 256 << 10;
+/// The same while messages come and go: this is what they wait behind.
+const SHORT_TURN_BYTES: u64 = 32 << 10;
+/// How long the last message counts.
+const MESSAGES_NS: u64 = 1_000_000;
+/// Connections that have their turn in one poll.
+const TURNS_MAX: usize = 8;
+
+impl Tcp {
+    /// Gives connections with something under way their turn. Called in every poll while there are any.
+    #[inline]
+    pub(in crate::transport::tcp) fn bulk_turn(&mut self, core: &mut Core) {
+        if !self.bulks.active.is_empty() {
+            self.turn_active(core);
+        }
+    }
+
+    fn turn_active(&mut self, core: &mut Core) {
+        self.bulks.at_once = self.bulks.active.len() > TURNS_MAX;
+        let messages = core.counters.messages_received.wrapping_add(core.counters.messages_sent);
+        if messages != self.bulks.messages {
+            (self.bulks.messages, self.bulks.messages_ns) = (messages, self.shared.now_ns);
+        }
+        for _ in 0..self.bulks.active.len().min(TURNS_MAX) {
+            let Some(key) = self.bulks.active.first().copied() else { break };
+            self.bulks.active.rotate_left(1);
+            self.work_bulk(core, key, true);
+        }
+        self.care_for_bulk(core);
+    }
+
+    /// Reads what came on a connection's second stream, and writes what there is room for.
+    pub(super) fn work_bulk(&mut self, core: &mut Core, key: Key, reads: bool) {
+        match self.try_work(core, key, reads) {
+            Ok(()) => self.go_on_closing(core, key),
+            Err(Over::Ended) => self.bulk_ended(core, key),
+            //= wire.md R-TCP-1
+            Err(Over::Fault) => self.fault(core, key, Fault::Record),
+        }
+    }
+
+    fn try_work(&mut self, core: &mut Core, key: Key, reads: bool) -> Result<(), Over> {
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        let delivers = conn.takes_messages();
+        let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
+        let connection = conn.connection;
+        if matches!(conn.state, State::Gone | State::Lingering) {
+            return Ok(());
+        }
+        let Some(bulk) = conn.bulk.as_mut() else { return Ok(()) };
+        let Bulk { stream: Some(stream), flow, writer, reader, .. } = &mut **bulk else { return Ok(()) };
+        let Bulks { flows, scratch, message_bytes_max, counts, at_once, messages_ns, .. } = &mut self.bulks;
+        let is_short = now_ns < messages_ns.saturating_add(MESSAGES_NS);
+        let turn_bytes = if is_short { SHORT_TURN_BYTES } else { TURN_BYTES };
+        if flows.get(*flow).is_none() {
+            // Where there is no room for one, what came waits in the kernel.
+            let Some(lent) = flows.lend(connection, now_ns) else { return Ok(()) };
+            *flow = lent;
+        }
+        let Some((flow, ops)) = flows.get_mut(*flow) else { return Ok(()) };
+        let mut wire = Wire(stream);
+        let mut came = Came::default();
+        if reads {
+            let message_bytes_max = *message_bytes_max;
+            let mut intake = Intake { flow, ops, core, message_bytes_max, delivers };
+            came = reader.poll(&mut wire, scratch, &mut intake, &mut { turn_bytes })?;
+            counts.reads += std::mem::take(&mut reader.reads);
+            counts.bytes_read += std::mem::take(&mut reader.bytes);
+            counts.bytes_placed += std::mem::take(&mut reader.placed_bytes);
+            *at_once |= came.more;
+        }
+        if came.bytes > 0 {
+            conn.heard_ns = now_ns;
+        }
+        if writer.may_try(turn_bytes as usize) && (flow.wants_turn() || !writer.is_empty()) {
+            let mut channel = StreamChannel { stream: &mut wire, writer, taken };
+            let turn = flow.turn(ops, core, &mut channel, &mut { turn_bytes });
+            if turn.broken {
+                return Err(Over::Ended);
+            }
+            let all = writer.flush(&mut wire)?;
+            *at_once |= if all { turn.at_once } else { !writer.is_full() };
+            counts.writes += std::mem::take(&mut writer.writes);
+            let written = std::mem::take(&mut writer.bytes);
+            counts.bytes_written += written;
+            counts.bytes_copied += std::mem::take(&mut writer.copied_bytes);
+            flow.moved |= written > 0;
+        }
+        if came.bytes > 0 || flow.moved {
+            flow.moved = true;
+            bulk.moved_ns = now_ns;
+        }
+        Ok(())
+    }
+}

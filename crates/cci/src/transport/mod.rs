@@ -230,8 +230,8 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Transport>, CreateError> {
     match device.kind {
         TransportKind::Shm => shm::open(device, options, poller, None),
-        TransportKind::Udp => datagram::open_udp(device, options, poller),
-        TransportKind::Eth => datagram::open_eth(device, options, poller),
+        TransportKind::Udp => datagram::open_udp(device, options),
+        TransportKind::Eth => datagram::open_eth(device, options),
         TransportKind::Tcp => tcp::open(device, options, poller),
         TransportKind::Any => any::open(device, options, poller),
     }

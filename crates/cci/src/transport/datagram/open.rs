@@ -4,14 +4,12 @@ use super::Datagram;
 use super::carrier::Carrier;
 use super::glue::Glue;
 use crate::device::DeviceInfo;
-use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::event::Event;
 use crate::limits;
 use crate::options::Options;
 use cci_proto::{Config, ConfigError, Endpoint, Time};
 use cci_sys::{clock, random};
-use std::sync::Arc;
 
 /// What an entry of the engine's connection table may cost while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
@@ -28,18 +26,17 @@ pub(super) struct Sizes {
 }
 
 impl<C: Carrier> Datagram<C> {
-    /// An endpoint's transport over `carrier`, whose own address is `uri`.
+    /// An endpoint's transport over `carrier`, whose own address is `uri`. The carrier's descriptors are watched once
+    /// somebody wants to sleep: waking costs the kernel some time for each datagram, which programs that poll save.
     pub(super) fn open(
-        mut carrier: C,
+        carrier: C,
         uri: String,
         sizes: Sizes,
         device: &DeviceInfo,
         options: &Options,
-        poller: &Arc<Poller>,
     ) -> Result<Datagram<C>, CreateError> {
         let config = config(device, options, &carrier, sizes)?;
         let proto = Endpoint::new(config).map_err(|error| config_error(error, options))?;
-        carrier.watch(poller, true);
         Ok(Datagram {
             proto,
             carrier,

@@ -3,7 +3,6 @@
 use super::super::{Datagram, Sizes};
 use super::{Counts, Eth, Sockets, Way, uri};
 use crate::device::{DeviceInfo, EthMode, Unavailable};
-use crate::engine::poller::Poller;
 use crate::error::{CreateError, SysError};
 use crate::limits;
 use crate::options::Options;
@@ -15,7 +14,6 @@ use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
 use cci_sys::{packet, random};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 
 /// Memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
 const RECV_BYTES: u64 = 8 << 20;
@@ -73,11 +71,7 @@ impl Room {
 }
 
 /// Opens an endpoint's Ethernet transport.
-pub(crate) fn open(
-    device: &DeviceInfo,
-    options: &Options,
-    poller: &Arc<Poller>,
-) -> Result<Box<dyn Transport>, CreateError> {
+pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Transport>, CreateError> {
     let name = device.interface.as_deref().ok_or(CreateError::DeviceDown)?;
     let link = Link::of(name).map_err(|error| match error.kind() {
         ErrorKind::NotFound => CreateError::DeviceDown,
@@ -111,7 +105,7 @@ pub(crate) fn open(
         looked_at_ns: 0,
         is_watched: false,
     };
-    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options, poller)?))
+    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
 }
 
 const ENODEV: i32 = 19;

@@ -3,7 +3,6 @@
 use super::super::{Datagram, Sizes};
 use super::{Udp, uri};
 use crate::device::DeviceInfo;
-use crate::engine::poller::Poller;
 use crate::error::{CreateError, SysError};
 use crate::options::Options;
 use crate::transport::Transport;
@@ -12,17 +11,12 @@ use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;
 use cci_sys::udp::UdpSocket;
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 /// The share of the memory cap that multicast groups may take: one in this many parts.
 const GROUPS_SHARE: u64 = 32;
 
 /// Opens an endpoint's UDP transport.
-pub(crate) fn open(
-    device: &DeviceInfo,
-    options: &Options,
-    poller: &Arc<Poller>,
-) -> Result<Box<dyn Transport>, CreateError> {
+pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
     let port = port(device, options)?;
     let socket = UdpSocket::bind(uri::socket_addr(ip, device.scope_id, port))
@@ -45,7 +39,7 @@ pub(crate) fn open(
         keepalive_ns: options.keepalive.map_or(0, ns),
     })?;
     let carrier = Udp::new(socket, datagram_bytes_max.into(), options.memory_bytes_max);
-    let connections = Datagram::open(carrier, uri, sizes, device, options, poller)?;
+    let connections = Datagram::open(carrier, uri, sizes, device, options)?;
     Ok(Box::new(WithGroups { connections, groups }))
 }
 

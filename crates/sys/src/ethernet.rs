@@ -134,7 +134,8 @@ pub trait FrameSocket: AsFd + fmt::Debug + Send {
     /// The frame begun last is complete and `len_bytes` long, no longer than what was begun. It leaves with `flush`.
     fn commit(&mut self, len_bytes: usize);
 
-    /// How many committed frames the kernel has not been told of, or would not take yet.
+    /// How many committed frames the kernel has not been told of, or would not take yet; more on kernels that do not
+    /// show at once what they have taken.
     fn pending(&mut self) -> usize;
 
     /// Gives the kernel what is pending. `WouldBlock` never comes out: what is not taken stays pending and goes with the

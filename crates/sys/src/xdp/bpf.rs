@@ -197,8 +197,13 @@ pub(super) fn possible_processors() -> usize {
     read().map_or(8_192, |last| last.saturating_add(1))
 }
 
-/// Loads an XDP program. The kernel's verifier refuses with `EACCES` or `EINVAL`.
-pub(super) fn load_program(called: &str, license: &CStr, code: &[bpf_insn]) -> io::Result<OwnedFd> {
+/// Loads an XDP program. The kernel's verifier refuses with `EACCES` or `EINVAL`, and says why in `log` if that has room.
+pub(super) fn load_program(
+    called: &str,
+    license: &CStr,
+    code: &[bpf_insn],
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
         kind: u32,
@@ -218,15 +223,16 @@ pub(super) fn load_program(called: &str, license: &CStr, code: &[bpf_insn]) -> i
         count: code.len() as u32,
         code: address(code.as_ptr()),
         license: address(license.as_ptr()),
-        log_level_and_bytes: [0; 2],
-        log: 0,
+        // No room and a level above 0 is a fault, and so is room without a level.
+        log_level_and_bytes: [u32::from(!log.is_empty()), log.len() as u32],
+        log: if log.is_empty() { 0 } else { address(log.as_mut_ptr()) },
         kernel: 0,
         flags: F_XDP_HAS_FRAGS,
         name: name(called),
         interface: 0,
         attach: ATTACH_XDP,
     };
-    // SAFETY: the structure of this command; code and license outlive the call.
+    // SAFETY: the structure of this command; code, license and log outlive the call.
     unsafe { bpf_fd(PROG_LOAD, &mut attr) }
 }
 

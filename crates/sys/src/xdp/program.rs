@@ -4,11 +4,13 @@
 //! It is attached by a link of the kernel's, and every process holds the link and the maps open; so their lifetime is
 //! what the kernel counts, and nothing is left when the last process ends, however it ends. Nothing is pinned.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use aya_obj::Object;
+use aya_obj::generated::bpf_insn;
 
 use super::bpf::{self, Map, MapShape};
 use super::netlink::{self, Attached};
@@ -256,15 +258,7 @@ impl Loaded {
         object.relocate_maps(fds, &sections).map_err(|error| broken(&error))?;
         let key = object.programs.get(NAME).map(|program| program.function_key());
         let code = key.and_then(|key| object.functions.get(&key)).ok_or_else(|| broken(&NAME))?;
-        let program = bpf::load_program(NAME, &object.license, &code.instructions)
-            .tried("load an XDP program (bpf)")
-            .map_err(|error| match error.errno() {
-                // The verifier's word, from kernels that do not know all of what the program does.
-                Some(libc::EINVAL | libc::EACCES) if super::rights::missing(&[BPF, ADMIN]).is_empty() => {
-                    Refusal::Unsupported(error)
-                }
-                _ => Refusal::from_error(error, &[BPF, ADMIN]),
-            })?;
+        let program = load(&object.license, &code.instructions)?;
         Ok(Loaded { program, maps })
     }
 
@@ -295,5 +289,24 @@ impl Loaded {
             }
         }
         Err(last)
+    }
+}
+
+fn load(license: &CStr, code: &[bpf_insn]) -> Result<OwnedFd, Refusal> {
+    const WHAT: &str = "load an XDP program (bpf)";
+    let error = match bpf::load_program(NAME, license, code, &mut []) {
+        Ok(program) => return Ok(program),
+        Err(error) => SysError::new(WHAT, error),
+    };
+    match error.errno() {
+        // The verifier's word, from kernels that do not know all of what the program does. Again, to hear why.
+        Some(libc::EINVAL | libc::EACCES) if super::rights::missing(&[BPF, ADMIN]).is_empty() => {
+            let mut log = vec![0; 1 << 20];
+            let _ = bpf::load_program(NAME, license, code, &mut log);
+            let text = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default());
+            let mut lines = text.lines().filter(|line| !line.starts_with("processed "));
+            Err(Refusal::Unsupported(error.on(lines.next_back().unwrap_or("no reason given"))))
+        }
+        _ => Err(Refusal::from_error(error, &[BPF, ADMIN])),
     }
 }

@@ -29,8 +29,8 @@ const CONTINUES: u32 = libc::XDP_PKT_CONTD;
 /// Since 6.17: how many frames the kernel sends for one call.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// How often, and how long after, is looked again when no queue is free.
-const QUEUE_TRIES: u32 = 20;
-const QUEUE_PAUSE: Duration = Duration::from_millis(1);
+const QUEUE_TRIES: u32 = 25;
+const QUEUE_PAUSE: Duration = Duration::from_millis(2);
 /// More queues than any interface has.
 const QUEUES_MAX: u32 = 4_096;
 
@@ -39,7 +39,7 @@ const QUEUES_MAX: u32 = 4_096;
 pub struct Options {
     /// Number of the interface ([`Link::index`](crate::ethernet::Link)).
     pub interface_index: u32,
-    /// Longest frame, Ethernet header included: MTU and 14. Frames above 3,840 bytes lie in several pieces, which takes
+    /// Longest frame, Ethernet header included: MTU and 14. Frames above 3,512 bytes lie in several pieces, which takes
     /// Linux 6.6; before, the socket's own `frame_bytes_max` is less than this.
     pub frame_bytes_max: usize,
     /// Frames that the kernel can store for us.
@@ -72,7 +72,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket on the first queue of the interface that has none; looks for one for some 20 ms, for queues become
+    /// Opens a socket on the first queue of the interface that has none; looks for one for some 50 ms, for queues become
     /// free late. Takes CAP_NET_RAW.
     pub fn open(options: &Options) -> std::result::Result<Socket, Refusal> {
         let whole = Layout::new(options.frame_bytes_max, options.recv_frames, options.send_frames);
@@ -95,8 +95,8 @@ impl Socket {
             let (recv, send) = (layout.recv_entries(), layout.send_entries());
             Ok((
                 Input::map(fd, libc::XDP_PGOFF_RX_RING as u64, offsets.rx, recv)?,
-                Output::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, recv)?,
-                Output::map(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, send)?,
+                Output::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, 2 * recv)?,
+                Output::map(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, 2 * send)?,
                 Input::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, send)?,
             ))
         };
@@ -206,7 +206,7 @@ impl Socket {
         Some(if whole { Ok(len) } else { Err(()) })
     }
 
-    /// Tells the kernel to send. True: it may send more if asked again.
+    /// Tells the kernel to send. True: it may send more if asked again at once.
     fn kick(&mut self) -> io::Result<bool> {
         self.stats.kicks += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -214,7 +214,7 @@ impl Socket {
         let sent =
             unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, flags, std::ptr::null(), 0) };
         if sent >= 0 {
-            return Ok(true);
+            return Ok(false);
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -268,7 +268,7 @@ impl FrameSocket for Socket {
             left -= len;
             pieces += 1;
             let options = if left > 0 { CONTINUES } else { 0 };
-            // There is room: the ring has an entry for each piece of all areas.
+            // There is room: the ring has two entries for each piece of all areas.
             self.tx.push(xdp_desc { addr, len: len as u32, options });
             if left == 0 {
                 break;
@@ -285,15 +285,11 @@ impl FrameSocket for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         self.tx.tell();
-        let mut left = self.tx.unread();
-        // Bounded: each turn but the last sends something.
-        while left > 0 && self.tx.needs_wakeup() {
-            let more = self.kick()?;
-            let now = self.tx.unread();
-            if !more || now >= left {
+        // Counted in calls: before 6.6 the kernel does not show each time how far it has come.
+        for _ in 0..=self.tx.unread() / KICK_FRAMES {
+            if self.tx.unread() == 0 || !self.tx.needs_wakeup() || !self.kick()? {
                 break;
             }
-            left = now;
         }
         Ok(())
     }
@@ -411,10 +407,12 @@ fn prepare(layout: &Layout) -> Result<(OwnedFd, Mapped, xdp_mmap_offsets)> {
     };
     set(&fd, libc::XDP_UMEM_REG, &area, "share memory with the kernel (XDP_UMEM_REG)")?;
     for (ring, entries) in [
-        (libc::XDP_UMEM_FILL_RING, layout.recv_entries()),
+        // Twice as many as there are areas: the kernel gives areas back before it shows that it has read their entries,
+        // and may hold back as many as it found when it looked last.
+        (libc::XDP_UMEM_FILL_RING, 2 * layout.recv_entries()),
         (libc::XDP_UMEM_COMPLETION_RING, layout.send_entries()),
         (libc::XDP_RX_RING, layout.recv_entries()),
-        (libc::XDP_TX_RING, layout.send_entries()),
+        (libc::XDP_TX_RING, 2 * layout.send_entries()),
     ] {
         set(&fd, ring, &entries, "make a ring of an AF_XDP socket")?;
     }

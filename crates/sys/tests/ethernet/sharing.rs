@@ -139,8 +139,8 @@ fn processes_share_an_interface_and_killed_ones_leave_nothing() {
     send(&mut a, &two, b"to nobody");
     nothing(&mut a);
     // Somebody else is endpoint 2 now, with the ring, and knows nothing of the connections of the one before.
-    let again = Echo::start(2);
-    assert!(again.has_ring);
+    // (The kernel may take a while to free the queue.)
+    let again = (0..10).map(|_| Echo::start(2)).find(|echo| echo.has_ring).expect("the queue is free");
     assert!(answers(&mut a, &two) && answers(&mut a, &three));
     second.kill();
     assert!(answers(&mut a, &two));

@@ -6,6 +6,10 @@ use super::HEADROOM_BYTES;
 const SMALL_AREA_BYTES: usize = 2_048;
 const LARGE_AREA_BYTES: usize = 4_096;
 
+/// Drivers put longer frames into several pages: besides the frame, its first page holds the free bytes before it and the
+/// kernel's notes behind it (256 or 258, and 320 bytes).
+const PAGE_FRAME_BYTES_MAX: usize = 3_512;
+
 /// Areas to receive, then slots to send (of as many areas as the longest frame takes), then room for one frame that is
 /// put together from pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +31,14 @@ impl Layout {
         }
     }
 
-    /// The same with frames that fit into one area.
+    /// The same with frames that come in one piece.
     pub fn in_one_piece(self) -> Layout {
-        Layout { frame_bytes_max: self.frame_bytes_max.min(self.area_bytes - HEADROOM_BYTES), ..self }
+        Layout { frame_bytes_max: self.frame_bytes_max.min(PAGE_FRAME_BYTES_MAX), ..self }
     }
 
-    /// Whether the longest frame takes several areas.
+    /// Whether the longest frame may come in pieces.
     pub fn in_pieces(&self) -> bool {
-        self.pieces_received() > 1
+        self.frame_bytes_max > PAGE_FRAME_BYTES_MAX
     }
 
     fn pieces_received(&self) -> usize {
@@ -179,12 +183,12 @@ mod tests {
 
     #[test]
     fn nothing_overlaps_and_everything_fits() {
-        for frame_bytes_max in [60, 1_514, 1_792, 1_793, 3_840, 3_841, 4_096, 9_014, 65_535] {
+        for frame_bytes_max in [60, 1_514, 1_792, 1_793, 3_512, 3_513, 3_840, 3_841, 4_096, 9_014, 65_535] {
             for frames in [1, 7, 256] {
                 let layout = Layout::new(frame_bytes_max, frames, frames);
                 assert!(layout.recv_entries() as usize >= layout.recv_areas());
                 assert!(layout.umem_bytes().is_multiple_of(4_096) && layout.pieces_sent() < 18);
-                assert_eq!(layout.in_pieces(), frame_bytes_max > 3_840, "{frame_bytes_max}");
+                assert_eq!(layout.in_pieces(), frame_bytes_max > 3_512, "{frame_bytes_max}");
                 let (scratch, room) = layout.scratch();
                 assert!(scratch + room <= layout.umem_bytes());
                 assert!(!layout.in_pieces() || room == frame_bytes_max);
@@ -210,7 +214,7 @@ mod tests {
                 assert_eq!(areas.free(), frames);
                 assert!(!areas.sent(0) && !areas.sent(u64::MAX) && !areas.sent(layout.umem_bytes() as u64));
                 let one = layout.in_one_piece();
-                assert!(!one.in_pieces() && one.frame_bytes_max() <= 3_840);
+                assert!(!one.in_pieces() && one.frame_bytes_max() <= 3_512);
                 assert_eq!(layout.received(scratch as u64, 1), None);
                 assert_eq!(layout.received(256, layout.area_bytes() - 255), None);
                 assert_eq!(layout.received(256, layout.area_bytes() - 256), Some(256));

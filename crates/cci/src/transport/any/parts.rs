@@ -7,8 +7,8 @@ use crate::limits::CONNECTIONS_MAX;
 use crate::transport::Transport;
 use std::sync::Arc;
 
-/// Of a part's link, the bits that say which part's: places in tables stay below them.
-const PART_SHIFT: u32 = 30;
+/// Of a part's link, the bits that say which part's: places in tables stay below them, and marks of a part's own above.
+const PART_SHIFT: u32 = 28;
 const PART_MASK: u64 = 3 << PART_SHIFT;
 
 const _: () = assert!(CONNECTIONS_MAX < 1 << PART_SHIFT, "a part's links leave two bits");

@@ -190,10 +190,57 @@ fn a_mute_process_with_the_name_is_given_up() {
     assert_eq!(count(&client, "ways_silent"), 1);
 }
 
+/// The URI with one way left.
+fn only(uri: &str, kind: &str) -> String {
+    let others = ["shm", "udp", "tcp"].into_iter().filter(|other| *other != kind);
+    others.fold(uri.to_owned(), |uri, other| with(&uri, other, None))
+}
+
+#[test]
+fn where_udp_is_filtered_it_is_tcp() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = with(&with(server.uri(), "shm", None), "udp", Some(&mute.local_addr().unwrap().to_string()));
+    for (timeout, least) in [(Duration::from_secs(10), 950), (Duration::from_millis(1500), 450)] {
+        let start = Instant::now();
+        let made = connect(&mut client, &uri, &mut server, true, Duration::ZERO, timeout);
+        let (to, back) = (made.result.unwrap(), made.accepted.unwrap());
+        assert!(start.elapsed() >= Duration::from_millis(least), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(least + 1000), "{:?}", start.elapsed());
+        assert_eq!((made.requests, transport_of(&client, to).as_str()), (1, "tcp (any)"));
+        exchange(&mut client, to, &mut server, back);
+        let text = client.explain(to).unwrap().to_string();
+        assert!(text.contains("not  UDP: nothing was heard in time"), "{text}");
+    }
+}
+
+#[test]
+fn a_silent_way_has_a_second_turn_when_nothing_else_is_left() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uri = with(&with(server.uri(), "shm", None), "tcp", Some("127.0.0.1:1"));
+    let (start, mut requests, mut made) = (Instant::now(), 0, None);
+    client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(Duration::from_secs(9))).unwrap();
+    while made.is_none() && start.elapsed() < PATIENCE {
+        // The server's program does not poll for longer than a way may be silent.
+        if start.elapsed() > Duration::from_millis(1800)
+            && let Some(Event::ConnectRequest(request)) = server.next_event()
+        {
+            requests += 1;
+            server.accept(request, 9).unwrap();
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            made = Some(result.unwrap());
+        }
+    }
+    assert_eq!((requests, transport_of(&client, made.unwrap()).as_str()), (1, "udp (any)"));
+    assert_eq!((count(&client, "ways_silent"), count(&client, "fallbacks")), (1, 2));
+}
+
 #[test]
 fn a_refusal_is_final_and_heard_once() {
     let (mut client, mut server) = (endpoint("any"), endpoint("any"));
-    for uri in [server.uri().to_owned(), with(server.uri(), "shm", None)] {
+    let uri = server.uri().to_owned();
+    for uri in [uri.clone(), with(&uri, "shm", None), only(&uri, "tcp")] {
         let made = connect(&mut client, &uri, &mut server, false, Duration::ZERO, PATIENCE);
         assert_eq!((made.result, made.requests), (Err(ConnectFailure::Refused), 1));
     }
@@ -205,7 +252,8 @@ fn a_refusal_is_final_and_heard_once() {
 #[test]
 fn a_program_may_take_its_time_to_accept() {
     let (mut client, mut server) = (endpoint("any"), endpoint("any"));
-    for uri in [server.uri().to_owned(), with(server.uri(), "shm", None)] {
+    let uri = server.uri().to_owned();
+    for uri in [uri.clone(), with(&uri, "shm", None), only(&uri, "tcp")] {
         let delay = Duration::from_millis(1500);
         let made = connect(&mut client, &uri, &mut server, true, delay, Duration::from_secs(10));
         assert_eq!(made.requests, 1);
@@ -241,7 +289,7 @@ fn where_every_way_is_dead_there_is_one_failure_in_time() {
 fn plain_endpoints_take_their_part_of_a_list_and_lists_reach_plain_uris() {
     let mut server = endpoint("any");
     let uri = server.uri().to_owned();
-    for kind in ["shm", "udp"] {
+    for kind in ["shm", "udp", "tcp"] {
         let mut client = endpoint(kind);
         let made = quick(&mut client, &uri, &mut server);
         exchange(&mut client, made.result.unwrap(), &mut server, made.accepted.unwrap());
@@ -255,10 +303,10 @@ fn plain_endpoints_take_their_part_of_a_list_and_lists_reach_plain_uris() {
 
 #[test]
 fn requests_are_accepted_on_other_endpoints_of_whatever_kind() {
-    for by_shm in [true, false] {
+    for kind in ["shm", "udp", "tcp"] {
         let (mut client, mut broker) = (endpoint("any"), endpoint("any"));
-        let uri = if by_shm { broker.uri().to_owned() } else { with(broker.uri(), "shm", None) };
-        for worker in ["any", if by_shm { "shm" } else { "udp" }] {
+        let uri = only(broker.uri(), kind);
+        for worker in ["any", kind] {
             let mut worker = endpoint(worker);
             client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
             let (start, mut to, mut back) = (Instant::now(), None, None);
@@ -276,7 +324,7 @@ fn requests_are_accepted_on_other_endpoints_of_whatever_kind() {
             exchange(&mut client, to.unwrap(), &mut worker, back.unwrap());
         }
         // One that cannot: the client hears no.
-        let mut other = endpoint(if by_shm { "udp" } else { "shm" });
+        let mut other = endpoint(if kind == "udp" { "shm" } else { "udp" });
         client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
         let (start, mut refused) = (Instant::now(), false);
         while start.elapsed() < PATIENCE && !refused {
@@ -311,11 +359,11 @@ fn services_are_ports_or_names() {
 #[test]
 fn a_sleeping_endpoint_wakes_for_every_way() {
     let (mut client, mut server) = (endpoint("any"), endpoint("any"));
-    let uris = [server.uri().to_owned(), with(server.uri(), "shm", None)];
+    let uris = ["shm", "udp", "tcp"].map(|kind| only(server.uri(), kind));
     let thread = std::thread::spawn(move || {
         let start = Instant::now();
         let mut answered = 0;
-        while answered < 2 && start.elapsed() < PATIENCE {
+        while answered < 3 && start.elapsed() < PATIENCE {
             match server.wait(Some(PATIENCE)).unwrap() {
                 Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
                 Some(Event::Recv(message)) => {

@@ -5,8 +5,13 @@ use cci::{
     Attribute, ConnectError, ConnectFailure, Connection, Context, CreateError, Device, Endpoint, Event,
     Options, SendFlags, Status,
 };
+use cci_sys::ethernet::{FrameHeader, FrameSocket, Link};
+use cci_sys::packet;
 use cci_testkit::net::{End, Veth};
+use std::io::Read;
+use std::net::UdpSocket;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const ALL: [Attribute; 3] = [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
@@ -182,4 +187,317 @@ fn strange_addresses_are_refused() {
         }
     };
     assert!(matches!(result, Err(ConnectFailure::TimedOut)), "{result:?}");
+}
+
+/// One message each way.
+fn still_talk(a: &mut Endpoint, b: &mut Endpoint, to_b: Connection, to_a: Connection, what: &str) {
+    for turn in 0..2 {
+        let (from, to, by) = if turn == 0 { (&mut *a, &mut *b, to_b) } else { (&mut *b, &mut *a, to_a) };
+        from.send(by, what.as_bytes(), 0, SendFlags::NONE).unwrap();
+        let (mut came, mut done) = (false, false);
+        let start = Instant::now();
+        while !came || !done {
+            match to.next_event() {
+                Some(Event::Recv(got)) => came = &*got == what.as_bytes(),
+                Some(other) => panic!("{what}: {other:?}"),
+                None => {}
+            }
+            match from.next_event() {
+                Some(Event::Send { status, .. }) => {
+                    assert_eq!(status, Status::Success, "{what}");
+                    done = true;
+                }
+                Some(other) => panic!("{what}: {other:?}"),
+                None => {}
+            }
+            assert!(start.elapsed() < PATIENCE, "{what}: {:?} {:?}", from.counters(), to.counters());
+        }
+    }
+}
+
+fn count(of: &Endpoint, name: &str) -> u64 {
+    let counters = of.counters();
+    let known = counters.device.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
+    let dropped = counters.drops.iter().find(|drop| drop.name == name).map(|drop| drop.count);
+    known.or(dropped).unwrap_or(0)
+}
+
+#[test]
+fn endpoints_share_an_interface_by_whatever_way_is_left() {
+    let Some(veth) = pair(1500) else { return };
+    let mut server = open(&veth.name(End::B, 0), "auto");
+    let mut first = open(&veth.name(End::A, 0), "auto");
+    let mut second = open(&veth.name(End::A, 0), "auto");
+    let (to_server, to_first) = connect(&mut first, &mut server, Attribute::ReliableOrdered);
+    let (also_to_server, to_second) = connect(&mut second, &mut server, Attribute::ReliableUnordered);
+    all_lengths(&mut first, &mut server, to_server);
+    all_lengths(&mut second, &mut server, also_to_server);
+    let shown = first.explain(to_server).unwrap().to_string();
+    if !shown.contains("uses AF_XDP") {
+        println!("skipped the rest: {shown}");
+        return;
+    }
+    // A new interface has one queue, and a queue one socket.
+    let shown = second.explain(also_to_server).unwrap().to_string();
+    assert!(shown.contains("uses AF_PACKET") && shown.contains("only queue is taken"), "{shown}");
+    // Once it is free the next one has it, and the others go on.
+    drop(first);
+    still_talk(&mut second, &mut server, also_to_server, to_second, "after one has gone");
+    let mut third = open(&veth.name(End::A, 0), "xdp");
+    let _ = to_first;
+    let (to_server, to_third) = connect(&mut third, &mut server, Attribute::ReliableOrdered);
+    still_talk(&mut third, &mut server, to_server, to_third, "in its place");
+}
+
+/// A packet socket at an end, to send what no endpoint would.
+fn raw(interface: &str) -> (Link, packet::Socket) {
+    let link = Link::of(interface).unwrap();
+    let options = packet::Options {
+        interface_index: link.index,
+        endpoint: 99,
+        frame_bytes_max: 1514,
+        recv_frames: 16,
+        send_frames: 64,
+    };
+    (link, packet::Socket::open(&options).unwrap())
+}
+
+fn send_raw(socket: &mut packet::Socket, header: &FrameHeader, payload: &[u8], announced: usize) {
+    let head = header.emit(announced as u16);
+    let len = head.len() + payload.len();
+    while socket.room() == 0 {
+        socket.flush().unwrap();
+    }
+    let frame = socket.begin(len).unwrap();
+    frame[..head.len()].copy_from_slice(&head);
+    frame[head.len()..].copy_from_slice(payload);
+    socket.commit(len);
+    socket.flush().unwrap();
+}
+
+fn endpoint_of(endpoint: &Endpoint) -> u32 {
+    endpoint.uri().rsplit('/').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn forged_and_random_frames_change_nothing() {
+    let Some(veth) = pair(1500) else { return };
+    for mode in MODES {
+        let mut client = open(&veth.name(End::A, 0), mode);
+        let mut server = open(&veth.name(End::B, 0), mode);
+        let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+        let (here, mut socket) = raw(&veth.name(End::A, 0));
+        let there = Link::of(&veth.name(End::B, 0)).unwrap();
+        let header = FrameHeader {
+            to: there.mac,
+            from: here.mac,
+            to_endpoint: endpoint_of(&server),
+            from_endpoint: endpoint_of(&client),
+        };
+        let mut bits = 0x1234_5678_9abc_def1u64;
+        let mut random = move || {
+            bits ^= bits << 13;
+            bits ^= bits >> 7;
+            bits ^= bits << 17;
+            bits
+        };
+        for round in 0..3_000u64 {
+            let len = (random() % 200) as usize * if random() % 4 == 0 { 7 } else { 1 };
+            let mut payload: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+            if round % 2 == 0
+                && let Some(first) = payload.first_mut()
+            {
+                // Of our version, and every type.
+                *first = 0x10 | (random() % 16) as u8;
+            }
+            let announced = if round % 5 == 0 { (random() % 1500) as usize } else { len };
+            let header = FrameHeader {
+                from_endpoint: if round % 3 == 0 { random() as u32 | 1 } else { header.from_endpoint },
+                to_endpoint: if round % 7 == 0 { random() as u32 | 1 } else { header.to_endpoint },
+                ..header
+            };
+            send_raw(&mut socket, &header, &payload, announced);
+            server.progress();
+        }
+        // ACK for the server's first connection, from the right address and with a nonce by guess.
+        let before = count(&server, "interface_frames_with_wrong_nonce") + count(&server, "nonce");
+        for generation in 0..4u32 {
+            let mut ack = [0; 48];
+            ack[0] = 0x19;
+            ack[8..12].copy_from_slice(&generation.to_le_bytes());
+            ack[16..24].copy_from_slice(&random().to_le_bytes());
+            send_raw(&mut socket, &header, &ack, ack.len());
+        }
+        still_talk(&mut client, &mut server, to_server, to_client, mode);
+        let after = count(&server, "interface_frames_with_wrong_nonce") + count(&server, "nonce");
+        assert!(after > before, "{mode}: {:?}", server.counters());
+        if client.explain(to_server).unwrap().to_string().contains("uses AF_XDP") {
+            assert!(count(&server, "interface_frames_with_wrong_nonce") > 0, "{:?}", server.counters());
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_loses_nothing() {
+    let Some(veth) = pair(1500) else { return };
+    for mode in MODES {
+        let mut client = open(&veth.name(End::A, 0), mode);
+        let mut server = open(&veth.name(End::B, 0), mode);
+        let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+        still_talk(&mut client, &mut server, to_server, to_client, "before");
+        veth.down(End::A, 0);
+        for number in 0..8u8 {
+            client.send(to_server, &[number], 0, SendFlags::NONE).unwrap();
+        }
+        let until = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < until {
+            assert!(client.next_event().is_none(), "nothing is over while the interface is down");
+            assert!(server.next_event().is_none());
+        }
+        veth.up(End::A, 0);
+        let (mut came, mut done) = (0, 0);
+        let start = Instant::now();
+        while came < 8 || done < 8 {
+            match server.next_event() {
+                Some(Event::Recv(got)) => {
+                    assert_eq!(*got, [came]);
+                    came += 1;
+                }
+                Some(other) => panic!("{mode}: {other:?}"),
+                None => {}
+            }
+            match client.next_event() {
+                Some(Event::Send { status: Status::Success, .. }) => done += 1,
+                Some(other) => panic!("{mode}: {other:?}"),
+                None => {}
+            }
+            assert!(start.elapsed() < PATIENCE, "{mode}: {:?} {:?}", client.counters(), server.counters());
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_told_when_the_interface_is_taken_away() {
+    for mode in MODES {
+        let Some(veth) = pair(1500) else { return };
+        let mut waiting = open(&veth.name(End::A, 0), mode);
+        let remover = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            let done = Command::new("ip").args(["link", "del", "a0"]).status().unwrap();
+            assert!(done.success());
+        });
+        let start = Instant::now();
+        loop {
+            match waiting.wait(Some(Duration::from_secs(5))).unwrap() {
+                Some(Event::DeviceFailed) => break,
+                Some(other) => panic!("{mode}: {other:?}"),
+                None => {}
+            }
+            assert!(start.elapsed() < PATIENCE, "{mode}: {:?}", waiting.counters());
+        }
+        remover.join().unwrap();
+        // It dies but once, and does not keep its owner awake.
+        let start = Instant::now();
+        assert!(waiting.wait(Some(Duration::from_millis(200))).unwrap().is_none(), "{mode}");
+        assert!(start.elapsed() >= Duration::from_millis(200), "{mode}");
+    }
+}
+
+#[test]
+fn other_traffic_passes_untouched() {
+    let veth = match Veth::across(&[cci_testkit::net::Wire::default()]) {
+        Ok(veth) => veth,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let mut client = open("a0", "auto");
+    let here = UdpSocket::bind((veth.ip(End::A, 0, false), 0)).unwrap();
+    let (mut server, there) = {
+        let _inside = veth.enter(End::B);
+        (open("b0", "auto"), UdpSocket::bind((veth.ip(End::B, 0, false), 0)).unwrap())
+    };
+    let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+    there.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for round in 0..100u8 {
+        here.send_to(&[round; 1400], there.local_addr().unwrap()).unwrap();
+        still_talk(&mut client, &mut server, to_server, to_client, "meanwhile");
+        let mut heard = [0; 1500];
+        assert_eq!(there.recv(&mut heard).unwrap(), 1400);
+        assert_eq!(heard[0], round);
+    }
+}
+
+/// A process with an endpoint of its own on `interface`, which accepts everybody and never leaves. Its URI.
+fn victim(interface: &str) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim_process", "--nocapture", "--test-threads=1"])
+        .env("CCI_TEST_VICTIM", interface)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut heard = String::new();
+    let mut byte = [0];
+    let out = child.stdout.as_mut().unwrap();
+    loop {
+        assert_eq!(out.read(&mut byte).unwrap(), 1, "the process has an endpoint: {heard}");
+        heard.push(char::from(byte[0]));
+        if let Some((_, after)) = heard.split_once("URI ")
+            && let Some((uri, _)) = after.split_once('\n')
+        {
+            let uri = uri.to_owned();
+            return (child, uri);
+        }
+    }
+}
+
+/// Not a test of its own: what the processes of the next one run.
+#[test]
+fn victim_process() {
+    let Some(interface) = std::env::var_os("CCI_TEST_VICTIM") else { return };
+    let mut endpoint = open(interface.to_str().unwrap(), "auto");
+    println!("URI {}", endpoint.uri());
+    let until = Instant::now() + 3 * PATIENCE;
+    while Instant::now() < until {
+        if let Some(Event::ConnectRequest(request)) = endpoint.wait(Some(Duration::from_secs(1))).unwrap() {
+            endpoint.accept(request, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_behind() {
+    let Some(veth) = pair(1500) else { return };
+    let (a, b) = (veth.name(End::A, 0), veth.name(End::B, 0));
+    let mut server = open(&b, "auto");
+    let mut was_xdp = None;
+    for round in 0..3 {
+        let (mut child, uri) = victim(&a);
+        let mut survivor = open(&a, "auto");
+        let (to_server, to_survivor) = connect(&mut survivor, &mut server, Attribute::ReliableOrdered);
+        server.connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
+        let start = Instant::now();
+        let doomed = loop {
+            match server.next_event() {
+                Some(Event::Connect { result, .. }) => break result.unwrap(),
+                Some(other) => panic!("{other:?}"),
+                None => assert!(start.elapsed() < PATIENCE),
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        still_talk(&mut survivor, &mut server, to_server, to_survivor, "after the other was killed");
+        drop(survivor);
+        let _ = doomed;
+        // Its queue and its number are free again.
+        let mut next = open(&a, "auto");
+        let (to_server, to_next) = connect(&mut next, &mut server, Attribute::ReliableOrdered);
+        let is_xdp = next.explain(to_server).unwrap().to_string().contains("uses AF_XDP");
+        assert_eq!(*was_xdp.get_or_insert(is_xdp), is_xdp, "round {round}");
+        still_talk(&mut next, &mut server, to_server, to_next, "in its place");
+        next.close(Duration::from_secs(1));
+        while server.next_event().is_some() {}
+    }
+    drop(server);
+    let shown = Command::new("ip").args(["-d", "link", "show", &a]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(!shown.contains("xdp"), "{shown}");
 }

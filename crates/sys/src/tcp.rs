@@ -126,6 +126,19 @@ impl Stream {
         again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()).map(|(len, _)| len))
     }
 
+    /// As [`Stream::recv`]; None: nothing is there. For who asks all the time.
+    #[inline]
+    pub fn recv_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                Ok((len, _)) => return Ok(Some(len)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// As [`Stream::recv`], and leaves it there.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::PEEK).map(|(len, _)| len))

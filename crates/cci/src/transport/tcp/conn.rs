@@ -48,6 +48,8 @@ pub(super) struct Conn {
     pub is_heard: bool,
     /// CLOSING was said.
     pub closing_said: bool,
+    /// Polls that found something by asking the stream itself, since the last sleep.
+    pub hot_reads: u32,
     /// In [`super::Tcp::dirty`].
     pub is_dirty: bool,
     /// In [`super::Tcp::acks`].
@@ -106,6 +108,7 @@ impl Conn {
             is_watched_for_room: false,
             is_heard: false,
             closing_said: false,
+            hot_reads: 0,
             is_dirty: false,
             owes_ack: false,
             is_starved: false,

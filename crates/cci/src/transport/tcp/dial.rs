@@ -210,7 +210,7 @@ impl Tcp {
         }
         self.bound_silence(key);
         core.opened(connection, mss);
-        self.make_hot(key);
+        self.make_hot(core, key);
     }
 
     /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.

@@ -12,7 +12,8 @@ use super::wire::{HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_ring::slab::Key;
-use std::io::ErrorKind;
+use cci_sys::tcp::Stream;
+use std::io::{self, ErrorKind};
 
 /// Taken by one read at most.
 const READ_BYTES: usize = 64 << 10;
@@ -159,19 +160,15 @@ impl Tcp {
         let keeps = self.shared.input_bytes + SCRATCH_BYTES as u64 <= self.shared.input_bytes_max || kept > 0;
         let Some((room, space)) = scratch.split_at_mut_checked(kept) else { return false };
         let Some(space) = space.get_mut(..READ_BYTES) else { return false };
-        let got = if keeps { stream.recv(space) } else { stream.peek(space) };
+        let got = if keeps { stream.recv_now(space) } else { peek(stream, space) };
         self.shared.counts.reads += 1;
         let len = match got {
-            Ok(0) => {
-                self.end(core, key, Status::Disconnected);
-                return true;
-            }
-            Ok(len) => len,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Ok(None) => {
                 self.shared.counts.reads_empty += 1;
                 return false;
             }
-            Err(_) => {
+            Ok(Some(len)) if len > 0 => len,
+            Ok(_) | Err(_) => {
                 self.end(core, key, Status::Disconnected);
                 return true;
             }
@@ -412,6 +409,14 @@ impl Tcp {
             Err(_) => {}
         }
         self.remove(core, key);
+    }
+}
+
+/// As a read that takes nothing.
+fn peek(stream: &Stream, space: &mut [u8]) -> io::Result<Option<usize>> {
+    match stream.peek(space) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
     }
 }
 

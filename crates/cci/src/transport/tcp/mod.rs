@@ -106,6 +106,10 @@ pub(super) struct Tcp {
     polls_per_ask: u32,
     polls_to_ask: u32,
     kernel_polled_ns: u64,
+    /// The clock as a poll last read it, polls since, and how many that may be.
+    clock_ns: u64,
+    polls_since_clock: u64,
+    polls_per_clock: u64,
     sends_since_clock: u32,
 }
 

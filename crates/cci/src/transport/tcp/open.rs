@@ -83,6 +83,9 @@ pub(crate) fn open(
         polls_per_ask: 1,
         polls_to_ask: 0,
         kernel_polled_ns: 0,
+        clock_ns: 0,
+        polls_since_clock: 0,
+        polls_per_clock: 1,
         sends_since_clock: 0,
     };
     tcp.watch_listener(poller)?;

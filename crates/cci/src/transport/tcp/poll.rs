@@ -18,7 +18,14 @@ const HOT_MAX: usize = 2;
 /// Polls between questions to the kernel at most,
 const POLLS_PER_ASK_MAX: u32 = 64;
 /// and time.
-const KERNEL_POLL_NS: u64 = 20_000;
+const KERNEL_POLL_NS: u64 = 50_000;
+/// A hot connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
+/// kernel's entry in it for each segment that comes costs more than these two calls.
+const HOT_READS: u32 = 64;
+/// Polls may share a reading of the clock as far as that makes it no older than this,
+const CLOCK_AGE_NS: u64 = 5_000;
+/// and so many at most.
+const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// How soon to try again what the system refused.
@@ -29,7 +36,10 @@ impl Tcp {
     #[inline]
     pub(super) fn poll(&mut self, core: &mut Core) {
         self.polls = self.polls.wrapping_add(1);
-        self.shared.now_ns = clock::now_ns();
+        self.polls_since_clock += 1;
+        if self.polls_since_clock >= self.polls_per_clock {
+            self.read_clock();
+        }
         if !self.dirty.is_empty() || !self.doomed.is_empty() {
             self.flush_dirty(core);
         }
@@ -38,14 +48,14 @@ impl Tcp {
         }
         self.polls_to_ask = self.polls_to_ask.saturating_sub(1);
         let since_ns = self.shared.now_ns.saturating_sub(self.kernel_polled_ns);
-        if self.polls_to_ask == 0 || since_ns >= KERNEL_POLL_NS {
+        let asked = self.polls_to_ask == 0 || since_ns >= KERNEL_POLL_NS;
+        if asked {
             self.ask_kernel(core);
-        } else {
-            let mut at = 0;
-            while let Some(&key) = self.hot.get(at) {
-                self.read(core, key);
-                at += 1;
-            }
+        }
+        let mut at = 0;
+        while let Some(&key) = self.hot.get(at) {
+            self.read_hot(core, key, asked);
+            at += 1;
         }
         if !self.acks.is_empty() {
             self.acknowledge(core, false);
@@ -53,6 +63,31 @@ impl Tcp {
         self.bulk_turn(core);
         if self.shared.now_ns >= self.due_ns() {
             self.time_out(core);
+        }
+    }
+
+    /// A program that polls as fast as it can would else spend a tenth of its time on the clock.
+    fn read_clock(&mut self) {
+        let now_ns = clock::now_ns();
+        let poll_ns = now_ns.saturating_sub(self.clock_ns) / self.polls_since_clock.max(1);
+        self.polls_per_clock = (CLOCK_AGE_NS / poll_ns.max(1)).clamp(1, POLLS_PER_CLOCK_MAX);
+        self.polls_since_clock = 0;
+        (self.clock_ns, self.shared.now_ns) = (now_ns, now_ns);
+    }
+
+    /// `asked`: the kernel has just reported all streams in its set.
+    #[inline]
+    fn read_hot(&mut self, core: &mut Core, key: Key, asked: bool) {
+        if asked && self.conns.get(key).is_none_or(|conn| conn.is_watched) {
+            return;
+        }
+        if self.read(core, key)
+            && let Some(conn) = self.conns.get_mut(key)
+        {
+            conn.hot_reads = conn.hot_reads.saturating_add(1);
+            if conn.hot_reads == HOT_READS && !conn.out.blocked {
+                Self::unwatch(core, conn);
+            }
         }
     }
 
@@ -120,17 +155,31 @@ impl Tcp {
         }
         let is_hot = self.hot.contains(&key);
         if self.read(core, key) && !is_hot {
-            self.make_hot(key);
+            self.make_hot(core, key);
             return true;
         }
         false
     }
 
     /// Reads a connection in every poll from now on, instead of the one that was idle longest.
-    pub(super) fn make_hot(&mut self, key: Key) {
+    pub(super) fn make_hot(&mut self, core: &Core, key: Key) {
         self.hot.retain(|hot| *hot != key && self.conns.get(*hot).is_some());
         self.hot.insert(0, key);
-        self.hot.truncate(HOT_MAX);
+        if self.hot.len() > HOT_MAX
+            && let Some(cold) = self.hot.pop()
+        {
+            self.watch_again(core, cold);
+        }
+    }
+
+    /// Has the kernel report a connection again that was asked itself.
+    fn watch_again(&mut self, core: &Core, key: Key) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.hot_reads = 0;
+            if !conn.input.is_holding() {
+                self.watch(core, key);
+            }
+        }
     }
 
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
@@ -143,9 +192,15 @@ impl Tcp {
             self.time_out(core);
             self.flush_dirty(core);
         }
-        // The next poll asks the kernel what has woken us.
+        // The next poll asks the kernel what has woken us, and the clock when that is.
         self.polls_to_ask = 0;
+        self.polls_per_clock = 0;
         let mut deadline_ns = self.due_ns();
+        for at in 0..self.hot.len() {
+            if let Some(&key) = self.hot.get(at) {
+                self.watch_again(core, key);
+            }
+        }
         for at in 0..self.starved.len() {
             let Some(&key) = self.starved.get(at) else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };

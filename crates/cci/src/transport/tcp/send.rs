@@ -157,6 +157,9 @@ impl Tcp {
     /// Tells the kernel whether to tell when there is room.
     fn watch_for_room(&mut self, core: &Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.out.blocked && !conn.is_watched && !conn.input.is_holding() {
+            return self.watch(core, key);
+        }
         if conn.out.blocked == conn.is_watched_for_room || !conn.is_watched {
             return;
         }
@@ -173,7 +176,9 @@ impl Tcp {
         // Where the system refuses, the next arming tries again.
         conn.is_watched = core.poller.watch(stream.as_fd(), token::make(token::CONN, key)).is_ok();
         conn.is_watched_for_room = false;
-        self.watch_for_room(core, key);
+        if conn.is_watched {
+            self.watch_for_room(core, key);
+        }
     }
 
     /// Takes it out.

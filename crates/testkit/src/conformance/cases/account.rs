@@ -1,7 +1,7 @@
 //! Accountability: counters, memory, explanations, keepalive, options (CCI-079 and the point 7).
 
 use super::RO;
-use super::buffers::{hungry, overfill};
+use super::buffers::{feeder, hungry, overfill};
 use crate::conformance::{
     Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, for_a_while, part, pattern,
     until,
@@ -91,7 +91,7 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
 
 /// In plain words: transport, attribute, and what holds it up when something does.
 pub fn explains_itself<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::of(Side::plain(place), Side::open_server(place, &hungry()), RO);
+    let mut pair = Pair::of(Side::open(place, &feeder()), Side::open_server(place, &hungry()), RO);
     pair.send(&pattern(0, 100), 0);
     pair.until("a message", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
     let text = pair.client.port.explain(pair.to_server);
@@ -99,7 +99,10 @@ pub fn explains_itself<D: Driver>(place: &Place<D>) {
     for part in [transport, "RO", "uses", "held up by nothing"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
-    overfill::<D>(&mut pair.client.port, pair.to_server);
+    let Pair { client, server, to_server, .. } = &mut pair;
+    overfill(client, *to_server, || {
+        server.poll();
+    });
     pair.until("no buffer left", |_, server| server.out_of_buffers);
     for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(100));
     let text = pair.client.port.explain(pair.to_server);

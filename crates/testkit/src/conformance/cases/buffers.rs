@@ -90,30 +90,51 @@ pub(super) fn hungry() -> Setup {
     Setup { recv_buffers: 4, memory_bytes_max: Some(4 << 20), ..Setup::default() }
 }
 
-/// Sends long messages, numbered from 0, until there is no room for another one: more than a [`hungry`] receiver that
-/// gives nothing back has room for. Returns how many were taken.
-pub(super) fn overfill<D: Driver>(port: &mut D::Port, to: Conn<D>) -> u64 {
-    let longest = port.max_send_size(to);
+/// How its client is opened, whose messages may be short ones: it has room for more than the receiver.
+pub(super) fn feeder() -> Setup {
+    Setup { send_buffers: 16 << 10, ..Setup::default() }
+}
+
+/// Sends long messages, numbered from 0, until there has been no room for another one for a while: more than a [`hungry`]
+/// receiver that gives nothing back has room for. Between them the client is driven, and `others`. Returns how many
+/// were taken.
+pub(super) fn overfill<D: Driver>(client: &mut Side<D>, to: Conn<D>, mut others: impl FnMut()) -> u64 {
+    let longest = client.port.max_send_size(to);
     let enough = (6 << 20) / longest as u64;
-    for number in 0..enough {
-        match port.send(to, &pattern(number, longest), number, Flags::default()) {
-            Ok(()) => {}
-            Err(Refusal::WouldBlock) => return number,
+    let mut full_since = None;
+    let mut number = 0;
+    while number < enough {
+        match client.port.send(to, &pattern(number, longest), number, Flags::default()) {
+            Ok(()) => {
+                number += 1;
+                full_since = None;
+            }
+            Err(Refusal::WouldBlock) => {
+                let since = full_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > Duration::from_millis(50) {
+                    break;
+                }
+                client.poll();
+                others();
+            }
             Err(other) => panic!("send refused: {other:?}"),
         }
     }
-    enough
+    number
 }
 
 /// A receiver without buffers for longer than the send timeout: `ReceiverNotReady`, never delivered; what was told as
 /// a success is delivered; the connection lives on.
 pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(place: &Place<D>) {
     // Long enough for a busy machine, which might hold either side up.
-    let patient = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
+    let patient = Setup { send_timeout: Duration::from_secs(1), ..feeder() };
     for attribute in RELIABLE {
         let mut pair = Pair::of(Side::open(place, &patient), Side::open_server(place, &hungry()), attribute);
         let started = Instant::now();
-        let taken = overfill::<D>(&mut pair.client.port, pair.to_server);
+        let Pair { client, server, to_server, .. } = &mut pair;
+        let taken = overfill(client, *to_server, || {
+            server.poll();
+        });
         pair.until("an end of every send", |client, _| client.sent.len() == taken as usize);
         assert!(started.elapsed() >= Duration::from_millis(990), "not before the send timeout");
         let (mut arrived, mut refused) = (Vec::new(), 0);

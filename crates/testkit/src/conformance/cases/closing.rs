@@ -87,7 +87,7 @@ pub fn peer_learns_at_its_next_send<D: Driver>(place: &Place<D>) {
 /// The last message before a disconnect arrives, although nobody polls the sender for long.
 pub fn last_message_before_disconnect_arrives<D: Driver>(place: &Place<D>) {
     for attribute in RELIABLE {
-        for round in 0..20 {
+        for round in 0..place.rounds(20) as u64 {
             let mut pair = Pair::plain(place, attribute);
             pair.server.port.send(pair.to_client, &pattern(round, 77), 0, Flags::default()).expect("room");
             pair.server.port.disconnect(pair.to_client);

@@ -18,17 +18,19 @@ const UNDER_WAY: usize = 6;
 
 /// Writes, adds and reads as fast as it can, by the newest handle it was told, until told to stop.
 fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &AtomicBool) {
-    let (mut handle, mut under_way, mut context) = (None, 0, 0);
+    let (mut handle, mut under_way, mut context, mut given_at) = (None, 0, 0, 0);
     let mut rng = Rng::new(2);
     while !stop.load(Ordering::Relaxed) || under_way > 0 {
         side.poll();
         if let Some((_, message)) = side.inbox.pop_front() {
-            handle = RmaHandle::from_message(message.as_ref());
+            (handle, given_at) = (RmaHandle::from_message(message.as_ref()), context);
         }
-        for (_, _, status) in side.sent.drain(..) {
+        for (_, number, status) in side.sent.drain(..) {
             under_way -= 1;
             match status {
                 Status::Success => {}
+                // Of an earlier one, if it was started before this one came.
+                Status::RmaHandle if number <= given_at => {}
                 Status::RmaHandle => handle = None,
                 other => panic!("the hammer was told {other:?}"),
             }
@@ -55,7 +57,7 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &Ato
 /// Once `deregister` has returned, no byte changes any more, though peers go on, at any moment of what they do.
 pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
     const LEN: usize = 700_000;
-    let rounds = place.rounds(120) as u64;
+    let rounds = place.rounds(60) as u64;
     for whose in Whose::ALL {
         let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::plain(place, RO);
         let mut here = Area::new(&mut client, Whose::Library, LEN, Access::LOCAL);
@@ -81,7 +83,17 @@ pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
             }
             // What the hammer writes is not what is there, so that a change is seen.
             there.put(0, &vec![round as u8 | 1; LEN]);
-            let polls = if round % 4 == 0 { rng.below(30_000) } else { rng.below(2_000) };
+            let polls = if round % 4 == 0 {
+                // The peer is certainly at it; a busy machine may hold it up.
+                let untouched = u64::from_ne_bytes([round as u8 | 1; 8]);
+                while there.word(0) == untouched {
+                    assert!(Instant::now() < patience, "the peer does not touch what it was given");
+                    server.poll();
+                }
+                rng.below(30_000)
+            } else {
+                rng.below(2_000)
+            };
             for _ in 0..polls {
                 server.poll();
             }
@@ -96,7 +108,7 @@ pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
             there.check("changed after it was deregistered");
             assert_eq!(server.port.deregister(&handle), Err(Refusal::BadArgument), "only once");
         }
-        assert!(changed > rounds as u32 / 10, "the peer was there in {changed} of {rounds} rounds");
+        assert!(changed >= rounds as u32 / 4, "the peer was there in {changed} of {rounds} rounds");
         stop.store(true, Ordering::Relaxed);
         while !thread.is_finished() {
             assert!(Instant::now() < patience, "the peer's operations do not end");

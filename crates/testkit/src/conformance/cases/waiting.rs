@@ -1,7 +1,7 @@
 //! Waiting: the descriptor and `wait` (CCI-018 to CCI-020).
 
 use super::RO;
-use super::buffers::{hungry, overfill};
+use super::buffers::{feeder, hungry, overfill};
 use crate::conformance::{
     Driver, Flags, Happening, Pair, Place, Polled, Port, Setup, Side, conformance_timeout, number_of,
     pattern, poll_in_a_thread, until,
@@ -167,7 +167,7 @@ pub fn wait_times_out<D: Driver>(place: &Place<D>) {
 
 /// What ends by the clock wakes those who sleep on the descriptor: no polling is needed for it.
 pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
-    let setup = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
+    let setup = Setup { send_timeout: Duration::from_secs(1), ..feeder() };
     let (mut client, mut server): (Side<D>, Side<D>) =
         (Side::open(place, &setup), Side::open_server(place, &setup));
     // A request that nobody answers.
@@ -181,7 +181,7 @@ pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
     let Pair { mut client, server, to_server, .. } =
         Pair::of(client, Side::open_server(place, &hungry()), RO);
     let (stop, serving) = poll_in_a_thread(server);
-    let taken = overfill::<D>(&mut client.port, to_server);
+    let taken = overfill(&mut client, to_server, || {});
     sleep_until(&mut client, "the end of every send", |client| client.sent.len() == taken as usize);
     assert!(client.statuses().contains(&Status::ReceiverNotReady));
     stop.store(true, Ordering::Relaxed);

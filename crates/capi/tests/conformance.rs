@@ -583,10 +583,10 @@ mod udp6_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP6);
 }
 
-mod udp4_multicast {
-    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP4);
+mod eth {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::ETH);
 }
 
-mod udp6_multicast {
-    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP6_WIRE);
+mod eth_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ETH);
 }

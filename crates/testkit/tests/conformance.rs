@@ -1,7 +1,9 @@
 //! The conformance suite through the Rust API, on every device.
 #![forbid(unsafe_code)]
 
-use cci_testkit::conformance::{Rust, SHM, SHM_PULL, SHM_RING, TCP4, TCP6, UDP4, UDP6, UDP6_WIRE};
+use cci_testkit::conformance::{
+    ETH, ETH_JUMBO, ETH_PACKET, Rust, SHM, SHM_PULL, SHM_RING, TCP4, TCP6, UDP4, UDP6,
+};
 
 mod shm {
     use super::{Rust, SHM};
@@ -53,14 +55,34 @@ mod udp6_memory {
     cci_testkit::conformance!(remote memory: Rust, UDP6);
 }
 
-mod udp4_multicast {
-    use super::{Rust, UDP4};
-    cci_testkit::conformance!(multicast: Rust, UDP4);
+mod eth {
+    use super::{ETH, Rust};
+    cci_testkit::conformance!(Rust, ETH);
 }
 
-mod udp6_multicast {
-    use super::{Rust, UDP6_WIRE};
-    cci_testkit::conformance!(multicast: Rust, UDP6_WIRE);
+mod eth_memory {
+    use super::{ETH, Rust};
+    cci_testkit::conformance!(remote memory: Rust, ETH);
+}
+
+mod eth_packet {
+    use super::{ETH_PACKET, Rust};
+    cci_testkit::conformance!(Rust, ETH_PACKET);
+}
+
+mod eth_packet_memory {
+    use super::{ETH_PACKET, Rust};
+    cci_testkit::conformance!(remote memory: Rust, ETH_PACKET);
+}
+
+mod eth_jumbo {
+    use super::{ETH_JUMBO, Rust};
+    cci_testkit::conformance!(Rust, ETH_JUMBO);
+}
+
+mod eth_jumbo_memory {
+    use super::{ETH_JUMBO, Rust};
+    cci_testkit::conformance!(remote memory: Rust, ETH_JUMBO);
 }
 
 mod tcp4_memory {

@@ -45,6 +45,42 @@ ip = 127.0.0.1
 [tcp6]
 transport = tcp
 ip = ::1
+[eth]
+transport = eth
+interface = a0
+[eth-b]
+transport = eth
+interface = b0
+[eth-small]
+transport = eth
+interface = a0
+mtu = 1400
+[eth-small-b]
+transport = eth
+interface = b0
+mtu = 1400
+[eth-packet]
+transport = eth
+interface = a0
+mode = packet
+[eth-packet-b]
+transport = eth
+interface = b0
+mode = packet
+[eth-jumbo]
+transport = eth
+interface = a1
+[eth-jumbo-b]
+transport = eth
+interface = b1
+[eth-jumbo-small]
+transport = eth
+interface = a1
+mtu = 1400
+[eth-jumbo-small-b]
+transport = eth
+interface = b1
+mtu = 1400
 ";
 
 /// What not every device can do. What it can't, its cases are told, with the reason.
@@ -82,7 +118,6 @@ enum Needs {
     /// An address it binds to, such as one of IPv6, which may be switched off.
     Address(&'static str),
     /// A namespace of the case's own with the ends of [`WIRES`] in it, which takes root.
-    #[allow(dead_code, reason = "raw Ethernet is on its way")]
     Wires,
     /// The same with an IPv6 address on `a0`.
     AddressedWires,
@@ -136,6 +171,27 @@ pub const TCP4: DeviceUnderTest = DeviceUnderTest {
 };
 /// TCP over IPv6.
 pub const TCP6: DeviceUnderTest = DeviceUnderTest { name: "tcp6", needs: Needs::Address("::1"), ..TCP4 };
+/// Raw Ethernet, the best way there is, over veth.
+pub const ETH: DeviceUnderTest = DeviceUnderTest {
+    name: "eth",
+    peer: Some("eth-b"),
+    smaller: Some(("eth-small", "eth-small-b")),
+    scheme: "eth://",
+    cannot: &[(Capability::Itself, "a frame to an interface's own address does not come back")],
+    flavour: false,
+    needs: Needs::Wires,
+};
+/// Raw Ethernet through AF_PACKET.
+pub const ETH_PACKET: DeviceUnderTest =
+    DeviceUnderTest { name: "eth-packet", peer: Some("eth-packet-b"), flavour: true, ..ETH };
+/// Raw Ethernet with jumbo frames.
+pub const ETH_JUMBO: DeviceUnderTest = DeviceUnderTest {
+    name: "eth-jumbo",
+    peer: Some("eth-jumbo-b"),
+    smaller: Some(("eth-jumbo-small", "eth-jumbo-small-b")),
+    flavour: true,
+    ..ETH
+};
 
 /// UDP over IPv6 on an interface that is not loopback's, which Linux carries no IPv6 groups over.
 pub const UDP6_WIRE: DeviceUnderTest =

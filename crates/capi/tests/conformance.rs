@@ -590,3 +590,15 @@ mod eth {
 mod eth_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ETH);
 }
+
+mod any {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::ANY);
+}
+
+mod any_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ANY);
+}
+
+mod tcp4 {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::TCP4);
+}

@@ -45,6 +45,9 @@ ip = 127.0.0.1
 [tcp6]
 transport = tcp
 ip = ::1
+[any]
+transport = any
+ip = 127.0.0.1
 [eth]
 transport = eth
 interface = a0
@@ -154,6 +157,7 @@ pub const UDP4: DeviceUnderTest = DeviceUnderTest {
 /// UDP over IPv6.
 pub const UDP6: DeviceUnderTest = DeviceUnderTest {
     name: "udp6",
+    flavour: true,
     smaller: Some(("udp6-small", "udp6-small")),
     needs: Needs::Address("::1"),
     ..UDP4
@@ -170,7 +174,11 @@ pub const TCP4: DeviceUnderTest = DeviceUnderTest {
     needs: Needs::Address("127.0.0.1"),
 };
 /// TCP over IPv6.
-pub const TCP6: DeviceUnderTest = DeviceUnderTest { name: "tcp6", needs: Needs::Address("::1"), ..TCP4 };
+pub const TCP6: DeviceUnderTest =
+    DeviceUnderTest { name: "tcp6", needs: Needs::Address("::1"), flavour: true, ..TCP4 };
+/// Every path at once; the one that is taken within a host is shared memory.
+pub const ANY: DeviceUnderTest =
+    DeviceUnderTest { name: "any", scheme: "any://", needs: Needs::Address("127.0.0.1"), ..SHM };
 /// Raw Ethernet, the best way there is, over veth.
 pub const ETH: DeviceUnderTest = DeviceUnderTest {
     name: "eth",

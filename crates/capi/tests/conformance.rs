@@ -571,6 +571,18 @@ mod udp6 {
     cci_testkit::conformance!(super::C, cci_testkit::conformance::UDP6);
 }
 
+mod tcp4 {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::TCP4);
+}
+
+mod eth {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::ETH);
+}
+
+mod any {
+    cci_testkit::conformance!(super::C, cci_testkit::conformance::ANY);
+}
+
 mod shm_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::SHM);
 }
@@ -583,22 +595,18 @@ mod udp6_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP6);
 }
 
-mod eth {
-    cci_testkit::conformance!(super::C, cci_testkit::conformance::ETH);
-}
-
 mod eth_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ETH);
-}
-
-mod any {
-    cci_testkit::conformance!(super::C, cci_testkit::conformance::ANY);
 }
 
 mod any_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ANY);
 }
 
-mod tcp4 {
-    cci_testkit::conformance!(super::C, cci_testkit::conformance::TCP4);
+mod udp4_multicast {
+    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP4);
+}
+
+mod udp6_multicast {
+    cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP6_WIRE);
 }

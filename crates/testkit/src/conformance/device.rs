@@ -62,6 +62,14 @@ mtu = 1400
 transport = eth
 interface = b0
 mtu = 1400
+[eth-generic]
+transport = eth
+interface = a0
+mode = xdp-generic
+[eth-generic-b]
+transport = eth
+interface = b0
+mode = xdp-generic
 [eth-packet]
 transport = eth
 interface = a0
@@ -93,6 +101,8 @@ pub enum Capability {
     Itself,
     /// A device like it can have a shorter longest message.
     Smaller,
+    /// Several endpoints are open on one device at the same time.
+    Crowd,
 }
 
 /// One device of [`CONFIG`], or two that are the ends of a wire.
@@ -108,7 +118,7 @@ pub struct DeviceUnderTest {
     pub scheme: &'static str,
     /// What it can't do, and why.
     pub cannot: &'static [(Capability, &'static str)],
-    /// A variant of a device that is tested in full: its longest cases go fewer rounds.
+    /// Its longest cases go fewer rounds: it is a variant of a device that is tested in full, or has its protocol.
     pub flavour: bool,
     /// What a machine may not have.
     needs: Needs,
@@ -186,18 +196,27 @@ pub const ETH: DeviceUnderTest = DeviceUnderTest {
     smaller: Some(("eth-small", "eth-small-b")),
     scheme: "eth://",
     cannot: &[(Capability::Itself, "a frame to an interface's own address does not come back")],
-    flavour: false,
+    flavour: true,
     needs: Needs::Wires,
+};
+/// Raw Ethernet through AF_XDP above the driver, and no other way.
+pub const ETH_GENERIC: DeviceUnderTest = DeviceUnderTest {
+    name: "eth-generic",
+    peer: Some("eth-generic-b"),
+    cannot: &[
+        (Capability::Itself, "a frame to an interface's own address does not come back"),
+        (Capability::Crowd, "a queue of an interface has one AF_XDP socket, and veth has one queue"),
+    ],
+    ..ETH
 };
 /// Raw Ethernet through AF_PACKET.
 pub const ETH_PACKET: DeviceUnderTest =
-    DeviceUnderTest { name: "eth-packet", peer: Some("eth-packet-b"), flavour: true, ..ETH };
+    DeviceUnderTest { name: "eth-packet", peer: Some("eth-packet-b"), ..ETH };
 /// Raw Ethernet with jumbo frames.
 pub const ETH_JUMBO: DeviceUnderTest = DeviceUnderTest {
     name: "eth-jumbo",
     peer: Some("eth-jumbo-b"),
     smaller: Some(("eth-jumbo-small", "eth-jumbo-small-b")),
-    flavour: true,
     ..ETH
 };
 

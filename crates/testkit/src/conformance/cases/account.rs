@@ -3,8 +3,8 @@
 use super::RO;
 use super::buffers::{feeder, hungry, overfill};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, for_a_while, part, pattern,
-    until,
+    Capability, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
+    for_a_while, part, pattern, until,
 };
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,8 @@ pub fn counters_add_up<D: Driver>(place: &Place<D>) {
 }
 
 /// Whatever is opened and sent, the memory held stays under the cap that was set, and nobody crashes for want of it.
-pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
+pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const CAP: u64 = 12 << 20;
     let setup = Setup { memory_bytes_max: Some(CAP), recv_buffers: 512, ..Setup::default() };
     let (mut client, mut server): (Side<D>, Side<D>) =
@@ -87,6 +88,7 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) {
     others.push(client);
     others.push(server);
     part(others);
+    Ok(())
 }
 
 /// In plain words: transport, attribute, and what holds it up when something does.

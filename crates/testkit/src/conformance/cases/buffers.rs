@@ -2,8 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Conn, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, connect, for_a_while,
-    number_of, pattern, until,
+    Capability, Conn, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
+    connect, for_a_while, number_of, pattern, until,
 };
 use cci::{Attribute, Status};
 use std::time::{Duration, Instant};
@@ -186,7 +186,8 @@ fn eat<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
 }
 
 /// While one peer has no buffers, sends to others go on.
-pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) {
+pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     let starved = Setup { recv_buffers: 2, ..Setup::default() };
     let mut client: Side<D> = Side::plain(place);
     let (mut starving, mut healthy): (Side<D>, Side<D>) =
@@ -225,6 +226,7 @@ pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) {
         client.poll();
         starving.poll();
     }
+    Ok(())
 }
 
 /// An unreliable message that finds no buffer is dropped and counted; its sender completes and goes on.

@@ -87,7 +87,8 @@ fn exchange<D: Driver>(client: &mut Side<D>, server: &mut Side<D>) {
 }
 
 /// Where nobody listens, the attempt ends: refused where the device can know, else timed out.
-pub fn nobody_there<D: Driver>(place: &Place<D>) {
+pub fn nobody_there<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     // All are opened before the one that goes, so that none of them gets its address.
     let (mut client, mut other, gone): (Side<D>, Side<D>, Side<D>) =
         (Side::plain(place), Side::server(place), Side::server(place));
@@ -102,6 +103,7 @@ pub fn nobody_there<D: Driver>(place: &Place<D>) {
     assert!(matches!(failure, ConnectFailure::Refused | ConnectFailure::TimedOut), "{failure:?}");
     exchange(&mut client, &mut other);
     assert_eq!(client.connected.len(), 2, "one end each");
+    Ok(())
 }
 
 /// A server that never answers: timed out at the time asked for, once.
@@ -156,7 +158,8 @@ pub fn bad_uris_are_refused<D: Driver>(place: &Place<D>) {
 }
 
 /// A request that came to one endpoint is accepted on another: a broker and its worker (CCI-037).
-pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) {
+pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     let (mut client, mut broker, mut worker): (Side<D>, Side<D>, Side<D>) =
         (Side::plain(place), Side::server(place), Side::server(place));
     client.dial(&broker.port.uri(), RO, 1);
@@ -184,6 +187,7 @@ pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) {
     pair.until("everything from and to the worker", |client, worker| {
         client.inbox.len() == 100 && worker.inbox.len() == 100 && worker.sent.len() == 100
     });
+    Ok(())
 }
 
 /// Fifty requests wait at once and are answered last first, some with no.

@@ -2,8 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Whose, conformance_timeout, connect, part,
-    plain,
+    Area, Capability, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, Whose,
+    conformance_timeout, connect, part, plain,
 };
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Piece, RmaHandle, RmaKind, Status};
 use std::time::Instant;
@@ -116,7 +116,8 @@ struct Mover<D: Driver> {
 }
 
 /// Neither of two clients has to wait for the other.
-pub fn two_connections_share<D: Driver>(place: &Place<D>) {
+pub fn two_connections_share<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const PIECES: u64 = 100;
     const PIECE: usize = 256 << 10;
     for attribute in RELIABLE {
@@ -153,6 +154,7 @@ pub fn two_connections_share<D: Driver>(place: &Place<D>) {
             part(movers.into_iter().map(|mover| mover.side).chain([server]));
         }
     }
+    Ok(())
 }
 
 /// A message is not kept waiting by a bulk transfer: not on another connection, not on the same.

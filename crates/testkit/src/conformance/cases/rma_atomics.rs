@@ -2,8 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Conn, Driver, Pair, Place, Port, Refusal, Setup, Shared, Side, Whose, conformance_timeout, connect,
-    part,
+    Area, Capability, Conn, Driver, Pair, Place, Port, Refusal, Setup, Shared, Side, Skipped, Whose,
+    conformance_timeout, connect, part,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RmaFlags, Status};
@@ -89,7 +89,8 @@ fn run_all<D: Driver>(
 }
 
 /// Several clients add to one word: every value between is seen by exactly one of them.
-pub fn fetch_adds_add_up<D: Driver>(place: &Place<D>) {
+pub fn fetch_adds_add_up<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const CLIENTS: usize = 3;
     const ADDS: usize = 2_000;
     for attribute in RELIABLE {
@@ -108,10 +109,12 @@ pub fn fetch_adds_add_up<D: Driver>(place: &Place<D>) {
             part(clients.into_iter().map(|client| client.side).chain([server]));
         }
     }
+    Ok(())
 }
 
 /// Clients claim slots of a table by compare-and-swap: each slot is had by the one who was told so.
-pub fn compare_swap_claims_each_slot_once<D: Driver>(place: &Place<D>) {
+pub fn compare_swap_claims_each_slot_once<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const CLIENTS: usize = 3;
     const SLOTS: usize = 600;
     for whose in Whose::ALL {
@@ -141,6 +144,7 @@ pub fn compare_swap_claims_each_slot_once<D: Driver>(place: &Place<D>) {
         assert!(taken >= SLOTS / 7, "{taken} slots");
         part(clients.into_iter().map(|client| client.side).chain([server]));
     }
+    Ok(())
 }
 
 /// 4-byte operations wrap within their word.
@@ -254,7 +258,8 @@ pub fn atomics_out_of_place_are_refused<D: Driver>(place: &Place<D>) {
 }
 
 /// The owner's program changes the word at the same time, with its processor's own atomics.
-pub fn atomics_against_the_owners_own<D: Driver>(place: &Place<D>) {
+pub fn atomics_against_the_owners_own<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const ADDS: usize = 4_000;
     for whose in Whose::ALL {
         let (mut server, mut clients) = clients::<D>(place, RO, 2, ADDS * 8);
@@ -285,4 +290,5 @@ pub fn atomics_against_the_owners_own<D: Driver>(place: &Place<D>) {
         there.check("the sum of all");
         part(clients.into_iter().map(|client| client.side).chain([server]));
     }
+    Ok(())
 }

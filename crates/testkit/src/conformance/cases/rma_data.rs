@@ -2,7 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Driver, Grant, Pair, Place, Port, Shared, Side, Skipped, Whose, contents, plain, some_len,
+    Area, Capability, Driver, Grant, Pair, Place, Port, Shared, Side, Skipped, Whose, contents, plain,
+    some_len,
 };
 use crate::sim::Rng;
 use cci::limits::RMA_PIECES_MAX;
@@ -272,6 +273,7 @@ pub fn many_regions_at_once<D: Driver>(place: &Place<D>) {
 
 /// The program may let go of memory that is registered: the region keeps it.
 pub fn memory_lives_as_long_as_its_region<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     if !D::MEMORY_IS_COUNTED {
         return Err(Skipped("the program must keep what it registers".to_owned()));
     }

@@ -294,6 +294,7 @@ pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
         }
         client.settle();
         each_once(&client, taken, RO);
+        drop(client);
 
         let mut pair = Pair::<D>::open(place, RO, &setup());
         let here = Area::new(&mut pair.client, whose, 200_000, Access::LOCAL);

@@ -1,7 +1,9 @@
 //! Who may do what with which bytes (CCI-054 to CCI-059): what is refused changes nothing, and nothing ends with it.
 
 use super::{RELIABLE, RO};
-use crate::conformance::{Area, Driver, Grant, Pair, Place, Port, Refusal, Whose, connect, contents, plain};
+use crate::conformance::{
+    Area, Capability, Driver, Grant, Pair, Place, Port, Refusal, Skipped, Whose, connect, contents, plain,
+};
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, Piece, Rma, RmaHandle, RmaKind, Status};
 
@@ -288,7 +290,8 @@ pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
 }
 
 /// One memory registered several times, with different ends and rights (CCI-057).
-pub fn overlapping_regions<D: Driver>(place: &Place<D>) {
+pub fn overlapping_regions<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     let mut pair = Pair::<D>::plain(place, Attribute::ReliableUnordered);
     for whose in Whose::ALL {
         let mut here = Area::new(&mut pair.client, Whose::Library, 20_000, Access::LOCAL);
@@ -324,4 +327,5 @@ pub fn overlapping_regions<D: Driver>(place: &Place<D>) {
         other.part();
     }
     pair.part();
+    Ok(())
 }

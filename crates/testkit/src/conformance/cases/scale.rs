@@ -2,8 +2,8 @@
 
 use super::RO;
 use crate::conformance::{
-    Driver, Pair, Place, Port, Setup, Side, conformance_timeout, connect, for_a_while, number_of, part,
-    pattern,
+    Capability, Driver, Pair, Place, Port, Setup, Side, Skipped, conformance_timeout, connect, for_a_while,
+    number_of, part, pattern,
 };
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,8 @@ pub fn many_connections<D: Driver>(place: &Place<D>) {
 }
 
 /// Eight clients, one server that echoes: everyone gets its own answers, in order.
-pub fn many_clients<D: Driver>(place: &Place<D>) {
+pub fn many_clients<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Crowd)?;
     const EACH: u64 = 100;
     let mut server: Side<D> = Side::server(place);
     let mut clients = Vec::new();
@@ -86,4 +87,5 @@ pub fn many_clients<D: Driver>(place: &Place<D>) {
         }
     }
     part(clients.into_iter().map(|(client, ..)| client).chain([server]));
+    Ok(())
 }

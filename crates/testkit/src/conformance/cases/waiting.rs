@@ -177,6 +177,7 @@ pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
     sleep_until(&mut client, "the time-out of the attempt", |client| !client.connected.is_empty());
     assert_eq!(client.connected, [(7, Err(ConnectFailure::TimedOut))]);
     server.requests.drain(..).for_each(|request| server.port.reject(request));
+    drop(server);
     // Sends that the peer, which is there all the time, has no room for.
     let Pair { mut client, server, to_server, .. } =
         Pair::of(client, Side::open_server(place, &hungry()), RO);

@@ -595,6 +595,10 @@ mod udp6_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::UDP6);
 }
 
+mod tcp4_memory {
+    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::TCP4);
+}
+
 mod eth_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ETH);
 }

@@ -98,6 +98,8 @@ pub(crate) struct DeviceInfo {
     /// IPv6 scope of a link-local address.
     pub scope_id: u32,
     pub interface: Option<String>,
+    /// The other interface of a device with two: connections to others with two are bonded.
+    pub second: Option<SecondInterface>,
     /// Port to use where the program names none; 0 = any.
     pub port: u16,
     /// MTU of the interface or from the configuration, bytes.
@@ -106,6 +108,17 @@ pub(crate) struct DeviceInfo {
     pub eth: EthKeys,
     pub multicast: MulticastKeys,
     pub unavailable: Vec<Unavailable>,
+}
+
+/// The second interface of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct SecondInterface {
+    /// The address to bind to.
+    pub ip: std::net::IpAddr,
+    /// IPv6 scope of a link-local address.
+    pub scope_id: u32,
+    /// Its name.
+    pub interface: Option<String>,
 }
 
 /// What a configuration says of shared memory.
@@ -180,6 +193,7 @@ impl DeviceInfo {
             ip: None,
             scope_id: 0,
             interface: None,
+            second: None,
             port: 0,
             mtu_bytes: 0,
             shm: ShmKeys::default(),

@@ -105,8 +105,13 @@ pub const PATH_RETRY_NS_MIN: u64 = 20_000_000;
 /// The longest wait between two such questions: how soon at the latest a way that works again is noticed.
 pub const PATH_RETRY_NS_MAX: u64 = 500_000_000;
 
-/// Probes in vain in a row after which a way is taken for dead, if the other is alive.
-pub const PATH_PROBES_MAX: u32 = 2;
+/// How long a way may be silent that is being asked, before it is taken for dead if the other is alive: longer than the queue
+/// of a link that has just been filled.
+pub const PATH_SILENCE_NS: u64 = 50_000_000;
+
+/// So many probes in a row in vain keep new bundles from a way, if there is another: the first may only have come behind a
+/// queue.
+pub const PATH_PROBES_TRUSTED: u32 = 2;
 
 /// Datagrams a connection may send before it is the next one's turn.
 pub const TURN_DATAGRAMS: u32 = 16;

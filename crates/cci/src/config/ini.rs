@@ -5,8 +5,8 @@
 //! | `transport` | all, required | `shm`, `udp`, `tcp`, `eth`, or `any`, which takes the keys of `shm` and `udp`; the 2.x names `sm` and `sock` are taken too |
 //! | `priority` | all | 0 to 100, the highest comes first; 50 unless given |
 //! | `default` | all | `1` on at most one device: what a program gets that names none |
-//! | `ip` | udp, tcp | address to bind to |
-//! | `interface` | udp, tcp | interface to bind to, by its best address unless `ip` is given |
+//! | `ip` | udp, tcp | address to bind to; udp: or two, with a comma between, on two interfaces: connections to other devices with two are bonded |
+//! | `interface` | udp, tcp | interface to bind to, by its best address unless `ip` is given; udp: or two, as above |
 //! | `port` | udp, tcp | port of an endpoint that names no service; any unless given |
 //! | `mtu` | udp | IP packets no larger than this, bytes |
 //! | `multicast_ttl` | udp | routers that may pass on what is sent to multicast groups, this link counted; 1 (not beyond it) unless given |
@@ -124,7 +124,19 @@ fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
 }
 
 /// Which interface and address a section asks for.
+/// The interface, address and limits of a section that names one of each at most.
 fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choice<'a>, Wrong> {
+    let value = |key| section.get(key).map(|pair| pair.value);
+    choose(section, value("ip"), value("interface"), interfaces)
+}
+
+/// The same of this address and interface, of those that the section names.
+fn choose<'a>(
+    section: &Section<'_>,
+    ip: Option<&str>,
+    named: Option<&str>,
+    interfaces: &'a [Interface],
+) -> Result<Choice<'a>, Wrong> {
     let mut choice = Choice::default();
     if let Some(pair) = section.get("port") {
         let what = "a port from 1 to 65535, or 0 or no such line for any";
@@ -135,8 +147,8 @@ fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choi
         let what = format!("a number of bytes from {min} to {max}");
         choice.mtu_bytes = Some(number(pair, &what, |mtu| (min..=max).contains(mtu))?);
     }
-    if let Some(pair) = section.get("ip") {
-        let (ip, _) = ip_uri::parse_host(pair.value).map_err(|reason| pair.wrong(reason))?;
+    if let Some((pair, ip)) = section.get("ip").zip(ip) {
+        let (ip, _) = ip_uri::parse_host(ip).map_err(|reason| pair.wrong(reason))?;
         if ip.is_unspecified() || ip.is_multicast() {
             let reason =
                 "is no address a peer could connect to; write one of this machine's, or interface = NAME";
@@ -144,7 +156,6 @@ fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choi
         }
         choice.ip = Some(ip);
     }
-    let named = section.get("interface").map(|pair| pair.value);
     choice.interface = match (named, choice.ip) {
         (Some(name), _) => interfaces.iter().find(|interface| interface.name == name),
         (None, Some(ip)) => {
@@ -170,8 +181,41 @@ fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choi
 
 fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
     let multicast = multicast(section)?;
-    let device = udp::device(section.name.to_owned(), &choice(section, interfaces)?);
-    Ok(DeviceInfo { multicast, ..device })
+    let (ip, second_ip) = one_or_two(section.get("ip"))?;
+    let (named, second_named) = one_or_two(section.get("interface"))?;
+    if let Some((ip, interface)) = section.get("ip").zip(section.get("interface"))
+        && second_ip.is_some() != second_named.is_some()
+    {
+        let later = if ip.line > interface.line { ip } else { interface };
+        return Err(later.wrong("ip and interface name different numbers; name two of both".to_owned()));
+    }
+    let name = section.name.to_owned();
+    let choice = choose(section, ip, named, interfaces)?;
+    let device = udp::device(name.clone(), &choice);
+    if second_ip.is_none() && second_named.is_none() {
+        return Ok(DeviceInfo { multicast, ..device });
+    }
+    let second = choose(section, second_ip, second_named, interfaces)?;
+    if let Some(pair) = section.get("ip")
+        && choice.ip.is_some_and(|ip| ip.is_ipv6()) != second.ip.is_some_and(|ip| ip.is_ipv6())
+    {
+        return Err(pair.wrong("one address is IPv4 and one IPv6; write two of one kind".to_owned()));
+    }
+    Ok(DeviceInfo { multicast, ..udp::bonded(device, udp::device(name, &second)) })
+}
+
+/// The value of a key, or two with a comma between.
+fn one_or_two<'a>(pair: Option<&Pair<'a>>) -> Result<(Option<&'a str>, Option<&'a str>), Wrong> {
+    let Some(pair) = pair else { return Ok((None, None)) };
+    let mut values = pair.value.split(',').map(str::trim);
+    match (values.next(), values.next(), values.next()) {
+        (first, None, _) => Ok((first, None)),
+        (first, second, None) if first == second => {
+            Err(pair.wrong(format!("{} names {} twice; write it once", pair.key, first.unwrap_or_default())))
+        }
+        (first, second, None) => Ok((first, second)),
+        _ => Err(pair.wrong(format!("{} names more than two; two can be bonded", pair.key))),
+    }
 }
 
 fn multicast(section: &Section<'_>) -> Result<MulticastKeys, Wrong> {
@@ -269,6 +313,11 @@ mod tests {
             ("[x]\ntransport = udp\nip = host.example", 3, "numeric"),
             ("[x]\ntransport = udp\nip = 0.0.0.0", 3, "interface = NAME"),
             ("[x]\ntransport = udp\nip = 239.1.2.3", 3, "interface = NAME"),
+            ("[x]\ntransport = udp\nip = 127.0.0.1, 0.0.0.0", 3, "interface = NAME"),
+            ("[x]\ntransport = udp\nip = 127.0.0.1, 127.0.0.1", 3, "twice"),
+            ("[x]\ntransport = udp\nip = 127.0.0.1, ::1", 3, "one kind"),
+            ("[x]\ntransport = udp\ninterface = a, b, c", 3, "more than two"),
+            ("[x]\ntransport = udp\nip = 127.0.0.1\ninterface = a, b", 4, "two of both"),
             ("[x]\ntransport = udp\nmulticast_ttl = 256", 3, "0 (this host) to 255"),
             ("[x]\ntransport = udp\nmulticast_loop = 1", 3, "on or off"),
         ] {

@@ -1,6 +1,6 @@
 //! A UDP device: from an interface, from what a configuration says, or both; and what it cannot do.
 
-use crate::device::{DeviceInfo, PciAddress, TransportKind, Unavailable};
+use crate::device::{DeviceInfo, PciAddress, SecondInterface, TransportKind, Unavailable};
 use crate::transport::datagram;
 use cci_sys::net::Interface;
 use cci_sys::udp::{BUFFER_BYTES_WANTED, UdpSocket};
@@ -63,6 +63,26 @@ pub(super) fn about(name: String, kind: TransportKind, choice: &Choice<'_>) -> D
         mtu_bytes: mtu_bytes.min(choice.mtu_bytes.unwrap_or(u32::MAX)),
         ..DeviceInfo::new(name, kind)
     }
+}
+
+/// One device of two: its connections to others like it are bonded (CCI-032). Where one interface is missing, it is the other
+/// one's, and says what it lacks.
+pub(super) fn bonded(first: DeviceInfo, second: DeviceInfo) -> DeviceInfo {
+    let (ip, up) = (second.ip, first.up && second.up);
+    let (mut device, other) = if second.up && !first.up { (second, first) } else { (first, second) };
+    for lack in other.unavailable {
+        if !device.unavailable.contains(&lack) {
+            device.unavailable.push(lack);
+        }
+    }
+    if let Some(ip) = ip.filter(|_| up) {
+        device.info = format!("{} bonded with {}", device.info, other.info);
+        device.mtu_bytes = device.mtu_bytes.min(other.mtu_bytes);
+        device.max_send_size = device.max_send_size.min(other.max_send_size);
+        device.rate_bits_per_s = device.rate_bits_per_s.saturating_add(other.rate_bits_per_s);
+        device.second = Some(SecondInterface { ip, scope_id: other.scope_id, interface: other.interface });
+    }
+    device
 }
 
 /// The address asked for, or the interface's best: IPv4, then IPv6 of more than one link, then link-local.

@@ -9,10 +9,32 @@ fn looks(scheme: &str) -> String {
 
 /// Where a URI leads that begins with `scheme`, such as `udp://`. The error says what is wrong and what one looks like.
 pub(crate) fn parse(scheme: &str, uri: &str) -> Result<SocketAddr, String> {
-    let looks = || looks(scheme);
-    let Some(rest) = uri.strip_prefix(scheme) else {
-        return Err(format!("it does not begin with {scheme}; {}", looks()));
+    parse_one(scheme, without(scheme, uri)?)
+}
+
+/// The addresses of a peer: one, or the two of one with two interfaces, as in `udp://10.0.1.1:5000,10.0.2.1:5000`.
+pub(crate) fn parse_both(scheme: &str, uri: &str) -> Result<(SocketAddr, Option<SocketAddr>), String> {
+    let rest = without(scheme, uri)?;
+    let (first, second) = match rest.split_once(',') {
+        None => return parse_one(scheme, rest).map(|addr| (addr, None)),
+        Some((_, second)) if second.contains(',') => {
+            return Err("it names more than two addresses; name the peer's two interfaces".to_owned());
+        }
+        Some((first, second)) => (parse_one(scheme, first)?, parse_one(scheme, second)?),
     };
+    if first == second {
+        return Err(format!("it names {first} twice; name it once, or the peer's two interfaces"));
+    }
+    Ok((first, Some(second)))
+}
+
+fn without<'a>(scheme: &str, uri: &'a str) -> Result<&'a str, String> {
+    uri.strip_prefix(scheme).ok_or_else(|| format!("it does not begin with {scheme}; {}", looks(scheme)))
+}
+
+/// What stands behind the scheme.
+fn parse_one(scheme: &str, rest: &str) -> Result<SocketAddr, String> {
+    let looks = || looks(scheme);
     let (host, port) = split(rest).ok_or_else(|| format!("it is not host:port; {}", looks()))?;
     let port = port.parse().ok().filter(|port| *port > 0);
     let Some(port) = port else {
@@ -101,6 +123,21 @@ pub(crate) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAdd
     }
 }
 
+/// How near two addresses are: how many bits they begin with alike.
+pub(crate) fn nearness(a: SocketAddr, b: SocketAddr) -> u32 {
+    match (a.ip(), b.ip()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}
+
+/// The URI of an endpoint with two interfaces.
+pub(crate) fn format_both(scheme: &str, addrs: [(SocketAddr, Option<&str>); 2]) -> String {
+    let [first, second] = addrs.map(|(addr, interface)| format(scheme, addr, interface));
+    format!("{first},{}", second.strip_prefix(scheme).unwrap_or(&second))
+}
+
 /// The URI of an address. A link-local one names the interface on this machine; peers on others write theirs.
 pub(crate) fn format(scheme: &str, addr: SocketAddr, interface: Option<&str>) -> String {
     match (addr, interface) {
@@ -129,6 +166,32 @@ mod tests {
         for (uri, addr) in all {
             assert_eq!(parse("udp://", uri), Ok(addr.parse().unwrap()), "{uri}");
         }
+    }
+
+    #[test]
+    fn two_addresses_are_read_and_written() {
+        let (a, b): (SocketAddr, SocketAddr) =
+            ("10.0.1.1:5000".parse().unwrap(), "[::1]:5001".parse().unwrap());
+        let uri = format_both("udp://", [(a, None), (b, None)]);
+        assert_eq!(uri, "udp://10.0.1.1:5000,[::1]:5001");
+        assert_eq!(parse_both("udp://", &uri), Ok((a, Some(b))));
+        assert_eq!(parse_both("udp://", "udp://10.0.1.1:5000"), Ok((a, None)));
+        for (uri, word) in [
+            ("udp://10.0.1.1:1,10.0.2.1:1,10.0.3.1:1", "more than two"),
+            ("udp://10.0.1.1:1,", "host:port"),
+            ("udp://10.0.1.1:1,10.0.1.1:1", "twice"),
+        ] {
+            let reason = parse_both("udp://", uri).unwrap_err();
+            assert!(reason.contains(word), "{uri}: {reason}");
+        }
+        assert!(parse("udp://", &uri).is_err(), "one address means one");
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_near() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(nearness(at("10.0.1.1:1"), at("10.0.1.9:2")) > nearness(at("10.0.1.1:1"), at("10.0.2.1:1")));
+        assert_eq!(nearness(at("10.0.1.1:1"), at("[::1]:1")), 0);
     }
 
     #[test]

@@ -101,10 +101,14 @@ pub(crate) struct Way {
     delivered: bool,
     /// Something came this way since the other one came into doubt.
     pub vouches: bool,
+    /// When it is taken for dead unless it shows a sign of life before.
+    pub down_due: Time,
     /// Bundles that came this way and are not acknowledged this way yet.
     pub ack_pending: u32,
     /// The latest bundle that came this way; meaningless before the first.
     pub newest: Seq,
+    /// The timestamp of the latest acknowledgement that came this way.
+    stamp: Option<u32>,
     pub datagrams_sent: u64,
     pub bytes_sent: u64,
     pub retransmissions: u64,
@@ -126,8 +130,10 @@ impl Way {
             heard: false,
             delivered: false,
             vouches: false,
+            down_due: Time::FAR,
             ack_pending: 0,
             newest,
+            stamp: None,
             datagrams_sent: 0,
             bytes_sent: 0,
             retransmissions: 0,
@@ -162,6 +168,15 @@ impl Way {
     pub fn note_heard(&mut self) -> bool {
         (self.heard, self.vouches) = (true, true);
         self.delivered
+    }
+
+    /// An acknowledgement came this way; true if sent later than all before it.
+    pub fn note_stamp(&mut self, stamp: u32) -> bool {
+        let later = self.stamp.is_none_or(|last| Seq(last).precedes(Seq(stamp)));
+        if later {
+            self.stamp = Some(stamp);
+        }
+        later
     }
 
     /// Nothing shows any more that it is alive.
@@ -314,7 +329,8 @@ impl Bond {
     /// When something is due on either way.
     pub fn due(&self) -> Time {
         let [first, second] = &self.ways;
-        self.second.probe_due.min(first.step_due).min(second.step_due)
+        let asked = first.step_due.min(second.step_due);
+        self.second.probe_due.min(asked).min(first.down_due).min(second.down_due)
     }
 }
 

@@ -20,7 +20,11 @@ impl Shared {
         now: Time,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
-        let Some(active) = conn.active.as_deref() else { return Ok(()) };
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let mut rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
+        if active.bond.is_some() && active.sample_way(by, head, rtt_ns, now) {
+            rtt_ns = 0; // counted
+        }
         //= wire.md R-ACK-4
         // By distance from the oldest, not by which precedes which: half the number space away is both or neither.
         let acked = head.ack.since(active.tx.unacked);
@@ -32,7 +36,6 @@ impl Shared {
         let acked_bytes = self.take_acks(conn, head, sack, by, now, sink);
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         if acked_bytes != [0, 0] {
-            let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
             for (which, (acked_bytes, limited)) in (FIRST..).zip(acked_bytes.into_iter().zip(limited)) {
                 if acked_bytes != 0 {
                     let rtt_ns = if which == by { rtt_ns } else { 0 };

@@ -6,7 +6,7 @@ use super::transmit::{clear, count_on_path, head};
 use crate::congestion::Window;
 use crate::conn::path::{Bond, FIRST, Path, SECOND, Way, other};
 use crate::conn::{Active, Conn, want};
-use crate::limits::{HEADER_BYTES, PATH_PROBES_MAX, WINDOW_BUNDLES_MAX};
+use crate::limits::{HEADER_BYTES, PATH_PROBES_TRUSTED, PATH_SILENCE_NS, WINDOW_BUNDLES_MAX};
 use crate::reliable::tx::TxRing;
 use crate::wire::{Head, Kind, PathBody, flags, timestamp, timestamp_ns_between};
 use crate::{Address, Blocked, ConnKey, PathInfo, PathState, PeerFault, Seq, Time, Transmit};
@@ -160,6 +160,7 @@ impl Shared {
 
     /// Questions about ways whose time has come.
     pub(super) fn ask_due(&mut self, active: &mut Active, index: u32, now: Time) {
+        active.give_up_silent(now, self);
         let Some(bond) = active.bond.as_deref_mut() else { return };
         for way in bond.ways.iter_mut().filter(|way| way.step_due <= now) {
             way.ask_again(now);
@@ -197,33 +198,49 @@ impl Active {
         (path.probe_credit, path.pace_due) = (0, now);
     }
 
-    /// A probe time-out of this way: true if it is to be taken for dead, because something has come the other way
-    /// meanwhile. (If nothing has, it may be the peer's process that says nothing.)
+    /// A probe of this way was in vain: it is asked, and so is the other, for a sign of life. While it is in doubt, new
+    /// bundles go by the other.
     //= wire.md R-PATH-7
-    pub(super) fn doubt(&mut self, which: u8, now: Time) -> bool {
-        let probes = self.path(which).probes;
-        let Some(bond) = self.bond.as_deref_mut() else { return false };
+    pub(super) fn doubt(&mut self, which: u8, now: Time) {
+        let first = self.path(which).probes <= 1;
+        let Some(bond) = self.bond.as_deref_mut() else { return };
         bond.way(which).doubt();
-        let another = bond.is_up(which) && bond.is_up(other(which));
-        if probes <= 1 {
+        if !bond.is_up(which) || !bond.is_up(other(which)) {
+            return;
+        }
+        if first {
             bond.way(other(which)).vouches = false;
-            if another {
-                bond.way(which).ask(now);
-                self.wants |= want::PATH;
+            bond.way(which).down_due = now.plus(PATH_SILENCE_NS);
+            bond.way(which).ask(now);
+            self.wants |= want::PATH;
+        }
+        bond.turn = which;
+        self.wants |= want::PING;
+    }
+
+    /// Takes ways for dead that have been silent for too long, if something has come by the other meanwhile. (If nothing
+    /// has, it may be the peer's process that says nothing.)
+    pub(super) fn give_up_silent(&mut self, now: Time, shared: &mut Shared) {
+        for which in [FIRST, SECOND] {
+            let in_doubt = self.path(which).probes != 0;
+            let Some(bond) = self.bond.as_deref_mut() else { return };
+            if bond.way(which).down_due > now {
+                continue;
             }
-        } else if another && probes >= PATH_PROBES_MAX && bond.way(other(which)).vouches {
-            return true;
+            bond.way(which).down_due = Time::FAR;
+            if !in_doubt || !bond.is_up(which) || !bond.is_up(other(which)) {
+                continue;
+            }
+            if bond.way(other(which)).vouches {
+                self.path_down(which, now, shared);
+            } else {
+                bond.way(which).down_due = now.plus(PATH_SILENCE_NS);
+            }
         }
-        if another {
-            // The other way is asked for a sign of life.
-            bond.turn = which;
-            self.wants |= want::PING;
-        }
-        false
     }
 
     /// This way is dead: what is under way there goes again by the other.
-    pub(super) fn path_down(&mut self, which: u8, now: Time, shared: &mut Shared) {
+    fn path_down(&mut self, which: u8, now: Time, shared: &mut Shared) {
         if let Some(mut ring) = self.tx_ring.take() {
             let mut seq = self.tx.unacked;
             while seq != self.tx.unsent {
@@ -289,7 +306,7 @@ impl Active {
         let swift = self.swifter();
         let slow = other(swift);
         // A way in doubt gets probes only, if the other is not in doubt.
-        let fit = |which: u8| bond.is_up(which) && self.path(which).probes == 0;
+        let fit = |which: u8| bond.is_up(which) && self.path(which).probes < PATH_PROBES_TRUSTED;
         let any_fit = fit(swift) || fit(slow);
         let fit = |which: u8| if any_fit { fit(which) } else { bond.is_up(which) };
         let why = match fit(swift) {
@@ -355,6 +372,18 @@ impl Active {
         if bond.way(by).note_heard() {
             self.path_mut(by).probes = 0;
         }
+    }
+
+    /// An acknowledgement that came this way for what went this way tells how long that takes, even if all that it
+    /// acknowledges is known by the other way already: of two ways one may always be the first. True: it was counted.
+    pub(super) fn sample_way(&mut self, by: u8, head: &Head, rtt_ns: u64, now: Time) -> bool {
+        let Some(bond) = self.bond.as_deref_mut() else { return false };
+        // Not one that was overtaken, or repeated: how long it was under way is not how long the way is.
+        if head.kind != Kind::Ack || !bond.way(by).note_stamp(head.timestamp) || rtt_ns == 0 {
+            return false;
+        }
+        self.path_mut(by).rtt.sample(now, rtt_ns);
+        true
     }
 
     /// What came this way is acknowledged this way; what asks for an answer, by both: it is sent when one of them may be

@@ -299,9 +299,7 @@ impl Active {
         if path.probes == PROBES_BEFORE_SHRINKING {
             path.window.on_silence(now);
         }
-        if self.doubt(which, now) {
-            return self.path_down(which, now, shared);
-        }
+        self.doubt(which, now);
         let Some(mut ring) = self.tx_ring.take() else {
             self.path_mut(which).probe_due = Time::FAR;
             return;

@@ -57,6 +57,17 @@ pub(super) trait Carrier: Transmit + Send {
     /// Where a URI leads from here. The error says what is wrong with it and what one looks like.
     fn parse(&self, uri: &str) -> Result<Address, String>;
 
+    /// The same, and a second way there if there is one from here.
+    fn parse_ways(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
+        self.parse(uri).map(|to| (to, None))
+    }
+
+    /// What to call the own end of a way of bonded connections, if there are such.
+    fn local_name(&self, via: u8) -> Option<String> {
+        let _ = via;
+        None
+    }
+
     /// The address as a URI.
     fn uri_of(&self, peer: Address) -> String;
 

@@ -225,14 +225,22 @@ impl<C: Carrier> Transport for Datagram<C> {
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let address = self.carrier.parse(to.uri).map_err(bad_uri)?;
+        let (address, second) = self.carrier.parse_ways(to.uri).map_err(bad_uri)?;
         let now = self.read_clock();
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
-        let key = self.proto.connect(now, address, to.request, attribute, token, to.timeout_ns);
+        let (request, timeout_ns) = (to.request, to.timeout_ns);
+        let key = match second {
+            None => self.proto.connect(now, address, request, attribute, token, timeout_ns),
+            Some(second) => {
+                let both = [address, second];
+                self.proto.connect_bonded(now, both, request, attribute, token, timeout_ns)
+            }
+        };
         let key = key.map_err(glue::connect_error)?;
         self.begun(key);
         // The way there may take less than our own link does, and the kernel may know.
-        if let Some(bytes) = self.carrier.datagram_bytes_to(address)
+        let ways = [Some(address), second].into_iter().flatten();
+        if let Some(bytes) = ways.filter_map(|way| self.carrier.datagram_bytes_to(way)).min()
             && bytes < self.glue.datagram_bytes_max
         {
             self.proto.path_mtu_changed(now, address, bytes);
@@ -375,7 +383,9 @@ impl<C: Carrier> Transport for Datagram<C> {
             self.feed(core);
         }
         if !self.receive(core) && !self.read_clock_if_old() {
-            if !self.proto.wants_transmit() && self.carrier.pending() == 0 {
+            // Sends read the clock, too: a program that tries to send all the time would never come to what is due.
+            let due = self.proto.next_deadline().is_some_and(|at| at <= self.now);
+            if !due && !self.proto.wants_transmit() && self.carrier.pending() == 0 {
                 return;
             }
             self.read_clock();

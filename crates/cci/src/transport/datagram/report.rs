@@ -3,9 +3,9 @@
 use super::carrier::Carrier;
 use super::glue::Glue;
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::Explanation;
+use crate::explain::{Explanation, PathOption};
 use crate::limits::MESSAGE_BYTES_MAX;
-use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
+use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PathInfo, PathState, PeerFault};
 
 pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionCounters {
     let Some(info) = proto.connection(key) else { return ConnectionCounters::default() };
@@ -54,6 +54,7 @@ pub(super) fn counters(
         ("cookies_sent", of.cookies_sent),
         ("connections_broken", of.connections_broken),
         ("resets_sent", of.resets_sent),
+        ("ways_lost", of.paths_lost),
         ("rma_bytes_sent", of.rma_bytes_sent),
         ("rma_bytes_received", of.rma_bytes_received),
     ]);
@@ -110,7 +111,46 @@ pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, in
         ("retransmissions", info.counters.retransmissions.to_string()),
     ]);
     carrier.explain(&info, into);
+    if let Some(ways) = proto.paths(key) {
+        let ways = explain_ways(&ways, carrier);
+        let others = std::mem::take(&mut into.paths);
+        into.paths = ways.into_iter().chain(others).collect();
+    }
     into.blocked_on = info.blocked.map(|blocked| blocked_on(blocked).to_owned());
+}
+
+/// The two ways of a bonded connection, those in use first.
+fn explain_ways(ways: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOption> {
+    let bytes_all = ways.iter().map(|way| way.bytes_sent).sum::<u64>().max(1);
+    let option = |(number, way): (usize, &PathInfo)| {
+        let here = way.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
+        let there = way.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
+        let share_pct = way.bytes_sent * 100 / bytes_all;
+        let round_trip = match way.rtt_ns {
+            0 => "no round trip measured".to_owned(),
+            rtt_ns => format!("round trip {:.1} us", rtt_ns as f64 / 1e3),
+        };
+        let reason = format!(
+            "{}, {round_trip}, {share_pct} % of the bytes sent, {} datagrams, {} sent again, went down {} times",
+            way_state(way.state),
+            way.datagrams_sent,
+            way.retransmissions,
+            way.downs
+        );
+        let path = format!("way {} from {here} to {there}", number + 1);
+        PathOption { path, chosen: way.is_up(), reason }
+    };
+    let mut options: Vec<PathOption> = ways.iter().enumerate().map(option).collect();
+    options.sort_by_key(|option| !option.chosen);
+    options
+}
+
+fn way_state(state: PathState) -> &'static str {
+    match state {
+        PathState::Up => "up",
+        PathState::Down => "down: nothing comes back by it; look at its link",
+        PathState::Unproved => "not proved yet: the peer has not answered by it",
+    }
 }
 
 fn state(state: ConnState) -> &'static str {

@@ -1,5 +1,7 @@
-//! UDP: one socket for each endpoint, all connections on it, and its batches.
+//! UDP: one socket for each endpoint, all connections on it, and its batches; two on devices with two interfaces
+//! ([`bonded`]).
 
+mod bonded;
 mod open;
 mod report;
 pub(super) mod uri;
@@ -135,13 +137,13 @@ impl Carrier for Udp {
     }
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
-        let peer = uri::parse(uri)?;
-        if peer.ip().is_multicast() {
-            let how =
-                "connect with Attribute::MulticastSend or MulticastReceive (CCI_CONN_ATTR_UU_MC_TX, _MC_RX)";
-            return Err(format!("{} is a multicast group: {how}", peer.ip()));
-        }
-        uri::from_here(peer, self.local()).map(Address::from)
+        let local = self.local();
+        let peer = match uri::parse_peer(uri)? {
+            (peer, None) => peer,
+            (first, Some(second)) if uri::nearness(second, local) > uri::nearness(first, local) => second,
+            (first, Some(_)) => first,
+        };
+        uri::from_here(peer, local).map(Address::from)
     }
 
     fn uri_of(&self, peer: Address) -> String {

@@ -1,6 +1,7 @@
 //! Opening: from a device and options to a socket.
 
 use super::super::{Datagram, Sizes};
+use super::bonded::Bonded;
 use super::{Udp, uri};
 use crate::device::DeviceInfo;
 use crate::error::{CreateError, SysError};
@@ -19,13 +20,20 @@ const GROUPS_SHARE: u64 = 32;
 pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
     let port = port(device, options)?;
-    let socket = UdpSocket::bind(uri::socket_addr(ip, device.scope_id, port))
-        .map_err(|error| bind_error(error, options, port))?;
-    let uri = uri::format(socket.local_addr(), device.interface.as_deref());
+    let bind = |ip, scope_id| {
+        UdpSocket::bind(uri::socket_addr(ip, scope_id, port))
+            .map_err(|error| bind_error(error, options, port))
+    };
+    let socket = bind(ip, device.scope_id)?;
+    let second = device.second.as_ref().map(|second| bind(second.ip, second.scope_id)).transpose()?;
     let datagram_bytes_max = size::datagram_bytes_max(device.mtu_bytes, ip.is_ipv6());
     let sizes = Sizes {
         datagram_bytes_max,
-        receive_buffer_bytes: socket.recv_buffer_bytes() as u64,
+        // What peers may have in flight could all come by one interface.
+        receive_buffer_bytes: second
+            .iter()
+            .fold(socket.recv_buffer_bytes(), |least, second| least.min(second.recv_buffer_bytes()))
+            as u64,
         reserved_bytes: options.memory_bytes_max / GROUPS_SHARE,
     };
     let groups = Groups::new(Settings {
@@ -38,7 +46,18 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
     })?;
-    let carrier = Udp::new(socket, datagram_bytes_max.into(), options.memory_bytes_max);
+    let (datagram_bytes, memory_bytes) = (usize::from(datagram_bytes_max), options.memory_bytes_max);
+    let interface = device.interface.as_deref();
+    let Some(second) = second else {
+        let uri = uri::format(socket.local_addr(), interface);
+        let carrier = Udp::new(socket, datagram_bytes, memory_bytes);
+        let connections = Datagram::open(carrier, uri, sizes, device, options)?;
+        return Ok(Box::new(WithGroups { connections, groups }));
+    };
+    let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
+    let uri = uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
+    let carrier =
+        Bonded::new([socket, second].map(|socket| Udp::new(socket, datagram_bytes, memory_bytes / 2)));
     let connections = Datagram::open(carrier, uri, sizes, device, options)?;
     Ok(Box::new(WithGroups { connections, groups }))
 }

@@ -4,28 +4,41 @@ use super::Udp;
 use crate::counters::DropReason;
 use crate::explain::{Explanation, PathOption};
 use cci_proto::ConnectionInfo;
+use cci_sys::udp::{RecvStats, SendStats};
 
 pub(super) fn counters(carrier: &Udp, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-    let (sent, received) = (carrier.out.stats(), carrier.input.stats());
+    counters_of([carrier], into, drops);
+}
+
+/// The same of several sockets together.
+pub(super) fn counters_of<const N: usize>(
+    carriers: [&Udp; N],
+    into: &mut Vec<(&'static str, u64)>,
+    drops: &mut Vec<DropReason>,
+) {
+    let sent = |of: fn(SendStats) -> u64| carriers.iter().map(|carrier| of(carrier.out.stats())).sum();
+    let received = |of: fn(RecvStats) -> u64| carriers.iter().map(|carrier| of(carrier.input.stats())).sum();
+    let errors = carriers.iter().map(|carrier| carrier.errors).sum::<u64>();
+    let soft_errors: u64 = sent(|of| of.soft_errors) + received(|of| of.soft_errors);
     into.extend([
-        ("datagrams_sent", sent.datagrams),
-        ("datagrams_received", received.datagrams),
-        ("datagram_bytes_sent", sent.bytes),
-        ("datagram_bytes_received", received.bytes),
-        ("send_syscalls", sent.syscalls),
-        ("recv_syscalls", received.syscalls),
-        ("recv_syscalls_empty", received.empty),
-        ("gso_batches", sent.gso_batches),
-        ("gro_batches", received.gro_batches),
-        ("send_would_block", sent.would_block),
-        ("socket_errors", carrier.errors + sent.soft_errors + received.soft_errors),
+        ("datagrams_sent", sent(|of| of.datagrams)),
+        ("datagrams_received", received(|of| of.datagrams)),
+        ("datagram_bytes_sent", sent(|of| of.bytes)),
+        ("datagram_bytes_received", received(|of| of.bytes)),
+        ("send_syscalls", sent(|of| of.syscalls)),
+        ("recv_syscalls", received(|of| of.syscalls)),
+        ("recv_syscalls_empty", received(|of| of.empty)),
+        ("gso_batches", sent(|of| of.gso_batches)),
+        ("gro_batches", received(|of| of.gro_batches)),
+        ("send_would_block", sent(|of| of.would_block)),
+        ("socket_errors", errors + soft_errors),
     ]);
     let all = [
-        ("socket-buffer-full", received.kernel_drops),
-        ("truncated", received.skipped),
-        ("too-big-for-path", sent.too_big),
-        ("unreachable", sent.unreachable),
-        ("socket-failed", sent.failed),
+        ("socket-buffer-full", received(|of| of.kernel_drops)),
+        ("truncated", received(|of| of.skipped)),
+        ("too-big-for-path", sent(|of| of.too_big)),
+        ("unreachable", sent(|of| of.unreachable)),
+        ("socket-failed", sent(|of| of.failed)),
     ];
     drops.extend(
         all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| DropReason { name, count }),

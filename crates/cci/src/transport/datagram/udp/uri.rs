@@ -1,6 +1,6 @@
 //! `udp://host:port`, both ways: see [`ip_uri`].
 
-pub(in super::super) use crate::transport::ip_uri::{from_here, socket_addr};
+pub(in super::super) use crate::transport::ip_uri::{from_here, nearness, socket_addr};
 
 use crate::transport::ip_uri;
 use std::net::SocketAddr;
@@ -14,4 +14,21 @@ pub(in super::super) fn parse(uri: &str) -> Result<SocketAddr, String> {
 
 pub(in super::super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     ip_uri::format(SCHEME, addr, interface)
+}
+
+/// The addresses of a peer: one, or two of one with two interfaces. No multicast group.
+pub(super) fn parse_peer(uri: &str) -> Result<(SocketAddr, Option<SocketAddr>), String> {
+    let (first, second) = ip_uri::parse_both(SCHEME, uri)?;
+    match [Some(first), second].into_iter().flatten().find(|addr| addr.ip().is_multicast()) {
+        None => Ok((first, second)),
+        Some(group) => {
+            let how =
+                "connect with Attribute::MulticastSend or MulticastReceive (CCI_CONN_ATTR_UU_MC_TX, _MC_RX)";
+            Err(format!("{} is a multicast group: {how}", group.ip()))
+        }
+    }
+}
+
+pub(super) fn format_both(addrs: [(SocketAddr, Option<&str>); 2]) -> String {
+    ip_uri::format_both(SCHEME, addrs)
 }

@@ -58,6 +58,9 @@ pub enum Wanted {
 /// The value of an endpoint: slot, queue, then the address of its interface and what is checked.
 pub(super) type EndpointValue = [u32; 4];
 
+/// The value of a connection: nonce (low word, high word), generation, zero.
+pub(super) type ConnectionValue = [u32; 4];
+
 /// A share in the program on an interface.
 #[derive(Debug)]
 pub struct Program {
@@ -67,7 +70,7 @@ pub struct Program {
     interface_index: u32,
     pub(super) sockets: Map<u32, u32>,
     pub(super) endpoints: Map<u32, EndpointValue>,
-    pub(super) connections: Map<[u32; 2], u64>,
+    pub(super) connections: Map<[u32; 2], ConnectionValue>,
     counters: Map<u32, u64>,
 }
 

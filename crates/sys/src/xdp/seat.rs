@@ -88,11 +88,13 @@ impl Seat {
         self.check
     }
 
-    /// Tells of a connection: the index by which the peer calls it, and the nonce that its frames must carry. A system
-    /// call. If that fails (the map is full), ids are not checked any more: better some frames too many than a
+    /// Tells of a connection: index and generation by which the peer calls it, and the nonce that its frames must carry. A
+    /// system call. If that fails (the map is full), ids are not checked any more: better some frames too many than a
     /// connection without frames.
-    pub fn connected(&mut self, index: u32, nonce: u64) -> io::Result<()> {
-        match self.program.connections.set(&[self.endpoint, index], &nonce, ANY) {
+    //= wire.md R-ETH-5
+    pub fn connected(&mut self, index: u32, generation: u32, nonce: u64) -> io::Result<()> {
+        let value = [nonce as u32, (nonce >> 32) as u32, generation, 0];
+        match self.program.connections.set(&[self.endpoint, index], &value, ANY) {
             Ok(()) => {
                 self.connections += 1;
                 Ok(())

@@ -43,9 +43,13 @@ struct endpoint {
 #define NO_SLOT 0xffffffffu
 enum { CHECK_NOTHING, CHECK_NONCE, CHECK_NONCE_AND_ID };
 
-// Keys of `connections`; values are nonces.
+// Keys and values of `connections`.
 struct connection {
 	u32 endpoint, index;
+};
+struct valid {
+	u64 nonce;
+	u32 generation, zero;
 };
 
 // Indices of `counters`.
@@ -53,7 +57,7 @@ enum { PASSED, REDIRECTED, WRONG_NONCE, UNKNOWN_CONNECTION, NO_ENDPOINT, MALFORM
 
 struct map cci_sockets SEC("maps") = { MAP_XSKMAP, 4, 4, 256, 0 };
 struct map cci_endpoints SEC("maps") = { MAP_HASH, 4, sizeof(struct endpoint), 1024, F_NO_PREALLOC };
-struct map cci_connections SEC("maps") = { MAP_HASH, sizeof(struct connection), 8, 262144, F_NO_PREALLOC };
+struct map cci_connections SEC("maps") = { MAP_HASH, sizeof(struct connection), sizeof(struct valid), 262144, F_NO_PREALLOC };
 struct map cci_counters SEC("maps") = { MAP_PERCPU_ARRAY, 4, 8, COUNTERS, 0 };
 
 // Frames begin where their IP header would be aligned to 4: all that can be relied on is 2, and some processors insist.
@@ -75,7 +79,7 @@ struct datagram {
 	u64 nonce;
 } IN_FRAME;
 _Static_assert(sizeof(struct frame) == 32 && sizeof(struct datagram) == 24, "no gaps");
-_Static_assert(sizeof(struct endpoint) == 16, "no gaps");
+_Static_assert(sizeof(struct endpoint) == 16 && sizeof(struct valid) == 16, "no gaps");
 
 static inline int count(u32 which, int verdict)
 {
@@ -117,10 +121,13 @@ SEC("xdp.frags") int cci_steer_v1(struct xdp_md *ctx)
 		if ((void *)(datagram + 1) > end || frame->payload_bytes < sizeof(*datagram))
 			return count(MALFORMED, XDP_DROP);
 		struct connection key = { to, datagram->index };
-		u64 *nonce = map_lookup(&cci_connections, &key);
-		if (nonce && *nonce != datagram->nonce)
+		struct valid *valid = map_lookup(&cci_connections, &key);
+		// Of an older generation: that connection is not there any more.
+		if (valid && valid->generation != datagram->generation)
+			valid = 0;
+		if (valid && valid->nonce != datagram->nonce)
 			return count(WRONG_NONCE, XDP_DROP);
-		if (!nonce && endpoint->check == CHECK_NONCE_AND_ID)
+		if (!valid && endpoint->check == CHECK_NONCE_AND_ID)
 			return count(UNKNOWN_CONNECTION, XDP_DROP);
 	}
 

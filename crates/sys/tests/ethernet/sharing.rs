@@ -35,7 +35,7 @@ fn echo() {
         Err(refusal) => panic!("{refusal}"),
     };
     let mut seat = Seat::take(program, &lock, link.mac, ring.as_ref()).unwrap();
-    seat.connected(1, 1).unwrap();
+    seat.connected(1, 1, 1).unwrap();
     seat.set_check(Check::Nonce).unwrap();
     println!("\n{}", if ring.is_some() { "ring" } else { "packets" });
     let start = Instant::now();

@@ -87,11 +87,16 @@ fn packet_sockets_get_what_the_ring_does_not() {
     let _: &packet::Socket = &beside;
 }
 
-/// An established datagram (DATA) of that index and nonce.
+/// An established datagram (DATA) of that index, generation 3, and nonce.
 fn established(index: u32, nonce: u64) -> Vec<u8> {
+    of_generation(index, 3, nonce)
+}
+
+fn of_generation(index: u32, generation: u32, nonce: u64) -> Vec<u8> {
     let mut bytes = vec![0x18, 0, 0, 0];
     bytes.extend(index.to_le_bytes());
-    bytes.extend([0; 8]);
+    bytes.extend(generation.to_le_bytes());
+    bytes.extend([0; 4]);
     bytes.extend(nonce.to_le_bytes());
     bytes.extend([0; 24]);
     bytes
@@ -109,7 +114,8 @@ fn the_kernel_drops_what_has_the_wrong_nonce() {
         let mut beside = crate::packet::open(&veth, End::B, 2);
         let to = header(&veth, 2);
         let mut try_all = |b: &mut Ring| -> Vec<bool> {
-            let frames = [established(5, 77), established(5, 78), established(6, 77), vec![0x14; 56]];
+            let (right, wrong, old) = (established(5, 77), established(5, 78), of_generation(5, 2, 70));
+            let frames = [right, wrong, old, established(6, 77), vec![0x14; 56]];
             let came = frames.map(|bytes| {
                 // Behind it one that always comes, so that nobody has to wait for what does not.
                 send(&mut a, &to, &bytes);
@@ -121,16 +127,16 @@ fn the_kernel_drops_what_has_the_wrong_nonce() {
             nothing(&mut beside);
             came.to_vec()
         };
-        assert_eq!(try_all(&mut b), [true, true, true, true], "no check");
-        b.seat.connected(5, 77).unwrap();
+        assert_eq!(try_all(&mut b), [true, true, true, true, true], "no check");
+        b.seat.connected(5, 3, 77).unwrap();
         b.seat.set_check(Check::Nonce).unwrap();
-        assert_eq!(try_all(&mut b), [true, false, true, true], "the nonce");
+        assert_eq!(try_all(&mut b), [true, false, true, true, true], "the nonce");
         b.seat.set_check(Check::NonceAndId).unwrap();
-        assert_eq!(try_all(&mut b), [true, false, false, true], "and the id");
+        assert_eq!(try_all(&mut b), [true, false, false, false, true], "and the id");
         b.seat.disconnected(5);
-        assert_eq!(try_all(&mut b), [false, false, false, true], "gone");
+        assert_eq!(try_all(&mut b), [false, false, false, false, true], "gone");
         let counters = b.seat.counters().unwrap();
-        assert_eq!((counters.wrong_nonce, counters.unknown_connection), (2, 4), "{counters:?}");
+        assert_eq!((counters.wrong_nonce, counters.unknown_connection), (2, 6), "{counters:?}");
     }
 }
 
@@ -188,7 +194,7 @@ fn one_socket_a_queue_and_then_none() {
     let there = header(&veth, 4);
     send(&mut a, &there, &established(1, 1));
     nothing(&mut b);
-    seat.connected(1, 1).unwrap();
+    seat.connected(1, 3, 1).unwrap();
     send(&mut a, &there, &established(1, 1));
     assert_eq!(take(&mut b).1, established(1, 1));
     send(&mut a, &header(&veth, 2), b"first");

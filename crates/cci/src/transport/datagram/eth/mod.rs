@@ -178,7 +178,7 @@ impl Carrier for Eth {
     fn opened(&mut self, key: ConnKey, nonce: u64) {
         if let Some(seat) = &mut self.seat {
             // What the program is not told of it does not check.
-            let _ = seat.connected(key.index, nonce);
+            let _ = seat.connected(key.index, key.generation, nonce);
         }
     }
 

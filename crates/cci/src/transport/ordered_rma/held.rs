@@ -107,6 +107,7 @@ impl Flow {
 
     /// There is none for this one, or others are before it.
     pub(super) fn hold(&mut self, slot: u16) {
+        //= wire.md R-TCP-22
         if !self.holding.contains(&slot) {
             self.holding.push_back(slot);
         }

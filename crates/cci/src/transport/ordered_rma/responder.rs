@@ -140,6 +140,7 @@ impl Flow {
                 if refused {
                     return Ok(None);
                 }
+                //= wire.md R-TCP-21
                 let found = core.regions.peer(self.connection, at, rest_bytes, Access::WRITE);
                 Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
             }

@@ -70,6 +70,7 @@ impl Flow {
     ) -> Result<Taken, Fault> {
         let parsed = wire::parse(record)?;
         match parsed.head {
+            //= wire.md R-TCP-23
             Head::Pull { .. } | Head::Where { .. } | Head::Here { .. } if !R::OF_THIS_HOST => {
                 return Err(Fault);
             }

@@ -251,6 +251,7 @@ impl Reader {
     fn parse(&mut self, mut bytes: &[u8], room: usize, intake: &mut Intake<'_>) -> Result<(), Fault> {
         while let Some((length, body)) = bytes.split_first_chunk::<LENGTH_BYTES>() {
             let len_bytes = u32::from_le_bytes(*length) as usize;
+            //= wire.md R-TCP-20
             if len_bytes > HEAD_BYTES_MAX + DATA_BYTES_MAX.max(intake.message_bytes_max) {
                 return Err(Fault);
             }

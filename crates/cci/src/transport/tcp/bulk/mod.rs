@@ -5,6 +5,8 @@
 
 mod care;
 mod report;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use super::Tcp;
@@ -293,6 +295,7 @@ impl Tcp {
 
     /// The second stream has ended by itself.
     fn bulk_ended(&mut self, core: &mut Core, key: Key) {
+        //= wire.md R-TCP-24
         let until_ns = self.shared.now_ns.saturating_add(GRACE_NS);
         let Some(conn) = self.conns.get_mut(key) else { return };
         let mut over = Bulk::new();

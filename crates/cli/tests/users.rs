@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Users that own nothing; they need not be in any table.
 const SERVER_UID: u32 = 65_530;
@@ -17,7 +18,7 @@ fn another_users_process_may_not_connect_over_shared_memory() {
         println!("skipped: not root, so no process of another user can be started");
         return;
     };
-    let server = Server::start(&command);
+    let server = Server::start(&command, "shm");
     let stranger = ping(&command, STRANGER_UID, &server.uri);
     let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
     assert_eq!(stranger.status.code(), Some(1), "{said}");
@@ -30,8 +31,31 @@ fn another_users_process_may_not_connect_over_shared_memory() {
     assert_eq!(root.status.code(), Some(0), "{}", String::from_utf8_lossy(&root.stderr));
 }
 
+#[test]
+fn another_users_process_goes_another_way_on_the_device_any() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    let server = Server::start(&command, "any");
+    if !server.uri.contains(",udp=") {
+        println!("skipped: no network interface is up here");
+        return;
+    }
+    for (uid, way, why) in [
+        (STRANGER_UID, "udp (any)", "not  shared memory: the process there is another user's"),
+        (SERVER_UID, "shm (any)", "uses shared memory: the peer's endpoint is on this host"),
+    ] {
+        let output = ping(&command, uid, &server.uri);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(way) && said.contains(why), "{said}");
+    }
+}
+
 fn ping(command: &Path, uid: u32, uri: &str) -> Output {
-    let arguments = ["ping", uri, "--count", "2", "--interval", "1ms", "--timeout", "5s"];
+    let arguments = ["ping", uri, "--count", "2", "--interval", "1ms", "--timeout", "5s", "--explain"];
     Command::new(command).args(arguments).uid(uid).gid(uid).output().unwrap()
 }
 
@@ -40,7 +64,9 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
-        let path = std::env::temp_dir().join(format!("cci-users-{}", std::process::id()));
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("cci-users-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         Folder(path)
@@ -68,18 +94,19 @@ struct Server {
 }
 
 impl Server {
-    fn start(command: &Path) -> Server {
+    fn start(command: &Path, device: &str) -> Server {
         let mut child = Command::new(command)
-            .args(["serve", "--device", "shm"])
+            .args(["serve", "--device", device])
             .uid(SERVER_UID)
             .gid(SERVER_UID)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let uri = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            line.split_whitespace().find(|word| word.starts_with("shm://")).map(str::to_owned)
-        });
+        let uri = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.split_whitespace().find(|word| word.contains("://")).map(str::to_owned));
         let uri = uri.expect("the server prints its URI");
         // Its later lines must not fill the pipe; they end with it.
         std::thread::spawn(move || lines.for_each(drop));

@@ -108,6 +108,8 @@ impl Tcp {
             Said::OtherHello => {
                 //= wire.md R-TCP-4
                 if let Some(hand) = self.take_hand(core, key) {
+                    // What is not read would have the kernel reset the stream, and the answer might be lost.
+                    let _ = hand.stream.recv(&mut [0; SAID_BYTES_MAX]);
                     // It is short, and the stream is new: there is room. If not, the client learns by its end.
                     let _ = hand.stream.send(&Said::OtherHello.bytes());
                 }

@@ -1,0 +1,124 @@
+//! Messages, slow peers, batches.
+
+use super::{PATIENCE, connect, counted, endpoint, until};
+use crate::{Attribute, Event, Options, SendError, SendFlags, Status};
+use std::time::{Duration, Instant};
+
+const RO: Attribute = Attribute::ReliableOrdered;
+
+#[test]
+fn messages_of_one_call_leave_in_one_write() {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+    client.progress();
+    let before = counted(&client, "send_syscalls");
+    for number in 0..101u64 {
+        client.send(to_server, &number.to_le_bytes(), 0, SendFlags::SILENT).unwrap();
+    }
+    client.progress();
+    assert_eq!(counted(&client, "send_syscalls") - before, 2, "the first alone, the others together");
+    let mut next = 0u64;
+    until(&mut server, |_, event| {
+        if let Some(Event::Recv(message)) = event {
+            assert_eq!(*message, next.to_le_bytes());
+            next += 1;
+        }
+        next == 101
+    });
+}
+
+#[test]
+fn an_answer_acknowledges() {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
+    for round in 0..50 {
+        client.send(to_server, b"ping", round, SendFlags::NONE).unwrap();
+        until(&mut server, |_, event| matches!(event, Some(Event::Recv(_))));
+        server.send(to_client, b"pong", round, SendFlags::SILENT).unwrap();
+        let (mut sent, mut got) = (false, false);
+        until(&mut client, |_, event| {
+            match event {
+                Some(Event::Send { status, .. }) => sent = status == Status::Success,
+                Some(Event::Recv(_)) => got = true,
+                _ => {}
+            }
+            sent && got
+        });
+    }
+    assert_eq!(counted(&server, "acks_sent"), 0);
+}
+
+/// A peer that does not poll at all: what is sent to it is bounded, ends as timed out, and so does the connection.
+#[test]
+fn a_peer_that_does_nothing_holds_no_more_than_its_share() {
+    let options = Options { send_timeout: Duration::from_millis(400), ..Options::default() };
+    let (mut client, mut server) = (endpoint(options.clone()), endpoint(options));
+    let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+    let message = vec![7; 8192];
+    let mut taken = 0;
+    loop {
+        match client.send(to_server, &message, taken, SendFlags::NONE) {
+            Ok(()) => taken += 1,
+            Err(SendError::WouldBlock) => break,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!((64..=256).contains(&taken), "{taken} messages of 8 KiB");
+    let start = Instant::now();
+    let mut ended = Vec::new();
+    until(&mut client, |_, event| {
+        if let Some(Event::Send { context, status, .. }) = event {
+            assert_eq!(status, Status::TimedOut);
+            ended.push(context);
+        }
+        ended.len() as u64 == taken
+    });
+    assert_eq!(ended, (0..taken).collect::<Vec<_>>(), "each once, in order");
+    assert!(start.elapsed() >= Duration::from_millis(390), "{:?}", start.elapsed());
+    assert_eq!(client.send(to_server, b"x", 0, SendFlags::NONE), Err(SendError::Disconnected));
+}
+
+/// Buffers come back one by one; every message arrives once and in order, whatever was dropped on the way.
+#[test]
+fn a_receiver_that_eats_slowly_gets_all() {
+    let hungry = Options { recv_buffers: 3, ..Options::default() };
+    for pause_us in [0, 300, 3_000] {
+        let (mut client, mut server) = (endpoint(Options::default()), endpoint(hungry.clone()));
+        let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
+        let count = if pause_us > 1_000 { 60u64 } else { 400 };
+        let (mut sent, mut done, mut next, mut back) = (0, 0, 0u64, 0);
+        let (mut held, mut ate) = (Vec::new(), Instant::now());
+        let start = Instant::now();
+        while done < count || next < count || back < 20 {
+            assert!(start.elapsed() < PATIENCE, "{sent} {done} {next} {back}");
+            if sent < count && client.send(to_server, &sent.to_le_bytes(), sent, SendFlags::NONE).is_ok() {
+                sent += 1;
+            }
+            match client.next_event() {
+                Some(Event::Send { context, status, .. }) => {
+                    assert_eq!((context, status), (done, Status::Success));
+                    done += 1;
+                }
+                Some(Event::Recv(_)) => back += 1,
+                _ => {}
+            }
+            if let Some(Event::Recv(message)) = server.next_event() {
+                assert_eq!(*message, next.to_le_bytes());
+                if next % (count / 20) == 0 {
+                    // Its own messages pass, and are acknowledged, while it starves.
+                    server.send(to_client, b"back", 0, SendFlags::SILENT).unwrap();
+                }
+                next += 1;
+                held.push(message);
+            }
+            if ate.elapsed() >= Duration::from_micros(pause_us) {
+                held.pop();
+                ate = Instant::now();
+            }
+        }
+        if pause_us > 2_000 {
+            assert!(counted(&server, "rnr_sent") > 0, "messages were dropped and sent again");
+            assert_eq!(counted(&server, "rnr_sent"), counted(&client, "rnr_received"));
+        }
+    }
+}

@@ -132,6 +132,16 @@ fn broker_hands_connections_to_workers() {
     }
 }
 
+#[test]
+fn prices_by_multicast() {
+    let group = format!("udp://239.192.79.{}:4793", std::process::id() % 256);
+    let mut watchers = [(); 2].map(|()| Server::start("ticker", &["watch", "udp", &group]));
+    assert_eq!(client("ticker", &["publish", "udp", &group, "200"]), "800 ticks published\n");
+    for watcher in &mut watchers {
+        assert_eq!(watcher.end(), "AAAA 101.99\nBBBB 201.99\nCCCC 301.99\nDDDD 401.99\n800 ticks\n");
+    }
+}
+
 /// Three clients at once on one table; the server finds it consistent at the end.
 #[test]
 fn key_value_table_by_atomics() {

@@ -1,6 +1,6 @@
 //! The example programs work as they say, and the documents show them as they are.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -48,6 +48,19 @@ fn requests_are_answered_in_an_event_loop() {
     let server = Server::start("request_response_epoll", &[]);
     let said = server.client("request_response_epoll", &["300"]);
     assert_eq!(said, "300 requests answered");
+}
+
+#[test]
+fn prices_reach_everyone_who_watches() {
+    let group = format!("udp://239.192.78.{}:4793", std::process::id() % 256);
+    let mut watchers = [(); 3].map(|()| Server::start("ticker", &["watch", "udp-lo", &group]));
+    assert!(watchers.iter().all(|watcher| watcher.uri == group));
+    assert_eq!(client("ticker", &["publish", "udp-lo", &group, "200"]), "800 ticks published");
+    for watcher in &mut watchers {
+        let mut said = String::new();
+        watcher.stdout.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "AAAA 101.99\nBBBB 201.99\nCCCC 301.99\nDDDD 401.99\n800 ticks\n");
+    }
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub const HEADER_BYTES: usize = 48;
 /// Bytes of the header of a datagram to a multicast group.
 pub const GROUP_HEADER_BYTES: usize = 40;
 
+/// Of a sender to multicast groups, the lowest bits: they count how often it began to number its datagrams anew.
+pub const GROUP_SENDER_COUNT_BITS: u32 = 16;
+
 /// Senders of one multicast group that a receiver remembers.
 pub const GROUP_SENDERS_MAX: usize = 256;
 

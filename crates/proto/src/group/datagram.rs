@@ -42,7 +42,7 @@ pub struct GroupDatagram<'a> {
     /// The group it was sent to.
     pub group: GroupName,
     //= wire.md R-MC-3
-    /// Its sender: 64 random bits of an endpoint.
+    /// Its sender: 48 random bits of an endpoint, and a count of the times it began to number.
     pub sender: u64,
     //= wire.md R-MC-4
     /// Counts the sender's datagrams to this group.

@@ -1,7 +1,7 @@
 //! What a receiver remembers of a group's senders: enough to know a repeat, and how much is missing.
 
 use crate::Address;
-use crate::limits::{GROUP_SENDERS_MAX, GROUP_WINDOW};
+use crate::limits::{GROUP_SENDER_COUNT_BITS, GROUP_SENDERS_MAX, GROUP_WINDOW};
 
 /// Senders whose numbers end alike share this many places; the one that was silent longest makes room.
 const WAYS: usize = 8;
@@ -90,8 +90,8 @@ impl Senders {
     //= wire.md R-MC-6
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
         self.clock += 1;
-        // The id is random, so its low bits spread; who chooses his own only crowds himself out.
-        let set = (id as usize & (SETS - 1)) * WAYS;
+        // Above the count these bits are random, so they spread; who chooses his own only crowds himself out.
+        let set = ((id >> GROUP_SENDER_COUNT_BITS) as usize & (SETS - 1)) * WAYS;
         let Some(places) = self.table.get_mut(set..set + WAYS) else { return Arrival::TooLate };
         let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
         if let Some(sender) = known {

@@ -107,13 +107,13 @@ fn senders_are_told_apart_and_bounded() {
     assert_eq!(senders.note(source(2), 7, 5), Arrival::New { missing: 0 }, "another address, another sender");
     assert_eq!(senders.count(), 2);
     let bytes = senders.memory_bytes();
-    for id in 0..100_000 {
-        senders.note(source(3), id, 1);
+    for id in 0..100_000u64 {
+        senders.note(source(3), id << 16, 1);
     }
     assert_eq!(senders.count(), GROUP_SENDERS_MAX);
     assert_eq!(senders.memory_bytes(), bytes);
     assert_eq!(senders.forgotten(), 100_002 - GROUP_SENDERS_MAX as u64);
-    assert_eq!(senders.note(source(3), 99_999, 1), Arrival::Repeat, "the latest are remembered");
+    assert_eq!(senders.note(source(3), 99_999 << 16, 1), Arrival::Repeat, "the latest are remembered");
 }
 
 proptest! {

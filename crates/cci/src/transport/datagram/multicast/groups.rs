@@ -10,6 +10,7 @@ use crate::options::Attribute;
 use crate::transport::Dial;
 use crate::transport::datagram::ROOM_RETRY_NS;
 use crate::transport::datagram::udp::uri;
+use cci_proto::limits::GROUP_SENDER_COUNT_BITS;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::{clock, net, random};
 use std::io::{Error, ErrorKind};
@@ -20,9 +21,6 @@ use std::num::NonZeroU32;
 const LINKS_MAX: u32 = 1024;
 /// Marks the name of a group connection: a place in the protocol's table is never so high.
 const MARK: u64 = 1 << 31;
-/// What tells an endpoint's own datagrams: all of the sender's bits but the count in the lowest.
-const COUNT_BITS: u32 = 16;
-
 /// Whether a transport's name of a connection is that of one to or from a group.
 #[inline]
 pub(super) const fn is_group(link: u64) -> bool {
@@ -58,7 +56,7 @@ pub(in super::super) struct Settings {
 /// Whose datagrams are ours.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Us {
-    /// Random, but for the lowest bits, which are zero.
+    /// Random, but for the count in the lowest bits, which is zero.
     sender: u64,
     /// What we send to a group that we have joined is for us, too.
     pub hears_itself: bool,
@@ -67,7 +65,7 @@ pub(super) struct Us {
 impl Us {
     //= wire.md R-MC-3
     pub fn is(self, sender: u64) -> bool {
-        (sender ^ self.sender) >> COUNT_BITS == 0
+        (sender ^ self.sender) >> GROUP_SENDER_COUNT_BITS == 0
     }
 
     /// The sender that begins to number its datagrams for the `count`th time.
@@ -117,7 +115,7 @@ pub(in super::super) struct Groups {
 impl Groups {
     /// For an endpoint that has no group connection yet: takes nothing from the system but a random number.
     pub fn new(settings: Settings) -> Result<Groups, SysError> {
-        let us = Us { sender: random::u64()? << COUNT_BITS, hears_itself: settings.keys.own };
+        let us = Us { sender: random::u64()? << GROUP_SENDER_COUNT_BITS, hears_itself: settings.keys.own };
         Ok(Groups {
             settings,
             us,

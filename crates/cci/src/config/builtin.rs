@@ -2,11 +2,14 @@
 
 use super::any;
 use super::eth;
+use super::shm;
 use super::tcp;
 use super::udp::{self, Choice};
-use crate::device::{Device, DeviceInfo, TransportKind};
-use crate::transport;
+use crate::device::{Device, DeviceInfo};
 use std::sync::Arc;
+
+/// A device of this name, of what was chosen.
+type Make = fn(String, &Choice<'_>) -> DeviceInfo;
 
 /// Shared memory first, then UDP by interface, loopback last, then TCP likewise: one device for each interface that is up
 /// and has an address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is
@@ -20,8 +23,7 @@ pub(crate) fn devices() -> Vec<Device> {
     let ethernet: Vec<Device> = eth::found(&interfaces).map(|info| Device(Arc::new(info))).collect();
     interfaces.retain(|interface| interface.up && !interface.addrs.is_empty());
     interfaces.sort_by_key(|interface| interface.loopback);
-    let kinds: [(&str, fn(String, &Choice<'_>) -> DeviceInfo); 2] =
-        [("udp", udp::device), ("tcp", tcp::device)];
+    let kinds: [(&str, Make); 2] = [("udp", udp::device), ("tcp", tcp::device)];
     for (kind, device) in kinds {
         for interface in &interfaces {
             let choice = Choice { interface: Some(interface), ..Choice::default() };
@@ -32,7 +34,7 @@ pub(crate) fn devices() -> Vec<Device> {
         }
     }
     let choice = Choice { interface: udp::usual(&interfaces), ..Choice::default() };
-    let any = any::device(shm_info("any".to_owned()), udp::device("any".to_owned(), &choice));
+    let any = any::device(shm::info("any".to_owned()), udp::device("any".to_owned(), &choice));
     devices.push(Device(Arc::new(any)));
     devices.extend(ethernet);
     devices
@@ -40,22 +42,13 @@ pub(crate) fn devices() -> Vec<Device> {
 
 /// Shared memory with nothing configured.
 pub(crate) fn shm(name: &str) -> Device {
-    Device(Arc::new(shm_info(name.to_owned())))
-}
-
-/// The same, to be changed by a configuration.
-pub(super) fn shm_info(name: String) -> DeviceInfo {
-    DeviceInfo {
-        info: "shared memory between processes of this host".to_owned(),
-        conf_argv: vec!["transport=shm".to_owned()],
-        max_send_size: transport::shm::MESSAGE_BYTES_MAX,
-        ..DeviceInfo::new(name, TransportKind::Shm)
-    }
+    Device(Arc::new(shm::info(name.to_owned())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::TransportKind;
 
     #[test]
     fn shared_memory_comes_first_and_priorities_fall() {

@@ -1,6 +1,6 @@
 //! A raw Ethernet device: an interface, what a configuration says of it, and what the rights of this process allow.
 
-use super::ini::number;
+use super::keys::number;
 use super::syntax::{Section, Wrong};
 use super::udp::not_here;
 use crate::device::{DeviceInfo, EthKeys, EthMode, PciAddress, TransportKind, Unavailable};

@@ -22,17 +22,17 @@
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
 
 use super::any;
-use super::builtin::shm_info;
 use super::eth;
+use super::keys::{number, on_off};
+use super::shm;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::tcp;
 use super::udp::{self, Choice};
-use crate::device::{Cma, Device, DeviceInfo, MulticastKeys, TransportKind};
+use crate::device::{Device, DeviceInfo, MulticastKeys, TransportKind};
 use crate::error::ContextError;
 use crate::transport::{datagram, ip_uri};
 use cci_sys::net::Interface;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::Arc;
 
 const PRIORITY_MAX: u8 = 100;
@@ -49,9 +49,9 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
     let mut default_line = None;
     for section in sections {
         let mut info = match kind(section)? {
-            TransportKind::Shm => shm(section)?,
+            TransportKind::Shm => shm::from_section(section)?,
             TransportKind::Eth => eth::from_section(section, &interfaces)?,
-            TransportKind::Any => any::device(shm(section)?, udp(section, &interfaces)?),
+            TransportKind::Any => any::device(shm::from_section(section)?, udp(section, &interfaces)?),
             TransportKind::Udp => udp(section, &interfaces)?,
             TransportKind::Tcp => tcp::device(section.name.to_owned(), &choice(section, &interfaces)?),
         };
@@ -94,33 +94,6 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
         }
         other => Err(pair.wrong(format!("there is no transport {other:?}; write shm, udp, tcp, eth or any"))),
     }
-}
-
-fn shm(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
-    let mut info = shm_info(section.name.to_owned());
-    if let Some(pair) = section.get("directory") {
-        let directory = PathBuf::from(pair.value);
-        if !directory.is_absolute() {
-            return Err(pair.wrong(format!("directory {:?} is not an absolute path; write one", pair.value)));
-        }
-        info.shm.directory = Some(directory);
-    }
-    if let Some(pair) = section.get("direct") {
-        info.shm.direct = match pair.value {
-            "on" => true,
-            "off" => false,
-            other => return Err(pair.wrong(format!("direct = {other:?}: write on or off"))),
-        };
-    }
-    if let Some(pair) = section.get("cma") {
-        info.shm.cma = match pair.value {
-            "on" => Cma::On,
-            "off" => Cma::Off,
-            "always" => Cma::Always,
-            other => return Err(pair.wrong(format!("cma = {other:?}: write on, off or always"))),
-        };
-    }
-    Ok(info)
 }
 
 /// Which interface and address a section asks for.
@@ -224,33 +197,9 @@ fn multicast(section: &Section<'_>) -> Result<MulticastKeys, Wrong> {
         keys.hops = number(pair, "a number of hops from 0 (this host) to 255", |_| true)?;
     }
     if let Some(pair) = section.get("multicast_loop") {
-        keys.own = match pair.value {
-            "on" => true,
-            "off" => false,
-            other => return Err(pair.wrong(format!("multicast_loop = {other:?}: write on or off"))),
-        };
+        keys.own = on_off(pair)?;
     }
     Ok(keys)
-}
-
-/// A number of the type asked for that `fits`; `what` tells what to write.
-pub(super) fn number<T: FromStr>(pair: &Pair<'_>, what: &str, fits: impl Fn(&T) -> bool) -> Result<T, Wrong> {
-    match pair.value.parse() {
-        Ok(number) if fits(&number) => Ok(number),
-        _ => Err(pair.wrong(format!("{} = {:?}: write {what}", pair.key, pair.value))),
-    }
-}
-
-impl Section<'_> {
-    pub(super) fn get(&self, key: &str) -> Option<&Pair<'_>> {
-        self.pairs.iter().find(|pair| pair.key == key)
-    }
-}
-
-impl Pair<'_> {
-    pub(super) fn wrong(&self, reason: String) -> Wrong {
-        Wrong { line: self.line, reason }
-    }
 }
 
 #[cfg(test)]

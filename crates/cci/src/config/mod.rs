@@ -7,6 +7,8 @@ mod any;
 pub(crate) mod builtin;
 mod eth;
 pub(crate) mod ini;
+mod keys;
+mod shm;
 mod syntax;
 mod tcp;
 mod udp;

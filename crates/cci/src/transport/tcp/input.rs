@@ -110,7 +110,7 @@ impl Input {
         }
     }
 
-    /// Keeps what was not dealt with. There is room: see [`Tcp::may_keep`].
+    /// Keeps what was not dealt with. Whoever calls has made sure that there is room.
     fn keep(&mut self, shared: &mut Shared, rest: &[u8]) {
         if rest.is_empty() {
             return;

@@ -110,6 +110,7 @@ impl Out {
 
     /// Appends a message. False: there is no room.
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
     pub fn push(
         &mut self,
         sends: &mut Sends,

@@ -2,7 +2,7 @@
 
 use crate::limits::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::options::Attribute;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The version spoken.
 pub(super) const VERSION: u8 = 1;
@@ -190,7 +190,7 @@ fn parse_accept(bytes: &[u8; ACCEPT_BYTES]) -> Option<Said> {
     let v6 = Ipv6Addr::from(*ip);
     let port = u16::from_le_bytes([p0, p1]);
     let at = match family {
-        4 => SocketAddr::new(Ipv4Addr::from(v6.to_ipv4_mapped()?).into(), port),
+        4 => SocketAddr::new(v6.to_ipv4_mapped()?.into(), port),
         6 => SocketAddrV6::new(v6, port, 0, 0).into(),
         _ => return None,
     };
@@ -301,6 +301,7 @@ impl Header {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
 
     fn ticket() -> impl Strategy<Value = Ticket> {
         (any::<u64>(), any::<[u8; 16]>()).prop_map(|(key, secret)| Ticket { key, secret })

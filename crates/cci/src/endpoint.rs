@@ -65,9 +65,8 @@ impl Endpoint {
             return Err(CreateError::DeviceDown);
         }
         let poller = Arc::new(Poller::new(with_thread)?);
-        let mut core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
+        let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(&device.0, &options, &poller)?;
-        core.set_apart_bytes = transport.set_apart_bytes();
         Ok(Endpoint {
             transport,
             core,

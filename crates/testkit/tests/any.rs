@@ -20,8 +20,14 @@ fn device(lines: &str) -> Device {
 }
 
 fn open(veth: &Veth, end: End, service: Option<&str>) -> Endpoint {
+    open_at(veth, end, &[0], service)
+}
+
+/// On one or two wires.
+fn open_at(veth: &Veth, end: End, wires: &[u8], service: Option<&str>) -> Endpoint {
     let _inside = veth.enter(end);
-    let device = device(&format!("transport = any\nip = {}", veth.ip(end, 0, false)));
+    let ips: Vec<String> = wires.iter().map(|wire| veth.ip(end, *wire, false).to_string()).collect();
+    let device = device(&format!("transport = any\nip = {}", ips.join(", ")));
     assert!(device.is_up(), "{:?}", device.unavailable());
     Endpoint::create(&device, Options { service: service.map(str::to_owned), ..Options::default() }).unwrap()
 }
@@ -130,4 +136,21 @@ fn where_a_filter_drops_udp_it_is_tcp() {
     assert!(text.contains("not  UDP: nothing was heard in time"), "{text}");
     assert!(after >= Duration::from_millis(900) && after < Duration::from_secs(4), "{after:?}");
     println!("{text}");
+}
+
+#[test]
+fn two_interfaces_are_listed_and_bonded() {
+    let veth = match Veth::across(&[Wire::default(), Wire::default()]) {
+        Ok(veth) => veth,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let mut server = open_at(&veth, End::B, &[0, 1], None);
+    assert_eq!(server.uri().matches(",udp=").count(), 2, "{}", server.uri());
+    for wires in [&[0, 1][..], &[0]] {
+        let mut client = open_at(&veth, End::A, wires, None);
+        let (connection, _) = connect(&mut client, &mut server);
+        let (transport, text) = explained(&client, connection);
+        assert_eq!(transport, "udp (any)", "{text}");
+        println!("{text}");
+    }
 }

@@ -47,11 +47,6 @@ pub(crate) trait Transport: Send {
         false
     }
 
-    /// Of the endpoint's memory cap, what parts of this transport may take without asking the engine.
-    fn set_apart_bytes(&self) -> u64 {
-        0
-    }
-
     /// Starts a connection; `connection` is already in the core's table. Returns the transport's own name for it.
     fn connect(&mut self, core: &mut Core, connection: Connection, to: Dial<'_>)
     -> Result<u64, ConnectError>;

@@ -67,8 +67,6 @@ struct Any {
     /// The best first.
     parts: Vec<Part>,
     left_out: Vec<LeftOut>,
-    /// Of the memory cap, what the network parts have.
-    set_apart_bytes: u64,
     /// By the connection's handle of the moment.
     attempts: HashMap<u64, Attempt>,
     /// When attempts' present ways are given up if nothing was heard; those that are over are still in it.
@@ -137,10 +135,6 @@ impl Any {
 impl Transport for Any {
     fn uri(&self) -> &str {
         &self.uri
-    }
-
-    fn set_apart_bytes(&self) -> u64 {
-        self.set_apart_bytes
     }
 
     fn offers_multicast(&self) -> bool {

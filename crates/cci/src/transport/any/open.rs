@@ -26,15 +26,13 @@ pub(crate) fn open(
     options: &Options,
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
-    let network_bytes = network_share_bytes(device, options)?;
+    let rest_bytes = rest_bytes(device, options)?;
     let (mut parts, mut left_out, mut id) = (Vec::new(), Vec::new(), None);
-    let mut set_apart_bytes = 0;
     for kind in ORDER {
         let token = TOKEN_PARTS + parts.len() as u64;
-        match open_part(kind, device, options, network_bytes, poller, token) {
+        match open_part(kind, device, options, rest_bytes, poller, token) {
             Ok((part, commitment)) => {
                 id = id.or(commitment);
-                set_apart_bytes += if kind == TransportKind::Shm { 0 } else { network_bytes };
                 parts.push(part);
             }
             Err(error) => left_out.push(LeftOut { kind, reason: reason_to_go_without(error)? }),
@@ -48,7 +46,6 @@ pub(crate) fn open(
         uri,
         parts,
         left_out,
-        set_apart_bytes,
         attempts: HashMap::new(),
         due: BinaryHeap::new(),
         ways: HashMap::new(),
@@ -60,12 +57,12 @@ pub(crate) fn open(
     }))
 }
 
-/// Of the memory cap, what a network part may take for itself.
-fn network_share_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError> {
+/// What the memory cap leaves for the parts.
+fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError> {
     let cap_bytes = options.memory_bytes_max;
     let needed_bytes = engine_bytes(device, options);
     let rest_bytes = cap_bytes.checked_sub(needed_bytes);
-    rest_bytes.map(|bytes| bytes / SHARES).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
+    rest_bytes.ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
 }
 
 /// The engine's own: receive buffers and events.
@@ -81,7 +78,7 @@ fn open_part(
     kind: TransportKind,
     device: &DeviceInfo,
     options: &Options,
-    network_bytes: u64,
+    rest_bytes: u64,
     poller: &Poller,
     token: u64,
 ) -> Result<(Part, Option<Commitment>), CreateError> {
@@ -93,16 +90,21 @@ fn open_part(
     if is_port == (kind == TransportKind::Shm) {
         options.service = None;
     }
+    let network_bytes = rest_bytes / SHARES;
+    let networks = ORDER.len() as u64 - 1;
     let own_poller = Arc::new(poller.part(token)?);
+    let set_apart_bytes;
     let (transport, id) = if kind == TransportKind::Shm {
         let proof = Proof::new()?;
         let id = proof.commitment();
+        set_apart_bytes = networks * network_bytes;
         (shm::open(&device, &options, &own_poller, Some(proof))?, Some(id))
     } else {
+        set_apart_bytes = rest_bytes - network_bytes;
         options.memory_bytes_max = engine_bytes(&device, &options) + network_bytes;
         (transport::open(&device, &options, &own_poller)?, None)
     };
-    Ok((Part { kind, transport, poller: own_poller, busy: true }, id))
+    Ok((Part { kind, transport, poller: own_poller, set_apart_bytes, busy: true }, id))
 }
 
 /// Whether an endpoint is of use without a part that could not be opened, and what to say of it.

@@ -18,6 +18,8 @@ pub(super) struct Part {
     pub kind: TransportKind,
     pub transport: Box<dyn Transport>,
     pub poller: Arc<Poller>,
+    /// Of the endpoint's memory cap, what the other parts may take.
+    pub set_apart_bytes: u64,
     /// Looked at in every poll.
     pub busy: bool,
 }
@@ -27,6 +29,7 @@ impl Part {
     #[inline]
     pub fn turn<R>(&mut self, core: &mut Core, call: impl FnOnce(&mut dyn Transport, &mut Core) -> R) -> R {
         std::mem::swap(&mut core.poller, &mut self.poller);
+        core.set_apart_bytes = self.set_apart_bytes;
         let result = call(&mut *self.transport, core);
         std::mem::swap(&mut core.poller, &mut self.poller);
         result

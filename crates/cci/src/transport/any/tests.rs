@@ -357,6 +357,32 @@ fn services_are_ports_or_names() {
 }
 
 #[test]
+fn groups_are_joined_through_it() {
+    let (mut sender, mut member) = (endpoint("any"), endpoint("any"));
+    let group =
+        format!("udp://239.255.77.{}:{}", 1 + std::process::id() % 200, 40_000 + std::process::id() % 9_000);
+    member.connect(&group, b"", Attribute::MulticastReceive, 1, Some(PATIENCE)).unwrap();
+    sender.connect(&group, b"", Attribute::MulticastSend, 2, Some(PATIENCE)).unwrap();
+    let list = member.uri().to_owned();
+    assert!(sender.connect(&list, b"", Attribute::MulticastSend, 3, Some(PATIENCE)).is_err());
+    let (start, mut joined, mut to, mut got) = (Instant::now(), false, None, false);
+    while start.elapsed() < PATIENCE && !got {
+        match member.next_event() {
+            Some(Event::Connect { context: 1, result }) => joined = result.is_ok(),
+            Some(Event::Recv(message)) => got = &*message == b"to all",
+            _ => {}
+        }
+        if let Some(Event::Connect { context: 2, result }) = sender.next_event() {
+            to = Some(result.unwrap());
+        }
+        if let (true, Some(to)) = (joined, to) {
+            let _ = sender.send(to, b"to all", 0, SendFlags::SILENT);
+        }
+    }
+    assert!(got);
+}
+
+#[test]
 fn a_sleeping_endpoint_wakes_for_every_way() {
     let (mut client, mut server) = (endpoint("any"), endpoint("any"));
     let uris = ["shm", "udp", "tcp"].map(|kind| only(server.uri(), kind));

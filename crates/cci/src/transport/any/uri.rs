@@ -18,6 +18,8 @@ pub(super) const SCHEME: &str = "any://";
 const BYTES_MAX: usize = 1024;
 /// Addresses of one kind.
 const ADDRESSES_MAX: usize = 4;
+/// And so many are used: an endpoint has two interfaces at most. Those behind are for versions to come.
+const ADDRESSES_USED: usize = 2;
 const LOOKS: &str = "write any://udp=192.0.2.1:4791,tcp=192.0.2.1:4791, or what the endpoint says its URI is";
 
 /// The kinds of ways there are, the best first: they are tried in this order.
@@ -82,8 +84,10 @@ pub(super) fn parse(uri: &str) -> Result<Ways, String> {
         *count += 1;
         match uri {
             Some(uri) if *kind == TransportKind::Udp && *count <= ADDRESSES_MAX => {
-                uri.push(',');
-                uri.push_str(value);
+                if *count <= ADDRESSES_USED {
+                    uri.push(',');
+                    uri.push_str(value);
+                }
             }
             Some(_) => return wrong(&format!("it has too many {kind} addresses")),
             None if *kind == TransportKind::Shm => {

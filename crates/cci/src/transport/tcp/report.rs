@@ -15,7 +15,7 @@ impl Tcp {
     pub(super) fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
         self.count_memory(&mut kinds);
-        kinds.iter().map(|(_, bytes)| bytes).sum()
+        kinds.iter().map(|(_, bytes)| bytes).sum::<u64>() + core.set_apart_bytes
     }
 
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {

@@ -116,6 +116,9 @@ pub const PATH_SILENCE_NS: u64 = 50_000_000;
 /// queue.
 pub const PATH_PROBES_TRUSTED: u32 = 2;
 
+/// A way that nothing came by for so long is asked, while the other is in use.
+pub const PATH_MEASURE_NS: u64 = 50_000_000;
+
 /// Datagrams a connection may send before it is the next one's turn.
 pub const TURN_DATAGRAMS: u32 = 16;
 

@@ -289,7 +289,7 @@ fn every_seed_keeps_the_promises() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("CCI_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("CCI_SIM_SEEDS").unwrap_or(400),
+        None => 0..number("CCI_SIM_SEEDS").unwrap_or(300),
     };
     let (mut failed, mut bonded) = (Vec::new(), 0);
     for seed in seeds.clone() {

@@ -71,7 +71,11 @@ impl Pair {
 
     /// Bits a second of messages that arrive in so long, sent as fast as they are taken.
     fn rate(&mut self, time: Duration) -> f64 {
-        let message = [7; 1_400];
+        self.rate_of(1_400, time)
+    }
+
+    fn rate_of(&mut self, len: usize, time: Duration) -> f64 {
+        let message = vec![7; len];
         let (start, mut bytes) = (Instant::now(), 0);
         while start.elapsed() < time {
             for _ in 0..16 {

@@ -6,7 +6,10 @@ use super::transmit::{clear, count_on_path, head};
 use crate::congestion::Window;
 use crate::conn::path::{Bond, FIRST, Path, SECOND, Way, other};
 use crate::conn::{Active, Conn, want};
-use crate::limits::{HEADER_BYTES, PATH_PROBES_TRUSTED, PATH_SILENCE_NS, WINDOW_BUNDLES_MAX};
+use crate::limits::{
+    HEADER_BYTES, PATH_MEASURE_NS, PATH_PROBES_TRUSTED, PATH_SILENCE_NS, WINDOW_BUNDLES_MAX,
+};
+use crate::reliable::rtt::Rtt;
 use crate::reliable::tx::TxRing;
 use crate::wire::{Head, Kind, PathBody, flags, timestamp, timestamp_ns_between};
 use crate::{Address, Blocked, ConnKey, PathInfo, PathState, PeerFault, Seq, Time, Transmit};
@@ -186,12 +189,15 @@ impl Active {
         let was_up = std::mem::replace(&mut way.state, PathState::Up) == PathState::Up;
         let path = self.path_mut(which);
         path.probes = 0;
+        let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
+        if rtt_ns != 0 && 2 * rtt_ns < path.rtt.smoothed_ns() {
+            // What was measured once, perhaps while a program was busy, is not so any more.
+            path.rtt = Rtt::restored(rtt_ns, now);
+        } else if rtt_ns != 0 {
+            path.rtt.sample(now, rtt_ns);
+        }
         if was_up {
             return;
-        }
-        let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
-        if rtt_ns != 0 {
-            path.rtt.sample(now, rtt_ns);
         }
         // What it carried before it went down, nobody knows that it still carries.
         path.window = Window::new(datagram_bytes);
@@ -287,14 +293,30 @@ impl Active {
             return self.held_back(FIRST, bytes, peer_window_kib, now).map_or(Ok(FIRST), Err);
         };
         let choice = self.choose_of_two(bond, bytes, peer_window_kib, now);
+        self.measure_idle(now);
         if choice == Err(Blocked::Pacing) {
-            let paced = [self.path.pace_due, bond.second.pace_due].into_iter().filter(|due| *due > now);
+            let paced =
+                [self.path(FIRST).pace_due, self.path(SECOND).pace_due].into_iter().filter(|due| *due > now);
             let pace_due = paced.min().unwrap_or(now);
             if let Some(bond) = self.bond.as_deref_mut() {
                 bond.pace_due = pace_due;
             }
         }
         choice
+    }
+
+    /// Asks about a way that nothing has come by for a while, although the connection is in use: the other may be chosen
+    /// only because of a round trip that was long once.
+    fn measure_idle(&mut self, now: Time) {
+        for which in [FIRST, SECOND] {
+            let path = self.path(which);
+            let idle = path.in_flight_bytes == 0 && now.since(path.echo_at) > PATH_MEASURE_NS;
+            let Some(bond) = self.bond.as_deref_mut().filter(|_| idle) else { continue };
+            if bond.is_up(which) && !bond.way(which).asks() {
+                bond.way(which).ask(now);
+                self.wants |= want::PATH;
+            }
+        }
     }
 
     fn choose_of_two(&self, bond: &Bond, bytes: u32, peer_window_kib: u16, now: Time) -> Result<u8, Blocked> {

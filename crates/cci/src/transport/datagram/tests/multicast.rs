@@ -2,11 +2,12 @@
 
 use super::{PATIENCE, device, device_with, endpoint};
 use crate::{
-    Access, Attribute, ConnectError, Connection, Endpoint, Event, Options, Place, RmaError, RmaFlags,
-    SendError, SendFlags, Status,
+    Access, Attribute, ConnectError, Connection, Context, Endpoint, Event, Options, Place, RmaError,
+    RmaFlags, SendError, SendFlags, SharedEndpoint, Status,
 };
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const TX: Attribute = Attribute::MulticastSend;
@@ -470,4 +471,55 @@ fn losses_are_counted() {
     assert!(counted(&member, "group-socket-buffer-full") <= missing);
     let text = member.explain(from).unwrap().to_string();
     assert!(text.contains(&format!("datagrams missing: {missing}")), "{text}");
+}
+
+/// An endpoint of several transports has groups by its UDP part, asleep and awake.
+#[test]
+fn the_device_any_has_groups() {
+    let Some(udp) = device("127.0.0.1") else { return };
+    let context =
+        Context::from_text("[a]\ntransport = any\nip = 127.0.0.1\n", Path::new("test.ini")).unwrap();
+    let (mut both, mut other) = (endpoint(context.default_device()), endpoint(&udp));
+    let from = join(&mut both, &uri(14), RX);
+    let to = join(&mut both, &uri(14), TX);
+    let others_from = join(&mut other, &uri(14), RX);
+    let others_to = join(&mut other, &uri(14), TX);
+    for number in 0..20u8 {
+        send(&mut both, to, &[number]);
+        assert_eq!(take(&mut other, 1), [(others_from, vec![number])]);
+        send(&mut other, others_to, &[100 + number]);
+        other.progress();
+        match both.wait(Some(PATIENCE)).unwrap() {
+            Some(Event::Recv(message)) => {
+                assert_eq!((message.connection(), message[0]), (from, 100 + number))
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+    let group = format!("any://{}", uri(14).trim_start_matches("udp://"));
+    assert!(matches!(both.connect(&group, &[], RX, 0, None), Err(ConnectError::BadUri { .. })));
+    assert!(both.explain(from).unwrap().to_string().contains("senders heard: 1"));
+    both.disconnect(from);
+    both.disconnect(to);
+    nothing(&mut both);
+}
+
+/// With a progress thread, and the program asleep on the descriptor.
+#[test]
+fn a_progress_thread_hears_groups() {
+    let Some(device) = device("127.0.0.1") else { return };
+    let member = SharedEndpoint::with_progress_thread(&device, Options::default()).unwrap();
+    member.connect(&uri(15), &[], RX, 5, None).unwrap();
+    assert!(matches!(member.wait(Some(PATIENCE)).unwrap(), Some(Event::Connect { result: Ok(_), .. })));
+    let mut sender = endpoint(&device);
+    let to = join(&mut sender, &uri(15), TX);
+    for number in 0..20u8 {
+        std::thread::sleep(Duration::from_millis(2));
+        send(&mut sender, to, &[number]);
+        sender.progress();
+        match member.wait(Some(PATIENCE)).unwrap() {
+            Some(Event::Recv(message)) => assert_eq!(message[0], number),
+            event => panic!("{event:?}"),
+        }
+    }
 }

@@ -66,7 +66,11 @@ pub(crate) fn open(
             input_bytes: 0,
             spare_inputs: Vec::new(),
         },
-        bulks: bulk::Bulks::new(options.rma_operations, device.max_send_size.min(MESSAGE_BYTES_MAX)),
+        bulks: bulk::Bulks::new(
+            options.rma_operations,
+            device.max_send_size.min(MESSAGE_BYTES_MAX),
+            options.memory_bytes_max,
+        ),
         hot: Vec::with_capacity(4),
         dirty: Vec::new(),
         acks: Vec::new(),

@@ -33,6 +33,12 @@ const UNSENT_BYTES_MAX: u32 = 256 << 10;
 /// said before, are waited for.
 const GRACE_NS: u64 = 200_000_000;
 
+/// What a connection with something under way holds at most: what it writes from, what it reads into, its flow.
+const ACTIVE_BYTES: u64 = 160 << 10;
+/// All of them together hold no more than this part of the cap; but some there always are.
+const ACTIVE_SHARE: u64 = 4;
+const ACTIVE_MIN: u64 = 4;
+
 /// What all connections share.
 pub(super) struct Bulks {
     flows: Flows,
@@ -41,11 +47,15 @@ pub(super) struct Bulks {
     message_bytes_max: usize,
     /// Connections with something under way, or of late.
     active: Vec<Key>,
+    /// No more of them than this; others wait.
+    active_max: usize,
     /// When the first of them is to be looked after.
     due_ns: u64,
     looked_ns: u64,
     /// Something is to be done that waits for nobody.
     at_once: bool,
+    /// Turns in a row in which nothing moved.
+    still_turns: usize,
     /// Messages of the endpoint so far, and when there last was one.
     messages: u64,
     messages_ns: u64,
@@ -68,15 +78,18 @@ struct Counts {
 }
 
 impl Bulks {
-    pub fn new(operations_max: u32, message_bytes_max: u32) -> Bulks {
+    pub fn new(operations_max: u32, message_bytes_max: u32, memory_bytes_max: u64) -> Bulks {
+        let active_max = (memory_bytes_max / ACTIVE_SHARE / ACTIVE_BYTES).max(ACTIVE_MIN);
         Bulks {
             flows: Flows::new(operations_max),
+            active_max: usize::try_from(active_max).unwrap_or(usize::MAX),
             scratch: Vec::new(),
             message_bytes_max: message_bytes_max as usize,
             active: Vec::new(),
             due_ns: u64::MAX,
             looked_ns: 0,
             at_once: false,
+            still_turns: 0,
             messages: 0,
             messages_ns: 0,
             counts: Counts::default(),
@@ -197,7 +210,10 @@ impl Tcp {
         if bulk.ended_until_ns > 0 {
             return Err(SendError::Disconnected);
         }
-        let Bulks { flows, active, counts, .. } = &mut self.bulks;
+        let Bulks { flows, active, active_max, counts, .. } = &mut self.bulks;
+        if !bulk.is_active && active.len() >= *active_max {
+            return Err(SendError::WouldBlock);
+        }
         if flows.get(bulk.flow).is_none() {
             bulk.flow = flows.lend(connection, self.shared.now_ns).ok_or(SendError::WouldBlock)?;
         }
@@ -236,14 +252,14 @@ impl Tcp {
         if self.bulks.scratch.is_empty() {
             self.bulks.scratch = vec![0; scratch_bytes(self.bulks.message_bytes_max)];
         }
-        if let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.as_mut())
-            && !std::mem::replace(&mut bulk.is_active, true)
-        {
-            bulk.moved_ns = self.shared.now_ns;
-            self.bulks.active.push(key);
+        // If there is no room for it now, the kernel tells of what comes.
+        if self.bulk_ready(core, key) || self.is_bulk_active(key) {
+            self.work_bulk(core, key, true);
         }
-        self.bulks.due_ns = 0;
-        self.work_bulk(core, key, true);
+    }
+
+    fn is_bulk_active(&self, key: Key) -> bool {
+        self.conns.get(key).and_then(|conn| conn.bulk.as_ref()).is_some_and(|bulk| bulk.is_active)
     }
 
     /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
@@ -256,10 +272,11 @@ impl Tcp {
             bulk.is_watched_for_room = false;
             bulk.writer.has_room();
         }
-        if std::mem::replace(&mut bulk.is_active, true) {
-            // Its turn comes in this poll.
+        if bulk.is_active || self.bulks.active.len() >= self.bulks.active_max {
+            // Its turn comes in this poll, or when others have had theirs.
             return false;
         }
+        bulk.is_active = true;
         bulk.moved_ns = now_ns;
         self.bulks.active.push(key);
         self.bulks.due_ns = 0;

@@ -26,7 +26,7 @@ impl Tcp {
     }
 
     fn turn_active(&mut self, core: &mut Core) {
-        self.bulks.at_once = self.bulks.active.len() > TURNS_MAX;
+        self.bulks.at_once = false;
         let messages = core.counters.messages_received.wrapping_add(core.counters.messages_sent);
         if messages != self.bulks.messages {
             (self.bulks.messages, self.bulks.messages_ns) = (messages, self.shared.now_ns);
@@ -34,8 +34,12 @@ impl Tcp {
         for _ in 0..self.bulks.active.len().min(TURNS_MAX) {
             let Some(key) = self.bulks.active.first().copied() else { break };
             self.bulks.active.rotate_left(1);
+            self.bulks.still_turns = self.bulks.still_turns.saturating_add(1);
             self.work_bulk(core, key, true);
         }
+        // Some have had no turn since something last moved.
+        let active = self.bulks.active.len();
+        self.bulks.at_once |= active > TURNS_MAX && self.bulks.still_turns < active;
         self.care_for_bulk(core);
     }
 
@@ -60,7 +64,8 @@ impl Tcp {
         }
         let Some(bulk) = conn.bulk.as_mut() else { return Ok(()) };
         let Bulk { stream: Some(stream), flow, writer, reader, .. } = &mut **bulk else { return Ok(()) };
-        let Bulks { flows, scratch, message_bytes_max, counts, at_once, messages_ns, .. } = &mut self.bulks;
+        let Bulks { flows, scratch, message_bytes_max, counts, at_once, messages_ns, still_turns, .. } =
+            &mut self.bulks;
         let is_short = now_ns < messages_ns.saturating_add(MESSAGES_NS);
         let turn_bytes = if is_short { SHORT_TURN_BYTES } else { TURN_BYTES };
         if flows.get(*flow).is_none() {
@@ -70,7 +75,7 @@ impl Tcp {
         }
         let Some((flow, ops)) = flows.get_mut(*flow) else { return Ok(()) };
         let mut wire = Wire(stream);
-        let mut came = Came::default();
+        let (mut came, mut moved) = (Came::default(), false);
         if reads {
             let message_bytes_max = *message_bytes_max;
             let mut intake = Intake { flow, ops, core, message_bytes_max, delivers };
@@ -95,11 +100,12 @@ impl Tcp {
             let written = std::mem::take(&mut writer.bytes);
             counts.bytes_written += written;
             counts.bytes_copied += std::mem::take(&mut writer.copied_bytes);
-            flow.moved |= written > 0;
+            moved = turn.moved || written > 0;
         }
-        if came.bytes > 0 || flow.moved {
+        if came.bytes > 0 || moved {
             flow.moved = true;
             bulk.moved_ns = now_ns;
+            *still_turns = 0;
         }
         Ok(())
     }

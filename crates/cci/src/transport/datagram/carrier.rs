@@ -34,8 +34,8 @@ pub(super) trait Carrier: Transmit + Send {
     /// Gives the datagrams of the last call, once.
     fn arrived(&mut self, datagram: impl FnMut(Address, &[u8]));
 
-    /// A connection has begun: datagrams of established connections with its index carry this nonce, or are old or forged. For a
-    /// carrier that can drop those earlier than the protocol does.
+    /// A connection has begun: datagrams of established connections with its index carry this nonce, or are old or
+    /// forged. For a carrier that can drop those earlier than the protocol does.
     fn opened(&mut self, key: ConnKey, nonce: u64) {
         let _ = (key, nonce);
     }

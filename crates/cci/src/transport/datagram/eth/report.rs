@@ -55,10 +55,8 @@ pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation)
     let missing = way.missing.iter();
     into.paths
         .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
-    if carrier.seat.is_some() && carrier.sockets.side.is_none() {
-        let why = "the interface's program drops frames with a wrong nonce before they get here";
-        into.facts.push(("forged frames", why.to_owned()));
-    }
+    let forged = if carrier.seat.is_some() { "by the interface's program" } else { "here" };
+    into.facts.push(("nonces checked", forged.to_owned()));
     let why = "the URI says eth; a peer on this host has a shm:// URI, which would be faster";
     into.paths.push(option("shared memory", false, why.to_owned()));
     let sockets = carrier.sockets.each().map(|socket| socket.borrow().receive_buffer_bytes());

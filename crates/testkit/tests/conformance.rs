@@ -41,6 +41,10 @@ mod any {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ANY);
 }
 
+mod udp_bonded {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_BONDED);
+}
+
 mod shm_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
 }
@@ -87,6 +91,10 @@ mod eth_jumbo_memory {
 
 mod any_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ANY);
+}
+
+mod udp_bonded_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_BONDED);
 }
 
 mod udp4_multicast {

@@ -19,7 +19,8 @@ Usage: cargo xtask TASK
   lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
   test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
-  devices                run the conformance suite and write the table in docs/devices.md
+  devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
+                         from what an earlier run of all tests left in target/conformance-report.tsv
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["devices"] => devices::run(),
+        ["devices", "--from", report] => devices::from(report),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

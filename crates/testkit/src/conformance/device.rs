@@ -7,6 +7,7 @@
 
 use super::Skipped;
 use crate::net::{End, Unavailable, Veth, Wire};
+use cci_sys::net::namespace::Namespace;
 use std::net::UdpSocket;
 
 /// The devices the suite runs on, as a program configures them.
@@ -48,6 +49,26 @@ ip = ::1
 [any]
 transport = any
 ip = 127.0.0.1
+[any-far]
+transport = any
+ip = 10.77.0.1
+[any-far-b]
+transport = any
+ip = 10.77.0.2
+[udp-bonded]
+transport = udp
+ip = 10.77.0.1, 10.77.1.1
+[udp-bonded-b]
+transport = udp
+ip = 10.77.0.2, 10.77.1.2
+[udp-bonded-small]
+transport = udp
+ip = 10.77.0.1, 10.77.1.1
+mtu = 1400
+[udp-bonded-small-b]
+transport = udp
+ip = 10.77.0.2, 10.77.1.2
+mtu = 1400
 [eth]
 transport = eth
 interface = a0
@@ -134,6 +155,8 @@ enum Needs {
     Wires,
     /// The same with an IPv6 address on `a0`.
     AddressedWires,
+    /// Two namespaces with IP and two wires between them: clients in one, servers in the other.
+    Across,
 }
 
 /// Wires of a case's namespace: `a0` to `b0` as Ethernet is, `a1` to `b1` with jumbo frames.
@@ -189,6 +212,18 @@ pub const TCP6: DeviceUnderTest =
 /// Every path at once; the one that is taken within a host is shared memory.
 pub const ANY: DeviceUnderTest =
     DeviceUnderTest { name: "any", scheme: "any://", needs: Needs::Address("127.0.0.1"), ..SHM };
+/// The same between namespaces, as between hosts: there is no shared memory, UDP is taken.
+pub const ANY_FAR: DeviceUnderTest =
+    DeviceUnderTest { name: "any-far", peer: Some("any-far-b"), flavour: true, needs: Needs::Across, ..ANY };
+/// UDP with two interfaces at each end.
+pub const UDP_BONDED: DeviceUnderTest = DeviceUnderTest {
+    name: "udp-bonded",
+    peer: Some("udp-bonded-b"),
+    smaller: Some(("udp-bonded-small", "udp-bonded-small-b")),
+    flavour: true,
+    needs: Needs::Across,
+    ..UDP4
+};
 /// Raw Ethernet, the best way there is, over veth.
 pub const ETH: DeviceUnderTest = DeviceUnderTest {
     name: "eth",
@@ -236,7 +271,13 @@ impl DeviceUnderTest {
             },
             Needs::Wires => Veth::pairs_here(&WIRES).map(Some),
             Needs::AddressedWires => network_for_all().map(Some),
+            Needs::Across => Veth::across(&[Wire::default(); 2]).map(Some),
         }
+    }
+
+    /// Where its servers are opened, if that is another namespace.
+    pub(super) fn far(&self, network: Option<&Veth>) -> Option<Namespace> {
+        network.filter(|_| matches!(self.needs, Needs::Across)).map(|veth| veth.namespace(End::B))
     }
 
     pub(super) fn needs(&self, capability: Capability) -> Result<(), Skipped> {

@@ -31,11 +31,12 @@ pub use side::{
     until,
 };
 
+use cci_sys::net::namespace::Namespace;
 use report::{Outcome, Which};
 use std::time::{Duration, Instant};
 
 /// Where a case runs: a language and a device.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Place<D> {
     /// The language.
     pub driver: D,
@@ -43,6 +44,8 @@ pub struct Place<D> {
     pub device: &'static str,
     /// The section where servers are opened: often the same.
     pub peer: &'static str,
+    /// The network namespace where servers are opened, if it is another one than the case's.
+    pub far: Option<Namespace>,
     /// What else is known of the device.
     pub about: DeviceUnderTest,
     /// Path of the test function that a second process of the same program is to run.
@@ -52,7 +55,14 @@ pub struct Place<D> {
 impl<D: Driver> Place<D> {
     /// Where the cases of a device run.
     pub fn new(driver: D, about: DeviceUnderTest, child_test: &'static str) -> Place<D> {
-        Place { driver, device: about.name, peer: about.peer.unwrap_or(about.name), about, child_test }
+        Place {
+            driver,
+            device: about.name,
+            peer: about.peer.unwrap_or(about.name),
+            far: None,
+            about,
+            child_test,
+        }
     }
 
     /// The case is about this; else it ends here, with the reason.
@@ -64,7 +74,7 @@ impl<D: Driver> Place<D> {
     pub fn smaller(&self) -> Result<Place<D>, Skipped> {
         self.needs(Capability::Smaller)?;
         let (device, peer) = self.about.smaller.expect("a device that can names them");
-        Ok(Place { device, peer, ..*self })
+        Ok(Place { device, peer, ..self.clone() })
     }
 
     /// How often the longest cases do what they do: as often as said, or less on a variant of a device that is tested
@@ -123,7 +133,8 @@ pub fn run<D: Driver, E: Ending + 'static>(
             Ok(network) => network,
             Err(reason) => return Outcome::Absent(reason.to_string()),
         };
-        let skipped = test(&Place::new(driver, about, child_test)).skipped();
+        let place = Place { far: about.far(network.as_ref()), ..Place::new(driver, about, child_test) };
+        let skipped = test(&place).skipped();
         drop(network);
         skipped.map_or(Outcome::Passed, |Skipped(reason)| Outcome::Skipped(reason))
     });

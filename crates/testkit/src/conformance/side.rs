@@ -51,6 +51,7 @@ impl<D: Driver> Side<D> {
 
     /// Opens an endpoint where others connect to it: on another device than those, if the two are ends of a wire.
     pub fn open_server(place: &Place<D>, setup: &Setup) -> Side<D> {
+        let _there = place.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
         Side::of(place.driver.open(place.peer, setup))
     }
 

@@ -21,6 +21,8 @@ impl Peer {
         // The path of a test has no crate in front.
         let (_, test) = place.child_test.split_once("::").expect("a test lives in a module");
         let program = std::env::current_exe().expect("the test program");
+        // It is a server: it begins where this thread is.
+        let _there = place.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
         let mut child = Command::new(program)
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(CHILD, place.about.name)

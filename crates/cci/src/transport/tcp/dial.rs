@@ -18,6 +18,8 @@ use std::os::fd::AsFd;
 
 /// How soon a peer that the network does not reach, or that has too many clients, is tried again.
 const AGAIN_NS: u64 = 100_000_000;
+/// A connection's entry and its place.
+const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 /// How long the second stream may take to be connected.
 const BULK_NS_MAX: u64 = 30_000_000_000;
 /// What the engine knows a connection by that was lost while it was made.
@@ -43,7 +45,7 @@ impl Tcp {
             ));
         }
         self.shared.now_ns = clock::now_ns();
-        let key = self.insert_conn(core, connection, State::Dialing, to.attribute.is_reliable());
+        let key = self.insert_conn(connection, State::Dialing, to.attribute.is_reliable());
         let key = key.ok_or(ConnectError::NoMemory)?;
         let hello =
             Said::Hello { attribute: to.attribute, mss: self.mss, payload: to.request.to_vec() }.bytes();
@@ -60,15 +62,14 @@ impl Tcp {
     /// A new entry in the table of connections, if it fits under the cap.
     pub(super) fn insert_conn(
         &mut self,
-        core: &Core,
         connection: Connection,
         state: State,
         is_reliable: bool,
     ) -> Option<Key> {
         // The table doubles when it is full.
         let bytes = self.conns.bytes();
-        let full = (self.conns.len() as usize + 1) * size_of::<Option<Conn>>() > bytes;
-        if full && self.held_bytes(core) + bytes as u64 > core.options.memory_bytes_max {
+        let full = (self.conns.len() as usize + 1) * CONN_BYTES > bytes;
+        if full && 2 * bytes as u64 > self.conns_bytes_max {
             return None;
         }
         let timeouts_ns = (self.send_timeout_ns, self.keepalive_ns);

@@ -151,7 +151,7 @@ impl Tcp {
             return Err(refuse(&stream));
         }
         let is_reliable = request.attribute.is_reliable();
-        let Some(key) = self.insert_conn(core, connection, State::Accepting, is_reliable) else {
+        let Some(key) = self.insert_conn(connection, State::Accepting, is_reliable) else {
             return Err(refuse(&stream));
         };
         let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&stream)) };

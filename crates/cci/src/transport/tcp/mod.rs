@@ -76,6 +76,8 @@ pub(super) struct Tcp {
     /// Requests that the program holds.
     shown: u32,
     conns: Slab<Conn>,
+    /// What the table may grow to.
+    conns_bytes_max: u64,
     /// One more than the highest place that a connection ever had.
     conns_max: u32,
     hands: Slab<Hand>,

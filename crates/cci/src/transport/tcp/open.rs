@@ -25,6 +25,8 @@ const CHUNKS_SHARE: u64 = 4;
 const CHUNKS_BYTES_MAX: u64 = 256 << 20;
 /// And this part what was read and not taken.
 const INPUTS_SHARE: u64 = 16;
+/// And this part the table of connections, while it doubles.
+const CONNS_SHARE: u64 = 3;
 /// Streams that are no connection's yet.
 const HANDS_MAX: u32 = 64 << 10;
 
@@ -54,6 +56,7 @@ pub(crate) fn open(
         listen_again_ns: None,
         shown: 0,
         conns: Slab::new(limits::CONNECTIONS_MAX),
+        conns_bytes_max: rest_bytes / CONNS_SHARE,
         conns_max: 0,
         hands: Slab::new(HANDS_MAX),
         shared: Shared {

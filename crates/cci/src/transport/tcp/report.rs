@@ -6,18 +6,10 @@ use super::input::SCRATCH_BYTES;
 use super::out::{Flow, UNLIMITED};
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::engine::core::Core;
 use crate::explain::{Explanation, PathOption};
 use cci_ring::slab::Key;
 
 impl Tcp {
-    /// Everything that the endpoint holds.
-    pub(super) fn held_bytes(&self, core: &Core) -> u64 {
-        let mut kinds = core.memory().to_vec();
-        self.count_memory(&mut kinds);
-        kinds.iter().map(|(_, bytes)| bytes).sum::<u64>() + core.set_apart_bytes
-    }
-
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
         let busy: usize = self.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
         let lists = self.dirty.capacity()

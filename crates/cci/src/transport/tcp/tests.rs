@@ -52,7 +52,7 @@ fn connect(
     server: &mut Endpoint,
     attribute: Attribute,
 ) -> Result<(Connection, Connection), ConnectFailure> {
-    client.connect(&server.uri().to_owned(), b"hello", attribute, 7, Some(PATIENCE)).unwrap();
+    client.connect(server.uri(), b"hello", attribute, 7, Some(PATIENCE)).unwrap();
     let (mut ours, mut theirs) = (None, None);
     let start = Instant::now();
     while ours.is_none() || theirs.is_none() {

@@ -38,7 +38,7 @@ use std::collections::{BinaryHeap, HashMap};
 /// The parts' places in the endpoint's descriptor, from here on. Nobody asks it which of them is readable.
 const TOKEN_PARTS: u64 = 0;
 /// Parts without connections are looked at this often while the program polls.
-const LOOK_NS: u64 = 20_000;
+const LOOK_NS: u64 = 50_000;
 /// Polls that share a reading of the clock, at most.
 const POLLS_PER_CLOCK_MAX: u32 = 8;
 

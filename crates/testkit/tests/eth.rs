@@ -434,17 +434,20 @@ fn victim(interface: &str) -> (Child, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let uri = uri_told_by(child.stdout.as_mut().unwrap());
+    (child, uri)
+}
+
+fn uri_told_by(out: &mut impl Read) -> String {
     let mut heard = String::new();
     let mut byte = [0];
-    let out = child.stdout.as_mut().unwrap();
     loop {
         assert_eq!(out.read(&mut byte).unwrap(), 1, "the process has an endpoint: {heard}");
         heard.push(char::from(byte[0]));
         if let Some((_, after)) = heard.split_once("URI ")
             && let Some((uri, _)) = after.split_once('\n')
         {
-            let uri = uri.to_owned();
-            return (child, uri);
+            return uri.to_owned();
         }
     }
 }

@@ -86,7 +86,7 @@ impl Pair {
                 let Event::Recv(got) = event else { panic!("{event:?}") };
                 bytes += got.len();
             }
-            while let Some(event) = self.client.next_event() {
+            if let Some(event) = self.client.next_event() {
                 panic!("{event:?}");
             }
         }

@@ -599,10 +599,6 @@ mod tcp4_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::TCP4);
 }
 
-mod tcp6_memory {
-    cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::TCP6);
-}
-
 mod eth_memory {
     cci_testkit::conformance!(remote memory: super::C, cci_testkit::conformance::ETH);
 }

@@ -51,7 +51,7 @@ fn write(workspace: &Workspace, path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(&document).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     let (before, old, after) = parts(&text)?;
     let mut table = Table::of(&report)?;
-    for device in table.keep_absent(&Table::parse(old)) {
+    for device in table.keep_absent(&Table::parse(old), &report) {
         println!("{device}: as it was, this machine can't have it");
     }
     std::fs::write(&document, format!("{before}{BEGIN}{table}{END}{after}"))

@@ -73,11 +73,12 @@ impl Table {
         table
     }
 
-    /// Takes over the lines of devices that are not here; which.
-    pub(super) fn keep_absent(&mut self, old: &Table) -> Vec<String> {
+    /// Takes over the lines of devices that the machine of the run does not have; which.
+    pub(super) fn keep_absent(&mut self, old: &Table, report: &Report) -> Vec<String> {
         let mut kept = Vec::new();
         for (place, line) in &old.lines {
-            if !self.lines.contains_key(place) {
+            let is_absent = report.absent().any(|(device, _)| device == place.0);
+            if is_absent && !self.lines.contains_key(place) {
                 self.lines.insert(place.clone(), line.clone());
                 self.notes.extend(old.notes.get(place).map(|notes| (place.clone(), notes.clone())));
                 kept.push(format!("{} ({})", place.0, place.1));
@@ -170,7 +171,7 @@ eth\tC\tconnect\tmeets\tabsent\t0\tit needs root
         assert_eq!(other_reason.differences(&committed).len(), 2);
         assert_eq!(committed.differences(&table(REPORT)).len(), 1);
         let mut kept = table(REPORT);
-        assert_eq!(kept.keep_absent(&committed), ["eth (C)"]);
+        assert_eq!(kept.keep_absent(&committed, &Report::parse(REPORT).unwrap()), ["eth (C)"]);
         assert_eq!(kept, committed);
     }
 

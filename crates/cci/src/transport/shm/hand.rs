@@ -6,7 +6,7 @@
 //! [`dial`]: super::dial
 //! [`listen`]: super::listen
 
-use super::proof::Commitment;
+use super::commitment::Commitment;
 use super::wire::{PeerConn, Request};
 use cci_ring::slab::Key;
 use cci_sys::event::EventFd;

@@ -16,6 +16,7 @@
 //! access is in [`rma`].
 
 mod close;
+mod commitment;
 mod dial;
 mod hand;
 mod handshake;
@@ -39,7 +40,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::proof::{Commitment, Proof};
+pub(crate) use self::commitment::Commitment;
+pub(crate) use self::proof::Proof;
 
 use self::hand::{NOWHERE, Peer, Side};
 use self::link::Link;

@@ -1,8 +1,10 @@
 //! All group connections of one endpoint.
 
+use super::link::{End, Link, is_group, pack, unpack};
 use super::member::{Counts, Member};
 use super::outlet::Out;
-use crate::device::MulticastKeys;
+use super::settings::Settings;
+use super::us::Us;
 use crate::engine::core::{Core, SendOp};
 use crate::error::{ConnectError, SendError, SysError};
 use crate::event::Connection;
@@ -10,94 +12,14 @@ use crate::options::Attribute;
 use crate::transport::Dial;
 use crate::transport::datagram::ROOM_RETRY_NS;
 use crate::transport::datagram::udp::uri;
-use cci_proto::limits::GROUP_SENDER_COUNT_BITS;
 use cci_ring::slab::{Key, Slab};
-use cci_sys::{clock, net, random};
+use cci_sys::{clock, net};
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
 /// Group connections of one endpoint at most.
 const LINKS_MAX: u32 = 1024;
-/// Marks the name of a group connection: a place in the protocol's table is never so high.
-const MARK: u64 = 1 << 31;
-/// Whether a transport's name of a connection is that of one to or from a group.
-#[inline]
-pub(super) const fn is_group(link: u64) -> bool {
-    link & MARK != 0
-}
-
-fn pack(key: Key) -> u64 {
-    u64::from(key.generation) << 32 | MARK | u64::from(key.index)
-}
-
-fn unpack(link: u64) -> Key {
-    Key { index: (link & !MARK) as u32, generation: (link >> 32) as u32 }
-}
-
-/// What an endpoint's groups are to be like.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Settings {
-    /// Where datagrams leave from: the device's address, port 0.
-    pub local: SocketAddr,
-    /// The device's interface, which all of it goes by.
-    pub interface_name: String,
-    pub keys: MulticastKeys,
-    /// The largest datagram to send, bytes; a multiple of 8.
-    pub datagram_bytes_max: u16,
-    /// The longest message, sent or received, bytes.
-    pub message_bytes_max: u32,
-    /// What groups may hold, bytes: 0 where the endpoint's cap leaves nothing.
-    pub memory_bytes_max: u64,
-    pub send_timeout_ns: u64,
-    pub keepalive_ns: u64,
-}
-
-/// Whose datagrams are ours.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Us {
-    /// Random, but for the count in the lowest bits, which is zero.
-    sender: u64,
-    /// What we send to a group that we have joined is for us, too.
-    pub hears_itself: bool,
-}
-
-impl Us {
-    //= wire.md R-MC-3
-    pub fn is(self, sender: u64) -> bool {
-        (sender ^ self.sender) >> GROUP_SENDER_COUNT_BITS == 0
-    }
-
-    /// The sender that begins to number its datagrams for the `count`th time.
-    pub fn sender(self, count: u16) -> u64 {
-        self.sender | u64::from(count)
-    }
-}
-
-/// One end of a group connection.
-#[derive(Copy, Clone, Debug)]
-pub(super) enum End {
-    Send {
-        outlet: Key,
-        /// The program has disconnected; what it sent waits for room.
-        closing: bool,
-    },
-    Receive {
-        member: Key,
-    },
-}
-
-/// A connection to or from a group.
-#[derive(Clone, Debug)]
-pub(super) struct Link {
-    pub connection: Connection,
-    pub end: End,
-    pub messages: u64,
-    pub bytes: u64,
-    /// Without effect, since nothing is waited for; kept to be read back.
-    pub send_timeout_ns: u64,
-    pub keepalive_ns: u64,
-}
 
 /// See the module.
 pub(in super::super) struct Groups {
@@ -115,7 +37,7 @@ pub(in super::super) struct Groups {
 impl Groups {
     /// For an endpoint that has no group connection yet: takes nothing from the system but a random number.
     pub fn new(settings: Settings) -> Result<Groups, SysError> {
-        let us = Us { sender: random::u64()? << GROUP_SENDER_COUNT_BITS, hears_itself: settings.keys.own };
+        let us = Us::new(settings.keys.own)?;
         Ok(Groups {
             settings,
             us,

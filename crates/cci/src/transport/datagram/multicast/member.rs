@@ -1,6 +1,7 @@
 //! Receiving: one socket for each group and port that an endpoint has joined.
 
-use super::groups::{Link, Us};
+use super::link::Link;
+use super::us::Us;
 use crate::engine::core::Core;
 use crate::engine::poller::Poller;
 use crate::error::SysError;

@@ -4,10 +4,14 @@
 //! ([`member`]), one for all that is sent ([`outlet`]). What may be lost is lost and counted: nothing is acknowledged.
 
 mod groups;
+mod link;
 mod member;
 mod outlet;
 mod report;
+mod settings;
+mod us;
 mod with;
 
-pub(super) use groups::{Groups, Settings};
+pub(super) use groups::Groups;
+pub(super) use settings::Settings;
 pub(super) use with::WithGroups;

@@ -1,6 +1,7 @@
 //! Sending: one socket for all groups, and for each group the datagram that is being filled.
 
-use super::groups::{Settings, Us};
+use super::settings::Settings;
+use super::us::Us;
 use crate::engine::core::{Core, SendOp};
 use crate::error::{SendError, SysError};
 use crate::event::{Connection, Status};

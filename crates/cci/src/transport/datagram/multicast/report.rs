@@ -1,6 +1,7 @@
 //! What group connections tell about themselves.
 
-use super::groups::{End, Groups, Link};
+use super::groups::Groups;
+use super::link::{End, Link};
 use super::outlet::Out;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};

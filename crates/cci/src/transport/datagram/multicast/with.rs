@@ -1,7 +1,7 @@
 //! Connections and groups side by side: one transport to the engine.
 
 use super::Groups;
-use super::groups::is_group;
+use super::link::is_group;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};

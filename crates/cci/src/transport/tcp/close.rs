@@ -107,7 +107,7 @@ impl Tcp {
         Self::unwatch(core, conn);
         conn.stream = None;
         conn.state = State::Gone;
-        conn.input.drop_kept(&mut self.shared);
+        conn.input.drop_kept(&mut self.shared.keepers);
         self.shared.end_sends(conn, core, status);
         self.bulk_end(core, key, status);
         if state == State::Closing {
@@ -122,7 +122,7 @@ impl Tcp {
     pub(super) fn remove(&mut self, core: &mut Core, key: Key) {
         if let Some(mut conn) = self.conns.remove(key) {
             Self::unwatch(core, &mut conn);
-            conn.input.drop_kept(&mut self.shared);
+            conn.input.drop_kept(&mut self.shared.keepers);
             while conn.out.abandon(&mut self.shared.sends, &mut self.shared.chunks).is_some() {
                 debug_assert!(false, "they were told of before");
             }

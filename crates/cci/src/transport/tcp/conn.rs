@@ -1,14 +1,13 @@
 //! A connection, and what all of them share.
 
-use super::bulk::Bulk;
-use super::input::Input;
+use super::bulk::state::Bulk;
+use super::input::{Input, Keepers};
 use super::out::Out;
 use super::queue::Chunks;
 use super::sends::{Send, Sends};
 use super::wire::{Header, Kind, Ticket};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use cci_ring::slab::Key;
 use cci_sys::tcp::Stream;
 use std::net::SocketAddr;
 
@@ -150,6 +149,11 @@ impl Conn {
         self.out.say(header, None)
     }
 
+    /// The second stream is there, or was.
+    pub fn has_bulk(&self) -> bool {
+        self.bulk.as_ref().is_some_and(|bulk| bulk.was_made())
+    }
+
     /// A second stream of the peer's is in order.
     pub fn bulk_may_come(&self) -> bool {
         let lives =
@@ -242,11 +246,7 @@ pub(super) struct Shared {
     pub now_ns: u64,
     /// No send is overdue before.
     pub sends_due_ns: u64,
-    /// Bytes that inputs may keep, and do.
-    pub input_bytes_max: u64,
-    pub input_bytes: u64,
-    /// Keepers of inputs that are not in use.
-    pub spare_inputs: Vec<Vec<u8>>,
+    pub keepers: Keepers,
 }
 
 impl Shared {
@@ -267,35 +267,3 @@ impl Shared {
         }
     }
 }
-
-/// What epoll reports for each descriptor: what it is, and whose.
-pub(super) mod token {
-    use cci_ring::slab::Key;
-
-    pub(in crate::transport::tcp) const LISTENER: u64 = 1;
-    pub(in crate::transport::tcp) const HAND: u64 = 2;
-    pub(in crate::transport::tcp) const CONN: u64 = 3;
-    pub(in crate::transport::tcp) const BULK: u64 = 4;
-    const KIND_SHIFT: u32 = 60;
-    const GENERATION_MASK: u32 = (1 << 28) - 1;
-
-    pub(in crate::transport::tcp) fn make(kind: u64, key: Key) -> u64 {
-        kind << KIND_SHIFT | u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index)
-    }
-
-    pub(in crate::transport::tcp) fn kind(token: u64) -> u64 {
-        token >> KIND_SHIFT
-    }
-
-    pub(in crate::transport::tcp) fn index(token: u64) -> u32 {
-        token as u32
-    }
-
-    /// Whether the place still has the tenant that the token was made for.
-    pub(in crate::transport::tcp) fn names(token: u64, key: Key) -> bool {
-        make(kind(token), key) == token
-    }
-}
-
-/// No place in any table.
-pub(super) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };

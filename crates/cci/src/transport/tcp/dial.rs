@@ -1,7 +1,8 @@
 //! The side of a handshake that dials.
 
-use super::conn::{Conn, State, token};
+use super::conn::{Conn, State};
 use super::hand::{Hand, Stage};
+use super::token;
 use super::wire::{Kind, Said};
 use super::{SCHEME, Tcp};
 use crate::engine::core::Core;
@@ -23,7 +24,7 @@ const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 /// How long the second stream may take to be connected.
 const BULK_NS_MAX: u64 = 30_000_000_000;
 /// What the engine knows a connection by that was lost while it was made.
-pub(super) const LOST: Key = super::conn::NOWHERE;
+pub(super) const LOST: Key = super::token::NOWHERE;
 
 impl Tcp {
     pub(super) fn dial(

@@ -1,6 +1,7 @@
 //! Streams that are no connection's yet: of clients that have not said what they want, and second streams being made.
 
-use super::conn::{Fault, token};
+use super::conn::Fault;
+use super::token;
 use super::wire::{SAID_BYTES_MAX, Said};
 use super::{HANDS_SILENT_MAX, Tcp};
 use crate::Status;

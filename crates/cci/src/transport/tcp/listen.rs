@@ -1,8 +1,9 @@
 //! The side of a handshake that listens.
 
-use super::conn::{Fault, State, token};
+use super::conn::{Fault, State};
 use super::dial;
 use super::hand::{Hand, Stage};
+use super::token;
 use super::wire::{Said, Ticket};
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::device::TransportKind;
@@ -76,7 +77,7 @@ impl Tcp {
 
     /// Listens again, once it is time.
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        let listener = token::make(token::LISTENER, super::conn::NOWHERE);
+        let listener = token::make(token::LISTENER, super::token::NOWHERE);
         if core.poller.watch(self.listener.as_fd(), listener).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);

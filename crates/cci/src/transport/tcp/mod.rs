@@ -7,7 +7,7 @@
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], [`queue`]); without a buffer the receiver drops
-//! it and what is behind it, says so, and gets it again when it has one ([`input`]). A poll is in [`poll`], deadlines are in
+//! it and what is behind it, says so, and gets it again when it has one ([`read`]). A poll is in [`poll`], deadlines are in
 //! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
 
 mod bulk;
@@ -21,10 +21,12 @@ mod open;
 mod out;
 mod poll;
 mod queue;
+mod read;
 mod report;
 mod send;
 mod sends;
 mod timeout;
+mod token;
 mod wire;
 
 #[cfg(test)]
@@ -32,7 +34,7 @@ mod tests;
 
 pub(crate) use open::open;
 
-use self::conn::{Conn, Shared, State, token};
+use self::conn::{Conn, Shared, State};
 use self::hand::Hand;
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 use crate::counters::{ConnectionCounters, DropReason};

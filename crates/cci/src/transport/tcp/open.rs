@@ -1,7 +1,7 @@
 //! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
 
 use super::conn::{Counts, Shared};
-use super::input::SCRATCH_BYTES;
+use super::input::{Keepers, SCRATCH_BYTES};
 use super::queue::Chunks;
 use super::sends::{Send, Sends};
 use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
@@ -65,9 +65,7 @@ pub(crate) fn open(
             counts: Counts::default(),
             now_ns: clock::now_ns(),
             sends_due_ns: u64::MAX,
-            input_bytes_max: rest_bytes / INPUTS_SHARE,
-            input_bytes: 0,
-            spare_inputs: Vec::new(),
+            keepers: Keepers::new(rest_bytes / INPUTS_SHARE),
         },
         bulks: bulk::Bulks::new(
             options.rma_operations,

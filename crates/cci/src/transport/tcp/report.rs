@@ -23,7 +23,7 @@ impl Tcp {
             ("messages on their way", self.shared.chunks.bytes()),
             ("sends in progress", self.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),
-            ("read and not taken yet", self.shared.input_bytes),
+            ("read and not taken yet", self.shared.keepers.bytes()),
             ("lists", (lists * size_of::<Key>()) as u64),
         ]);
         self.count_bulk_memory(into);

@@ -1,8 +1,10 @@
 //! Looking after connections with remote operations: time-outs, those that have become idle, and sleep.
 
 use super::super::Tcp;
-use super::super::conn::{State, token};
-use super::{Bulk, Bulks};
+use super::super::conn::State;
+use super::super::token;
+use super::Bulks;
+use super::state::Bulk;
 use crate::engine::core::Core;
 use crate::event::Status;
 use crate::limits;
@@ -87,7 +89,7 @@ impl Tcp {
         writer.rest();
         reader.rest();
         flows.give_back(bulk.flow);
-        (bulk.flow, bulk.is_active) = (super::NOWHERE, false);
+        (bulk.flow, bulk.is_active) = (token::NOWHERE, false);
         Looked::Idle
     }
 

@@ -5,17 +5,20 @@
 
 mod care;
 mod report;
+pub(super) mod state;
 #[cfg(test)]
 mod tests;
 mod work;
 
+use self::state::Bulk;
 use super::Tcp;
-use super::conn::{Conn, NOWHERE, State, token};
+use super::conn::State;
+use super::token;
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;
 use crate::event::Status;
-use crate::transport::ordered_rma::stream::{ByteStream, Ended, Reader, Writer, scratch_bytes};
+use crate::transport::ordered_rma::stream::{ByteStream, Ended, scratch_bytes};
 use crate::transport::ordered_rma::{Flows, Start, What};
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::RmaPiece;
@@ -97,45 +100,6 @@ impl Bulks {
     }
 }
 
-/// What a connection has for remote memory.
-pub(super) struct Bulk {
-    /// None: it is being made, or has ended.
-    stream: Option<Stream>,
-    /// Lent while something is under way.
-    flow: Key,
-    writer: Writer,
-    reader: Reader,
-    is_watched: bool,
-    is_watched_for_room: bool,
-    /// In [`Bulks::active`].
-    is_active: bool,
-    /// When something last came or went.
-    moved_ns: u64,
-    /// It has ended; until when the peer may still say why. 0: it has not.
-    ended_until_ns: u64,
-}
-
-impl Bulk {
-    fn new() -> Box<Bulk> {
-        Box::new(Bulk {
-            stream: None,
-            flow: NOWHERE,
-            writer: Writer::default(),
-            reader: Reader::default(),
-            is_watched: false,
-            is_watched_for_room: false,
-            is_active: false,
-            moved_ns: 0,
-            ended_until_ns: 0,
-        })
-    }
-
-    /// Bytes held.
-    fn bytes(&self) -> u64 {
-        size_of::<Bulk>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
-    }
-}
-
 /// The second stream as [`ordered_rma`](crate::transport::ordered_rma) wants it.
 struct Wire<'a>(&'a Stream);
 
@@ -155,13 +119,6 @@ impl ByteStream for Wire<'_> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             Err(_) => Err(Ended),
         }
-    }
-}
-
-impl Conn {
-    /// The second stream is there, or was.
-    pub(super) fn has_bulk(&self) -> bool {
-        self.bulk.as_ref().is_some_and(|bulk| bulk.stream.is_some() || bulk.ended_until_ns > 0)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::super::Tcp;
 use super::super::conn::{Fault, State};
-use super::{Bulk, Bulks, Wire};
+use super::state::Bulk;
+use super::{Bulks, Wire};
 use crate::engine::core::Core;
 use crate::transport::ordered_rma::stream::{Came, Intake, Over, StreamChannel};
 use cci_ring::slab::Key;

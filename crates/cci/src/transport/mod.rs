@@ -3,10 +3,12 @@
 
 pub(crate) mod any;
 pub(crate) mod datagram;
+mod ip_port;
 pub(crate) mod ip_uri;
 pub(crate) mod ordered_rma;
 pub(crate) mod shm;
 pub(crate) mod tcp;
+mod token;
 
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::{DeviceInfo, TransportKind};

@@ -6,7 +6,6 @@
 //! sees it first; the other side drains what is in the ring and follows.
 
 use super::Shm;
-use super::hand::NOWHERE;
 use super::link::{Life, Link};
 use super::out::Control;
 use super::rma;
@@ -16,6 +15,7 @@ use super::wire::kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
+use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 use std::os::fd::AsFd;
@@ -37,7 +37,7 @@ pub(super) fn close_came(
         State::Open | State::Broken => {
             let (connection, to) = (conn.connection, peer_of(conn));
             conn.state = State::Gone;
-            conn.at = NOWHERE;
+            conn.at = token::NOWHERE;
             link.complete_taken(table, core)?;
             link.end_sends(table, core, key.index, Status::Disconnected);
             rma::end_flow(link, table, core, key, Status::Disconnected);
@@ -195,7 +195,7 @@ impl Shm {
             match conn.state {
                 State::Open | State::Broken => {
                     conn.state = State::Gone;
-                    conn.at = NOWHERE;
+                    conn.at = token::NOWHERE;
                     core.peer_gone(conn.connection);
                 }
                 State::Closing => over.push(key),

@@ -1,6 +1,6 @@
 //! The client's side of a handshake.
 
-use super::hand::{Hand, Knock, NOWHERE, Peer, Side, Stage};
+use super::hand::{Hand, Knock, Peer, Side, Stage};
 use super::handshake::is_permitted;
 use super::out::Control;
 use super::table::{Conn, State};
@@ -71,7 +71,7 @@ impl Shm {
         }
         let conn = Conn {
             connection,
-            at: NOWHERE,
+            at: token::NOWHERE,
             messages_sent: 0,
             bytes_sent: 0,
             messages_received: 0,
@@ -81,7 +81,7 @@ impl Shm {
             keepalive_us: self.table.keepalive_us,
             in_progress: 0,
             to_be_told: 0,
-            rma: NOWHERE,
+            rma: token::NOWHERE,
             peer_generation: 0,
             state: State::Making,
             is_reliable,

@@ -13,9 +13,6 @@ use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use cci_sys::unix::{Credentials, Name, Stream};
 
-/// Names no link.
-pub(super) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };
-
 /// Who is at the other end. The pid is the kernel's word, the number the peer's own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer {

@@ -1,7 +1,7 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
-use super::hand::{NOWHERE, Peer, Side};
+use super::hand::{Peer, Side};
 use super::out::{Control, Out};
 use super::pending::Fifo;
 use super::rma::asker::Asker;
@@ -11,6 +11,7 @@ use super::table::{Table, complete};
 use super::wire::kind;
 use crate::engine::core::Core;
 use crate::event::Status;
+use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
 use cci_sys::event::EventFd;
@@ -87,7 +88,7 @@ pub(super) struct Link {
 impl Link {
     pub fn new(ends: Ends, lifeline: Stream, id: u64, side: Side, peer: Peer, now_ns: u64) -> Link {
         Link {
-            key: NOWHERE,
+            key: token::NOWHERE,
             consumer: ends.consumer,
             out: Out {
                 producer: ends.producer,

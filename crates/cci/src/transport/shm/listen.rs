@@ -1,6 +1,6 @@
 //! The server's side of a handshake.
 
-use super::hand::{Guest, Half, Hand, NOWHERE, Peer, Side, Stage};
+use super::hand::{Guest, Half, Hand, Peer, Side, Stage};
 use super::handshake::is_permitted;
 use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
@@ -54,7 +54,7 @@ impl Shm {
     }
 
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        if core.poller.watch(self.listener.as_fd(), token::make(token::LISTENER, NOWHERE)).is_ok() {
+        if core.poller.watch(self.listener.as_fd(), token::make(token::LISTENER, token::NOWHERE)).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {

@@ -43,10 +43,10 @@ mod tests;
 pub(crate) use self::commitment::Commitment;
 pub(crate) use self::proof::Proof;
 
-use self::hand::{NOWHERE, Peer, Side};
+use self::hand::{Peer, Side};
 use self::link::Link;
 use self::table::{Conn, Counts, Table, from_us, to_us};
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
+use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::{Core, SendOp};
@@ -104,35 +104,6 @@ const _: () = {
 /// What a ring costs: its pages.
 const fn ring_charge(ring_bytes: u32) -> u64 {
     region_bytes(ring_bytes as usize).next_multiple_of(4096) as u64
-}
-
-/// What epoll reports for each descriptor: what it is, and whose.
-mod token {
-    use cci_ring::slab::Key;
-
-    pub(super) const LISTENER: u64 = 1;
-    pub(super) const HAND: u64 = 2;
-    pub(super) const LIFELINE: u64 = 3;
-    pub(super) const BELL: u64 = 4;
-    const KIND_SHIFT: u32 = 60;
-    const GENERATION_MASK: u32 = (1 << 28) - 1;
-
-    pub(super) fn make(kind: u64, key: Key) -> u64 {
-        kind << KIND_SHIFT | u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index)
-    }
-
-    pub(super) fn kind(token: u64) -> u64 {
-        token >> KIND_SHIFT
-    }
-
-    pub(super) fn index(token: u64) -> u32 {
-        token as u32
-    }
-
-    /// Whether the place still has the tenant that the token was made for.
-    pub(super) fn names(token: u64, key: Key) -> bool {
-        make(kind(token), key) == token
-    }
 }
 
 /// One endpoint's transport.
@@ -193,7 +164,7 @@ pub(crate) fn open(
         cap_bytes: options.memory_bytes_max,
     };
     let sends = pending::Sends::new(options.send_buffers).ok_or(no_memory)?;
-    poller.watch(listener.as_fd(), token::make(token::LISTENER, NOWHERE))?;
+    poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))?;
     let (send_timeout, keepalive) =
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     Ok(Box::new(Shm {

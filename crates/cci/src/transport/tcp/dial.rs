@@ -2,12 +2,12 @@
 
 use super::conn::{Conn, State};
 use super::hand::{Hand, Stage};
-use super::token;
 use super::wire::{Kind, Said};
 use super::{SCHEME, Tcp};
 use crate::engine::core::Core;
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
+use crate::transport::token;
 use crate::transport::{Dial, ip_uri};
 use crate::{Attribute, ConnectError, ConnectFailure};
 use cci_ring::slab::Key;
@@ -24,7 +24,7 @@ const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 /// How long the second stream may take to be connected.
 const BULK_NS_MAX: u64 = 30_000_000_000;
 /// What the engine knows a connection by that was lost while it was made.
-pub(super) const LOST: Key = super::token::NOWHERE;
+pub(super) const LOST: Key = token::NOWHERE;
 
 impl Tcp {
     pub(super) fn dial(

@@ -1,11 +1,11 @@
 //! Streams that are no connection's yet: of clients that have not said what they want, and second streams being made.
 
 use super::conn::Fault;
-use super::token;
 use super::wire::{SAID_BYTES_MAX, Said};
 use super::{HANDS_SILENT_MAX, Tcp};
 use crate::Status;
 use crate::engine::core::Core;
+use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;

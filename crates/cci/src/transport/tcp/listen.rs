@@ -3,7 +3,6 @@
 use super::conn::{Fault, State};
 use super::dial;
 use super::hand::{Hand, Stage};
-use super::token;
 use super::wire::{Said, Ticket};
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::device::TransportKind;
@@ -13,6 +12,7 @@ use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
+use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;
@@ -77,7 +77,7 @@ impl Tcp {
 
     /// Listens again, once it is time.
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        let listener = token::make(token::LISTENER, super::token::NOWHERE);
+        let listener = token::make(token::LISTENER, token::NOWHERE);
         if core.poller.watch(self.listener.as_fd(), listener).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);

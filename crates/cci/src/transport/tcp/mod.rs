@@ -26,7 +26,6 @@ mod report;
 mod send;
 mod sends;
 mod timeout;
-mod token;
 mod wire;
 
 #[cfg(test)]
@@ -36,7 +35,7 @@ pub(crate) use open::open;
 
 use self::conn::{Conn, Shared, State};
 use self::hand::Hand;
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
+use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};

@@ -7,16 +7,15 @@ use super::sends::{Send, Sends};
 use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
 use crate::device::DeviceInfo;
 use crate::engine::poller::Poller;
-use crate::error::{CreateError, SysError};
+use crate::error::CreateError;
 use crate::limits;
 use crate::options::Options;
-use crate::transport::ip_uri;
+use crate::transport::{ip_port, ip_uri};
 use cci_ring::slab::Slab;
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::tcp::Listener;
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Of the cap, this part may be messages on their way out,
@@ -37,9 +36,9 @@ pub(crate) fn open(
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
-    let port = port(device, options)?;
+    let port = ip_port::port("TCP", device, options)?;
     let listener = Listener::bind(ip_uri::socket_addr(ip, device.scope_id, port))
-        .map_err(|error| bind_error(error, options, port))?;
+        .map_err(|error| ip_port::bind_error(error, options, port))?;
     let local = listener.local_addr();
     let rest_bytes = rest_bytes(device, options)?;
     let no_memory = CreateError::NoMemory {
@@ -104,28 +103,6 @@ fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError
     let needed_bytes = slots + sends + SCRATCH_BYTES as u64;
     let cap_bytes = options.memory_bytes_max;
     cap_bytes.checked_sub(needed_bytes).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
-}
-
-/// The service is a port; without one the device's, or any.
-fn port(device: &DeviceInfo, options: &Options) -> Result<u16, CreateError> {
-    let Some(service) = &options.service else { return Ok(device.port) };
-    service.parse().map_err(|_| CreateError::BadService {
-        service: service.clone(),
-        reason: "a TCP service is a port number from 1 to 65535, or 0 for any".to_owned(),
-    })
-}
-
-fn bind_error(error: SysError, options: &Options, port: u16) -> CreateError {
-    let service = options.service.clone().unwrap_or_else(|| port.to_string());
-    match error.kind() {
-        ErrorKind::AddrInUse => CreateError::InUse { service },
-        ErrorKind::PermissionDenied => CreateError::BadService {
-            service,
-            reason: "this process may not listen on it; choose a port from 1024 on".to_owned(),
-        },
-        ErrorKind::AddrNotAvailable => CreateError::DeviceDown,
-        _ => CreateError::System(error),
-    }
 }
 
 fn ns(duration: std::time::Duration) -> u64 {

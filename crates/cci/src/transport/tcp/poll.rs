@@ -245,6 +245,6 @@ impl Tcp {
         &self,
         poller: &crate::engine::poller::Poller,
     ) -> Result<(), cci_sys::SysError> {
-        poller.watch(self.listener.as_fd(), token::make(token::LISTENER, super::token::NOWHERE))
+        poller.watch(self.listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))
     }
 }

@@ -4,14 +4,13 @@ use super::super::{Datagram, Sizes};
 use super::bonded::Bonded;
 use super::{Udp, uri};
 use crate::device::DeviceInfo;
-use crate::error::{CreateError, SysError};
+use crate::error::CreateError;
 use crate::options::Options;
-use crate::transport::Transport;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
 use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;
+use crate::transport::{Transport, ip_port};
 use cci_sys::udp::UdpSocket;
-use std::io::ErrorKind;
 
 /// The share of the memory cap that multicast groups may take: one in this many parts.
 const GROUPS_SHARE: u64 = 32;
@@ -19,10 +18,10 @@ const GROUPS_SHARE: u64 = 32;
 /// Opens an endpoint's UDP transport.
 pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
-    let port = port(device, options)?;
+    let port = ip_port::port("UDP", device, options)?;
     let bind = |ip, scope_id| {
         UdpSocket::bind(uri::socket_addr(ip, scope_id, port))
-            .map_err(|error| bind_error(error, options, port))
+            .map_err(|error| ip_port::bind_error(error, options, port))
     };
     let socket = bind(ip, device.scope_id)?;
     let second = device.second.as_ref().map(|second| bind(second.ip, second.scope_id)).transpose()?;
@@ -60,26 +59,4 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         Bonded::new([socket, second].map(|socket| Udp::new(socket, datagram_bytes, memory_bytes / 2)));
     let connections = Datagram::open(carrier, uri, sizes, device, options)?;
     Ok(Box::new(WithGroups { connections, groups }))
-}
-
-/// The service is a port; without one the device's, or any.
-fn port(device: &DeviceInfo, options: &Options) -> Result<u16, CreateError> {
-    let Some(service) = &options.service else { return Ok(device.port) };
-    service.parse().map_err(|_| CreateError::BadService {
-        service: service.clone(),
-        reason: "a UDP service is a port number from 1 to 65535, or 0 for any".to_owned(),
-    })
-}
-
-fn bind_error(error: SysError, options: &Options, port: u16) -> CreateError {
-    let service = options.service.clone().unwrap_or_else(|| port.to_string());
-    match error.kind() {
-        ErrorKind::AddrInUse => CreateError::InUse { service },
-        ErrorKind::PermissionDenied => CreateError::BadService {
-            service,
-            reason: "this process may not bind it; choose a port from 1024 on".to_owned(),
-        },
-        ErrorKind::AddrNotAvailable => CreateError::DeviceDown,
-        _ => CreateError::System(error),
-    }
 }

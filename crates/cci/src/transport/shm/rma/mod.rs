@@ -28,6 +28,7 @@ use crate::error::SendError;
 use crate::event::Status;
 use crate::rma::Access;
 use crate::transport::ordered_rma::{Start, What};
+use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::{RmaKind, RmaPiece, RmaPlace};
 use cci_ring::slab::Key;
@@ -233,7 +234,7 @@ fn look(
         return Ok(Looked::Idle);
     };
     if flow.is_idle() && !flow.queued && !flow.closing {
-        conn.rma = super::hand::NOWHERE;
+        conn.rma = token::NOWHERE;
         table.rma.flows.give_back(flow_key);
         return Ok(Looked::Idle);
     }
@@ -468,7 +469,7 @@ pub(super) fn end_flow(
     status: Status,
 ) -> bool {
     let Some(conn) = table.conns.get_mut(key) else { return false };
-    let flow_key = std::mem::replace(&mut conn.rma, super::hand::NOWHERE);
+    let flow_key = std::mem::replace(&mut conn.rma, token::NOWHERE);
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return false };
     let was_closing = flow.closing;
     flow.end(ops, core, status);

@@ -2,13 +2,13 @@
 
 use super::super::Tcp;
 use super::super::conn::State;
-use super::super::token;
 use super::Bulks;
 use super::state::Bulk;
 use crate::engine::core::Core;
 use crate::event::Status;
 use crate::limits;
 use crate::transport::Armed;
+use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use std::os::fd::AsFd;

@@ -1,7 +1,7 @@
 //! What a connection has for remote memory; what is done with it is beside this file.
 
-use super::super::token::NOWHERE;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
+use crate::transport::token::NOWHERE;
 use cci_ring::slab::Key;
 use cci_sys::tcp::Stream;
 

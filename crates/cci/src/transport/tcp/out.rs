@@ -5,13 +5,13 @@
 
 use super::queue::{Chunks, PARTS_MAX, Queue};
 use super::sends::{Fifo, NIL, Send, Sends};
-use super::wire::{Fault, HEADER_BYTES, Header, Kind};
+use super::wire::{Fault, HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX};
 use crate::engine::core::SendOp;
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 
-/// Control records of a peer that asks for ever more answers and reads none.
-const CONTROL_BYTES_MAX: usize = 4 << 10;
+/// Control records of a peer that asks for ever more answers and reads none; and the rest of a message that was begun.
+const CONTROL_BYTES_MAX: usize = (4 << 10) + RECORD_BYTES_MAX;
 /// No window.
 pub(super) const UNLIMITED: u32 = u32::MAX;
 
@@ -38,6 +38,8 @@ pub(super) struct Out {
     window: u32,
     control: Vec<u8>,
     control_written: usize,
+    /// Where its last record begins, if that is an acknowledgement.
+    ack_at: Option<usize>,
     pub flow: Flow,
     /// The kernel took less than there was: wait until it has room.
     pub blocked: bool,
@@ -64,6 +66,7 @@ impl Out {
             window: UNLIMITED,
             control: Vec::new(),
             control_written: 0,
+            ack_at: None,
             flow: Flow::Going,
             blocked: false,
             lone_poll: 0,
@@ -160,9 +163,21 @@ impl Out {
 
     /// Queues a control record. False: the peer lets too many pile up.
     pub fn say(&mut self, header: Header, number: Option<u32>) -> bool {
-        if self.control.len() >= CONTROL_BYTES_MAX && self.control_written == 0 {
+        // An acknowledgement behind another one, of which nothing has left, says it all: an honest peer may not read for a
+        // long time while what it sent before still comes.
+        if let Some(at) = self.ack_at.take().filter(|at| *at >= self.control_written)
+            && header.kind == Kind::Ack
+        {
+            self.control.truncate(at);
+        }
+        if self.control.len() - self.control_written >= CONTROL_BYTES_MAX {
             return false;
         }
+        if self.control_written >= CONTROL_BYTES_MAX {
+            self.control.drain(..self.control_written);
+            self.control_written = 0;
+        }
+        self.ack_at = (header.kind == Kind::Ack).then_some(self.control.len());
         self.control.extend_from_slice(&header.bytes());
         if let Some(number) = number {
             self.control.extend_from_slice(&number.to_le_bytes());
@@ -172,6 +187,7 @@ impl Out {
 
     /// Queues bytes that come before everything else: a handshake's.
     pub fn say_first(&mut self, bytes: &[u8]) {
+        self.ack_at = None;
         self.control.extend_from_slice(bytes);
     }
 
@@ -230,7 +246,7 @@ impl Out {
         self.control_written += of_control;
         if self.control_written == self.control.len() {
             self.control.clear();
-            self.control_written = 0;
+            (self.control_written, self.ack_at) = (0, None);
         }
         self.advance((len - of_control) as u64, sends);
         Ok((len, wanted))
@@ -303,7 +319,7 @@ impl Out {
             let count = self.queue.parts(self.written, end, &mut parts);
             parts.iter().take(count).for_each(|part| rest.extend_from_slice(part));
             rest.extend_from_slice(self.control.get(self.control_written..).unwrap_or_default());
-            (self.control, self.control_written) = (rest, 0);
+            (self.control, self.control_written, self.ack_at) = (rest, 0, None);
         }
         self.flow = Flow::Stalled;
         self.rewind();
@@ -375,5 +391,63 @@ impl Out {
     /// Bytes held beside the chunks.
     pub fn bytes(&self) -> usize {
         self.queue.bytes() + self.control.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: Kind, ack: u32) -> Header {
+        Header { kind, len: 0, ack }
+    }
+
+    fn full_of_pongs(out: &mut Out) -> usize {
+        (0..1 << 16).take_while(|_| out.say(header(Kind::Pong, 0), None)).count()
+    }
+
+    #[test]
+    fn answers_are_bounded_although_a_part_of_one_has_left() {
+        let mut out = Out::new();
+        assert!(out.say(header(Kind::Pong, 0), None));
+        out.control_written = 3;
+        assert!(full_of_pongs(&mut out) < 2048);
+        // Some leave, never all: what has left is forgotten.
+        for _ in 0..100 {
+            out.control_written = out.control.len() - 3;
+            full_of_pongs(&mut out);
+        }
+        assert!(out.control.len() <= 2 * CONTROL_BYTES_MAX + HEADER_BYTES);
+    }
+
+    #[test]
+    fn acknowledgements_that_wait_become_one() {
+        let mut out = Out::new();
+        assert!(out.say(header(Kind::Ping, 1), None));
+        for ack in 0..100_000 {
+            assert!(out.say(header(Kind::Ack, ack), None), "{ack}");
+        }
+        let records = [header(Kind::Ping, 1), header(Kind::Ack, 99_999)].map(Header::bytes).concat();
+        assert_eq!(out.control, records);
+        // One of which a part has left stays.
+        out.control_written = 9;
+        assert!(out.say(header(Kind::Ack, 100_000), None));
+        assert_eq!(out.control, [records.as_slice(), &header(Kind::Ack, 100_000).bytes()].concat());
+        // And so does what is none.
+        assert!(out.say(header(Kind::Pong, 5), None) && out.say(header(Kind::Ack, 6), None));
+        assert_eq!(out.control.len(), 5 * HEADER_BYTES);
+    }
+
+    /// The peer has no buffer while the longest message is half written: what is left of it is not an answer.
+    #[test]
+    fn the_rest_of_a_message_leaves_room_for_answers() {
+        let (mut out, mut chunks) = (Out::new(), Chunks::new(1 << 20));
+        let mut sends = Sends::new(4).unwrap();
+        let (message, op) = ([7; 8192], SendOp { context: 1, silent: false });
+        assert!(out.push(&mut sends, &mut chunks, Out::message(8192, 0), &[&message], op, 0, 4));
+        out.advance(100, &sends);
+        out.dropped(&sends).unwrap();
+        assert_eq!(out.control.len(), RECORD_BYTES_MAX - 100);
+        assert!(out.say(header(Kind::Ack, 1), None) && out.say(header(Kind::Resume, 1), None));
     }
 }

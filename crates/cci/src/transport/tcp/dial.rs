@@ -23,8 +23,6 @@ const AGAIN_NS: u64 = 100_000_000;
 const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 /// How long the second stream may take to be connected.
 const BULK_NS_MAX: u64 = 30_000_000_000;
-/// What the engine knows a connection by that was lost while it was made.
-pub(super) const LOST: Key = token::NOWHERE;
 
 impl Tcp {
     pub(super) fn dial(

@@ -1,7 +1,6 @@
 //! The side of a handshake that listens.
 
 use super::conn::{Fault, State};
-use super::dial;
 use super::hand::{Hand, Stage};
 use super::wire::{Said, Ticket};
 use super::{SILENCE_NS_MAX, Tcp};
@@ -97,6 +96,10 @@ impl Tcp {
     ) {
         let Some(hand) = self.take_hand(core, key) else { return };
         let Some(peer) = hand.peer else { return };
+        if matches!(hand.stream.peek(&mut [0]), Ok(0)) {
+            // It has given up meanwhile: nobody is there to be accepted.
+            return;
+        }
         //= wire.md R-TCP-3
         if hand.stream.send(&Said::Heard.bytes()).is_err() {
             return;
@@ -167,10 +170,7 @@ impl Tcp {
         self.watch(core, key);
         self.make(key);
         self.flush(core, key);
-        if self.conns.get(key).is_none() {
-            // Ended at once: the event is there already.
-            return Ok(dial::LOST);
-        }
+        // If it has ended at once the event is there already, and the key names nothing any more.
         Ok(key)
     }
 
@@ -198,5 +198,45 @@ impl Tcp {
             self.end_hand(core, key, is_silent.then_some(Fault::Silent));
         }
         self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::tcp::wire::Said;
+    use crate::{ConnectFailure, Endpoint, Event, Options};
+    use std::io::Write;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    /// The client goes between the last look at its stream and the answer to it.
+    #[test]
+    fn a_client_lost_in_the_moment_of_accepting_is_told_of() {
+        for transport in ["tcp", "any"] {
+            let text = format!("[t]\ntransport = {transport}\nip = 127.0.0.1\n");
+            let device = crate::config::ini::devices(&text, Path::new("test.ini")).unwrap().remove(0);
+            let mut server = Endpoint::create(&device, Options::default()).unwrap();
+            let at =
+                server.uri().rsplit_once("tcp").unwrap().1.trim_start_matches(['=', ':', '/']).to_owned();
+            let mut client = std::net::TcpStream::connect(at).unwrap();
+            let attribute = Attribute::ReliableOrdered;
+            client.write_all(&Said::Hello { attribute, mss: 8192, payload: Vec::new() }.bytes()).unwrap();
+            let (start, mut results) = (Instant::now(), Vec::new());
+            while results.is_empty() || start.elapsed() < Duration::from_millis(50) {
+                assert!(start.elapsed() < Duration::from_secs(10));
+                match server.next_event() {
+                    Some(Event::ConnectRequest(request)) => {
+                        let inner = &request.body.as_ref().unwrap().inner;
+                        // What is written fails now, though the peer has not closed.
+                        inner.downcast_ref::<Request>().unwrap().stream.shutdown_write().unwrap();
+                        server.accept(request, 5).unwrap();
+                    }
+                    Some(Event::Accept { context: 5, result }) => results.push(result),
+                    _ => {}
+                }
+            }
+            assert_eq!(results, [Err(ConnectFailure::Disconnected)], "{transport}");
+        }
     }
 }

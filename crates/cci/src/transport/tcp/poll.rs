@@ -7,6 +7,7 @@
 use super::conn::State;
 use super::{Tcp, token};
 use crate::engine::core::Core;
+use crate::event::Status;
 use crate::limits;
 use crate::transport::Armed;
 use cci_ring::slab::Key;
@@ -100,7 +101,7 @@ impl Tcp {
         for _ in 0..KERNEL_ROUNDS_MAX {
             core.poller.ready(&mut events);
             for event in events.iter() {
-                found_cold |= self.kernel_says(core, event.token, event.readable || event.hung_up);
+                found_cold |= self.kernel_says(core, event.token, event.readable, event.hung_up);
             }
             if events.len() < super::KERNEL_EVENTS {
                 break;
@@ -112,7 +113,7 @@ impl Tcp {
     }
 
     /// Answers whether it was about a connection that polls do not look at.
-    fn kernel_says(&mut self, core: &mut Core, said: u64, readable: bool) -> bool {
+    fn kernel_says(&mut self, core: &mut Core, said: u64, readable: bool, hung_up: bool) -> bool {
         let index = token::index(said);
         match token::kind(said) {
             token::LISTENER => self.let_in(core),
@@ -123,7 +124,7 @@ impl Tcp {
             }
             token::CONN => {
                 if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
-                    return self.conn_ready(core, key, readable);
+                    return self.conn_ready(core, key, readable, hung_up);
                 }
             }
             token::BULK => {
@@ -137,13 +138,13 @@ impl Tcp {
         false
     }
 
-    fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool) -> bool {
+    fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.state == State::Dialing {
             if conn.is_watched_for_room || conn.out.blocked {
                 self.connected(core, key);
             }
-            if readable && self.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
+            if (readable || hung_up) && self.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
                 self.answered(core, key);
             }
             return false;
@@ -154,11 +155,25 @@ impl Tcp {
             self.flush(core, key);
         }
         let is_hot = self.hot.contains(&key);
-        if self.read(core, key) && !is_hot {
+        let came = self.read(core, key);
+        if came && !is_hot {
             self.make_hot(core, key);
             return true;
         }
+        if !came && hung_up {
+            self.end_of_part(core, key);
+        }
         false
+    }
+
+    /// The peer has closed, or died, and nothing was read: what is there is a part of a record that never gets whole.
+    fn end_of_part(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get(key) else { return };
+        let lives =
+            matches!(conn.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
+        if lives && !conn.input.is_holding() {
+            self.end(core, key, Status::Disconnected);
+        }
     }
 
     /// Reads a connection in every poll from now on, instead of the one that was idle longest.

@@ -73,7 +73,9 @@ impl Tcp {
             conn.input.drop_kept(&mut self.shared.keepers);
         }
         self.shared.counts.bytes_read += len as u64;
-        conn.heard_ns = self.shared.now_ns;
+        if keeps {
+            conn.heard_ns = self.shared.now_ns;
+        }
         let filled = scratch.get(..kept + len).unwrap_or_default();
         let used = self.deal(core, key, filled, keeps);
         self.go_on_closing(core, key);
@@ -82,9 +84,16 @@ impl Tcp {
             conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default());
         } else if let Some(stream) = &conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
+            if used == 0 {
+                // A part of a record: no end is found behind it by reading; the kernel tells of it.
+                conn.hot_reads = 0;
+                self.watch(core, key);
+                return false;
+            }
+            conn.heard_ns = self.shared.now_ns;
             // What was dealt with is taken out of the kernel: it is there, and in one piece.
             let gone = scratch.get_mut(..used).map(|space| stream.recv(space).is_ok_and(|len| len == used));
-            if used > 0 && gone != Some(true) {
+            if gone != Some(true) {
                 self.end(core, key, Status::Disconnected);
             }
         }

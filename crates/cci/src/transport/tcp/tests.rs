@@ -2,6 +2,7 @@
 
 mod flow;
 mod hostile;
+mod parts;
 
 use crate::config::ini;
 use crate::{Attribute, ConnectFailure, Connection, Device, Endpoint, Event, Options};

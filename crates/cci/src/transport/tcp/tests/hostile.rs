@@ -7,26 +7,26 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-const RO: Attribute = Attribute::ReliableOrdered;
+pub(super) const RO: Attribute = Attribute::ReliableOrdered;
 
-fn dial(server: &Endpoint) -> TcpStream {
+pub(super) fn dial(server: &Endpoint) -> TcpStream {
     let stream = TcpStream::connect(address(server)).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
     stream
 }
 
-fn hello() -> Vec<u8> {
+pub(super) fn hello() -> Vec<u8> {
     Said::Hello { attribute: RO, mss: 8192, payload: b"hi".to_vec() }.bytes()
 }
 
-fn record(kind: Kind, ack: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn record(kind: Kind, ack: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Header { kind, len: payload.len() as u16, ack }.bytes().to_vec();
     bytes.extend_from_slice(payload);
     bytes
 }
 
 /// A connection of which one end is ours, byte by byte.
-fn accepted(server: &mut Endpoint) -> TcpStream {
+pub(super) fn accepted(server: &mut Endpoint) -> TcpStream {
     let mut stream = dial(server);
     stream.write_all(&hello()).unwrap();
     until(server, |server, event| match event {

@@ -1,5 +1,7 @@
 //! Peers that lie about, or on, their second stream.
 
+mod every_record;
+
 use super::super::wire::{HEADER_BYTES, Header, Kind, Said, Ticket};
 use crate::{
     Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, Place, RmaFlags, RmaHandle,
@@ -62,16 +64,13 @@ fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Said> {
     }
 }
 
-fn scene() -> Scene {
-    let mut server = endpoint();
-    let memory = server.allocate(1 << 20).unwrap();
-    let handle = server.register(&memory, Access::ALL).unwrap();
-    let at: SocketAddr = server.uri().strip_prefix("tcp://").unwrap().parse().unwrap();
+/// A client by hand connects.
+fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection) {
     let mut first = TcpStream::connect(at).unwrap();
     let hello = Said::Hello { attribute: Attribute::ReliableOrdered, mss: 8192, payload: Vec::new() };
     first.write_all(&hello.bytes()).unwrap();
     first.set_nonblocking(true).unwrap();
-    until(&mut server, |server| match server.next_event() {
+    until(server, |server| match server.next_event() {
         Some(Event::ConnectRequest(request)) => {
             server.accept(request, 7).unwrap();
             Some(())
@@ -79,7 +78,7 @@ fn scene() -> Scene {
         _ => None,
     });
     let (mut bytes, mut ticket) = (Vec::new(), None);
-    until(&mut server, |_| {
+    until(server, |_| {
         while let Some(said) = hear(&mut first, &mut bytes) {
             bytes.clear();
             if let Said::Accept { ticket: told, .. } = said {
@@ -91,11 +90,20 @@ fn scene() -> Scene {
     });
     let confirm = Header { kind: Kind::Confirm, len: 0, ack: 0 };
     first.write_all(&confirm.bytes()).unwrap();
-    let connection = until(&mut server, |server| match server.next_event() {
+    let connection = until(server, |server| match server.next_event() {
         Some(Event::Accept { result: Ok(connection), .. }) => Some(connection),
         _ => None,
     });
-    Scene { server, connection, first, at, ticket: ticket.unwrap(), memory, handle }
+    (first, ticket.unwrap(), connection)
+}
+
+fn scene() -> Scene {
+    let mut server = endpoint();
+    let memory = server.allocate(1 << 20).unwrap();
+    let handle = server.register(&memory, Access::ALL).unwrap();
+    let at: SocketAddr = server.uri().strip_prefix("tcp://").unwrap().parse().unwrap();
+    let (first, ticket, connection) = join(&mut server, at);
+    Scene { server, connection, first, at, ticket, memory, handle }
 }
 
 impl Scene {

@@ -387,6 +387,9 @@ fn perf_across_a_pair_of_interfaces() {
         assert_eq!(target["across_a_pair"], true, "{target}");
         let cell = &target["cells"][0];
         assert_eq!(cell["rate"]["wrong"], serde_json::Value::Null, "{cell}");
-        assert!(cell["by_hand"]["half_round_trip_ratio"].as_f64() > Some(0.0), "{cell}");
+        // Of what `any` takes there is the device itself.
+        if target["transport"] != "any" {
+            assert!(cell["by_hand"]["half_round_trip_ratio"].as_f64() > Some(0.0), "{cell}");
+        }
     }
 }

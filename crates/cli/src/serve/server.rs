@@ -169,14 +169,15 @@ impl Server {
     fn on_accepted(&mut self, context: u64, connection: Connection) {
         let Some(Some(peer)) = self.peers.get_mut(context as usize) else { return };
         peer.connection = Some(connection);
-        let (role, session, name) = (peer.role, peer.session, peer.name.clone());
+        let (role, id, name) = (peer.role, peer.session, peer.name.clone());
         if role == Role::Control {
             // Where somebody else's number is used again, that one's memory must not stay registered.
-            if let Some(mut before) = self.sessions.insert(session, Session::new(connection)) {
+            if let Some(mut before) = self.sessions.insert(id, Session::new(connection)) {
                 before.lending.end(&mut self.endpoint);
             }
-        } else if let Some(session) = self.sessions.get_mut(&session).filter(|_| role == Role::Data) {
+        } else if let Some(session) = self.sessions.get_mut(&id).filter(|_| role == Role::Data) {
             session.data = Some(connection);
+            self.go_on(id);
         }
         if role != Role::Data {
             self.tell(|| format!("connected: {name}"));
@@ -219,21 +220,49 @@ impl Server {
     }
 
     fn on_order(&mut self, id: u64, message: &[u8]) {
+        let order = match serde_json::from_slice(message) {
+            Ok(order) => order,
+            Err(error) => {
+                let control = self.sessions.get(&id).map(|session| session.control);
+                let answer = Answer::Confused(format!("not an order: {error}"));
+                return control.into_iter().for_each(|control| self.answer(control, &answer));
+            }
+        };
+        // Two connections may be two streams: the order can be here before the word that its sender's newest data
+        // connection is open, to which the memory is to be lent.
+        let is_coming =
+            |peer: &Peer| peer.role == Role::Data && peer.session == id && peer.connection.is_none();
+        if matches!(order, Order::Memory { .. }) && self.peers.iter().flatten().any(is_coming) {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.waiting = Some(order);
+            }
+            return;
+        }
+        self.obey(id, order);
+    }
+
+    /// The order that waited for a data connection.
+    fn go_on(&mut self, id: u64) {
+        if let Some(order) = self.sessions.get_mut(&id).and_then(|session| session.waiting.take()) {
+            self.obey(id, order);
+        }
+    }
+
+    fn obey(&mut self, id: u64, order: Order) {
         let lent_bytes = self.sessions.values().map(|session| session.lending.len_bytes()).sum();
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let answer = match serde_json::from_slice(message) {
-            Ok(order @ (Order::Start { .. } | Order::Finish { .. })) => session.order(order),
-            Ok(Order::Memory { len, foreign }) => {
+        let answer = match order {
+            order @ (Order::Start { .. } | Order::Finish { .. }) => session.order(order),
+            Order::Memory { len, foreign } => {
                 let wanted = Wanted { len_bytes: len, foreign, only: session.data, tell: self.is_child };
                 Some(session.lending.lend(&mut self.endpoint, &wanted, lent_bytes))
             }
-            Ok(Order::Fill { seed, len }) => Some(session.lending.fill(seed, len)),
-            Ok(Order::Check { seed, len }) => Some(session.lending.check(seed, len)),
-            Ok(Order::Poll(wanted)) => {
+            Order::Fill { seed, len } => Some(session.lending.fill(seed, len)),
+            Order::Check { seed, len } => Some(session.lending.check(seed, len)),
+            Order::Poll(wanted) => {
                 session.lending.wants_polling = wanted;
                 Some(Answer::Ready)
             }
-            Err(error) => Some(Answer::Confused(format!("not an order: {error}"))),
         };
         if let Some(answer) = answer {
             let control = session.control;
@@ -287,6 +316,9 @@ impl Server {
             && let Some(mut session) = self.sessions.remove(&peer.session)
         {
             session.lending.end(&mut self.endpoint);
+        }
+        if peer.role == Role::Data && peer.connection.is_none() {
+            self.go_on(peer.session);
         }
         if peer.role != Role::Data && peer.connection.is_some() {
             self.tell(|| format!("gone: {}", peer.name));

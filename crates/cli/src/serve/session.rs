@@ -20,6 +20,8 @@ pub struct Session {
     pub control: Connection,
     /// The data connection made last.
     pub data: Option<Connection>,
+    /// An order that waits for the data connection that the client has and we are still to hear of.
+    pub waiting: Option<Order>,
     /// Memory that the client may reach.
     pub lending: Lending,
     measurement: Option<Measurement>,
@@ -41,7 +43,7 @@ struct Measurement {
 impl Session {
     /// Nothing is measured yet.
     pub fn new(control: Connection) -> Session {
-        Session { control, data: None, lending: Lending::default(), measurement: None }
+        Session { control, data: None, waiting: None, lending: Lending::default(), measurement: None }
     }
 
     /// True while messages are expected.

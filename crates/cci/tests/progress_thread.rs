@@ -101,6 +101,9 @@ fn send(a: &mut Endpoint, on: Connection, context: u64) {
     }
 }
 
+/// How long the thread leaves a program alone that calls nothing.
+const NAP: Duration = Duration::from_nanos(cci::limits::PROGRESS_NAP_NS);
+
 #[test]
 fn a_program_that_computes_is_still_there_for_its_peers() {
     let _alone = alone();
@@ -220,12 +223,26 @@ fn the_thread_leaves_a_busy_program_alone() {
         let target = with_thread(&device);
         let before = (sleeps_of_the_thread(), target.counters().thread_rounds);
         let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(400) {
+        let (mut called, mut away) = (start, Duration::ZERO);
+        while called - start < Duration::from_millis(400) {
             assert!(target.next_event().is_none());
+            let now = Instant::now();
+            // On a busy machine it is the program that is not let run: the thread may then take over, once a nap.
+            if now - called > NAP / 2 {
+                away += now - called;
+            }
+            called = now;
         }
         let (naps, rounds) = (sleeps_of_the_thread() - before.0, target.counters().thread_rounds - before.1);
-        println!("{}: {naps} naps, {rounds} rounds in 400 ms", device.transport().name());
-        assert!(naps <= 500 && rounds <= 20, "{naps} naps, {rounds} rounds");
+        println!(
+            "{}: {naps} naps, {rounds} rounds in 400 ms, of which the program was away {away:?}",
+            device.transport().name()
+        );
+        let excused = 2 * away.div_duration_f64(NAP).ceil() as u64;
+        assert!(
+            naps <= 500 + excused && rounds <= 20 + excused,
+            "{naps} naps, {rounds} rounds, away {away:?}"
+        );
     }
 }
 

@@ -72,6 +72,18 @@ impl<T: Copy> Input<T> {
         self.read != self.written || self.look(Ordering::Relaxed) != self.read
     }
 
+    /// Number of the next entry, from the start.
+    #[inline]
+    pub fn position(&self) -> u32 {
+        self.read
+    }
+
+    /// Fetches the next entry into the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.ring.memory.prefetch(self.ring.offset(self.read), size_of::<T>());
+    }
+
     /// The entry `ahead` places after the next one to be read.
     #[inline]
     pub fn peek(&mut self, ahead: u32) -> Option<T> {
@@ -160,6 +172,13 @@ impl<T: Copy> Output<T> {
         let done = unsafe { self.ring.memory.write(self.ring.offset(self.written), entry) };
         self.written = self.written.wrapping_add(1);
         done
+    }
+
+    /// Entry `number`, from the start, as it was pushed; one pushed since in its place if that is long ago.
+    #[inline]
+    pub fn entry(&self, number: u32) -> Option<T> {
+        // SAFETY: only we write here, and entries are plain numbers.
+        unsafe { self.ring.memory.read(self.ring.offset(number)) }
     }
 
     /// Shows the kernel the entries that were pushed.

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libc::{xdp_desc, xdp_mmap_offsets, xdp_statistics, xdp_umem_reg};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use super::refusal::Refusal;
 use super::rights::RAW;
@@ -24,6 +26,8 @@ const _: () = assert!((HEADROOM_BYTES + PAYLOAD_OFFSET).is_multiple_of(8));
 const TELL_FRAMES: u32 = 32;
 /// So many frames the kernel sends for one call, where it cannot be told otherwise (`TX_BATCH_SIZE`).
 const KICK_FRAMES: u32 = 32;
+/// So much of a frame is fetched before the kernel's entry tells where it is: all headers and a small message.
+const EXPECTED_BYTES: usize = 192;
 /// The frame goes on in the next entry.
 const CONTINUES: u32 = libc::XDP_PKT_CONTD;
 /// Since 6.17: how many frames the kernel sends for one call.
@@ -66,6 +70,8 @@ pub struct Socket {
     lent: Option<u64>,
     /// Frames since the kernel was told last.
     untold: u32,
+    /// Where the next frame will probably be.
+    expected: usize,
     begun: Option<usize>,
     committed: u64,
     stats: FrameStats,
@@ -119,6 +125,7 @@ impl Socket {
             done,
             lent: None,
             untold: 0,
+            expected: HEADROOM_BYTES,
             begun: None,
             committed: 0,
             stats: FrameStats::default(),
@@ -169,6 +176,9 @@ impl Socket {
         self.untold = 0;
         self.rx.tell();
         self.fill.tell();
+        // The kernel takes areas in the order in which it was given them. Only a guess: it may have dropped a frame.
+        let area = self.fill.entry(self.rx.position()).unwrap_or(0);
+        self.expected = area as usize + HEADROOM_BYTES;
     }
 
     /// A frame that lies in several areas: copied together, for who reads it wants it in one piece. Its length; `Err`:
@@ -209,21 +219,16 @@ impl Socket {
     /// Tells the kernel to send. True: it may send more if asked again at once.
     fn kick(&mut self) -> io::Result<bool> {
         self.stats.kicks += 1;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: no memory is passed: what is to be sent lies in the ring.
-        let sent =
-            unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, flags, std::ptr::null(), 0) };
-        if sent >= 0 {
-            return Ok(false);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // What is to be sent lies in the ring. Not the C library's call, which makes the thread cancellable meanwhile.
+        match rustix::net::send(&self.fd, &[], flags) {
+            Ok(_) => Ok(false),
             // It has sent as many as it does in one call, or it has no room.
-            Some(libc::EAGAIN | libc::EINTR) => Ok(true),
-            Some(libc::EBUSY | libc::ENOBUFS) => Ok(false),
-            _ => {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(true),
+            Err(Errno::BUSY | Errno::NOBUFS) => Ok(false),
+            Err(error) => {
                 self.stats.refused += 1;
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -291,6 +296,8 @@ impl FrameSocket for Socket {
                 break;
             }
         }
+        // Now, when nobody waits for us: the next frame is then written where the last one was, which is in the cache.
+        self.reap();
         Ok(())
     }
 
@@ -357,7 +364,13 @@ impl FrameSocket for Socket {
 
     #[inline]
     fn ready(&self) -> bool {
-        self.rx.ready()
+        let ready = self.rx.ready();
+        if ready {
+            // Entry and frame come from another processor's cache, one after the other if they wait for each other.
+            self.rx.prefetch();
+            self.umem.prefetch(self.expected, EXPECTED_BYTES);
+        }
+        ready
     }
 
     fn receive_buffer_bytes(&self) -> usize {

@@ -339,14 +339,11 @@ impl Endpoint {
     pub fn next_event(&mut self) -> Option<Event> {
         // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
         self.taken_since_progress += 1;
-        let mut event = None;
-        if self.taken_since_progress <= limits::EVENTS_PER_PROGRESS {
-            event = self.core.pop_event();
-        }
-        if event.is_none() {
+        if self.taken_since_progress > limits::EVENTS_PER_PROGRESS || !self.core.has_events() {
             self.progress();
-            event = self.core.pop_event();
         }
+        // Not by the empty event that popping gives: it would be copied with every poll, all 96 bytes of it.
+        let event = if self.core.has_events() { self.core.pop_event() } else { None };
         if self.exported {
             self.keep_level(event.is_some());
         }

@@ -364,9 +364,15 @@ impl Core {
 
     #[inline]
     pub fn pop_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            // Begins again at its beginning, which is in the cache: it has room for thousands.
+            self.events.clear();
+        }
+        event
     }
 
+    #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }

@@ -124,6 +124,8 @@ pub enum Capability {
     Smaller,
     /// Several endpoints are open on one device at the same time.
     Crowd,
+    /// All endpoints of one device go the same way, so that none is faster for its way.
+    OneWay,
 }
 
 /// One device of [`CONFIG`], or two that are the ends of a wire.
@@ -230,7 +232,13 @@ pub const ETH: DeviceUnderTest = DeviceUnderTest {
     peer: Some("eth-b"),
     smaller: Some(("eth-small", "eth-small-b")),
     scheme: "eth://",
-    cannot: &[(Capability::Itself, "a frame to an interface's own address does not come back")],
+    cannot: &[
+        (Capability::Itself, "a frame to an interface's own address does not come back"),
+        (
+            Capability::OneWay,
+            "an interface with one queue has AF_XDP for its first endpoint and AF_PACKET for the next",
+        ),
+    ],
     flavour: true,
     needs: Needs::Wires,
 };
@@ -245,8 +253,12 @@ pub const ETH_GENERIC: DeviceUnderTest = DeviceUnderTest {
     ..ETH
 };
 /// Raw Ethernet through AF_PACKET.
-pub const ETH_PACKET: DeviceUnderTest =
-    DeviceUnderTest { name: "eth-packet", peer: Some("eth-packet-b"), ..ETH };
+pub const ETH_PACKET: DeviceUnderTest = DeviceUnderTest {
+    name: "eth-packet",
+    peer: Some("eth-packet-b"),
+    cannot: &[(Capability::Itself, "a frame to an interface's own address does not come back")],
+    ..ETH
+};
 /// Raw Ethernet with jumbo frames.
 pub const ETH_JUMBO: DeviceUnderTest = DeviceUnderTest {
     name: "eth-jumbo",

@@ -118,6 +118,7 @@ struct Mover<D: Driver> {
 /// Neither of two clients has to wait for the other.
 pub fn two_connections_share<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
     place.needs(Capability::Crowd)?;
+    place.needs(Capability::OneWay)?;
     const PIECES: u64 = 100;
     const PIECE: usize = 256 << 10;
     for attribute in RELIABLE {

@@ -55,6 +55,9 @@ pub const RMA_READ_BYTES_MAX: u32 = 256 << 10;
 /// round: bundles of it that may wait behind messages.
 pub const RMA_BUNDLES_RESERVED: u32 = 16;
 
+/// Places in the window that bulk leaves free: those above, which messages keep clear of, and a few for messages.
+pub const MESSAGE_BUNDLES_RESERVED: u32 = RMA_BUNDLES_RESERVED + 4;
+
 /// The share of the memory cap that the tables of remote memory operations get at most: one in this many parts.
 pub const RMA_SHARE: u64 = 4;
 

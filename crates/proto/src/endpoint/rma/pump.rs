@@ -7,7 +7,8 @@ use crate::conn::{Active, Conn};
 use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
 use crate::limits::{
-    HEADER_BYTES, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX,
+    HEADER_BYTES, MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED,
+    RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::tx::{TxSlot, holds, weight};
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
@@ -197,6 +198,12 @@ impl Pump<'_> {
 
     /// A bundle of its own, whose bytes are read from memory each time it is sent.
     fn put_bulk(&mut self, bulk: Bulk, head_bytes: usize, data_bytes: usize) -> Step {
+        // Where the window is what holds bulk back, messages find places in it all the same: the last are theirs, but for
+        // the few that are bulk's while messages take all the others.
+        let places = WINDOW_BUNDLES_MAX - self.active.tx.len();
+        if places <= MESSAGE_BUNDLES_RESERVED && self.rma.bulks() >= RMA_BUNDLES_RESERVED {
+            return Step::Stop(Some(Blocked::Window));
+        }
         if let Some(step) = self.lacks_place() {
             return step;
         }

@@ -167,6 +167,8 @@ pub(crate) struct Rma {
 
     /// By sequence number, for bundles with such records: what is in them if no packet buffer is, and since when.
     bulk: [Bulk; WINDOW_BUNDLES_MAX as usize],
+    /// How many of these there are.
+    bulks: u32,
     since_ticks: [u32; WINDOW_BUNDLES_MAX as usize],
 }
 
@@ -196,6 +198,7 @@ impl Rma {
             reads: Turns::NEW,
             jobs: [JOB; RMA_SLOTS],
             bulk: [Bulk::None; WINDOW_BUNDLES_MAX as usize],
+            bulks: 0,
             since_ticks: [0; WINDOW_BUNDLES_MAX as usize],
         }
     }
@@ -238,7 +241,14 @@ impl Rma {
     }
 
     pub fn set_bulk(&mut self, seq: Seq, bulk: Bulk) {
-        self.bulk[(seq.0 % WINDOW_BUNDLES_MAX) as usize] = bulk;
+        self.bulks += u32::from(!matches!(bulk, Bulk::None));
+        let before = std::mem::replace(&mut self.bulk[(seq.0 % WINDOW_BUNDLES_MAX) as usize], bulk);
+        self.bulks -= u32::from(!matches!(before, Bulk::None));
+    }
+
+    /// Bundles without a packet buffer that are not acknowledged.
+    pub fn bulks(&self) -> u32 {
+        self.bulks
     }
 
     #[inline]
@@ -253,7 +263,8 @@ impl Rma {
 
     /// A bundle without a packet buffer is acknowledged, or will never be.
     pub fn release(&mut self, ops: &mut Ops, seq: Seq) {
-        let bulk = std::mem::replace(&mut self.bulk[(seq.0 % WINDOW_BUNDLES_MAX) as usize], Bulk::None);
+        let bulk = self.bulk(seq);
+        self.set_bulk(seq, Bulk::None);
         if let Bulk::Write { op: id, .. } = bulk {
             if let Some(op) = ops.get_mut(id) {
                 op.bundles = op.bundles.saturating_sub(1);

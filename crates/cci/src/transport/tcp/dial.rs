@@ -214,7 +214,6 @@ impl Tcp {
     }
 
     /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.
-    #[allow(dead_code, reason = "remote memory access is on its way")]
     pub(super) fn want_bulk(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.wants_bulk {

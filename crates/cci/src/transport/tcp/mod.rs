@@ -83,7 +83,6 @@ pub(super) struct Tcp {
     conns_max: u32,
     hands: Slab<Hand>,
     shared: Shared,
-    #[allow(dead_code, reason = "remote memory access is on its way")]
     bulks: bulk::Bulks,
     /// Read in every poll; the one active last first.
     hot: Vec<Key>,

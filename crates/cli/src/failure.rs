@@ -1,5 +1,6 @@
 //! What ends a command early, and what the user can do about it.
 
+use cci_measure::trouble::Trouble;
 use std::process::ExitCode;
 
 /// The thing asked for failed.
@@ -54,5 +55,11 @@ impl Failure {
             eprintln!("  try: {remedy}");
         }
         ExitCode::from(self.exit)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        Failure { exit: EXIT_FAILED, message: trouble.message, remedy: trouble.remedy }
     }
 }

@@ -1,6 +1,7 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|bpf|install`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod bpf;
 mod devices;
 mod install;
@@ -21,6 +22,8 @@ Usage: cargo xtask TASK
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
                          from what an earlier run of all tests left in target/conformance-report.tsv
+  bench [OPTION...]      CCI beside the floor and its peers, in turns on two cores (`bench --help`; peers come by
+                         bench/install-peers)
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["devices"] => devices::run(),
         ["devices", "--from", report] => devices::from(report),
+        ["bench", arguments @ ..] => bench::run(arguments),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

@@ -1,7 +1,7 @@
 //! The other process: this program once more, as the server.
 
-use super::site::Site;
 use crate::failure::{Failure, Outcome};
+use cci_measure::site::Site;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc;

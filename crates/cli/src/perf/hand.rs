@@ -1,12 +1,12 @@
 //! Messages by hand: two sockets and nothing above them, on the same cores and the same way, right after the library.
 
 use super::client::Client;
-use super::cores::Cores;
 use super::plan::{Budget, Plan};
 use super::results::ByHand;
-use super::site::Site;
 use crate::failure::{Failure, Outcome};
 use cci::{Device, TransportKind};
+use cci_measure::cores::Cores;
+use cci_measure::site::Site;
 use cci_sys::{clock, cpu};
 use hdrhistogram::Histogram;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,9 +1,9 @@
 //! Where it was measured, and how.
 
-use super::cores::Cores;
 use super::plan::Plan;
+use cci_measure::cores::Cores;
+use cci_measure::machine;
 use serde::Serialize;
-use std::fs;
 use std::time::SystemTime;
 
 /// See the module.
@@ -38,22 +38,11 @@ pub fn describe(cores: &Cores, plan: &Plan) -> Machine {
     Machine {
         version: env!("CARGO_PKG_VERSION"),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        processor: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        processor: machine::processor(),
         cores: cores.available,
-        kernel: kernel(),
+        kernel: machine::kernel(),
         clock: "CLOCK_MONOTONIC",
         method: format!("{waiting}, {placed}"),
         budget: plan.describe(),
     }
-}
-
-fn processor() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn kernel() -> String {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", release.trim())
 }

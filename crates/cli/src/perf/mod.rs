@@ -3,19 +3,15 @@
 mod chart;
 mod child;
 mod client;
-mod cores;
-mod floor;
 mod hand;
 mod html;
 mod latency;
 mod machine;
 mod markup;
-mod noise;
 mod plan;
 mod rate;
 mod results;
 mod rma;
-mod site;
 mod table;
 
 use crate::args::{PerfArgs, ServeArgs};
@@ -23,14 +19,14 @@ use crate::devices;
 use crate::failure::{Failure, Outcome};
 use crate::{serve, text};
 use cci::{Device, TransportKind};
+use cci_measure::cores::Cores;
+use cci_measure::site::Site;
 use child::Child;
 use client::Client;
-use cores::Cores;
 use hand::Hand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use plan::Plan;
 use results::{Cell, Results, Target};
-use site::Site;
 use std::path::PathBuf;
 
 /// The page, unless told otherwise.
@@ -50,8 +46,8 @@ pub fn run(args: &PerfArgs) -> Outcome {
     let site = if args.veth { Site::across_a_pair()? } else { Site::here() };
     let targets = targets(args, &site)?;
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
-    let mut results = Results::new(machine::describe(&cores, &plan), noise::measure(&cores));
-    let before = noise::StealClock::start();
+    let mut results = Results::new(machine::describe(&cores, &plan), cci_measure::noise::measure(&cores));
+    let before = cci_measure::noise::StealClock::start();
     let bar = progress_bar(targets.iter().map(|(device, _)| steps(&plan, device)).sum());
     for (device, target) in targets {
         measure(&plan, &device, target, (&cores, &site), &bar, &mut results);
@@ -154,7 +150,7 @@ fn measure(
     let end = bar.position() + steps(plan, device);
     bar.set_message(target.device.clone());
     if device.transport() == TransportKind::Shm {
-        target.cache_line_ns = floor::cache_line_ns(cores);
+        target.cache_line_ns = cci_measure::cache_line::half_round_trip_ns(cores);
     }
     let outcome = match target.uri.clone() {
         Some(uri) => measure_at(plan, device, &uri, (cores, site), bar, &mut target),

@@ -1,9 +1,9 @@
 //! What was measured. Its JSON is what `cci perf --json` prints.
 
 use super::machine::Machine;
-use super::noise::Noise;
 use crate::text;
 use cci::Device;
+use cci_measure::noise::Noise;
 use serde::Serialize;
 
 /// One run.

@@ -9,7 +9,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-ring"]),
     ("cci", &["cci-proto", "cci-sys", "cci-ring"]),
     ("cci-capi", &["cci"]),
-    ("cci-cli", &["cci", "cci-sys"]),
+    ("cci-measure", &["cci", "cci-sys"]),
+    ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
+    ("cci-bench", &["cci", "cci-sys", "cci-measure"]),
     ("cci-testkit", &["cci", "cci-proto", "cci-sys"]),
     ("xtask", &[]),
 ];

@@ -1,13 +1,13 @@
 //! The plainest code for the same transfers, in the same run on the same cores: what the library's speed is worth.
 
 use super::super::client::Client;
-use super::super::cores::Cores;
-use super::super::site::Site;
 use super::{Kind, Way};
 use crate::failure::{Failure, Outcome};
 use crate::memory;
 use crate::protocol::Lent;
 use cci::{Device, TransportKind};
+use cci_measure::cores::Cores;
+use cci_measure::site::Site;
 use cci_sys::floor::{Mappings, Process};
 use cci_sys::{clock, cpu};
 use std::io::{self, Read, Write};

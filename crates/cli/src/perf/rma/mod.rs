@@ -6,13 +6,13 @@ mod operations;
 mod transfer;
 
 use super::client::Client;
-use super::cores::Cores;
 use super::plan::Plan;
 use super::results::{Spread, Target};
-use super::site::Site;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
+use cci_measure::cores::Cores;
+use cci_measure::site::Site;
 use floor::Floor;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;

@@ -1,9 +1,10 @@
 //! Which core each of the two processes runs on.
 
-use crate::failure::{Failure, Outcome};
+use crate::trouble::{Outcome, Trouble};
 use cci_sys::cpu;
 
 /// See the module.
+#[derive(Debug, Clone, Copy)]
 pub struct Cores {
     /// Cores this process could use before it was pinned.
     pub available: usize,
@@ -28,7 +29,7 @@ impl Cores {
         if !wanted || !can_spin {
             return Ok(free);
         }
-        cpu::pin(mine).map_err(|error| Failure::new(error.to_string()).remedy("--no-pin"))?;
+        cpu::pin(mine).map_err(|error| Trouble::new(error.to_string()).remedy("--no-pin"))?;
         Ok(Cores { mine: Some(mine), theirs: other_is_ours.then_some(theirs), ..free })
     }
 }

@@ -1,6 +1,6 @@
 //! How much the machine interferes with measuring: told with the results, since it decides what they are worth.
 
-use super::cores::Cores;
+use crate::cores::Cores;
 use cci_sys::{clock, cpu};
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ const NOISY_GAP_NS: u64 = 1_000_000;
 const NOISY_STEAL: f64 = 0.005;
 
 /// What was seen.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Noise {
     /// Reading the clock, nanoseconds.
     pub clock_read_ns: f64,
@@ -39,7 +39,7 @@ impl Noise {
             ));
         }
         if self.longest_interruption_ns > NOISY_GAP_NS {
-            let longest = crate::text::duration(self.longest_interruption_ns as f64);
+            let longest = crate::units::duration(self.longest_interruption_ns as f64);
             reasons.push(format!("it was interrupted for {longest} at once"));
         }
         if let Some(steal) = self.steal_fraction.filter(|&steal| steal > NOISY_STEAL) {

@@ -4,7 +4,7 @@
 //! Between two addresses of one namespace the kernel hands packets over without any interface; across a pair they take
 //! the way that they would take to a network. And raw Ethernet needs two interfaces.
 
-use crate::failure::{Failure, Outcome};
+use crate::trouble::{Outcome, Trouble};
 use cci::{Device, TransportKind};
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
@@ -40,7 +40,7 @@ impl Site {
     /// The two ends of a new pair; the calling thread goes to one of them.
     pub fn across_a_pair() -> Outcome<Site> {
         let entered = |error: cci_sys::SysError| {
-            Failure::new(error.to_string())
+            Trouble::new(error.to_string())
                 .remedy("as root, or without --veth, with the URI of another machine's server")
         };
         let other = Namespace::fresh().map_err(entered)?;
@@ -60,7 +60,7 @@ impl Site {
         let until = Instant::now() + CARRIER_LIMIT;
         while !has_carrier() {
             if Instant::now() > until {
-                return Err(Failure::new("the new pair of interfaces gets no carrier"));
+                return Err(Trouble::new("the new pair of interfaces gets no carrier"));
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -110,7 +110,7 @@ fn has_carrier() -> bool {
 }
 
 fn ip(batch: &str) -> Outcome {
-    let failed = |told: String| Failure::new(format!("ip: {told}")).remedy("install iproute2");
+    let failed = |told: String| Trouble::new(format!("ip: {told}")).remedy("install iproute2");
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())

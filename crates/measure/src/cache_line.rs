@@ -1,7 +1,7 @@
 //! What the two cores can do at best: one cache line handed back and forth. Shared memory cannot be faster, and on a
 //! virtual machine this changes by a factor with where the hypervisor puts the two.
 
-use super::cores::Cores;
+use crate::cores::Cores;
 use cci_sys::{clock, cpu};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ const ROUNDS: u64 = 2_000;
 const BATCHES: u64 = 21;
 
 /// Half of the round trip of one cache line between the two cores, nanoseconds. None where there are not two.
-pub fn cache_line_ns(cores: &Cores) -> Option<f64> {
+pub fn half_round_trip_ns(cores: &Cores) -> Option<f64> {
     let theirs = cores.theirs?;
     let line = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -78,7 +78,7 @@ mod tests {
             return;
         };
         let cores = Cores { available: cores.len(), can_spin: true, mine: Some(mine), theirs: Some(theirs) };
-        assert!(cache_line_ns(&cores).is_some_and(|ns| ns > 0.0));
-        assert_eq!(cache_line_ns(&Cores { theirs: None, ..cores }), None);
+        assert!(half_round_trip_ns(&cores).is_some_and(|ns| ns > 0.0));
+        assert_eq!(half_round_trip_ns(&Cores { theirs: None, ..cores }), None);
     }
 }

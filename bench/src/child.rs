@@ -1,0 +1,101 @@
+//! Processes of contestants: started, bounded in time, ended with all that they started.
+
+use crate::reading::Reading;
+use cci_measure::trouble::{Outcome, Trouble};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// No turn takes longer: what does is ended.
+pub const TURN_LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs it to its end and takes the last line of its standard output that is a [`Reading`].
+pub fn reading(command: Command) -> Outcome<Reading> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = output(command, TURN_LIMIT)?;
+    let found = out.lines().rev().find_map(|line| serde_json::from_str::<Reading>(line).ok());
+    found
+        .filter(|reading| reading.value.is_finite() && reading.value > 0.0)
+        .ok_or_else(|| Trouble::new(format!("{name}: no figure in what it said: {}", tail(&out))))
+}
+
+/// Runs it to its end, in a process group of its own, and returns its standard output. It is killed, with all it
+/// started, after `limit`.
+pub fn output(mut command: Command, limit: Duration) -> Outcome<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|error| Trouble::new(format!("{name}: {error}")))?;
+    let (told, ended) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let Ok(out) = told.recv_timeout(limit) else {
+        kill_group(&mut child);
+        return Err(Trouble::new(format!("{name}: not done after {} s", limit.as_secs())));
+    };
+    let status = child.wait().map_err(|error| Trouble::new(format!("{name}: {error}")))?;
+    if status.success() {
+        return Ok(out);
+    }
+    let words = ended.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    Err(Trouble::new(format!("{name}: {status}: {} {}", tail(&out), tail(&words)).trim().to_owned()))
+}
+
+fn reader(from: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.read_to_end(&mut bytes);
+        }
+        // Nobody may be waiting any more.
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// The child leads its group, so that its number is the group's.
+fn kill_group(child: &mut Child) {
+    let _ = Command::new("kill").args(["-9", "--", &format!("-{}", child.id())]).status();
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn the_last_reading_counts() {
+        let found =
+            reading(shell(r#"echo starting; echo '{"value": 12.5, "unit": "ns"}'; echo bye"#)).unwrap();
+        assert_eq!(found, Reading::of(12.5));
+    }
+
+    #[test]
+    fn failures_tell_what_was_said() {
+        let told = reading(shell("echo something >&2; exit 3")).unwrap_err().to_string();
+        assert!(told.contains("something") && told.contains('3'), "{told}");
+        let told = reading(shell("echo no number")).unwrap_err().to_string();
+        assert!(told.contains("no number"), "{told}");
+        let told = reading(shell(r#"echo '{"value": 0}'"#)).unwrap_err().to_string();
+        assert!(told.contains("no figure"), "{told}");
+    }
+
+    #[test]
+    fn what_does_not_end_is_ended_with_what_it_started() {
+        let told = output(shell("sleep 60 & sleep 60"), Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(told.contains("not done"), "{told}");
+    }
+}

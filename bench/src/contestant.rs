@@ -1,0 +1,91 @@
+//! Who takes part in a row.
+
+use crate::args::By;
+use crate::child;
+use crate::reading::Reading;
+use crate::work::{Place, Work};
+use cci_measure::trouble::{Outcome, Trouble};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What a contestant is in the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The same exchange by hand, nothing above the primitive.
+    Floor,
+    /// CCI.
+    Ours,
+    /// What people would use instead.
+    Peer,
+}
+
+/// Does a piece of work, a turn at a time, in processes of its own that are gone when the turn is over.
+pub trait Contestant {
+    /// As in the tables, such as `UCX` or `cci shm`.
+    fn name(&self) -> String;
+
+    /// See [`Role`].
+    fn role(&self) -> Role;
+
+    /// What exactly was measured: version and how it was set up. An error says what is missing and how to install it;
+    /// the row then goes without it, and says so.
+    fn about(&self) -> Outcome<String>;
+
+    /// Does the work `count` times after a warm-up of its own, one side on each of the two cores.
+    ///
+    /// # Errors
+    /// It failed, took longer than [`child::TURN_LIMIT`], or told something that is no reading.
+    fn turn(&self, work: Work, count: u64) -> Outcome<Reading>;
+}
+
+/// This program as a process of its own: floor and CCI.
+pub struct Worker {
+    by: By,
+    place: Place,
+    name: &'static str,
+    role: Role,
+}
+
+impl Worker {
+    /// The exchange by hand.
+    pub const fn floor(name: &'static str, by: By, place: Place) -> Worker {
+        Worker { by, place, name, role: Role::Floor }
+    }
+
+    /// CCI.
+    pub const fn ours(name: &'static str, by: By, place: Place) -> Worker {
+        Worker { by, place, name, role: Role::Ours }
+    }
+}
+
+impl Contestant for Worker {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn role(&self) -> Role {
+        self.role
+    }
+
+    fn about(&self) -> Outcome<String> {
+        Ok(match self.role {
+            Role::Ours => format!("cci {}", env!("CARGO_PKG_VERSION")),
+            _ => "by hand (bench/src/worker/floor)".to_owned(),
+        })
+    }
+
+    fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
+        let mut command = Command::new(this_program()?);
+        command.args(["work", "--by", &self.by.word(), "--work", &work.to_string()]);
+        command.args(["--count", &count.to_string()]);
+        if self.place == Place::Pair {
+            command.args(["--place", "pair"]);
+        }
+        child::reading(command)
+    }
+}
+
+/// The path of this program.
+pub fn this_program() -> Outcome<PathBuf> {
+    std::env::current_exe().map_err(|error| Trouble::new(format!("the path of this program: {error}")))
+}

@@ -1,0 +1,41 @@
+//! What a turn yields: one line of JSON on a contestant's standard output.
+
+use serde::{Deserialize, Serialize};
+
+/// One turn's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// In the unit of the work: a mean over the turn, or what the work says.
+    pub value: f64,
+    /// Where the work tells how values are spread: nanoseconds at 0.5, 0.99 and 0.999.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantiles_ns: Option<[f64; 3]>,
+}
+
+impl Reading {
+    /// A mean alone.
+    pub const fn of(value: f64) -> Reading {
+        Reading { value, quantiles_ns: None }
+    }
+}
+
+/// What values are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Time; less is better.
+    Nanoseconds,
+    /// Messages or connections a second; more is better.
+    PerSecond,
+    /// Bandwidth; more is better.
+    BytesPerSecond,
+    /// Memory; less is better.
+    Bytes,
+}
+
+impl Unit {
+    /// Whether more is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Unit::PerSecond | Unit::BytesPerSecond)
+    }
+}

@@ -1,0 +1,55 @@
+//! What is compared with what, and what must be reached.
+
+mod messages;
+
+use crate::contestant::Contestant;
+use crate::peers::Peers;
+use crate::work::Work;
+
+/// One line of the result: a piece of work and who does it.
+pub struct Row {
+    /// Unique, for `--only`: `shm/half-trip/8`.
+    pub name: String,
+    /// What it is, for people.
+    pub title: String,
+    /// The work.
+    pub work: Work,
+    /// What must be reached, if anything was promised.
+    pub goals: Vec<Goal>,
+    /// The floor first where there is one, then CCI, then peers.
+    pub contestants: Vec<Box<dyn Contestant>>,
+}
+
+/// A bound on the ratio of CCI's value to another's, within a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goal {
+    /// To whose.
+    pub against: Against,
+    /// Where it must lie.
+    pub bound: Bound,
+}
+
+/// The other side of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The floor.
+    Floor,
+    /// The best of the peers that took part.
+    BestPeer,
+    /// None: the value itself is bounded, in the work's unit.
+    Itself,
+}
+
+/// A side and a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// All rows, in the order of the report.
+pub fn all(peers: &Peers) -> Vec<Row> {
+    let mut rows = Vec::new();
+    rows.extend(messages::rows(peers));
+    rows
+}

@@ -1,0 +1,140 @@
+//! The pieces of work that contestants do.
+
+use crate::reading::Unit;
+use clap::ValueEnum;
+use std::fmt;
+use std::str::FromStr;
+
+/// One piece of work. Lengths in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// A message there and one back, both sides polling, one at a time: half of the mean round trip.
+    HalfTrip { len: u32 },
+    /// Messages one way as fast as they go, reliable; all of them have arrived when the time is taken.
+    Rate { len: u32 },
+    /// Remote writes as fast as they go, all done at the target when the time is taken.
+    Write { len: u32 },
+    /// Remote reads as fast as they go.
+    Read { len: u32 },
+    /// As `HalfTrip`, but both sides sleep until there is something.
+    BlockingTrip { len: u32 },
+    /// Connections set up one after the other to one server, request to accepted.
+    Connect,
+    /// One poll that finds nothing, at an endpoint with so many idle connections.
+    Poll { connections: u32 },
+    /// Resident memory a connection, of both sides' processes, measured from outside, divided by two.
+    IdleMemory { connections: u32 },
+    /// Round trips at a part of the highest rate, messages leave by the clock whether or not answers have come (open
+    /// loop); latency counts from when a message was due.
+    Loaded { len: u32, percent: u32 },
+}
+
+impl Work {
+    /// What its value is measured in.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Poll { .. } | Work::Loaded { .. } => {
+                Unit::Nanoseconds
+            }
+            Work::Rate { .. } | Work::Connect => Unit::PerSecond,
+            Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
+            Work::IdleMemory { .. } => Unit::Bytes,
+        }
+    }
+
+    /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
+    pub const fn first_count(self) -> u64 {
+        match self {
+            Work::HalfTrip { .. } | Work::Poll { .. } => 2_000,
+            Work::Rate { .. } => 20_000,
+            Work::Write { .. } | Work::Read { .. } | Work::BlockingTrip { .. } | Work::Connect => 200,
+            // These tell themselves how much there is to do.
+            Work::IdleMemory { .. } => 1,
+            Work::Loaded { .. } => 10_000,
+        }
+    }
+
+    /// About how many nanoseconds one of it takes, by what was measured. None: its amount is fixed.
+    pub fn one_ns(self, value: f64) -> Option<f64> {
+        match self {
+            Work::HalfTrip { .. } | Work::BlockingTrip { .. } => Some(2.0 * value),
+            Work::Poll { .. } => Some(value),
+            Work::Rate { .. } | Work::Connect => Some(1e9 / value),
+            Work::Write { len } | Work::Read { len } => Some(1e9 * f64::from(len) / value),
+            Work::IdleMemory { .. } | Work::Loaded { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Work::HalfTrip { len } => write!(out, "half-trip:{len}"),
+            Work::Rate { len } => write!(out, "rate:{len}"),
+            Work::Write { len } => write!(out, "write:{len}"),
+            Work::Read { len } => write!(out, "read:{len}"),
+            Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
+            Work::Connect => write!(out, "connect"),
+            Work::Poll { connections } => write!(out, "poll:{connections}"),
+            Work::IdleMemory { connections } => write!(out, "idle-memory:{connections}"),
+            Work::Loaded { len, percent } => write!(out, "loaded:{len}:{percent}"),
+        }
+    }
+}
+
+impl FromStr for Work {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Work, String> {
+        let mut words = text.split(':');
+        let name = words.next().unwrap_or_default();
+        let mut number = || -> Result<u32, String> {
+            let word = words.next().ok_or_else(|| format!("{text}: a number is missing"))?;
+            word.parse().map_err(|_| format!("{text}: {word} is no number"))
+        };
+        Ok(match name {
+            "half-trip" => Work::HalfTrip { len: number()? },
+            "rate" => Work::Rate { len: number()? },
+            "write" => Work::Write { len: number()? },
+            "read" => Work::Read { len: number()? },
+            "blocking-trip" => Work::BlockingTrip { len: number()? },
+            "connect" => Work::Connect,
+            "poll" => Work::Poll { connections: number()? },
+            "idle-memory" => Work::IdleMemory { connections: number()? },
+            "loaded" => Work::Loaded { len: number()?, percent: number()? },
+            _ => return Err(format!("{text}: no such work")),
+        })
+    }
+}
+
+/// Where the two sides are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// This machine as it is: shared memory, loopback.
+    Here,
+    /// The two ends of a pair of virtual Ethernet interfaces, each in a namespace of its own, made for the turn.
+    Pair,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for work in [
+            Work::HalfTrip { len: 8 },
+            Work::Rate { len: 1024 },
+            Work::Write { len: 1 << 20 },
+            Work::Read { len: 8 },
+            Work::BlockingTrip { len: 8 },
+            Work::Connect,
+            Work::Poll { connections: 100_000 },
+            Work::IdleMemory { connections: 1_000_000 },
+            Work::Loaded { len: 64, percent: 80 },
+        ] {
+            assert_eq!(work.to_string().parse(), Ok(work));
+        }
+        assert!("loaded:8".parse::<Work>().is_err() && "nothing".parse::<Work>().is_err());
+    }
+}

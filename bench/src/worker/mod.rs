@@ -1,0 +1,30 @@
+//! One turn of the floor or of CCI, in two processes: this one on the first core, and a partner on the second, which
+//! it starts. The result is one line of JSON.
+
+mod floor;
+mod ours;
+mod partner;
+
+use crate::args::{By, WorkArgs};
+use crate::reading::Reading;
+use crate::work::Work;
+use cci_measure::trouble::{Outcome, Trouble};
+
+/// Does what was asked for, on whichever side this process is.
+pub fn run(args: &WorkArgs) -> Outcome {
+    let reading = match (args.by, args.work) {
+        (By::CacheLine, Work::HalfTrip { .. }) => Some(floor::cache_line::half_trip(args.count)?),
+        (By::Shm, Work::HalfTrip { len }) => ours::half_trip::run(args, len)?,
+        (by, work) => return Err(Trouble::new(format!("{} does not do {work}", by.word()))),
+    };
+    if let Some(reading) = reading {
+        print(&reading)?;
+    }
+    Ok(())
+}
+
+fn print(reading: &Reading) -> Outcome {
+    let line = serde_json::to_string(reading).map_err(|error| Trouble::new(error.to_string()))?;
+    println!("{line}");
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! CCI's turns.
+
+mod dial;
+pub mod half_trip;

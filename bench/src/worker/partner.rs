@@ -1,0 +1,71 @@
+//! The second process of a turn.
+
+use crate::args::WorkArgs;
+use crate::contestant::this_program;
+use crate::work::Place;
+use cci_measure::site::Site;
+use cci_measure::trouble::{Outcome, Trouble};
+use cci_sys::cpu;
+use std::process::{Child, Command, Stdio};
+
+/// Cores of the two sides; both must be there, or there is nothing to measure.
+pub struct Cores {
+    /// Of the first process.
+    pub first: usize,
+    /// Of its partner.
+    pub second: usize,
+}
+
+/// The two first cores this process may use.
+pub fn cores() -> Outcome<Cores> {
+    match cpu::allowed().map_err(|error| Trouble::new(error.to_string()))?.as_slice() {
+        &[first, second, ..] => Ok(Cores { first, second }),
+        _ => Err(Trouble::new("two cores are needed, one for each side")),
+    }
+}
+
+/// Pins this process to its core: the partner's for the partner.
+pub fn pin(args: &WorkArgs) -> Outcome {
+    let cores = cores()?;
+    let mine = if args.partner_of.is_some() { cores.second } else { cores.first };
+    cpu::pin(mine).map_err(|error| Trouble::new(error.to_string()))
+}
+
+/// Where the sides are; this process is on the first one's.
+pub fn site(args: &WorkArgs) -> Outcome<Site> {
+    match args.place {
+        Place::Here => Ok(Site::here()),
+        Place::Pair => Site::across_a_pair(),
+    }
+}
+
+/// The second process, which ends with this value.
+pub struct Partner(Child);
+
+impl Partner {
+    /// Starts it on the other side. To be called before `pin`, which it would inherit.
+    pub fn start(args: &WorkArgs, site: &Site, first: &str) -> Outcome<Partner> {
+        let mut command = Command::new(this_program()?);
+        command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
+        command.args(["--count", &args.count.to_string(), "--partner-of", first]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = site.there(|| command.spawn());
+        Ok(Partner(child.map_err(|error| Trouble::new(format!("starting the second process: {error}")))?))
+    }
+
+    /// Waits for its end, which must be a good one.
+    pub fn end(mut self) -> Outcome {
+        let status = self.0.wait().map_err(|error| Trouble::new(format!("the second process: {error}")))?;
+        if status.success() { Ok(()) } else { Err(Trouble::new(format!("the second process: {status}"))) }
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        // Where the turn failed: by its own id, so that nothing else is hit.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What measuring takes, whatever is measured: cores, places, the machine and its noise, figures for people.
+//!
+//! The command `cci perf` and the benchmark share it.
+#![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::print_stdout))]
+
+pub mod cache_line;
+pub mod cores;
+pub mod machine;
+pub mod noise;
+pub mod site;
+pub mod trouble;
+pub mod units;

@@ -500,7 +500,17 @@ fn a_killed_process_leaves_nothing_behind() {
         while server.next_event().is_some() {}
     }
     drop(server);
-    let shown = Command::new("ip").args(["-d", "link", "show", &a]).output().unwrap();
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(!shown.contains("xdp"), "{shown}");
+    // The kernel takes a program away some time after the last process let go of it.
+    let until = Instant::now() + PATIENCE;
+    while let shown = link_details(&a)
+        && shown.contains("xdp")
+    {
+        assert!(Instant::now() < until, "{shown}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn link_details(interface: &str) -> String {
+    let shown = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
+    String::from_utf8_lossy(&shown.stdout).into_owned()
 }

@@ -63,8 +63,24 @@ pub struct WorkArgs {
 pub enum By {
     /// One cache line handed back and forth.
     CacheLine,
+    /// Two UDP sockets by hand.
+    HandUdp,
+    /// Two TCP sockets by hand.
+    HandTcp,
     /// CCI over shared memory.
     Shm,
+    /// CCI over UDP.
+    Udp,
+    /// CCI over TCP.
+    Tcp,
+    /// CCI over raw Ethernet.
+    Eth,
+    /// CCI's device of several transports.
+    Any,
+    /// CCI over shared memory, through its locking form.
+    ShmLocked,
+    /// CCI over UDP, through its locking form.
+    UdpLocked,
 }
 
 impl By {

@@ -77,10 +77,7 @@ impl Contestant for Worker {
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &self.by.word(), "--work", &work.to_string()]);
-        command.args(["--count", &count.to_string()]);
-        if self.place == Place::Pair {
-            command.args(["--place", "pair"]);
-        }
+        command.args(["--count", &count.to_string(), "--place", &self.place.word()]);
         child::reading(command)
     }
 }

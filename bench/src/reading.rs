@@ -10,12 +10,15 @@ pub struct Reading {
     /// Where the work tells how values are spread: nanoseconds at 0.5, 0.99 and 0.999.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantiles_ns: Option<[f64; 3]>,
+    /// Where messages may be lost: the part of them that arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<f64>,
 }
 
 impl Reading {
     /// A mean alone.
     pub const fn of(value: f64) -> Reading {
-        Reading { value, quantiles_ns: None }
+        Reading { value, quantiles_ns: None, arrived: None }
     }
 }
 

@@ -42,6 +42,21 @@ impl Work {
         }
     }
 
+    /// How long its messages are. None: it has none.
+    pub const fn message_bytes(self) -> Option<u32> {
+        match self {
+            Work::HalfTrip { len }
+            | Work::Rate { len }
+            | Work::BlockingTrip { len }
+            | Work::Loaded { len, .. } => Some(len),
+            Work::Write { .. }
+            | Work::Read { .. }
+            | Work::Connect
+            | Work::Poll { .. }
+            | Work::IdleMemory { .. } => None,
+        }
+    }
+
     /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
     pub const fn first_count(self) -> u64 {
         match self {
@@ -114,6 +129,13 @@ pub enum Place {
     Here,
     /// The two ends of a pair of virtual Ethernet interfaces, each in a namespace of its own, made for the turn.
     Pair,
+}
+
+impl Place {
+    /// As on the command line.
+    pub fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,32 @@ impl Peers {
         Peers { folder }
     }
 
-    /// Over shared memory.
+    /// Over shared memory: `Work::HalfTrip` and `Work::Rate`.
     pub fn shared_memory(&self) -> Vec<Box<dyn Contestant>> {
+        let Some(_folder) = &self.folder else { return Vec::new() };
+        Vec::new()
+    }
+
+    /// Over UDP on loopback, reliable: `Work::HalfTrip` and `Work::Rate`.
+    pub fn udp(&self) -> Vec<Box<dyn Contestant>> {
+        let Some(_folder) = &self.folder else { return Vec::new() };
+        Vec::new()
+    }
+
+    /// Over TCP on loopback: `Work::HalfTrip` and `Work::Rate`.
+    pub fn tcp(&self) -> Vec<Box<dyn Contestant>> {
+        let Some(_folder) = &self.folder else { return Vec::new() };
+        Vec::new()
+    }
+
+    /// Remote memory over shared memory: `Work::Write`.
+    pub fn remote_memory(&self) -> Vec<Box<dyn Contestant>> {
+        let Some(_folder) = &self.folder else { return Vec::new() };
+        Vec::new()
+    }
+
+    /// Remote memory over sockets on loopback: `Work::Write`.
+    pub fn remote_memory_sockets(&self) -> Vec<Box<dyn Contestant>> {
         let Some(_folder) = &self.folder else { return Vec::new() };
         Vec::new()
     }

@@ -1,27 +1,131 @@
-//! Messages: half round trips and rates, by size.
+//! Messages: half round trips and rates, by size, on each device.
 
-use super::{Against, Bound, Goal, Row};
+use super::{Against, Bound, Goal, Row, floor_at_least, floor_at_most};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
 use crate::work::{Place, Work};
 
+const HERE: Place = Place::Here;
+const PAIR: Place = Place::Pair;
+
 /// See the module.
 pub fn rows(peers: &Peers) -> Vec<Row> {
-    let work = Work::HalfTrip { len: 8 };
-    let mut contestants: Vec<Box<dyn Contestant>> = vec![
-        Box::new(Worker::floor("cache line", By::CacheLine, Place::Here)),
-        Box::new(Worker::ours("cci shm", By::Shm, Place::Here)),
-    ];
-    contestants.extend(peers.shared_memory());
-    vec![Row {
-        name: "shm/half-trip/8".to_owned(),
-        title: "Half round trip over shared memory, 8 B".to_owned(),
-        work,
-        goals: vec![
-            Goal { against: Against::Floor, bound: Bound::AtMost(1.5) },
+    let mut rows = Vec::new();
+    shared_memory(&mut rows, peers);
+    let udp = Family {
+        name: "udp",
+        over: "over UDP on loopback",
+        contestants: &|| {
+            with_peers(sockets("UDP by hand", By::HandUdp, "cci udp", By::Udp, HERE), peers.udp())
+        },
+        half_trip_goals: &[floor_at_most(1.15)],
+        rate_goals: &[floor_at_least(10.0)],
+    };
+    udp.add(&mut rows, &[8, 64, 1024], &[8, 64, 1024], 8);
+    let tcp = Family {
+        name: "tcp",
+        over: "over TCP on loopback",
+        contestants: &|| {
+            with_peers(sockets("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, HERE), peers.tcp())
+        },
+        half_trip_goals: &[floor_at_most(1.1)],
+        rate_goals: &[],
+    };
+    tcp.add(&mut rows, &[8, 64, 1024], &[8, 64, 1024], 8);
+    let eth = Family {
+        name: "eth",
+        over: "across a pair of virtual Ethernet interfaces",
+        contestants: &|| sockets("UDP by hand", By::HandUdp, "cci eth", By::Eth, PAIR),
+        half_trip_goals: &[floor_at_most(0.5)],
+        rate_goals: &[floor_at_least(6.0)],
+    };
+    eth.add(&mut rows, &[64, 1024], &[64, 1024], 64);
+    for (name, title, hand, by) in
+        [("udp", "UDP", By::HandUdp, By::Udp), ("tcp", "TCP", By::HandTcp, By::Tcp)]
+    {
+        let family = Family {
+            name: &format!("pair-{name}"),
+            over: &format!("over {title} across a pair of virtual Ethernet interfaces"),
+            contestants: &|| sockets("sockets by hand", hand, "cci", by, PAIR),
+            half_trip_goals: &[],
+            rate_goals: &[],
+        };
+        family.add(&mut rows, &[64], &[64], 64);
+    }
+    rows
+}
+
+fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
+    let ours = || -> Box<dyn Contestant> { Box::new(Worker::ours("cci shm", By::Shm, HERE)) };
+    let half_trips = Family {
+        name: "shm",
+        over: "over shared memory",
+        contestants: &|| {
+            let line = Box::new(Worker::floor("cache line", By::CacheLine, HERE));
+            with_peers(vec![line, ours()], peers.shared_memory())
+        },
+        half_trip_goals: &[
+            floor_at_most(1.5),
             Goal { against: Against::BestPeer, bound: Bound::AtMost(1.0) },
         ],
-        contestants,
-    }]
+        rate_goals: &[],
+    };
+    half_trips.add(rows, &[8, 64, 512, 4096, 8192], &[], 8);
+    let rates = Family {
+        // A cache line has no rate: the peers are what there is to compare with.
+        contestants: &|| with_peers(vec![ours()], peers.shared_memory()),
+        half_trip_goals: &[],
+        rate_goals: &[Goal { against: Against::BestPeer, bound: Bound::AtLeast(2.0) }],
+        ..half_trips
+    };
+    rates.add(rows, &[], &[8, 64, 1024], 8);
+}
+
+/// Rows that differ in size only.
+struct Family<'a> {
+    name: &'a str,
+    over: &'a str,
+    contestants: &'a dyn Fn() -> Vec<Box<dyn Contestant>>,
+    half_trip_goals: &'a [Goal],
+    rate_goals: &'a [Goal],
+}
+
+impl Family<'_> {
+    /// Rows for these lengths. Goals are promised for messages of one length.
+    fn add(&self, rows: &mut Vec<Row>, half_trips: &[u32], rates: &[u32], goals_at: u32) {
+        let goals = |len: u32, goals: &[Goal]| if len == goals_at { goals.to_vec() } else { Vec::new() };
+        rows.extend(half_trips.iter().map(|&len| Row {
+            name: format!("{}/half-trip/{len}", self.name),
+            title: format!("Half round trip {}, {len} B", self.over),
+            work: Work::HalfTrip { len },
+            goals: goals(len, self.half_trip_goals),
+            contestants: (self.contestants)(),
+        }));
+        rows.extend(rates.iter().map(|&len| Row {
+            name: format!("{}/rate/{len}", self.name),
+            title: format!("Messages a second {}, {len} B", self.over),
+            work: Work::Rate { len },
+            goals: goals(len, self.rate_goals),
+            contestants: (self.contestants)(),
+        }));
+    }
+}
+
+fn sockets(
+    hand: &'static str,
+    by_hand: By,
+    ours: &'static str,
+    by: By,
+    place: Place,
+) -> Vec<Box<dyn Contestant>> {
+    vec![Box::new(Worker::floor(hand, by_hand, place)), Box::new(Worker::ours(ours, by, place))]
+}
+
+fn with_peers(
+    mut contestants: Vec<Box<dyn Contestant>>,
+    peers: Vec<Box<dyn Contestant>>,
+) -> Vec<Box<dyn Contestant>> {
+    contestants.extend(peers);
+    contestants
 }

@@ -47,6 +47,16 @@ pub enum Bound {
     AtLeast(f64),
 }
 
+/// At most so many times the floor.
+const fn floor_at_most(ratio: f64) -> Goal {
+    Goal { against: Against::Floor, bound: Bound::AtMost(ratio) }
+}
+
+/// At least so many times the floor.
+const fn floor_at_least(ratio: f64) -> Goal {
+    Goal { against: Against::Floor, bound: Bound::AtLeast(ratio) }
+}
+
 /// All rows, in the order of the report.
 pub fn all(peers: &Peers) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -1,6 +1,8 @@
 //! One turn of the floor or of CCI, in two processes: this one on the first core, and a partner on the second, which
 //! it starts. The result is one line of JSON.
 
+mod channel;
+mod exchange;
 mod floor;
 mod ours;
 mod partner;
@@ -14,8 +16,11 @@ use cci_measure::trouble::{Outcome, Trouble};
 pub fn run(args: &WorkArgs) -> Outcome {
     let reading = match (args.by, args.work) {
         (By::CacheLine, Work::HalfTrip { .. }) => Some(floor::cache_line::half_trip(args.count)?),
-        (By::Shm, Work::HalfTrip { len }) => ours::half_trip::run(args, len)?,
-        (by, work) => return Err(Trouble::new(format!("{} does not do {work}", by.word()))),
+        (By::HandUdp, _) => exchange::run::<floor::udp::HandUdp>(args)?,
+        (By::HandTcp, _) => exchange::run::<floor::tcp::HandTcp>(args)?,
+        (By::Shm | By::Udp | By::Tcp | By::Eth | By::Any, _) => exchange::run::<ours::Messages>(args)?,
+        (By::ShmLocked | By::UdpLocked, _) => exchange::run::<ours::Locked>(args)?,
+        (By::CacheLine, _) => return Err(exchange::not_done(args)),
     };
     if let Some(reading) = reading {
         print(&reading)?;

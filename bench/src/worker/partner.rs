@@ -5,8 +5,13 @@ use crate::contestant::this_program;
 use crate::work::Place;
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
-use cci_sys::cpu;
+use cci_sys::{clock, cpu};
 use std::process::{Child, Command, Stdio};
+
+/// Nothing is waited for longer.
+const LIMIT_NS: u64 = 20_000_000_000;
+/// Polls between two looks at the other process.
+const POLLS_PER_LOOK: u32 = 64;
 
 /// Cores of the two sides; both must be there, or there is nothing to measure.
 pub struct Cores {
@@ -47,16 +52,27 @@ impl Partner {
     pub fn start(args: &WorkArgs, site: &Site, first: &str) -> Outcome<Partner> {
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
-        command.args(["--count", &args.count.to_string(), "--partner-of", first]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["--count", &args.count.to_string(), "--place", &args.place.word()]);
+        command.args(["--partner-of", first]).stdin(Stdio::null()).stdout(Stdio::null());
         let child = site.there(|| command.spawn());
         Ok(Partner(child.map_err(|error| Trouble::new(format!("starting the second process: {error}")))?))
     }
 
-    /// Waits for its end, which must be a good one.
-    pub fn end(mut self) -> Outcome {
-        let status = self.0.wait().map_err(|error| Trouble::new(format!("the second process: {error}")))?;
-        if status.success() { Ok(()) } else { Err(Trouble::new(format!("the second process: {status}"))) }
+    /// Waits for its end, which must be a good one. `poll` is called meanwhile: what was sent last may need it to leave.
+    pub fn end(mut self, mut poll: impl FnMut()) -> Outcome {
+        let until_ns = clock::now_ns() + LIMIT_NS;
+        loop {
+            for _ in 0..POLLS_PER_LOOK {
+                poll();
+            }
+            match self.0.try_wait() {
+                Ok(None) if clock::now_ns() < until_ns => {}
+                Ok(None) => return Err(Trouble::new("the second process does not end")),
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(Trouble::new(format!("the second process: {status}"))),
+                Err(error) => return Err(Trouble::new(format!("the second process: {error}"))),
+            }
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl Site {
         self.pair.is_some()
     }
 
+    /// The address of this side for sockets by hand, which the other side reaches.
+    pub const fn address(&self) -> IpAddr {
+        if self.is_pair() { HERE } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+
     /// Whether both sides of a device can be here.
     pub fn has_both_sides_of(&self, device: &Device) -> bool {
         match &self.pair {

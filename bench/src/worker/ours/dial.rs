@@ -1,9 +1,11 @@
 //! Endpoints and the connection of a turn.
 
 use crate::args::{By, WorkArgs};
-use cci::{Attribute, Connection, Context, Endpoint, Event, Options};
+use crate::work::Place;
+use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Options, TransportKind};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
+use std::net::Ipv4Addr;
 
 /// Nothing is waited for longer.
 const LIMIT_NS: u64 = 20_000_000_000;
@@ -15,13 +17,32 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Trouble + '_ {
 
 /// An endpoint on the device that the contestant stands for.
 pub fn endpoint(args: &WorkArgs) -> Outcome<Endpoint> {
-    let name = match args.by {
-        By::Shm => "shm",
-        By::CacheLine => return Err(Trouble::new("no device")),
-    };
     let context = Context::new().map_err(|error| failed("context")(&error))?;
-    let device = context.device(name).ok_or_else(|| Trouble::new(format!("no device {name}")))?;
-    Endpoint::create(device, Options::default()).map_err(|error| failed(name)(&error))
+    let device = device(&context, args)?;
+    Endpoint::create(device, Options::default()).map_err(|error| failed(device.name())(&error))
+}
+
+fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
+    let kind = match args.by {
+        By::Shm | By::ShmLocked => TransportKind::Shm,
+        By::Udp | By::UdpLocked => TransportKind::Udp,
+        By::Tcp => TransportKind::Tcp,
+        By::Eth => TransportKind::Eth,
+        By::Any => TransportKind::Any,
+        By::CacheLine | By::HandUdp | By::HandTcp => return Err(Trouble::new("no device of CCI's")),
+    };
+    let found = context.devices().iter().find(|device| device.transport() == kind && is_at(device, args));
+    found.ok_or_else(|| Trouble::new(format!("no {} device here", kind.name())))
+}
+
+/// Loopback, or the pair: each of its namespaces has only that.
+fn is_at(device: &Device, args: &WorkArgs) -> bool {
+    match (device.transport(), args.place) {
+        (TransportKind::Shm | TransportKind::Any, _) => true,
+        (TransportKind::Eth, _) => device.interface() != Some("lo"),
+        (_, Place::Here) => device.ip() == Some(Ipv4Addr::LOCALHOST.into()),
+        (_, Place::Pair) => device.ip().is_some_and(|ip| ip.is_ipv4() && !ip.is_loopback()),
+    }
 }
 
 /// Connects, and waits for the answer.

@@ -1,4 +1,8 @@
 //! CCI's turns.
 
 mod dial;
-pub mod half_trip;
+mod locked;
+mod messages;
+
+pub use locked::Locked;
+pub use messages::Messages;

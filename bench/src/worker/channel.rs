@@ -1,0 +1,103 @@
+//! A way for messages, as exchanges use it: the same exchange runs over CCI and over what is by hand.
+
+use crate::args::WorkArgs;
+use cci_measure::site::Site;
+use cci_measure::trouble::{Outcome, Trouble};
+use cci_sys::clock;
+
+/// Nothing is waited for longer.
+const SILENCE_NS: u64 = 20_000_000_000;
+
+/// One end of a connection.
+pub trait Channel: Sized {
+    /// What is sent arrives.
+    const RELIABLE: bool = true;
+    /// Receives between two looks at the clock while nothing comes: 1 where a receive sleeps.
+    const POLLS_PER_LOOK: u32 = 1 << 16;
+
+    /// The first side, not connected yet.
+    type Listening;
+
+    /// Opens the first side, and tells where it is.
+    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Self::Listening, String)>;
+
+    /// Takes the partner's connection.
+    fn accept(listening: Self::Listening, args: &WorkArgs) -> Outcome<Self>;
+
+    /// The partner's side: connects to the first one.
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<Self>;
+
+    /// False: no room now; room comes with receiving.
+    fn try_send(&mut self, message: &[u8]) -> Outcome<bool>;
+
+    /// Has what was sent leave now, where it may still be here.
+    fn flush(&mut self) {}
+
+    /// The first eight bytes of the next message (0 for a shorter one); None: there is none now.
+    fn try_receive(&mut self) -> Outcome<Option<u64>>;
+
+    /// Sends as soon as there is room. For exchanges in which nothing else is under way.
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Outcome {
+        if self.try_send(message)? {
+            return Ok(());
+        }
+        let until_ns = clock::now_ns() + SILENCE_NS;
+        loop {
+            self.flush();
+            if self.try_send(message)? {
+                return Ok(());
+            }
+            if clock::now_ns() > until_ns {
+                return Err(Trouble::new("no room for a message"));
+            }
+        }
+    }
+
+    /// Waits for a message.
+    #[inline]
+    fn receive(&mut self) -> Outcome<u64> {
+        let mut silent_since_ns = 0;
+        loop {
+            for _ in 0..Self::POLLS_PER_LOOK {
+                if let Some(stamp) = self.try_receive()? {
+                    return Ok(stamp);
+                }
+            }
+            match silent_since_ns {
+                0 => silent_since_ns = clock::now_ns(),
+                since_ns if clock::now_ns() - since_ns > SILENCE_NS => {
+                    return Err(Trouble::new("nothing comes"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The first eight bytes of a message, 0 for a shorter one.
+#[inline]
+pub fn stamp(message: &[u8]) -> u64 {
+    message.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Writes them, as far as there is room.
+#[inline]
+pub fn put_stamp(message: &mut [u8], stamp: u64) {
+    for (to, from) in message.iter_mut().zip(stamp.to_le_bytes()) {
+        *to = from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_travel_in_messages_that_have_room() {
+        let mut message = [0; 9];
+        put_stamp(&mut message, u64::MAX - 5);
+        assert_eq!((stamp(&message), stamp(&message[..7])), (u64::MAX - 5, 0));
+        put_stamp(&mut message[..2], 7);
+    }
+}

@@ -1,0 +1,44 @@
+//! What is done with channels, whatever they are made of.
+
+mod half_trip;
+mod rate;
+
+use super::channel::Channel;
+use super::partner::{self, Partner};
+use crate::args::WorkArgs;
+use crate::reading::Reading;
+use crate::work::Work;
+use cci_measure::trouble::{Outcome, Trouble};
+
+/// The work over this kind of channel, on whichever side this process is. The partner has no reading.
+pub fn run<C: Channel>(args: &WorkArgs) -> Outcome<Option<Reading>> {
+    if let Some(first) = &args.partner_of {
+        partner::pin(args)?;
+        let mut channel = C::dial(args, first)?;
+        match args.work {
+            Work::HalfTrip { len } => half_trip::answer(&mut channel, args.count, len)?,
+            Work::Rate { len } => rate::take(&mut channel, args.count, len)?,
+            _ => return Err(not_done(args)),
+        }
+        return Ok(None);
+    }
+    let site = partner::site(args)?;
+    let (listening, address) = C::listen(args, &site)?;
+    // Before `pin`, which it would inherit.
+    let partner = Partner::start(args, &site, &address)?;
+    partner::pin(args)?;
+    let mut channel = C::accept(listening, args)?;
+    let reading = match args.work {
+        Work::HalfTrip { len } => half_trip::ask(&mut channel, args.count, len)?,
+        Work::Rate { len } => rate::send(&mut channel, args.count, len)?,
+        _ => return Err(not_done(args)),
+    };
+    // The partner may be gone already, and its channel with it.
+    partner.end(|| drop(channel.try_receive()))?;
+    Ok(Some(reading))
+}
+
+/// What the command line allows but nobody can do.
+pub fn not_done(args: &WorkArgs) -> Trouble {
+    Trouble::new(format!("{} does not do {}", args.by.word(), args.work))
+}

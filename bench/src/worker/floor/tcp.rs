@@ -1,0 +1,126 @@
+//! A TCP connection without delays: a `write` for each message, both polling. Messages all have one length.
+
+use super::failed;
+use crate::args::WorkArgs;
+use crate::work::Work;
+use crate::worker::channel::{Channel, stamp};
+use cci_measure::site::Site;
+use cci_measure::trouble::{Outcome, Trouble};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Nothing is waited for longer.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The most that one `read` takes.
+const READ_BYTES: usize = 1 << 16;
+
+/// One end.
+pub struct HandTcp {
+    stream: TcpStream,
+    len: usize,
+    /// What came and was not taken: `buffer[taken..filled]`.
+    buffer: Box<[u8]>,
+    taken: usize,
+    filled: usize,
+    /// The rest of a message of which the system took only a part.
+    rest: Vec<u8>,
+}
+
+impl HandTcp {
+    fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<HandTcp> {
+        let sleeps = matches!(args.work, Work::BlockingTrip { .. });
+        let len = args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))? as usize;
+        stream.set_nodelay(true).map_err(failed("TCP by hand"))?;
+        stream.set_read_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
+        stream.set_nonblocking(!sleeps).map_err(failed("TCP by hand"))?;
+        let buffer = vec![0; READ_BYTES.max(len)].into_boxed_slice();
+        Ok(HandTcp { stream, len, buffer, taken: 0, filled: 0, rest: Vec::with_capacity(len) })
+    }
+
+    /// Writes as much as there is room for.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Outcome<usize> {
+        match self.stream.write(bytes) {
+            Ok(done) => Ok(done),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(failed("sending by hand")(error)),
+        }
+    }
+
+    #[cold]
+    fn write_rest(&mut self) -> Outcome {
+        let rest = std::mem::take(&mut self.rest);
+        let done = self.write(&rest)?;
+        self.rest = rest;
+        self.rest.drain(..done);
+        Ok(())
+    }
+
+    /// One `read`, behind what is there. False: nothing came.
+    #[inline]
+    fn read(&mut self) -> Outcome<bool> {
+        if self.taken > 0 {
+            self.buffer.copy_within(self.taken..self.filled, 0);
+            (self.taken, self.filled) = (0, self.filled - self.taken);
+        }
+        match self.stream.read(self.buffer.get_mut(self.filled..).unwrap_or_default()) {
+            Ok(0) => Err(Trouble::new("the other side closed its TCP connection")),
+            Ok(count) => {
+                self.filled += count;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(failed("receiving by hand")(error)),
+        }
+    }
+}
+
+impl Channel for HandTcp {
+    type Listening = TcpListener;
+
+    fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(TcpListener, String)> {
+        let listener = TcpListener::bind((site.address(), 0)).map_err(failed("TCP by hand"))?;
+        let address = listener.local_addr().map_err(failed("TCP by hand"))?;
+        Ok((listener, address.to_string()))
+    }
+
+    fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<HandTcp> {
+        let (stream, _) = listener.accept().map_err(failed("TCP by hand"))?;
+        HandTcp::of(stream, args)
+    }
+
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<HandTcp> {
+        HandTcp::of(TcpStream::connect(first).map_err(failed(first))?, args)
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
+        if !self.rest.is_empty() {
+            self.write_rest()?;
+            if !self.rest.is_empty() {
+                return Ok(false);
+            }
+        }
+        match self.write(message)? {
+            0 => Ok(false),
+            done => {
+                self.rest.extend_from_slice(message.get(done..).unwrap_or_default());
+                Ok(true)
+            }
+        }
+    }
+
+    #[inline]
+    fn try_receive(&mut self) -> Outcome<Option<u64>> {
+        if !self.rest.is_empty() {
+            self.write_rest()?;
+        }
+        if self.filled - self.taken < self.len && (!self.read()? || self.filled < self.len) {
+            return Ok(None);
+        }
+        let message = self.buffer.get(self.taken..self.taken + self.len).unwrap_or_default();
+        self.taken += self.len;
+        Ok(Some(stamp(message)))
+    }
+}

@@ -1,0 +1,73 @@
+//! Two UDP sockets, each connected to the other: a system call for each message, both polling.
+
+use super::failed;
+use crate::args::WorkArgs;
+use crate::work::Work;
+use crate::worker::channel::{Channel, stamp};
+use cci_measure::site::Site;
+use cci_measure::trouble::Outcome;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// Nothing is waited for longer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// One end.
+pub struct HandUdp {
+    socket: UdpSocket,
+    buffer: Box<[u8]>,
+}
+
+impl HandUdp {
+    fn of(socket: UdpSocket, args: &WorkArgs) -> Outcome<HandUdp> {
+        // A blocking receive is how one sleeps by hand.
+        let sleeps = matches!(args.work, Work::BlockingTrip { .. });
+        socket.set_nonblocking(!sleeps).map_err(failed("UDP by hand"))?;
+        Ok(HandUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
+    }
+}
+
+impl Channel for HandUdp {
+    const RELIABLE: bool = false;
+    type Listening = UdpSocket;
+
+    fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(UdpSocket, String)> {
+        let socket = UdpSocket::bind((site.address(), 0)).map_err(failed("UDP by hand"))?;
+        socket.set_read_timeout(Some(LIMIT)).map_err(failed("UDP by hand"))?;
+        let address = socket.local_addr().map_err(failed("UDP by hand"))?;
+        Ok((socket, address.to_string()))
+    }
+
+    fn accept(socket: UdpSocket, args: &WorkArgs) -> Outcome<HandUdp> {
+        let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("UDP by hand"))?;
+        socket.connect(partner).map_err(failed("UDP by hand"))?;
+        HandUdp::of(socket, args)
+    }
+
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<HandUdp> {
+        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("UDP by hand"))?;
+        socket.connect(first).map_err(failed(first))?;
+        socket.set_read_timeout(Some(LIMIT)).map_err(failed(first))?;
+        socket.send(b"hello").map_err(failed(first))?;
+        HandUdp::of(socket, args)
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
+        match self.socket.send(message) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(failed("sending by hand")(error)),
+        }
+    }
+
+    #[inline]
+    fn try_receive(&mut self) -> Outcome<Option<u64>> {
+        match self.socket.recv(&mut self.buffer) {
+            Ok(len) => Ok(Some(stamp(self.buffer.get(..len).unwrap_or_default()))),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(failed("receiving by hand")(error)),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The same through the locking form, which several threads may use.
+
+use super::messages::{Messages, received, taken};
+use crate::args::WorkArgs;
+use crate::worker::channel::Channel;
+use cci::{Connection, Endpoint, SendFlags, SharedEndpoint};
+use cci_measure::site::Site;
+use cci_measure::trouble::Outcome;
+
+/// One end.
+pub struct Locked {
+    endpoint: SharedEndpoint,
+    connection: Connection,
+}
+
+impl From<Messages> for Locked {
+    fn from(Messages { endpoint, connection }: Messages) -> Locked {
+        Locked { endpoint: SharedEndpoint::new(endpoint), connection }
+    }
+}
+
+impl Channel for Locked {
+    type Listening = Endpoint;
+
+    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Endpoint, String)> {
+        Messages::listen(args, site)
+    }
+
+    fn accept(endpoint: Endpoint, args: &WorkArgs) -> Outcome<Locked> {
+        Messages::accept(endpoint, args).map(Locked::from)
+    }
+
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<Locked> {
+        Messages::dial(args, first).map(Locked::from)
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
+        taken(self.endpoint.send(self.connection, message, 0, SendFlags::SILENT))
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.endpoint.with(Endpoint::progress);
+    }
+
+    #[inline]
+    fn try_receive(&mut self) -> Outcome<Option<u64>> {
+        match self.endpoint.next_event() {
+            None => Ok(None),
+            Some(event) => received(&event),
+        }
+    }
+}

@@ -7,76 +7,109 @@ use cci_sys::clock;
 
 /// Messages between two calls of [`Channel::flush`].
 const BURST: u64 = 32;
-/// Where messages may be lost, none for so long means that no more come.
-const LULL_NS: u64 = 20_000_000;
+/// Where messages may be lost, the end is said again when there is no answer for so long.
+const ANSWER_NS: u64 = 5_000_000;
+const LIMIT_NS: u64 = 20_000_000_000;
+/// The last message of a burst where messages may be lost carries this, less the burst's number.
+const END: u64 = u64::MAX;
 
 /// The first side: messages a second, from the first send to the partner's word that it has all. Where they may be lost,
 /// to the last send, and beside it how many arrived.
 pub fn send<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome<Reading> {
-    let message = vec![7; len as usize];
+    let mut message = vec![7; len as usize];
+    if !C::RELIABLE {
+        if len < 8 {
+            return Err(Trouble::new("too short to be counted where messages may be lost"));
+        }
+        lossy_burst(channel, &mut message, warm_up(count), 0)?;
+        let (took_ns, came) = lossy_burst(channel, &mut message, count, 1)?;
+        let arrived = Some(came as f64 / count.max(1) as f64);
+        return Ok(Reading { arrived, ..Reading::of(per_s(count, took_ns)) });
+    }
     burst(channel, &message, warm_up(count))?;
-    let (took_ns, came) = burst(channel, &message, count)?;
+    let took_ns = burst(channel, &message, count)?;
     // The partner's answer is on its way until we have said that we have it.
     channel.send(&message)?;
-    let mut reading = Reading::of(count as f64 * 1e9 / took_ns.max(1) as f64);
-    if !C::RELIABLE {
-        reading.arrived = Some(came as f64 / count.max(1) as f64);
-    } else if len >= 8 && came != count {
-        return Err(Trouble::new(format!("{came} of {count} messages came")));
-    }
-    Ok(reading)
+    Ok(Reading::of(per_s(count, took_ns)))
 }
 
 /// The partner.
 pub fn take<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome {
-    let mut answer = vec![0; len as usize];
-    for count in [warm_up(count), count] {
-        let came = if C::RELIABLE { take_all(channel, count)? } else { take_until_lull(channel)? };
-        put_stamp(&mut answer, came);
-        channel.send(&answer)?;
+    let mut message = vec![0; len as usize];
+    for (number, count) in [warm_up(count), count].into_iter().enumerate() {
+        if C::RELIABLE {
+            // One that is missing is waited for in vain: that fails the turn.
+            for _ in 0..count {
+                channel.receive()?;
+            }
+        } else {
+            let came = take_until(channel, END - number as u64)?;
+            put_stamp(&mut message, came);
+        }
+        channel.send(&message)?;
     }
-    channel.receive().map(drop)
+    if C::RELIABLE { channel.receive().map(drop) } else { Ok(()) }
 }
 
 fn warm_up(count: u64) -> u64 {
     count / 10 + 1
 }
 
-/// Sends so many: the nanoseconds, and how many the partner had.
-fn burst<C: Channel>(channel: &mut C, message: &[u8], count: u64) -> Outcome<(u64, u64)> {
+fn per_s(count: u64, took_ns: u64) -> f64 {
+    count as f64 * 1e9 / took_ns.max(1) as f64
+}
+
+/// Sends so many, and waits for the partner's word that it has them. Nanoseconds.
+fn burst(channel: &mut impl Channel, message: &[u8], count: u64) -> Outcome<u64> {
     let begin_ns = clock::now_ns();
+    send_all(channel, message, count)?;
+    channel.receive()?;
+    Ok(clock::now_ns() - begin_ns)
+}
+
+#[inline]
+fn send_all(channel: &mut impl Channel, message: &[u8], count: u64) -> Outcome {
     for nth in 1..=count {
         channel.send(message)?;
         if nth % BURST == 0 {
             channel.flush();
         }
     }
+    Ok(())
+}
+
+/// Sends so many: nanoseconds to the last send, and how many arrived.
+fn lossy_burst<C: Channel>(
+    channel: &mut C,
+    message: &mut [u8],
+    count: u64,
+    number: u64,
+) -> Outcome<(u64, u64)> {
+    put_stamp(message, 0);
+    let begin_ns = clock::now_ns();
+    send_all(channel, message, count)?;
     let sent_ns = clock::now_ns();
-    let came = channel.receive()?;
-    let end_ns = if C::RELIABLE { clock::now_ns() } else { sent_ns };
-    Ok((end_ns - begin_ns, came))
-}
-
-fn take_all(channel: &mut impl Channel, count: u64) -> Outcome<u64> {
-    for _ in 0..count {
-        channel.receive()?;
-    }
-    Ok(count)
-}
-
-fn take_until_lull<C: Channel>(channel: &mut C) -> Outcome<u64> {
-    channel.receive()?;
-    let (mut came, mut quiet_since_ns) = (1, clock::now_ns());
-    loop {
-        let before = came;
-        for _ in 0..BURST {
-            came += u64::from(channel.try_receive()?.is_some());
+    put_stamp(message, END - number);
+    while clock::now_ns() - sent_ns < LIMIT_NS {
+        channel.send(message)?;
+        let until_ns = clock::now_ns() + ANSWER_NS;
+        while clock::now_ns() < until_ns {
+            if let Some(came) = channel.try_receive()? {
+                return Ok((sent_ns - begin_ns, came));
+            }
         }
-        let now_ns = clock::now_ns();
-        if came > before {
-            quiet_since_ns = now_ns;
-        } else if now_ns - quiet_since_ns > LULL_NS {
-            return Ok(came);
+    }
+    Err(Trouble::new("no answer"))
+}
+
+/// How many come before this one. Ends of the burst before, said twice, do not count.
+fn take_until(channel: &mut impl Channel, end: u64) -> Outcome<u64> {
+    let mut came = 0;
+    loop {
+        match channel.receive()? {
+            stamp if stamp == end => return Ok(came),
+            0 => came += 1,
+            _ => {}
         }
     }
 }

@@ -58,6 +58,8 @@ impl Channel for HandUdp {
         match self.socket.send(message) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            // About a message before: nobody was there any more.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(failed("sending by hand")(error)),
         }
     }
@@ -66,7 +68,9 @@ impl Channel for HandUdp {
     fn try_receive(&mut self) -> Outcome<Option<u64>> {
         match self.socket.recv(&mut self.buffer) {
             Ok(len) => Ok(Some(stamp(self.buffer.get(..len).unwrap_or_default()))),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {
+                Ok(None)
+            }
             Err(error) => Err(failed("receiving by hand")(error)),
         }
     }

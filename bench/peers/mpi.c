@@ -1,0 +1,122 @@
+/*
+ * Open MPI and MPICH: two ranks, started by mpirun with `--bind-to none`; each pins itself, as both libraries poll.
+ *
+ * Rate: windows of non-blocking sends and receives, as in the OSU benchmarks. Put: MPI_Put into memory of MPI_Win_allocate,
+ * passive target. Which path is taken (shared memory or TCP) is up to mpirun's options: the transport's name is not used.
+ */
+#include "peer.h"
+#include <mpi.h>
+
+#define WINDOW 64
+
+enum { DATA = 1, DONE = 2 };
+
+static char *buffer;
+
+static void must(const char *what, int status)
+{
+    if (status != MPI_SUCCESS)
+        fail(what, "failed");
+}
+
+static void send_to(int rank, size_t len_bytes, int tag)
+{
+    must("MPI_Send", MPI_Send(buffer, (int)len_bytes, MPI_BYTE, rank, tag, MPI_COMM_WORLD));
+}
+
+static void receive_from(int rank, size_t len_bytes, int tag)
+{
+    must("MPI_Recv", MPI_Recv(buffer, (int)len_bytes, MPI_BYTE, rank, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+static void trips(bool first, size_t len_bytes, uint64_t count)
+{
+    for (uint64_t trip = 0; trip < count; trip++) {
+        if (first)
+            send_to(1, len_bytes, DATA);
+        receive_from(first ? 1 : 0, len_bytes, DATA);
+        if (!first)
+            send_to(0, len_bytes, DATA);
+    }
+}
+
+static void stream(bool first, size_t len_bytes, uint64_t count)
+{
+    static MPI_Request requests[WINDOW];
+    for (uint64_t done = 0; done < count;) {
+        int window = count - done < WINDOW ? (int)(count - done) : WINDOW;
+        for (int at = 0; at < window; at++) {
+            if (first)
+                MPI_Isend(buffer, (int)len_bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, &requests[at]);
+            else
+                MPI_Irecv(buffer + (size_t)at * len_bytes, (int)len_bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD, &requests[at]);
+        }
+        must("MPI_Waitall", MPI_Waitall(window, requests, MPI_STATUSES_IGNORE));
+        done += (uint64_t)window;
+    }
+    if (first)
+        receive_from(1, 1, DONE);
+    else
+        send_to(0, 1, DONE);
+}
+
+static void writes(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at++)
+        MPI_Put(buffer, (int)len_bytes, MPI_BYTE, 1, 0, (int)len_bytes, MPI_BYTE, window);
+    must("MPI_Win_flush", MPI_Win_flush(1, window));
+}
+
+/* The other rank stays in MPI, so that a target that has to help does so. */
+static double put(const struct job *job, bool first)
+{
+    void *target;
+    MPI_Win window;
+    MPI_Request over;
+    double start = 0, end = 0;
+    must("MPI_Win_allocate", MPI_Win_allocate((MPI_Aint)job->len_bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target, &window));
+    memset(target, 1, job->len_bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (first) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
+        writes(window, job->len_bytes, job->warm_up);
+        start = now_s();
+        writes(window, job->len_bytes, job->count);
+        end = now_s();
+        MPI_Win_unlock(1, window);
+    }
+    MPI_Ibarrier(MPI_COMM_WORLD, &over);
+    MPI_Wait(&over, MPI_STATUS_IGNORE);
+    MPI_Win_free(&window);
+    return end - start;
+}
+
+int main(int argc, char **argv)
+{
+    struct job job = parse_job(argc, argv);
+    int rank, ranks;
+    /* What MPI starts may look at the whole machine; the pinned main thread does the polling. */
+    must("MPI_Init", MPI_Init(NULL, NULL));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 2)
+        fail(argv[0], "start two ranks with mpirun -n 2");
+    pin(rank);
+    buffer = pages(job.len_bytes * WINDOW);
+
+    bool first = rank == 0;
+    double took_s;
+    if (job.work == PUT) {
+        took_s = put(&job, first);
+    } else {
+        void (*work)(bool, size_t, uint64_t) = job.work == RATE ? stream : trips;
+        work(first, job.len_bytes, job.warm_up);
+        double start = now_s();
+        work(first, job.len_bytes, job.count);
+        took_s = now_s() - start;
+    }
+    if (first)
+        tell_result(&job, took_s);
+    MPI_Finalize();
+    return 0;
+}

@@ -174,7 +174,7 @@ static void open_fabric(const char *provider)
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-    must("fi_getinfo", fi_getinfo(FI_VERSION(1, 17), shm ? NULL : "127.0.0.1", NULL, FI_SOURCE, hints, &info));
+    must("fi_getinfo", fi_getinfo(FI_VERSION(1, 17), shm ? NULL : "127.0.0.1", NULL, shm ? 0 : FI_SOURCE, hints, &info));
     fi_freeinfo(hints);
     must("fi_fabric", fi_fabric(info->fabric_attr, &fabric, NULL));
     must("fi_domain", fi_domain(fabric, info, &domain, NULL));

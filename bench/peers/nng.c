@@ -1,8 +1,9 @@
 /*
- * nng: PAIR1 sockets, ipc or tcp, TCP without Nagle's delay. Its threads do the input and output, so both sides sleep until there
- * is something: one that polls would take the core from them.
+ * nng: PAIR1 sockets, ipc or tcp (without Nagle's delay, its default).
  *
- * Messages are handed over without a copy (nng_sendmsg, nng_recvmsg), and the one received goes back as the answer.
+ * Its own threads do the input and output, on the same core as ours. Both sides ask without sleeping (NNG_FLAG_NONBLOCK) and
+ * offer the core to those threads in between: half the latency of sleeping in nng_recvmsg. Messages are handed over without a
+ * copy, and the one received goes back as the answer.
  */
 #include "peer.h"
 #include <nng/nng.h>
@@ -29,7 +30,10 @@ static nng_msg *message(size_t len_bytes)
 static nng_msg *receive_one(size_t len_bytes)
 {
     nng_msg *got;
-    must("nng_recvmsg", nng_recvmsg(pair, &got, 0));
+    int status;
+    while ((status = nng_recvmsg(pair, &got, NNG_FLAG_NONBLOCK)) == NNG_EAGAIN)
+        sched_yield();
+    must("nng_recvmsg", status);
     if (nng_msg_len(got) != len_bytes)
         fail("nng_recvmsg", "a message of another length");
     return got;

@@ -69,14 +69,22 @@ static inline struct job parse_job(int argc, char **argv)
     return job;
 }
 
-/* This process and the threads it will start stay on one core. */
-static inline void pin(int core)
+/* This process, and the threads it will start, stay on one core: the first or the second of those it may use. */
+static inline void pin(int side)
 {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    if (sched_setaffinity(0, sizeof cores, &cores) != 0)
-        fail("sched_setaffinity", strerror(errno));
+    cpu_set_t allowed, mine;
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        fail("sched_getaffinity", strerror(errno));
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, &allowed) && side-- == 0) {
+            CPU_SET(core, &mine);
+            if (sched_setaffinity(0, sizeof mine, &mine) != 0)
+                fail("sched_setaffinity", strerror(errno));
+            return;
+        }
+    }
+    fail("pin", "two cores are needed, one for each side");
 }
 
 static inline double now_s(void)

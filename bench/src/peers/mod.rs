@@ -1,6 +1,14 @@
 //! What people would use instead: one file a peer, each with its best honest configuration.
 
+mod libfabric;
+mod mpi;
+mod nng;
+mod program;
+mod ucx;
+mod zeromq;
+
 use crate::contestant::Contestant;
+use program::Installed;
 use std::path::PathBuf;
 
 /// The peers that may take part.
@@ -17,31 +25,60 @@ impl Peers {
 
     /// Over shared memory: `Work::HalfTrip` and `Work::Rate`.
     pub fn shared_memory(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(_folder) = &self.folder else { return Vec::new() };
-        Vec::new()
+        let Some(installed) = self.installed() else { return Vec::new() };
+        vec![
+            Box::new(ucx::shared_memory(&installed)),
+            Box::new(libfabric::shared_memory(&installed)),
+            Box::new(mpi::open_mpi_shared_memory(&installed)),
+            Box::new(mpi::mpich_shared_memory(&installed)),
+            Box::new(zeromq::ipc(&installed)),
+            Box::new(nng::ipc(&installed)),
+        ]
     }
 
     /// Over UDP on loopback, reliable: `Work::HalfTrip` and `Work::Rate`.
     pub fn udp(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(_folder) = &self.folder else { return Vec::new() };
-        Vec::new()
+        let Some(installed) = self.installed() else { return Vec::new() };
+        vec![Box::new(libfabric::udp(&installed))]
     }
 
     /// Over TCP on loopback: `Work::HalfTrip` and `Work::Rate`.
     pub fn tcp(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(_folder) = &self.folder else { return Vec::new() };
-        Vec::new()
+        let Some(installed) = self.installed() else { return Vec::new() };
+        vec![
+            Box::new(ucx::tcp(&installed)),
+            Box::new(libfabric::tcp(&installed)),
+            Box::new(mpi::open_mpi_tcp(&installed)),
+            Box::new(mpi::mpich_tcp(&installed)),
+            Box::new(zeromq::tcp(&installed)),
+            Box::new(nng::tcp(&installed)),
+        ]
     }
 
     /// Remote memory over shared memory: `Work::Write`.
     pub fn remote_memory(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(_folder) = &self.folder else { return Vec::new() };
-        Vec::new()
+        let Some(installed) = self.installed() else { return Vec::new() };
+        vec![
+            Box::new(ucx::shared_memory(&installed)),
+            Box::new(libfabric::shared_memory(&installed)),
+            Box::new(mpi::open_mpi_shared_memory(&installed)),
+            Box::new(mpi::mpich_shared_memory(&installed)),
+        ]
     }
 
     /// Remote memory over sockets on loopback: `Work::Write`.
     pub fn remote_memory_sockets(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(_folder) = &self.folder else { return Vec::new() };
-        Vec::new()
+        let Some(installed) = self.installed() else { return Vec::new() };
+        vec![
+            Box::new(ucx::tcp(&installed)),
+            Box::new(libfabric::tcp(&installed)),
+            Box::new(libfabric::udp(&installed)),
+            Box::new(mpi::open_mpi_tcp(&installed)),
+            Box::new(mpi::mpich_tcp(&installed)),
+        ]
+    }
+
+    fn installed(&self) -> Option<Installed> {
+        self.folder.clone().map(Installed::new)
     }
 }

@@ -5,7 +5,7 @@ mod channel;
 mod exchange;
 mod floor;
 mod ours;
-mod partner;
+pub mod partner;
 
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;

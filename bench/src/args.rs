@@ -1,22 +1,39 @@
 //! What can be asked for.
 
+use crate::rounds::Plan;
 use crate::work::{Place, Work};
 use clap::{Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Where the report's folder `docs` is.
+pub fn repository() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own)
+}
+
+/// Turns of each contestant, and how long each measures: by default, and with `--quick`.
+const USUAL: Plan = Plan { rounds: 5, turn_ms: 150 };
+const QUICK: Plan = Plan { rounds: 3, turn_ms: 40 };
 
 /// CCI beside the floor and beside its peers, in turns on two pinned cores
+///
+/// The floor is the same exchange written by hand with nothing above the primitive. Everybody has one turn a round; what counts
+/// is the ratio within a round. Each row's result is printed as it comes, and kept in target/bench/results.json.
 #[derive(Debug, Parser)]
-#[command(name = "bench", version)]
+#[command(name = "bench", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// Only rows whose name contains this; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// Turns of each contestant
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub rounds: u32,
-    /// About how long one turn measures, in milliseconds
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub turn_ms: u32,
+    /// Few and short turns: a first impression, no result to keep
+    #[arg(long)]
+    pub quick: bool,
+    /// Turns of each contestant (5; with --quick 3)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: Option<u32>,
+    /// About how long one turn measures, in milliseconds (150; with --quick 40)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub turn_ms: Option<u32>,
     /// Without the peers: only the floor and CCI
     #[arg(long)]
     pub no_peers: bool,
@@ -26,6 +43,14 @@ pub struct Args {
     /// List the rows and who takes part, and measure nothing
     #[arg(long)]
     pub list: bool,
+    /// Take over the rows in FILE, results of an earlier run on this machine, and measure the others
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Print the results as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub destination: Destination,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -36,6 +61,39 @@ pub enum Command {
     /// One turn of the floor or of CCI (what the benchmark starts)
     #[command(hide = true)]
     Work(WorkArgs),
+    /// Draw the report again from the results of an earlier run
+    Report {
+        /// Its results.json
+        file: PathBuf,
+        #[command(flatten)]
+        destination: Destination,
+    },
+}
+
+/// Where the report goes: `performance.md`, and plots and results.json in `performance/`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Destination {
+    /// Write the report into FOLDER
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Write the report into the repository's docs
+    #[arg(long, conflicts_with = "out")]
+    write: bool,
+}
+
+impl Destination {
+    /// None: nothing is written.
+    pub fn folder(&self) -> Option<PathBuf> {
+        if self.write { Some(repository().join("docs")) } else { self.out.clone() }
+    }
+}
+
+impl Args {
+    /// How long and how often is measured.
+    pub fn plan(&self) -> Plan {
+        let usual = if self.quick { QUICK } else { USUAL };
+        Plan { rounds: self.rounds.unwrap_or(usual.rounds), turn_ms: self.turn_ms.unwrap_or(usual.turn_ms) }
+    }
 }
 
 /// One turn.

@@ -5,11 +5,13 @@ use crate::child;
 use crate::reading::Reading;
 use crate::work::{Place, Work};
 use cci_measure::trouble::{Outcome, Trouble};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// What a contestant is in the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The same exchange by hand, nothing above the primitive.
     Floor,

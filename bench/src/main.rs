@@ -12,9 +12,14 @@ mod args;
 mod child;
 mod contestant;
 mod peers;
+mod progress;
 mod reading;
+mod report;
+mod results;
 mod rounds;
 mod rows;
+mod run;
+mod statistics;
 mod work;
 mod worker;
 
@@ -26,7 +31,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Work(work)) => worker::run(work),
-        None => rounds::run(&args),
+        Some(Command::Report { file, destination }) => report::json::read(file)
+            .and_then(|results| report::emit(&results, false, destination.folder().as_deref())),
+        None => run::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,8 +23,7 @@ impl Reading {
 }
 
 /// What values are in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Time; less is better.
     Nanoseconds,

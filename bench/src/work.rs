@@ -2,11 +2,13 @@
 
 use crate::reading::Unit;
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// One piece of work. Lengths in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Work {
     /// A message there and one back, both sides polling, one at a time: half of the mean round trip.
     HalfTrip { len: u32 },
@@ -119,6 +121,20 @@ impl FromStr for Work {
             "loaded" => Work::Loaded { len: number()?, percent: number()? },
             _ => return Err(format!("{text}: no such work")),
         })
+    }
+}
+
+impl From<Work> for String {
+    fn from(work: Work) -> String {
+        work.to_string()
+    }
+}
+
+impl TryFrom<String> for Work {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Work, String> {
+        text.parse()
     }
 }
 

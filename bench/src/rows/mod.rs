@@ -5,10 +5,11 @@ mod messages;
 use crate::contestant::Contestant;
 use crate::peers::Peers;
 use crate::work::Work;
+use serde::{Deserialize, Serialize};
 
 /// One line of the result: a piece of work and who does it.
 pub struct Row {
-    /// Unique, for `--only`: `shm/half-trip/8`.
+    /// Unique, for `--only`: `shm/half-trip/8`. Rows that differ in the last part alone, a number, share a table and a plot.
     pub name: String,
     /// What it is, for people.
     pub title: String,
@@ -20,8 +21,9 @@ pub struct Row {
     pub contestants: Vec<Box<dyn Contestant>>,
 }
 
-/// A bound on the ratio of CCI's value to another's, within a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A bound on the ratio of CCI's value to another's, within a round. CCI is the row's first contestant of that role; others
+/// are there for information.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// To whose.
     pub against: Against,
@@ -30,9 +32,10 @@ pub struct Goal {
 }
 
 /// The other side of a ratio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Against {
-    /// The floor.
+    /// The first of the floors.
     Floor,
     /// The best of the peers that took part.
     BestPeer,
@@ -41,7 +44,8 @@ pub enum Against {
 }
 
 /// A side and a number.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Bound {
     AtMost(f64),
     AtLeast(f64),

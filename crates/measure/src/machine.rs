@@ -18,3 +18,10 @@ pub fn kernel() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("Linux {}", release.trim())
 }
+
+/// Whether a hypervisor is below, as the processor tells.
+pub fn is_virtual() -> bool {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+}

@@ -2,7 +2,7 @@
 
 use crate::cores::Cores;
 use cci_sys::{clock, cpu};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How long a core is watched.
 const WATCH_NS: u64 = 40_000_000;
@@ -14,7 +14,7 @@ const NOISY_GAP_NS: u64 = 1_000_000;
 const NOISY_STEAL: f64 = 0.005;
 
 /// What was seen.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Reading the clock, nanoseconds.
     pub clock_read_ns: f64,

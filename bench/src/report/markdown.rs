@@ -5,7 +5,8 @@ use super::goals::{self, State, Verdict};
 use super::groups::{self, Family, Group};
 use super::{FOLDER, RESULTS, notes, plots, tables};
 use crate::reading::Unit;
-use crate::results::{Results, RowResult, Run};
+use crate::results::{Results, RowResult, Run, Turn};
+use crate::statistics::spread;
 use cci_measure::noise::Noise;
 use cci_measure::units;
 use std::fmt::Write;
@@ -98,16 +99,14 @@ fn family_section(results: &Results, family: Family, out: &mut String) {
     }
 }
 
-/// The plot, where the cores were, and who failed how often.
+/// The plot, what was lost, and who failed how often.
 fn below_table(group: &Group<'_>, out: &mut String) {
     if let Some(file) = plots::file(group) {
         let _ = write!(out, "![{}]({FOLDER}/{file})\n\n", group.title);
     }
     let mut remarks = Vec::new();
-    if let Some(line) = cache_line(&group.rows) {
-        remarks.push(line);
-    }
     for row in &group.rows {
+        remarks.extend(losses(row));
         remarks.extend(failures(row));
     }
     if !remarks.is_empty() {
@@ -115,12 +114,16 @@ fn below_table(group: &Group<'_>, out: &mut String) {
     }
 }
 
-/// As measured before each round.
-fn cache_line(rows: &[&RowResult]) -> Option<String> {
-    let all = rows.iter().flat_map(|row| row.cache_line_ns.iter().copied());
-    let (low, high) = all.fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
-    let words = if (low - high).abs() < 1.0 { format!("{low:.0}") } else { format!("{low:.0} to {high:.0}") };
-    (high > 0.0).then(|| format!("A bare cache line took {words} ns from core to core meanwhile."))
+/// Of floors, which promise nothing; what CCI and peers lose is a failed turn.
+fn losses(row: &RowResult) -> Vec<String> {
+    let lost = row.tracks.iter().filter_map(|track| {
+        let arrived = track.turns.iter().filter_map(Turn::reading).filter_map(|reading| reading.arrived);
+        let arrived = spread(arrived.collect())?.median;
+        let words =
+            format!("{}, {}: {:.1} % of the messages arrived.", row.name, track.name, arrived * 100.0);
+        (arrived < 1.0).then_some(words)
+    });
+    lost.collect()
 }
 
 fn failures(row: &RowResult) -> Vec<String> {

@@ -4,7 +4,9 @@ use super::figures;
 use super::goals::Verdict;
 use super::groups::{self, Group};
 use crate::contestant::Role;
+use crate::reading::Unit;
 use crate::results::{RowResult, Track};
+use crate::statistics::spread;
 use crate::work::Work;
 use std::fmt::Write;
 
@@ -26,7 +28,8 @@ pub fn group(group: &Group<'_>) -> String {
     let sizes = group.rows.iter().map(|row| groups::size_words(row.work));
     let head: Vec<String> = std::iter::once(String::new()).chain(sizes).collect();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let mut out = table(&head, names.iter().map(|name| line(group, name, value_cell)));
+    let values = names.iter().map(|name| line(group, name, value_cell));
+    let mut out = table(&head, cache_lines(group).into_iter().chain(values));
     let others: Vec<Vec<String>> = names
         .iter()
         .map(|name| line(group, name, ratio_cell))
@@ -45,6 +48,18 @@ pub fn group(group: &Group<'_>) -> String {
         );
     }
     out
+}
+
+/// Where the hypervisor had put the two cores while each row was measured: rows may differ by that alone.
+fn cache_lines(group: &Group<'_>) -> Option<Vec<String>> {
+    let cell = |row: &&RowResult| {
+        let words =
+            spread(row.cache_line_ns.clone()).map(|spread| figures::spread(Unit::Nanoseconds, &spread));
+        words.unwrap_or_else(|| NOTHING.to_owned())
+    };
+    let cells: Vec<String> = group.rows.iter().map(cell).collect();
+    let known = cells.iter().any(|cell| cell != NOTHING);
+    known.then(|| std::iter::once("*a bare cache line, before each round*".to_owned()).chain(cells).collect())
 }
 
 /// Which contestant CCI is here, and which side of 1 is the good one.

@@ -54,7 +54,8 @@ fn half_trips() -> Vec<RowResult> {
 }
 
 fn loaded(percent: u32) -> RowResult {
-    let reading = Reading { value: 900.0, quantiles_ns: Some([900.0, 2_000.0, f64::from(percent) * 1e3]) };
+    let reading =
+        Reading { quantiles_ns: Some([900.0, 2_000.0, f64::from(percent) * 1e3]), ..Reading::of(900.0) };
     let turns = vec![Turn::Done(reading.clone()), Turn::Done(reading)];
     let ours = Track { turns, ..track("cci udp", Role::Ours, &[]) };
     let title = format!("Latency under load over UDP, 64 B, {percent} %");
@@ -163,7 +164,7 @@ fn the_page_tells_everything() {
         "| slow \\| peer | 900 ns | 1.90 µs |",
         "| ÷ cache line | 1.20 (1.20–1.30) | – |",
         "![Half round trip over shared memory](performance/shm-half-trip.svg)",
-        "A bare cache line took 25 to 230 ns",
+        "| *a bare cache line, before each round* | 128 ns (76.3–179) |",
         "shm/half-trip/8, slow | peer: 1 of 3 turns failed (it broke).",
         "900 ns · 2.00 µs · 80.0 µs",
         "| nobody | not installed: apt install it | shm/half-trip |",

@@ -125,8 +125,18 @@ pub enum By {
     HandUdp,
     /// Two TCP sockets by hand.
     HandTcp,
+    /// The C library's copy between mappings.
+    Memcpy,
+    /// `process_vm_writev` and `process_vm_readv` by hand.
+    ProcessVm,
+    /// Two eventfds by hand.
+    Eventfd,
+    /// A word in shared memory and `futex` by hand.
+    Futex,
     /// CCI over shared memory.
     Shm,
+    /// CCI over shared memory, with remote memory that is the program's own.
+    ShmForeign,
     /// CCI over UDP.
     Udp,
     /// CCI over TCP.
@@ -139,9 +149,23 @@ pub enum By {
     ShmLocked,
     /// CCI over UDP, through its locking form.
     UdpLocked,
+    /// CCI over shared memory, sleeping on the descriptor that it gives.
+    ShmHandle,
+    /// CCI over UDP, the same.
+    UdpHandle,
+    /// CCI over TCP, the same.
+    TcpHandle,
 }
 
 impl By {
+    /// The floor, which knows nothing of CCI.
+    pub const fn is_by_hand(self) -> bool {
+        matches!(
+            self,
+            By::CacheLine | By::HandUdp | By::HandTcp | By::Memcpy | By::ProcessVm | By::Eventfd | By::Futex
+        )
+    }
+
     /// As on the command line.
     pub fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

@@ -46,17 +46,24 @@ pub struct Worker {
     place: Place,
     name: &'static str,
     role: Role,
+    /// In place of the row's, where a row compares pieces of work.
+    work: Option<Work>,
 }
 
 impl Worker {
     /// The exchange by hand.
     pub const fn floor(name: &'static str, by: By, place: Place) -> Worker {
-        Worker { by, place, name, role: Role::Floor }
+        Worker { by, place, name, role: Role::Floor, work: None }
     }
 
     /// CCI.
     pub const fn ours(name: &'static str, by: By, place: Place) -> Worker {
-        Worker { by, place, name, role: Role::Ours }
+        Worker { by, place, name, role: Role::Ours, work: None }
+    }
+
+    /// It does this, whatever the row's work is.
+    pub const fn doing(self, work: Work) -> Worker {
+        Worker { work: Some(work), ..self }
     }
 }
 
@@ -70,13 +77,15 @@ impl Contestant for Worker {
     }
 
     fn about(&self) -> Outcome<String> {
-        Ok(match self.role {
-            Role::Ours => format!("cci {}", env!("CARGO_PKG_VERSION")),
-            _ => "by hand (bench/src/worker/floor)".to_owned(),
+        Ok(if self.by.is_by_hand() {
+            "by hand (bench/src/worker/floor)".to_owned()
+        } else {
+            format!("cci {}", env!("CARGO_PKG_VERSION"))
         })
     }
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
+        let work = self.work.unwrap_or(work);
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &self.by.word(), "--work", &work.to_string()]);
         command.args(["--count", &count.to_string(), "--place", &self.place.word()]);

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod c_program;
 mod child;
 mod contestant;
 mod peers;

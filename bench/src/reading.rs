@@ -13,12 +13,15 @@ pub struct Reading {
     /// Where messages may be lost: the part of them that arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<f64>,
+    /// Where messages left by the clock: how many a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_s: Option<f64>,
 }
 
 impl Reading {
     /// A mean alone.
     pub const fn of(value: f64) -> Reading {
-        Reading { value, quantiles_ns: None, arrived: None }
+        Reading { value, quantiles_ns: None, arrived: None, per_s: None }
     }
 }
 

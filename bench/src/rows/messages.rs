@@ -1,6 +1,6 @@
 //! Messages: half round trips and rates, by size, on each device.
 
-use super::{Against, Bound, Goal, Row, floor_at_least, floor_at_most};
+use super::{Against, Bound, Goal, Row, floor_at_least, floor_at_most, pair, with_peers};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
@@ -16,9 +16,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     let udp = Family {
         name: "udp",
         over: "over UDP on loopback",
-        contestants: &|| {
-            with_peers(sockets("UDP by hand", By::HandUdp, "cci udp", By::Udp, HERE), peers.udp())
-        },
+        contestants: &|| with_peers(pair("UDP by hand", By::HandUdp, "cci udp", By::Udp, HERE), peers.udp()),
         half_trip_goals: &[floor_at_most(1.15)],
         rate_goals: &[floor_at_least(10.0)],
     };
@@ -26,9 +24,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     let tcp = Family {
         name: "tcp",
         over: "over TCP on loopback",
-        contestants: &|| {
-            with_peers(sockets("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, HERE), peers.tcp())
-        },
+        contestants: &|| with_peers(pair("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, HERE), peers.tcp()),
         half_trip_goals: &[floor_at_most(1.1)],
         rate_goals: &[],
     };
@@ -36,7 +32,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     let eth = Family {
         name: "eth",
         over: "across a pair of virtual Ethernet interfaces",
-        contestants: &|| sockets("UDP by hand", By::HandUdp, "cci eth", By::Eth, PAIR),
+        contestants: &|| pair("UDP by hand", By::HandUdp, "cci eth", By::Eth, PAIR),
         half_trip_goals: &[floor_at_most(0.5)],
         rate_goals: &[floor_at_least(6.0)],
     };
@@ -47,7 +43,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         let family = Family {
             name: &format!("pair-{name}"),
             over: &format!("over {title} across a pair of virtual Ethernet interfaces"),
-            contestants: &|| sockets("sockets by hand", hand, "cci", by, PAIR),
+            contestants: &|| pair("sockets by hand", hand, "cci", by, PAIR),
             half_trip_goals: &[],
             rate_goals: &[],
         };
@@ -110,22 +106,4 @@ impl Family<'_> {
             contestants: (self.contestants)(),
         }));
     }
-}
-
-fn sockets(
-    hand: &'static str,
-    by_hand: By,
-    ours: &'static str,
-    by: By,
-    place: Place,
-) -> Vec<Box<dyn Contestant>> {
-    vec![Box::new(Worker::floor(hand, by_hand, place)), Box::new(Worker::ours(ours, by, place))]
-}
-
-fn with_peers(
-    mut contestants: Vec<Box<dyn Contestant>>,
-    peers: Vec<Box<dyn Contestant>>,
-) -> Vec<Box<dyn Contestant>> {
-    contestants.extend(peers);
-    contestants
 }

@@ -1,10 +1,16 @@
 //! What is compared with what, and what must be reached.
 
+mod connections;
+mod forms;
+mod load;
 mod messages;
+mod remote_memory;
+mod waiting;
 
-use crate::contestant::Contestant;
+use crate::args::By;
+use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
-use crate::work::Work;
+use crate::work::{Place, Work};
 use serde::{Deserialize, Serialize};
 
 /// One line of the result: a piece of work and who does it.
@@ -65,5 +71,50 @@ const fn floor_at_least(ratio: f64) -> Goal {
 pub fn all(peers: &Peers) -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(messages::rows(peers));
+    rows.extend(remote_memory::rows(peers));
+    rows.extend(waiting::rows());
+    rows.extend(connections::rows());
+    rows.extend(forms::rows());
+    rows.extend(load::rows());
     rows
+}
+
+/// A floor and CCI.
+fn pair(
+    hand: &'static str,
+    by_hand: By,
+    ours: &'static str,
+    by: By,
+    place: Place,
+) -> Vec<Box<dyn Contestant>> {
+    vec![Box::new(Worker::floor(hand, by_hand, place)), Box::new(Worker::ours(ours, by, place))]
+}
+
+fn with_peers(
+    mut contestants: Vec<Box<dyn Contestant>>,
+    peers: Vec<Box<dyn Contestant>>,
+) -> Vec<Box<dyn Contestant>> {
+    contestants.extend(peers);
+    contestants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contestant::Role;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_goals_have_their_other_side() {
+        let rows = all(&Peers::new(None));
+        let mut names = HashSet::new();
+        for row in &rows {
+            assert!(names.insert(row.name.clone()), "{} twice", row.name);
+            let has = |role| row.contestants.iter().any(|one| one.role() == role);
+            assert!(has(Role::Ours), "{}: nobody of ours", row.name);
+            let on_floor = row.goals.iter().any(|goal| goal.against == Against::Floor);
+            assert!(!on_floor || has(Role::Floor), "{}: a goal without its floor", row.name);
+        }
+        assert!(rows.iter().filter(|row| !row.goals.is_empty()).count() >= 15);
+    }
 }

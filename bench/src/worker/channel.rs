@@ -33,6 +33,12 @@ pub trait Channel: Sized {
     /// Has what was sent leave now, where it may still be here.
     fn flush(&mut self) {}
 
+    /// Called while the partner ends: what was sent last leaves.
+    fn linger(&mut self) {
+        // The partner may be gone already, and the connection with it.
+        drop(self.try_receive());
+    }
+
     /// The first eight bytes of the next message (0 for a shorter one); None: there is none now.
     fn try_receive(&mut self) -> Outcome<Option<u64>>;
 

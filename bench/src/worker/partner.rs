@@ -6,7 +6,7 @@ use crate::work::Place;
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::{clock, cpu};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Nothing is waited for longer.
 const LIMIT_NS: u64 = 20_000_000_000;
@@ -50,12 +50,32 @@ pub struct Partner(Child);
 impl Partner {
     /// Starts it on the other side. To be called before `pin`, which it would inherit.
     pub fn start(args: &WorkArgs, site: &Site, first: &str) -> Outcome<Partner> {
+        Partner::start_with(args, site, first, (Stdio::null(), Stdio::null()))
+    }
+
+    /// The same, with these as its standard input and output.
+    pub fn start_with(
+        args: &WorkArgs,
+        site: &Site,
+        first: &str,
+        (input, output): (Stdio, Stdio),
+    ) -> Outcome<Partner> {
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
         command.args(["--count", &args.count.to_string(), "--place", &args.place.word()]);
-        command.args(["--partner-of", first]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["--partner-of", first]).stdin(input).stdout(output);
         let child = site.there(|| command.spawn());
         Ok(Partner(child.map_err(|error| Trouble::new(format!("starting the second process: {error}")))?))
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// What it prints, where that was asked for.
+    pub fn output(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
     }
 
     /// Waits for its end, which must be a good one. `poll` is called meanwhile: what was sent last may need it to leave.

@@ -1,5 +1,9 @@
 //! The plainest code for the same work, for benchmarks to compare with. The library uses none of it.
 
+mod sleep;
+
+pub use sleep::{SharedWord, eventfd};
+
 use crate::error::Result;
 use crate::memory::RmaSegment;
 use cci_ring::memory::Backing;

@@ -1,6 +1,7 @@
 //! What is done with channels, whatever they are made of.
 
 mod half_trip;
+mod loaded;
 mod rate;
 
 use super::channel::Channel;
@@ -16,8 +17,11 @@ pub fn run<C: Channel>(args: &WorkArgs) -> Outcome<Option<Reading>> {
         partner::pin(args)?;
         let mut channel = C::dial(args, first)?;
         match args.work {
-            Work::HalfTrip { len } => half_trip::answer(&mut channel, args.count, len)?,
+            Work::HalfTrip { len } | Work::BlockingTrip { len } => {
+                half_trip::answer(&mut channel, args.count, len)?
+            }
             Work::Rate { len } => rate::take(&mut channel, args.count, len)?,
+            Work::Loaded { len, .. } => loaded::echo(&mut channel, len)?,
             _ => return Err(not_done(args)),
         }
         return Ok(None);
@@ -29,12 +33,12 @@ pub fn run<C: Channel>(args: &WorkArgs) -> Outcome<Option<Reading>> {
     partner::pin(args)?;
     let mut channel = C::accept(listening, args)?;
     let reading = match args.work {
-        Work::HalfTrip { len } => half_trip::ask(&mut channel, args.count, len)?,
+        Work::HalfTrip { len } | Work::BlockingTrip { len } => half_trip::ask(&mut channel, args.count, len)?,
         Work::Rate { len } => rate::send(&mut channel, args.count, len)?,
+        Work::Loaded { len, percent } => loaded::run(&mut channel, len, percent)?,
         _ => return Err(not_done(args)),
     };
-    // The partner may be gone already, and its channel with it.
-    partner.end(|| drop(channel.try_receive()))?;
+    partner.end(|| channel.linger())?;
     Ok(Some(reading))
 }
 

@@ -1,6 +1,10 @@
 //! The exchanges by hand: nothing above the primitive.
 
+pub mod asleep;
 pub mod cache_line;
+pub mod connect;
+pub mod memory;
+pub mod stream;
 pub mod tcp;
 pub mod udp;
 

@@ -2,7 +2,6 @@
 
 use super::failed;
 use crate::args::WorkArgs;
-use crate::work::Work;
 use crate::worker::channel::{Channel, stamp};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
@@ -15,8 +14,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The most that one `read` takes.
 const READ_BYTES: usize = 1 << 16;
 
-/// One end.
-pub struct HandTcp {
+/// One end. By hand, one sleeps in a blocking receive.
+pub struct HandTcp<const SLEEPS: bool> {
     stream: TcpStream,
     len: usize,
     /// What came and was not taken: `buffer[taken..filled]`.
@@ -27,13 +26,12 @@ pub struct HandTcp {
     rest: Vec<u8>,
 }
 
-impl HandTcp {
-    fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<HandTcp> {
-        let sleeps = matches!(args.work, Work::BlockingTrip { .. });
+impl<const SLEEPS: bool> HandTcp<SLEEPS> {
+    fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<Self> {
         let len = args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))? as usize;
         stream.set_nodelay(true).map_err(failed("TCP by hand"))?;
         stream.set_read_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
-        stream.set_nonblocking(!sleeps).map_err(failed("TCP by hand"))?;
+        stream.set_nonblocking(!SLEEPS).map_err(failed("TCP by hand"))?;
         let buffer = vec![0; READ_BYTES.max(len)].into_boxed_slice();
         Ok(HandTcp { stream, len, buffer, taken: 0, filled: 0, rest: Vec::with_capacity(len) })
     }
@@ -76,7 +74,8 @@ impl HandTcp {
     }
 }
 
-impl Channel for HandTcp {
+impl<const SLEEPS: bool> Channel for HandTcp<SLEEPS> {
+    const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
     type Listening = TcpListener;
 
     fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(TcpListener, String)> {
@@ -85,12 +84,12 @@ impl Channel for HandTcp {
         Ok((listener, address.to_string()))
     }
 
-    fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<HandTcp> {
+    fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<Self> {
         let (stream, _) = listener.accept().map_err(failed("TCP by hand"))?;
         HandTcp::of(stream, args)
     }
 
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<HandTcp> {
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<Self> {
         HandTcp::of(TcpStream::connect(first).map_err(failed(first))?, args)
     }
 
@@ -109,6 +108,10 @@ impl Channel for HandTcp {
                 Ok(true)
             }
         }
+    }
+
+    fn linger(&mut self) {
+        // The kernel has it.
     }
 
     #[inline]

@@ -2,7 +2,6 @@
 
 use super::failed;
 use crate::args::WorkArgs;
-use crate::work::Work;
 use crate::worker::channel::{Channel, stamp};
 use cci_measure::site::Site;
 use cci_measure::trouble::Outcome;
@@ -13,22 +12,21 @@ use std::time::Duration;
 /// Nothing is waited for longer.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// One end.
-pub struct HandUdp {
+/// One end. By hand, one sleeps in a blocking receive.
+pub struct HandUdp<const SLEEPS: bool> {
     socket: UdpSocket,
     buffer: Box<[u8]>,
 }
 
-impl HandUdp {
-    fn of(socket: UdpSocket, args: &WorkArgs) -> Outcome<HandUdp> {
-        // A blocking receive is how one sleeps by hand.
-        let sleeps = matches!(args.work, Work::BlockingTrip { .. });
-        socket.set_nonblocking(!sleeps).map_err(failed("UDP by hand"))?;
+impl<const SLEEPS: bool> HandUdp<SLEEPS> {
+    fn of(socket: UdpSocket) -> Outcome<Self> {
+        socket.set_nonblocking(!SLEEPS).map_err(failed("UDP by hand"))?;
         Ok(HandUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
     }
 }
 
-impl Channel for HandUdp {
+impl<const SLEEPS: bool> Channel for HandUdp<SLEEPS> {
+    const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
     const RELIABLE: bool = false;
     type Listening = UdpSocket;
 
@@ -39,18 +37,18 @@ impl Channel for HandUdp {
         Ok((socket, address.to_string()))
     }
 
-    fn accept(socket: UdpSocket, args: &WorkArgs) -> Outcome<HandUdp> {
+    fn accept(socket: UdpSocket, _args: &WorkArgs) -> Outcome<Self> {
         let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("UDP by hand"))?;
         socket.connect(partner).map_err(failed("UDP by hand"))?;
-        HandUdp::of(socket, args)
+        HandUdp::of(socket)
     }
 
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<HandUdp> {
+    fn dial(_args: &WorkArgs, first: &str) -> Outcome<Self> {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("UDP by hand"))?;
         socket.connect(first).map_err(failed(first))?;
         socket.set_read_timeout(Some(LIMIT)).map_err(failed(first))?;
         socket.send(b"hello").map_err(failed(first))?;
-        HandUdp::of(socket, args)
+        HandUdp::of(socket)
     }
 
     #[inline]
@@ -62,6 +60,10 @@ impl Channel for HandUdp {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(failed("sending by hand")(error)),
         }
+    }
+
+    fn linger(&mut self) {
+        // The kernel has it.
     }
 
     #[inline]

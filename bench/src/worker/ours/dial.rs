@@ -15,21 +15,28 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Trouble + '_ {
     move |error| Trouble::new(format!("{what}: {error}"))
 }
 
-/// An endpoint on the device that the contestant stands for.
+/// An endpoint on the device that the contestant stands for, with the default options.
 pub fn endpoint(args: &WorkArgs) -> Outcome<Endpoint> {
+    endpoint_with(args, Options::default())
+}
+
+/// The same with other options.
+pub fn endpoint_with(args: &WorkArgs, options: Options) -> Outcome<Endpoint> {
     let context = Context::new().map_err(|error| failed("context")(&error))?;
     let device = device(&context, args)?;
-    Endpoint::create(device, Options::default()).map_err(|error| failed(device.name())(&error))
+    Endpoint::create(device, options).map_err(|error| failed(device.name())(&error))
 }
 
 fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
     let kind = match args.by {
-        By::Shm | By::ShmLocked => TransportKind::Shm,
-        By::Udp | By::UdpLocked => TransportKind::Udp,
-        By::Tcp => TransportKind::Tcp,
+        By::Shm | By::ShmForeign | By::ShmLocked | By::ShmHandle => TransportKind::Shm,
+        By::Udp | By::UdpLocked | By::UdpHandle => TransportKind::Udp,
+        By::Tcp | By::TcpHandle => TransportKind::Tcp,
         By::Eth => TransportKind::Eth,
         By::Any => TransportKind::Any,
-        By::CacheLine | By::HandUdp | By::HandTcp => return Err(Trouble::new("no device of CCI's")),
+        By::CacheLine | By::HandUdp | By::HandTcp | By::Memcpy | By::ProcessVm | By::Eventfd | By::Futex => {
+            return Err(Trouble::new("no device of CCI's"));
+        }
     };
     let found = context.devices().iter().find(|device| device.transport() == kind && is_at(device, args));
     found.ok_or_else(|| Trouble::new(format!("no {} device here", kind.name())))

@@ -1,0 +1,35 @@
+//! Latency under load: at a tenth, a half and four fifths of the highest rate that each can do itself.
+
+use super::{Row, pair};
+use crate::args::By;
+use crate::contestant::{Contestant, Worker};
+use crate::work::{Place, Work};
+
+const LEN: u32 = 64;
+
+/// See the module.
+pub fn rows() -> Vec<Row> {
+    let families: [(&str, &str, &dyn Fn() -> Vec<Box<dyn Contestant>>); 4] = [
+        ("shm", "over shared memory", &|| vec![Box::new(Worker::ours("cci shm", By::Shm, Place::Here))]),
+        ("udp", "over UDP on loopback", &|| {
+            pair("UDP by hand", By::HandUdp, "cci udp", By::Udp, Place::Here)
+        }),
+        ("tcp", "over TCP on loopback", &|| {
+            pair("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, Place::Here)
+        }),
+        ("eth", "across a pair of virtual Ethernet interfaces", &|| {
+            pair("UDP by hand", By::HandUdp, "cci eth", By::Eth, Place::Pair)
+        }),
+    ];
+    let mut rows = Vec::new();
+    for (name, over, contestants) in families {
+        rows.extend([10, 50, 80].map(|percent| Row {
+            name: format!("{name}/loaded/{percent}"),
+            title: format!("Round trip {over} at {percent} % of the highest rate, {LEN} B"),
+            work: Work::Loaded { len: LEN, percent },
+            goals: Vec::new(),
+            contestants: contestants(),
+        }));
+    }
+    rows
+}

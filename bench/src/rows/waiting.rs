@@ -1,0 +1,57 @@
+//! Both sides asleep until there is something.
+
+use super::{Row, floor_at_most};
+use crate::args::By;
+use crate::contestant::{Contestant, Worker};
+use crate::work::{Place, Work};
+
+const LEN: u32 = 8;
+
+/// `Endpoint::wait` spins for a while where that has paid, which is the library's offer to those who wait; the rows of
+/// the descriptor are those in which both sides surely sleep.
+pub fn rows() -> Vec<Row> {
+    let row = |name: &str, title: &str, contestants: Vec<Worker>| Row {
+        name: format!("{name}/{LEN}"),
+        title: format!("Half round trip {title}, {LEN} B"),
+        work: Work::BlockingTrip { len: LEN },
+        goals: vec![floor_at_most(1.15)],
+        contestants: contestants.into_iter().map(|one| Box::new(one) as Box<dyn Contestant>).collect(),
+    };
+    let floor = |name, by| Worker::floor(name, by, Place::Here);
+    let ours = |name, by| Worker::ours(name, by, Place::Here);
+    let memory = || vec![floor("eventfd", By::Eventfd), floor("futex", By::Futex)];
+    let sockets = |name, by| vec![floor(name, by)];
+    let with = |mut floors: Vec<Worker>, one: Worker| {
+        floors.push(one);
+        floors
+    };
+    let (udp, tcp) = (("recv by hand", By::HandUdp), ("read by hand", By::HandTcp));
+    vec![
+        row("shm/wait", "waiting, over shared memory", with(memory(), ours("cci wait", By::Shm))),
+        row(
+            "shm/wait-handle",
+            "asleep on the descriptor, over shared memory",
+            with(memory(), ours("cci descriptor", By::ShmHandle)),
+        ),
+        row(
+            "udp/wait",
+            "waiting, over UDP on loopback",
+            with(sockets(udp.0, udp.1), ours("cci wait", By::Udp)),
+        ),
+        row(
+            "udp/wait-handle",
+            "asleep on the descriptor, over UDP on loopback",
+            with(sockets(udp.0, udp.1), ours("cci descriptor", By::UdpHandle)),
+        ),
+        row(
+            "tcp/wait",
+            "waiting, over TCP on loopback",
+            with(sockets(tcp.0, tcp.1), ours("cci wait", By::Tcp)),
+        ),
+        row(
+            "tcp/wait-handle",
+            "asleep on the descriptor, over TCP on loopback",
+            with(sockets(tcp.0, tcp.1), ours("cci descriptor", By::TcpHandle)),
+        ),
+    ]
+}

@@ -1,0 +1,72 @@
+//! Memory copied by hand: between mappings, and into another process by system calls.
+
+use super::failed;
+use crate::args::WorkArgs;
+use crate::reading::Reading;
+use crate::worker::ours::Way;
+use crate::worker::partner::{self, Partner};
+use crate::worker::slots::Slots;
+use cci_measure::site::Site;
+use cci_measure::trouble::{Outcome, Trouble};
+use cci_sys::clock;
+use cci_sys::floor::{Mappings, Process};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+/// The C library's copy between two mappings of the kind that CCI copies between.
+pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
+    let slots = Slots::of(len);
+    partner::pin(args)?;
+    let made = Mappings::create(slots.bytes());
+    let mut mappings = made.map_err(|error| Trouble::new(error.to_string()))?;
+    timed(args, &slots, |offset| {
+        let copied = mappings.copy(offset as usize, len as usize);
+        if copied { Ok(()) } else { Err(Trouble::new("out of range")) }
+    })
+}
+
+/// One system call for each transfer, from the program's own memory to the partner's own, or back.
+pub fn process(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
+    let slots = Slots::of(len);
+    let mut mine = vec![1u8; slots.bytes()];
+    if args.partner_of.is_some() {
+        partner::pin(args)?;
+        println!("{}", mine.as_ptr() as u64);
+        // Until the first side is done, or gone.
+        let _ = std::io::stdin().read(&mut [0]);
+        return Ok(None);
+    }
+    let (input, open) = std::io::pipe().map_err(failed("a pipe"))?;
+    let mut partner = Partner::start_with(args, &Site::here(), "pipe", (input.into(), Stdio::piped()))?;
+    partner::pin(args)?;
+    let output = partner.output().ok_or_else(|| Trouble::new("no output"))?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).map_err(failed("the second process"))?;
+    let address: u64 = line.trim().parse().map_err(|_| Trouble::new(format!("no address: {line}")))?;
+    let process = Process::of(partner.pid()).map_err(failed("the second process"))?;
+    let reading = timed(args, &slots, |offset| {
+        let at = offset as usize;
+        let piece = mine.get_mut(at..at + len as usize).unwrap_or_default();
+        match way {
+            Way::Write => process.write(address + offset, piece),
+            Way::Read => process.read(address + offset, piece),
+        }
+        .map_err(failed("process_vm_writev"))
+    })?;
+    drop(open);
+    partner.end(|| {})?;
+    Ok(Some(reading))
+}
+
+/// Bytes a second, after every place was used once.
+fn timed(args: &WorkArgs, slots: &Slots, mut transfer: impl FnMut(u64) -> Outcome) -> Outcome<Reading> {
+    for nth in 0..slots.count {
+        transfer(slots.offset(nth))?;
+    }
+    let begin_ns = clock::now_ns();
+    for nth in 0..args.count {
+        transfer(slots.offset(nth))?;
+    }
+    let took_ns = clock::now_ns() - begin_ns;
+    Ok(Reading::of(args.count as f64 * f64::from(slots.len) * 1e9 / took_ns.max(1) as f64))
+}

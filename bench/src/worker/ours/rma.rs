@@ -1,0 +1,137 @@
+//! CCI's remote memory: transfers as fast as they go, a window of them under way.
+
+use super::dial;
+use super::messages::Messages;
+use crate::args::{By, WorkArgs};
+use crate::reading::Reading;
+use crate::worker::channel::Channel;
+use crate::worker::partner::{self, Partner};
+use crate::worker::slots::Slots;
+use cci::{Access, Event, Foreign, Memory, Place, RmaError, RmaFlags, RmaHandle, Status};
+use cci_measure::trouble::{Outcome, Trouble};
+use cci_sys::clock;
+
+/// Under way at once: as many as fill the bytes, and these at least and at most.
+const WINDOW_BYTES: u64 = 4 << 20;
+const WINDOW_MIN: u64 = 4;
+const WINDOW_MAX: u64 = 64;
+/// Nothing is waited for longer.
+const SILENCE_NS: u64 = 20_000_000_000;
+
+/// Which way bytes go, seen from the first side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// To the partner's memory.
+    Write,
+    /// From it.
+    Read,
+}
+
+/// The first side's reading; the partner has none.
+pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
+    let slots = Slots::of(len);
+    if let Some(first) = &args.partner_of {
+        partner::pin(args)?;
+        lend(Messages::dial(args, first)?, args, &slots)?;
+        return Ok(None);
+    }
+    let site = partner::site(args)?;
+    let (endpoint, uri) = Messages::listen(args, &site)?;
+    let partner = Partner::start(args, &site, &uri)?;
+    partner::pin(args)?;
+    let mut transfers = Transfers::open(Messages::accept(endpoint, args)?, args, way, slots)?;
+    transfers.run(args.count / 10 + transfers.slots.count.min(args.count))?;
+    let took_ns = transfers.run(args.count)?;
+    transfers.channel.send(b"bye")?;
+    partner.end(|| transfers.channel.linger())?;
+    let bytes = args.count as f64 * f64::from(len);
+    Ok(Some(Reading::of(bytes * 1e9 / took_ns.max(1) as f64)))
+}
+
+/// The partner: memory for the first side, until that has done with it.
+fn lend(mut channel: Messages, args: &WorkArgs, slots: &Slots) -> Outcome {
+    let memory = memory(&mut channel, args, slots.bytes())?;
+    let handle = channel.endpoint.register(&memory, Access::ALL);
+    let handle = handle.map_err(|error| dial::failed("registering")(&error))?;
+    channel.send(&handle.to_bytes())?;
+    channel.receive().map(drop)
+}
+
+fn memory(channel: &mut Messages, args: &WorkArgs, len: usize) -> Outcome<Memory> {
+    if args.by == By::ShmForeign {
+        // Written once, so that there are pages.
+        return Ok(Memory::foreign(Foreign::owned(vec![1; len].into_boxed_slice())));
+    }
+    channel.endpoint.allocate(len).map_err(|error| dial::failed("memory")(&error))
+}
+
+struct Transfers {
+    channel: Messages,
+    _memory: Memory,
+    local: RmaHandle,
+    remote: RmaHandle,
+    way: Way,
+    slots: Slots,
+    window: u64,
+}
+
+impl Transfers {
+    fn open(mut channel: Messages, args: &WorkArgs, way: Way, slots: Slots) -> Outcome<Transfers> {
+        let memory = memory(&mut channel, args, slots.bytes())?;
+        let local = channel.endpoint.register(&memory, Access::LOCAL);
+        let local = local.map_err(|error| dial::failed("registering")(&error))?;
+        let until_ns = clock::now_ns() + SILENCE_NS;
+        let remote = loop {
+            if let Some(Event::Recv(message)) = channel.endpoint.next_event() {
+                break RmaHandle::from_message(&message).ok_or_else(|| Trouble::new("no handle"))?;
+            }
+            if clock::now_ns() > until_ns {
+                return Err(Trouble::new("the partner lends no memory"));
+            }
+        };
+        let window = (WINDOW_BYTES / u64::from(slots.len)).clamp(WINDOW_MIN, WINDOW_MAX);
+        Ok(Transfers { channel, _memory: memory, local, remote, way, slots, window })
+    }
+
+    /// So many transfers: nanoseconds from the first start to the last completion.
+    fn run(&mut self, count: u64) -> Outcome<u64> {
+        let begin_ns = clock::now_ns();
+        let (mut started, mut done) = (0, 0);
+        let mut polls = 0u64;
+        while done < count {
+            while started < count && started - done < self.window && self.start(started)? {
+                started += 1;
+            }
+            match self.channel.endpoint.next_event() {
+                Some(Event::Send { status: Status::Success, .. }) => done += 1,
+                Some(Event::Send { status, .. }) => {
+                    return Err(Trouble::new(format!("a transfer failed: {status}")));
+                }
+                Some(_) => {}
+                None => {
+                    polls += 1;
+                    if polls.is_multiple_of(1 << 16) && clock::now_ns() - begin_ns > 3 * SILENCE_NS {
+                        return Err(Trouble::new("a transfer does not complete"));
+                    }
+                }
+            }
+        }
+        Ok(clock::now_ns() - begin_ns)
+    }
+
+    #[inline]
+    fn start(&mut self, nth: u64) -> Outcome<bool> {
+        let (offset, len) = (self.slots.offset(nth), u64::from(self.slots.len));
+        let (here, there) = (Place::new(self.local, offset), Place::new(self.remote, offset));
+        let (endpoint, connection) = (&mut self.channel.endpoint, self.channel.connection);
+        let started = match self.way {
+            Way::Write => endpoint.rma_write(connection, here, there, len, 0, RmaFlags::NONE),
+            Way::Read => endpoint.rma_read(connection, here, there, len, 0, RmaFlags::NONE),
+        };
+        match started {
+            Ok(()) => Ok(true),
+            Err(RmaError::WouldBlock) => Ok(false),
+            Err(error) => Err(dial::failed("starting a transfer")(&error)),
+        }
+    }
+}

@@ -99,8 +99,10 @@ const fn test_and_len(work: Work) -> Option<(&'static str, u32)> {
 
 /// The last figure of the last line: operations a second over the whole test.
 fn per_second(said: &str) -> Option<f64> {
-    let figures = said.lines().rev().find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
-    let rate: f64 = figures.rsplit(',').next()?.trim().parse().ok()?;
+    // Few iterations are padded with spaces in front.
+    let mut lines = said.lines().rev().map(str::trim);
+    let figures = lines.find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
+    let rate: f64 = figures.rsplit(',').next()?.parse().ok()?;
     (figures.contains(',') && rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
@@ -175,6 +177,7 @@ mod tests {
     #[test]
     fn the_rate_over_the_whole_test_is_read() {
         assert_eq!(per_second(TAG_LAT), Some(567_601.0));
+        assert_eq!(per_second("  150,5.522,5.794,5.794,1.32,1.32,172605,172605\n"), Some(172_605.0));
         let half_trip = reading(Work::HalfTrip { len: 8 }, 567_601.0).value;
         assert!((half_trip - 1762.0).abs() < 1.0, "{half_trip}");
         assert_eq!(reading(Work::Write { len: 1 << 20 }, 2_000.0).value, 2_000.0 * 1_048_576.0);

@@ -134,16 +134,14 @@ impl UdpSocket {
     /// larger than the interface or what routers have said of the path takes (`IP_PMTUDISC_DO`) is not sent: the
     /// batch tells of it, and [`path_mtu`] what would fit.
     pub fn set_fragment(&self, fragment: bool) -> Result<()> {
+        if !fragment {
+            return dont_fragment(&self.fd, &self.local);
+        }
         match self.local {
-            SocketAddr::V4(_) => {
-                let how = if fragment { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::DO };
-                sockopt::set_ip_mtu_discover(&self.fd, how).tried("choose fragmentation (IP_MTU_DISCOVER)")
-            }
-            SocketAddr::V6(_) => {
-                let how = if fragment { Ipv6PathMtuDiscovery::DONT } else { Ipv6PathMtuDiscovery::DO };
-                sockopt::set_ipv6_mtu_discover(&self.fd, how)
-                    .tried("choose fragmentation (IPV6_MTU_DISCOVER)")
-            }
+            SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(&self.fd, Ipv4PathMtuDiscovery::DONT)
+                .tried("choose fragmentation (IP_MTU_DISCOVER)"),
+            SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(&self.fd, Ipv6PathMtuDiscovery::DONT)
+                .tried("choose fragmentation (IPV6_MTU_DISCOVER)"),
         }
     }
 }
@@ -176,6 +174,16 @@ fn socket_for(addr: &SocketAddr) -> Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(family, SocketType::DGRAM, flags, None).tried("make a UDP socket")
+}
+
+/// Every datagram leaves whole or not at all.
+fn dont_fragment(fd: &OwnedFd, local: &SocketAddr) -> Result<()> {
+    match local {
+        SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DO)
+            .tried("choose fragmentation (IP_MTU_DISCOVER)"),
+        SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DO)
+            .tried("choose fragmentation (IPV6_MTU_DISCOVER)"),
+    }
 }
 
 fn ask_for_gro(fd: &OwnedFd, wanted: bool) -> Result<()> {

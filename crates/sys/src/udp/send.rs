@@ -9,9 +9,11 @@ use super::recv::is_icmp;
 use super::{DATAGRAM_BYTES_MAX, UdpSocket};
 
 mod call;
+mod lane;
 mod message;
 
-use call::send_entries;
+use call::{send_connected, send_entries};
+use lane::Lane;
 use message::{How, Message};
 
 /// Datagrams one GSO message can carry: what every kernel since 4.18 takes.
@@ -44,6 +46,8 @@ pub struct SendStats {
     pub failed: u64,
     /// GSO messages that had to be sent again one by one.
     pub gso_refused: u64,
+    /// Datagrams that went by the connected socket ([`SendBatch::allow_connected`]).
+    pub connected: u64,
 }
 
 /// The last datagram given up for its length.
@@ -71,6 +75,7 @@ pub struct SendBatch {
     /// Largest datagram sent by GSO; 0 when that is off for good.
     gso_segment_bytes_max: usize,
     too_big: Option<TooBig>,
+    lane: Lane,
     stats: SendStats,
 }
 
@@ -96,6 +101,7 @@ impl SendBatch {
             pending: 0,
             gso_segment_bytes_max: if socket.gso().is_ok() { DATAGRAM_BYTES_MAX } else { 0 },
             too_big: None,
+            lane: Lane::default(),
             stats: SendStats::default(),
         }
     }
@@ -221,6 +227,13 @@ impl SendBatch {
         }
     }
 
+    /// Whether lone datagrams that go to one peer again and again may leave by a second socket, which is connected to it:
+    /// with the same address and port, but never in fragments, so this is for a socket that sends none either. Off at
+    /// first.
+    pub fn allow_connected(&mut self, allowed: bool) {
+        self.lane.allow(allowed);
+    }
+
     /// The last datagram given up for its length since this was asked last.
     pub fn take_too_big(&mut self) -> Option<TooBig> {
         self.too_big.take()
@@ -247,6 +260,9 @@ impl SendBatch {
 
     /// One send call for the first messages; how many datagrams the kernel took.
     fn send_run(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        if let Some(datagrams) = self.send_connected(socket)? {
+            return Ok(datagrams);
+        }
         let waiting = self.messages.get(self.first..).unwrap_or_default();
         self.stats.syscalls += 1;
         let waiting_entries = waiting.iter().map(Message::entry_count).take(ENTRIES_MAX).sum();
@@ -268,6 +284,35 @@ impl SendBatch {
         self.pending = self.pending.saturating_sub(datagrams);
         self.stats.datagrams += datagrams as u64;
         Ok(datagrams)
+    }
+
+    /// Sends what waits by the connected socket, if that is one datagram and the socket leads there. `None`: it does
+    /// not, and an error of its own is no reason not to try the other.
+    #[inline]
+    fn send_connected(&mut self, socket: &UdpSocket) -> io::Result<Option<usize>> {
+        let Some([only]) = self.messages.get(self.first..) else { return Ok(None) };
+        if self.pending != 1 || only.how != How::Whole {
+            return Ok(None);
+        }
+        let Some(fd) = self.lane.to(&only.to, socket) else { return Ok(None) };
+        let bytes = self.arena.as_slice().get(only.start..only.start + only.len).unwrap_or_default();
+        self.stats.syscalls += 1;
+        match send_connected(fd, bytes) {
+            Ok(()) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+                return Err(error);
+            }
+            Err(_) => {
+                self.lane.give_up();
+                return Ok(None);
+            }
+        }
+        self.stats.bytes += only.len as u64;
+        self.stats.datagrams += 1;
+        self.stats.connected += 1;
+        self.first += 1;
+        self.pending = 0;
+        Ok(Some(1))
     }
 
     /// The first message has all been sent: one by one, after GSO had refused it?

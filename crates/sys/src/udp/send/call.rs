@@ -1,7 +1,9 @@
-//! The three ways to give datagrams to the kernel.
+//! The ways to give datagrams to the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::net::SendFlags;
 
 use super::ENTRIES_MAX;
 use crate::udp::addr::RawAddr;
@@ -40,6 +42,14 @@ pub(super) fn send_entries<'a>(
         }
         Some(second) => send_all::<ENTRIES_MAX>(fd, arena, [first, second].into_iter().chain(entries)),
     }
+}
+
+/// Gives one datagram to a connected socket.
+#[inline]
+pub(super) fn send_connected(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // No cancellation point, as the C library's call would be, which costs programs with several threads.
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::send(fd, bytes, flags).map(drop).map_err(io::Error::from)
 }
 
 fn send_plain(fd: BorrowedFd<'_>, arena: &[u8], entry: Entry<'_>) -> io::Result<usize> {

@@ -53,8 +53,10 @@ impl Udp {
         let send_bytes = SEND_BYTES.min((memory_bytes_max / 32) as usize);
         let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
         let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
+        let mut out = SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8));
+        out.allow_connected(true);
         Udp {
-            out: SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8)),
+            out,
             input: RecvBatch::new(messages as usize),
             socket,
             datagrams_max,
@@ -88,6 +90,7 @@ impl Udp {
         if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
             return false;
         }
+        self.out.allow_connected(!fragment);
         self.fragmenting = fragment;
         true
     }

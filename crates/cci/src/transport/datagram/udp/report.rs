@@ -26,6 +26,7 @@ pub(super) fn counters_of<const N: usize>(
         ("datagram_bytes_sent", sent(|of| of.bytes)),
         ("datagram_bytes_received", received(|of| of.bytes)),
         ("send_syscalls", sent(|of| of.syscalls)),
+        ("datagrams_sent_connected", sent(|of| of.connected)),
         ("recv_syscalls", received(|of| of.syscalls)),
         ("recv_syscalls_empty", received(|of| of.empty)),
         ("gso_batches", sent(|of| of.gso_batches)),

@@ -1,0 +1,196 @@
+//! A second socket that only sends: connected to the peer that lone datagrams go to again and again, it spares the kernel
+//! the search for a route with each of them, a ninth of a half round trip over loopback.
+//!
+//! It has the address and port of the first socket, so that peers see no difference, and takes nothing from it: it is
+//! bound to a multicast address that no group has, by which the kernel never finds it for what arrives for the
+//! endpoint. Where the kernel does not play along there is none, and the first socket sends everything.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::sockopt;
+
+use crate::error::{Result, SysError, Tried};
+use crate::udp::addr::is_link_local;
+use crate::udp::{UdpSocket, dont_fragment, socket_for, source_for};
+
+/// So many lone datagrams in a row to one peer lead the socket there: connecting it costs as much as two are spared.
+const RUN: u32 = 64;
+/// The most after failures, each of which doubles it.
+const RUN_MAX: u32 = 1 << 24;
+/// Reserved by IANA: the lowest multicast address, which is no group's.
+const NOBODYS_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
+/// The same of IPv6 (RFC 4291, section 2.7.1: reserved, never assigned).
+const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    allowed: bool,
+    /// The socket, and where it leads.
+    leads: Option<(OwnedFd, SocketAddr)>,
+    /// Where the last lone datagrams went that it did not take, and how many there were in a row.
+    last: Option<SocketAddr>,
+    run: u32,
+    failures: u32,
+}
+
+impl Lane {
+    /// Whether there may be one at all.
+    pub(super) fn allow(&mut self, allowed: bool) {
+        self.allowed = allowed;
+        if !allowed {
+            self.give_up();
+        }
+    }
+
+    /// No longer leads anywhere.
+    pub(super) fn give_up(&mut self) {
+        (self.leads, self.last, self.run) = (None, None, 0);
+    }
+
+    /// The socket that leads to `to`, for one datagram.
+    #[inline]
+    pub(super) fn to(&mut self, to: &SocketAddr, of: &UdpSocket) -> Option<BorrowedFd<'_>> {
+        if !self.allowed {
+            return None;
+        }
+        if self.leads.as_ref().is_none_or(|(_, there)| there != to) {
+            self.note(to, of);
+        } else {
+            self.run = 0;
+        }
+        self.leads.as_ref().filter(|(_, there)| there == to).map(|(fd, _)| fd.as_fd())
+    }
+
+    /// One more goes to a peer that it does not lead to.
+    fn note(&mut self, to: &SocketAddr, of: &UdpSocket) {
+        self.run = if self.last.as_ref() == Some(to) { self.run.saturating_add(1) } else { 1 };
+        self.last = Some(*to);
+        if self.run < (RUN << self.failures.min(20)).min(RUN_MAX) {
+            return;
+        }
+        self.run = 0;
+        let fd = match self.leads.take() {
+            Some((fd, _)) => Ok(fd),
+            None => open(of.local_addr(), to),
+        };
+        match fd.and_then(|fd| lead(&fd, to).map(|()| fd)) {
+            Ok(fd) => (self.leads, self.failures) = (Some((fd, *to)), 0),
+            Err(_) => self.failures += 1,
+        }
+    }
+}
+
+/// A socket of that port, by which nothing arrives. An error, too, if the kernel would send from elsewhere to `first`: once
+/// connected it stays with the address it has chosen, and does not say which.
+fn open(local: SocketAddr, first: &SocketAddr) -> Result<OwnedFd> {
+    if source_for(*first).is_none_or(|from| from.ip() != local.ip()) {
+        return Err(SysError::new("connect a UDP socket", ErrorKind::AddrNotAvailable));
+    }
+    let nobodys = match local.ip() {
+        IpAddr::V4(_) => IpAddr::V4(NOBODYS_V4),
+        IpAddr::V6(_) => IpAddr::V6(NOBODYS_V6),
+    };
+    let fd = socket_for(&local)?;
+    if local.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true).tried("keep to IPv6 (IPV6_V6ONLY)")?;
+    }
+    // Endpoints of other addresses of this machine may have the same port.
+    sockopt::set_socket_reuseaddr(&fd, true).tried("share a port (SO_REUSEADDR)")?;
+    dont_fragment(&fd, &local)?;
+    rustix::net::bind(&fd, &SocketAddr::new(nobodys, local.port())).tried("bind a UDP socket")?;
+    Ok(fd)
+}
+
+fn lead(fd: &OwnedFd, to: &SocketAddr) -> Result<()> {
+    const WHAT: &str = "connect a UDP socket";
+    // Connecting to a link-local peer would bind the socket to its interface for good.
+    if matches!(to, SocketAddr::V6(v6) if is_link_local(v6.ip())) {
+        return Err(SysError::new(WHAT, ErrorKind::Unsupported));
+    }
+    rustix::net::connect(fd, to).tried(WHAT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::{RecvBatch, SendBatch};
+    use std::time::{Duration, Instant};
+
+    fn loopbacks() -> Vec<SocketAddr> {
+        let all = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+        let (there, absent): (Vec<_>, Vec<_>) = all.into_iter().partition(|&at| UdpSocket::bind(at).is_ok());
+        absent.iter().for_each(|at| println!("skipped: {at}"));
+        there
+    }
+
+    /// Sends one datagram and takes it where it went: who sent it.
+    fn pass(send: &mut SendBatch, from: &UdpSocket, recv: &mut RecvBatch, to: &UdpSocket) -> SocketAddr {
+        let room = send.next(&to.local_addr(), 8).unwrap();
+        room.copy_from_slice(b"a letter");
+        send.commit(8);
+        assert_eq!(send.flush(from).unwrap(), 1);
+        let start = Instant::now();
+        while recv.recv(to).unwrap() == 0 {
+            assert!(start.elapsed() < Duration::from_secs(5), "{:?}", send.stats());
+        }
+        let (sender, bytes) = recv.iter().next().unwrap();
+        assert_eq!(bytes, b"a letter");
+        sender
+    }
+
+    #[test]
+    fn peers_see_one_socket_and_all_of_them_are_heard() {
+        for at in loopbacks() {
+            let [us, peer, other] = [at; 3].map(|at| UdpSocket::bind(at).unwrap());
+            let [mut ours, mut theirs, mut others] =
+                [&us, &peer, &other].map(|socket| SendBatch::new(socket, 8, 1 << 16));
+            let mut recv = RecvBatch::new(4);
+            ours.allow_connected(true);
+            for number in 1..=3 * u64::from(RUN) {
+                assert_eq!(pass(&mut ours, &us, &mut recv, &peer), us.local_addr());
+                // What comes for the endpoint is not the connected socket's, be it from the peer it leads to.
+                assert_eq!(pass(&mut theirs, &peer, &mut recv, &us), peer.local_addr());
+                assert_eq!(pass(&mut others, &other, &mut recv, &us), other.local_addr());
+                let by_it = (number + 1).saturating_sub(u64::from(RUN));
+                assert_eq!(ours.stats().connected, by_it, "{at} {number}");
+            }
+            let before = ours.stats().connected;
+            for _ in 1..RUN {
+                pass(&mut ours, &us, &mut recv, &other);
+                assert_eq!(pass(&mut ours, &us, &mut recv, &peer), us.local_addr());
+            }
+            assert_eq!(
+                ours.stats().connected,
+                before + u64::from(RUN) - 1,
+                "one in between leads it nowhere else"
+            );
+            for _ in 0..RUN {
+                assert_eq!(pass(&mut ours, &us, &mut recv, &other), us.local_addr());
+            }
+            assert_eq!(ours.stats().connected, before + u64::from(RUN), "now it leads there");
+            ours.allow_connected(false);
+            pass(&mut ours, &us, &mut recv, &other);
+            assert_eq!(ours.stats().connected, before + u64::from(RUN));
+        }
+    }
+
+    #[test]
+    fn it_sends_from_the_endpoints_address_or_not_at_all() {
+        let [us, peer] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+        // Two endpoints may have one port on two addresses of this machine.
+        let _other = open(us.local_addr(), &peer.local_addr()).unwrap();
+        let lane = open(us.local_addr(), &peer.local_addr()).unwrap();
+        lead(&lane, &peer.local_addr()).unwrap();
+        let (mut recv, start) = (RecvBatch::new(1), Instant::now());
+        rustix::net::send(&lane, b"1", rustix::net::SendFlags::empty()).unwrap();
+        while recv.recv(&peer).unwrap() == 0 {
+            assert!(start.elapsed() < Duration::from_secs(5));
+        }
+        assert_eq!(recv.iter().next().unwrap().0, us.local_addr());
+        let elsewhere = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), us.local_addr().port()));
+        assert!(open(elsewhere, &peer.local_addr()).is_err(), "the kernel would send from 127.0.0.1");
+    }
+}

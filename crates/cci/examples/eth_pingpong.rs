@@ -1,5 +1,6 @@
 //! Raw Ethernet side by side with UDP on one pair of virtual interfaces, each in a network namespace of its own, in one run
-//! on two pinned cores. As root: `cargo run --release --example eth_pingpong`.
+//! on two pinned cores. As root: `cargo run --release --example eth_pingpong`, or with `ping` or `rate`, a device's number or
+//! `hand`, and bytes for one of them alone.
 //!
 //! - half round trip of 64 bytes, reliable ordered, against two non-blocking UDP sockets polled by hand;
 //! - messages of 64 bytes a second, reliable ordered, against one sendto for each.
@@ -20,13 +21,14 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const ROUNDS: usize = 5;
 const PINGS: usize = 20_000;
+/// Of a message, for half round trips; for messages a second unless told.
 const BYTES: usize = 64;
 const RATE_TIME: Duration = Duration::from_millis(300);
 /// What is measured, by the lines of a device's configuration.
 const DEVICES: [(&str, &str); 4] = [
     ("udp", "transport = udp\ninterface = wire0"),
     ("eth", "transport = eth\ninterface = wire0"),
-    ("eth, behind the driver", "transport = eth\ninterface = wire0\nmode = xdp-generic"),
+    ("eth, in the driver", "transport = eth\ninterface = wire0\nmode = xdp"),
     ("eth, AF_PACKET", "transport = eth\ninterface = wire0\nmode = packet"),
 ];
 
@@ -35,25 +37,19 @@ fn main() -> Result<()> {
         Ok(wire) => wire,
         Err(error) => return Err(format!("{error}; run it as root, with iproute2").into()),
     };
-    // One of them alone, for a profiler: eth_pingpong ping|rate DEVICE.
-    if let (Some(what), Some(which)) = (std::env::args().nth(1), std::env::args().nth(2)) {
-        let (_, lines) = DEVICES.get(which.parse::<usize>()?).ok_or("a device from 0 to 3")?;
-        for _ in 0..ROUNDS {
-            match what.as_str() {
-                "ping" => println!("{:.0} ns", cci_ping(&wire, lines)?),
-                _ => println!("{:.3} M/s", cci_rate(&wire, lines)? / 1e6),
-            }
-        }
-        return Ok(());
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, which, bytes @ ..] = args.as_slice() {
+        let bytes = bytes.first().map_or(Ok(BYTES), |bytes| bytes.parse())?;
+        return alone(&wire, what, which, bytes);
     }
     let mut hand = [Vec::new(), Vec::new()];
     let mut ours = [const { [Vec::new(), Vec::new()] }; DEVICES.len()];
     for _ in 0..ROUNDS {
         hand[0].push(hand_ping(&wire)?);
-        hand[1].push(hand_rate(&wire)?);
+        hand[1].push(hand_rate(&wire, BYTES)?);
         for ((_, lines), [pings, rates]) in DEVICES.iter().zip(&mut ours) {
             pings.push(cci_ping(&wire, lines)?);
-            rates.push(cci_rate(&wire, lines)?);
+            rates.push(cci_rate(&wire, lines, BYTES)?);
         }
     }
     let [hand_ns, hand_rate] = hand.map(median);
@@ -65,6 +61,22 @@ fn main() -> Result<()> {
             "{name}: {ns:.0} ns ({latency:.2} of it), {:.3} M messages/s ({times:.1} times)",
             rate / 1e6
         );
+    }
+    Ok(())
+}
+
+/// One of them alone, for a profiler or to take turns with others.
+fn alone(wire: &Wire, what: &str, which: &str, bytes: usize) -> Result<()> {
+    for _ in 0..ROUNDS {
+        let lines = || -> Result<&str> {
+            Ok(DEVICES.get(which.parse::<usize>()?).ok_or("a device from 0 to 3, or hand")?.1)
+        };
+        match (what, which) {
+            ("ping", "hand") => println!("{:.0} ns", hand_ping(wire)?),
+            ("ping", _) => println!("{:.0} ns", cci_ping(wire, lines()?)?),
+            (_, "hand") => println!("{:.3} M/s", hand_rate(wire, bytes)? / 1e6),
+            _ => println!("{:.3} M/s", cci_rate(wire, lines()?, bytes)? / 1e6),
+        }
     }
     Ok(())
 }
@@ -182,20 +194,21 @@ fn hand_ping(wire: &Wire) -> Result<f64> {
     })
 }
 
-fn hand_rate(wire: &Wire) -> Result<f64> {
+fn hand_rate(wire: &Wire, bytes: usize) -> Result<f64> {
     let [one, two] = wire.sockets()?;
     let at_two = two.local_addr()?;
     let sink = move |stop: &AtomicBool| -> Result<()> {
-        let mut buffer = [0; BYTES];
+        let mut buffer = vec![0; bytes];
         while recv(&two, &mut buffer, stop)? {}
         Ok(())
     };
+    let message = vec![7; bytes];
     beside(sink, |_| {
         let start = Instant::now();
         let mut sent = 0u64;
         while start.elapsed() < RATE_TIME {
             for _ in 0..64 {
-                match one.send_to(&[7; BYTES], at_two) {
+                match one.send_to(&message, at_two) {
                     Ok(_) => sent += 1,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error.into()),
@@ -269,12 +282,13 @@ fn cci_ping(wire: &Wire, lines: &str) -> Result<f64> {
     })
 }
 
-fn cci_rate(wire: &Wire, lines: &str) -> Result<f64> {
+fn cci_rate(wire: &Wire, lines: &str, bytes: usize) -> Result<f64> {
+    let message = vec![7; bytes];
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();
     let serve = move |_: &mut Endpoint, event: Option<Event>| -> Result<()> {
         if let Some(Event::Recv(message)) = event {
-            counted.fetch_add(u64::from(message.len() == BYTES), Ordering::Relaxed);
+            counted.fetch_add(u64::from(message.len() == bytes), Ordering::Relaxed);
         }
         Ok(())
     };
@@ -283,7 +297,7 @@ fn cci_rate(wire: &Wire, lines: &str) -> Result<f64> {
         let mut sent = 0u64;
         while start.elapsed() < RATE_TIME {
             for _ in 0..256 {
-                match client.send(connection, &[7; BYTES], 0, SendFlags::SILENT) {
+                match client.send(connection, &message, 0, SendFlags::SILENT) {
                     Ok(()) => sent += 1,
                     Err(SendError::WouldBlock) => break,
                     Err(error) => return Err(error.into()),

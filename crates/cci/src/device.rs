@@ -144,10 +144,10 @@ pub(crate) struct EthKeys {
 /// Which kernel interface carries frames.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum EthMode {
-    /// AF_XDP if it can be had, in the driver if that can do it, else AF_PACKET.
+    /// AF_XDP if it can be had, in the driver if that can do it and gains by it, else AF_PACKET.
     #[default]
     Auto,
-    /// AF_XDP only.
+    /// AF_XDP only, in the driver if that can do it.
     Xdp,
     /// AF_XDP only, above the driver.
     XdpGeneric,

@@ -47,6 +47,36 @@ impl Link {
             up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
         })
     }
+
+    /// Whether it is one end of a pair of virtual interfaces: no card, and what is sent is received by the same call.
+    pub fn is_veth(&self) -> bool {
+        // Not by sysfs, which shows the interfaces of the namespace it was mounted in.
+        any_socket().and_then(|fd| driver(&fd, &self.name)).is_ok_and(|name| name == *b"veth")
+    }
+}
+
+/// The start of the name of the interface's driver, if it fills no more than that.
+fn driver(fd: &OwnedFd, name: &str) -> Result<[u8; 4]> {
+    /// `struct ethtool_drvinfo`: the command, the driver's name, and what we do not ask for.
+    #[repr(C)]
+    struct DriverInfo {
+        command: u32,
+        driver: [u8; 32],
+        rest: [u32; 40],
+    }
+    const _: () = assert!(size_of::<DriverInfo>() == 196);
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 40] };
+    let mut request = named(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    // SAFETY: the request reads the ifreq and writes the structure it points to, which is as long as the kernel's; both
+    // outlive the call.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
+    if done != 0 {
+        return Err(SysError::last("ask for an interface's driver"));
+    }
+    let [a, b, c, d, end, ..] = info.driver;
+    Ok(if end == 0 { [a, b, c, d] } else { [0; 4] })
 }
 
 fn any_socket() -> Result<OwnedFd> {
@@ -56,8 +86,8 @@ fn any_socket() -> Result<OwnedFd> {
         .tried("make a socket to ask for an interface")
 }
 
-/// One of the `SIOCGIF...` requests, all of which read the name and write one member of the union.
-fn ask(fd: &OwnedFd, name: &str, number: libc::c_ulong) -> Result<libc::ifreq> {
+/// A request that names an interface.
+fn named(name: &str) -> Result<libc::ifreq> {
     // SAFETY: an ifreq of zeros is a valid one with an empty name.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
@@ -66,6 +96,12 @@ fn ask(fd: &OwnedFd, name: &str, number: libc::c_ulong) -> Result<libc::ifreq> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
+    Ok(request)
+}
+
+/// One of the `SIOCGIF...` requests, all of which read the name and write one member of the union.
+fn ask(fd: &OwnedFd, name: &str, number: libc::c_ulong) -> Result<libc::ifreq> {
+    let mut request = named(name)?;
     // SAFETY: the request reads and writes the ifreq given, which outlives the call.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, &mut request) };
     if done == 0 { Ok(request) } else { Err(SysError::last("describe an interface")) }

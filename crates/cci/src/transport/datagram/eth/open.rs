@@ -164,6 +164,8 @@ fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Resul
             );
         }
         EthMode::XdpGeneric => Wanted::Generic,
+        // On virtual pairs the driver makes a buffer of its own for each frame, to the same end as is done behind it.
+        EthMode::Auto if link.is_veth() => Wanted::Generic,
         EthMode::Auto | EthMode::Xdp => Wanted::Auto,
     };
     let refusal = match Program::attach(link.index, wanted) {

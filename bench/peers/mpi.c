@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     if (ranks != 2)
         fail(argv[0], "start two ranks with mpirun -n 2");
     pin(rank);
-    buffer = pages(job.len_bytes * WINDOW);
+    buffer = pages(job.len_bytes * (job.work == RATE ? WINDOW : 1));
 
     bool first = rank == 0;
     double took_s;

@@ -43,7 +43,8 @@ pub struct Args {
     /// List the rows and who takes part, and measure nothing
     #[arg(long)]
     pub list: bool,
-    /// Take over the rows in FILE, results of an earlier run on this machine, and measure the others
+    /// Keep the rows in FILE, results of an earlier run on this machine, and measure those that it lacks; with --only,
+    /// measure those anew
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     /// Print the results as JSON instead of tables

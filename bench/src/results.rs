@@ -68,6 +68,8 @@ pub struct RowResult {
     pub work: Work,
     /// What was promised.
     pub goals: Vec<Goal>,
+    /// As of the run, which may have taken this row over from an earlier one.
+    pub commit: String,
     /// The bare cache line's half round trip between the two cores before each round, nanoseconds: on a virtual machine
     /// it changes by a factor with where the hypervisor puts them.
     pub cache_line_ns: Vec<f64>,
@@ -201,6 +203,7 @@ pub mod tests {
             title: String::new(),
             work,
             goals: Vec::new(),
+            commit: String::new(),
             cache_line_ns: Vec::new(),
             tracks: vec![
                 track("a", Role::Peer, &[Some(1.0)]),

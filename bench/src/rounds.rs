@@ -88,6 +88,7 @@ pub fn measure(row: &Row, plan: Plan, watch: &mut dyn Watch) -> RowResult {
         title: row.title.clone(),
         work: row.work,
         goals: row.goals.clone(),
+        commit: String::new(),
         cache_line_ns,
         tracks,
     }

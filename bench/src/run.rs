@@ -5,7 +5,7 @@ use crate::contestant::Role;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, json, text};
-use crate::results::{Machine, Results, Run};
+use crate::results::{Machine, Results, RowResult, Run};
 use crate::rounds::{self, Plan};
 use crate::rows::{self, Row};
 use crate::work::Work;
@@ -26,8 +26,9 @@ const FIXED_TURN_MS: u64 = 2_000;
 /// Measures what was asked for, and reports it.
 pub fn run(args: &Args) -> Outcome {
     let peers = Peers::new((!args.no_peers).then(|| args.peers.clone()));
-    let wanted = |row: &Row| args.only.is_empty() || args.only.iter().any(|text| row.name.contains(text));
-    let mut rows: Vec<Row> = rows::all(&peers).into_iter().filter(wanted).collect();
+    let mut rows = rows::all(&peers);
+    let order: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    rows.retain(|row| args.only.is_empty() || args.only.iter().any(|text| row.name.contains(text)));
     if rows.is_empty() {
         return Err(Trouble::new("no row has such a name").remedy("--list shows them"));
     }
@@ -35,13 +36,18 @@ pub fn run(args: &Args) -> Outcome {
         list(&rows);
         return Ok(());
     }
-    let plan = args.plan();
     let mut results = match &args.resume {
         Some(file) => resumed(file, args)?,
         None => Results { run: describe(args), rows: Vec::new() },
     };
-    rows.retain(|row| results.rows.iter().all(|known| known.name != row.name));
-    measure(&rows, plan, args, &mut results)?;
+    // Rows that are no more go; those that were asked for by name are measured anew, otherwise those that are missing.
+    results.rows.retain(|known| order.contains(&known.name));
+    if args.only.is_empty() {
+        rows.retain(|row| results.rows.iter().all(|known| known.name != row.name));
+    } else {
+        results.rows.retain(|known| rows.iter().all(|row| row.name != known.name));
+    }
+    measure(&rows, &order, args, &mut results)?;
     report::emit(&results, args.json, args.destination.folder().as_deref())
 }
 
@@ -53,7 +59,8 @@ fn list(rows: &[Row]) {
 }
 
 /// Row by row; each result is in the file before the next row begins.
-fn measure(rows: &[Row], plan: Plan, args: &Args, results: &mut Results) -> Outcome {
+fn measure(rows: &[Row], order: &[String], args: &Args, results: &mut Results) -> Outcome {
+    let plan = args.plan();
     let partial = repository().join("target/bench/results.json");
     let turns = rows.iter().map(|row| row_turns(row, plan)).sum();
     let minutes = rows.iter().map(|row| estimate_ms(row, plan)).sum::<u64>().div_ceil(60_000);
@@ -64,13 +71,14 @@ fn measure(rows: &[Row], plan: Plan, args: &Args, results: &mut Results) -> Outc
     );
     let (begin, took_before_s, steal) = (Instant::now(), results.run.took_s, StealClock::start());
     let mut progress = Progress::new(turns);
-    let count = rows.len();
+    let (count, commit) = (rows.len(), commit().unwrap_or_default());
     for (at, row) in rows.iter().enumerate() {
-        let result = rounds::measure(row, plan, &mut progress);
+        let result = RowResult { commit: commit.clone(), ..rounds::measure(row, plan, &mut progress) };
         if !args.json {
             progress.say(&text::row(&result));
         }
         results.rows.push(result);
+        results.rows.sort_by_key(|row| order.iter().position(|name| *name == row.name));
         results.run.took_s = took_before_s + begin.elapsed().as_secs();
         results.run.steal_fraction = steal.stolen_fraction().or(results.run.steal_fraction);
         if at + 1 == count {
@@ -97,18 +105,16 @@ fn estimate_ms(row: &Row, plan: Plan) -> u64 {
     row.contestants.iter().map(|contestant| (turn_ms + one(contestant.role())) * (rounds + 1)).sum()
 }
 
-/// What an earlier run measured, on this very machine.
+/// What an earlier run measured, on this very machine. Each row tells of which commit it is.
 fn resumed(file: &Path, args: &Args) -> Outcome<Results> {
-    let earlier = json::read(file)?;
+    let mut earlier = json::read(file)?;
     let now = describe(args);
-    let same =
-        |run: &Run| (run.machine.clone(), run.version.clone(), run.commit.clone(), run.rounds, run.turn_ms);
+    let same = |run: &Run| (run.machine.clone(), run.version.clone(), run.rounds, run.turn_ms);
     if same(&earlier.run) != same(&now) {
-        return Err(Trouble::new(format!(
-            "{}: measured on another machine, of another version or with other rounds",
-            file.display()
-        )));
+        let what = "measured on another machine, of another version or with other rounds";
+        return Err(Trouble::new(format!("{}: {what}", file.display())));
     }
+    earlier.run.with_peers |= now.with_peers;
     Ok(earlier)
 }
 

@@ -34,7 +34,16 @@ pub fn spread(unit: Unit, spread: &Spread) -> String {
 
 /// A ratio with the middle half of the rounds: `1.42 (1.38–1.47)`.
 pub fn ratio(spread: &Spread) -> String {
-    with_range(&three_digits(spread.median), three_digits(spread.low), three_digits(spread.high))
+    with_range(&digits(spread.median), digits(spread.low), digits(spread.high))
+}
+
+/// Small ones must not look like nothing.
+fn digits(ratio: f64) -> String {
+    match ratio {
+        0.01..0.0995 => format!("{ratio:.3}"),
+        _ if ratio < 0.01 => format!("{ratio:.4}"),
+        _ => three_digits(ratio),
+    }
 }
 
 fn with_range(middle: &str, low: String, high: String) -> String {
@@ -76,6 +85,10 @@ mod tests {
         let three = statistics::spread(vec![900.0, 1_280.0, 1_400.0]).unwrap();
         assert_eq!(spread(Unit::Nanoseconds, &three), "1.28 µs (1.09–1.34)");
         assert_eq!(spread(Unit::PerSecond, &statistics::spread(vec![2e6]).unwrap()), "2.00 M/s");
+        assert_eq!(
+            (digits(0.0042), digits(0.042), digits(0.42)),
+            ("0.0042".into(), "0.042".into(), "0.42".into())
+        );
         assert_eq!(ratio(&three).split(' ').next(), Some("1280"));
         assert_eq!((value(Unit::Bytes, 117.0), value(Unit::Bytes, 0.5)), ("117 B".into(), "0.50 B".into()));
         assert_eq!(value(Unit::BytesPerSecond, 12.34e9), "12.3 GB/s");

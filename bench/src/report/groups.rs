@@ -79,13 +79,16 @@ impl Family {
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
-            Work::HalfTrip { .. } | Work::Rate { .. } => match row.name.split('/').next() {
-                Some("shm") => Family::SharedMemory,
-                Some("udp") => Family::Udp,
-                Some("tcp") => Family::Tcp,
-                Some("eth" | "pair-udp" | "pair-tcp") => Family::Ethernet,
-                _ => Family::Forms,
-            },
+            Work::HalfTrip { .. } | Work::Rate { .. } => {
+                let mut parts = row.name.split('/');
+                match (parts.next(), parts.next()) {
+                    (Some("shm"), Some("half-trip" | "rate")) => Family::SharedMemory,
+                    (Some("udp"), Some("half-trip" | "rate")) => Family::Udp,
+                    (Some("tcp"), Some("half-trip" | "rate")) => Family::Tcp,
+                    (Some("eth" | "pair-udp" | "pair-tcp"), _) => Family::Ethernet,
+                    _ => Family::Forms,
+                }
+            }
         }
     }
 }
@@ -124,14 +127,23 @@ pub fn key(name: &str) -> &str {
     }
 }
 
-/// Titles are `what, what else, size`: the parts that all begin with.
+/// Titles are `what, what else, size`: the parts that all have. Of a part in which they begin alike, the words that differ
+/// are left out; one in which they don't is the size.
 fn common_title(rows: &[&RowResult]) -> String {
-    let mut parts: Vec<&str> = rows.first().map(|row| row.title.split(", ").collect()).unwrap_or_default();
-    for row in rows {
-        let same = row.title.split(", ").zip(&parts).take_while(|(one, other)| one == *other).count();
-        parts.truncate(same);
-    }
-    parts.join(", ")
+    let titles: Vec<Vec<&str>> = rows.iter().map(|row| row.title.split(", ").collect()).collect();
+    let Some(first) = titles.first() else { return String::new() };
+    let common = |(at, part): (usize, &&str)| {
+        let others: Vec<Vec<&str>> = titles
+            .iter()
+            .map(|parts| parts.get(at).map_or(Vec::new(), |part| part.split(' ').collect()))
+            .collect();
+        let same = |at: usize, word: &str| others.iter().all(|words| words.get(at) == Some(&word));
+        let words: Vec<&str> = part.split(' ').collect();
+        let begins = words.first().is_some_and(|word| same(0, word));
+        let kept = words.iter().enumerate().map(|(at, word)| if same(at, word) { *word } else { "…" });
+        begins.then(|| kept.collect::<Vec<_>>().join(" "))
+    };
+    first.iter().enumerate().filter_map(common).collect::<Vec<_>>().join(", ")
 }
 
 /// The number in which rows of a group differ.
@@ -142,16 +154,17 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Write { len }
         | Work::Read { len }
         | Work::BlockingTrip { len } => Some(len),
-        Work::Poll { connections } | Work::IdleMemory { connections } => Some(connections),
+        Work::IdleMemory { connections } => Some(connections),
         Work::Loaded { percent, .. } => Some(percent),
-        Work::Connect => None,
+        // Its contestants are the numbers of connections.
+        Work::Connect | Work::Poll { .. } => None,
     }
 }
 
 /// That number in the head of a table.
 pub fn size_words(work: Work) -> String {
     match (work, size(work)) {
-        (Work::Poll { .. } | Work::IdleMemory { .. }, Some(connections)) => {
+        (Work::IdleMemory { .. }, Some(connections)) => {
             format!("{} connections", figures::grouped(connections.into()))
         }
         (Work::Loaded { .. }, Some(percent)) => format!("{percent} %"),
@@ -164,24 +177,39 @@ pub fn size_words(work: Work) -> String {
 mod tests {
     use super::*;
 
+    fn row(title: &str) -> RowResult {
+        RowResult {
+            name: String::new(),
+            title: title.to_owned(),
+            work: Work::Connect,
+            goals: Vec::new(),
+            commit: String::new(),
+            cache_line_ns: Vec::new(),
+            tracks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn forms_are_no_devices() {
+        let row = |name: &str| RowResult { name: name.to_owned(), work: Work::Rate { len: 8 }, ..row("") };
+        assert_eq!(Family::of(&row("shm/rate/8")), Family::SharedMemory);
+        assert_eq!(Family::of(&row("shm/c/rate/8")), Family::Forms);
+        assert_eq!(Family::of(&row("pair-udp/rate/8")), Family::Ethernet);
+    }
+
     #[test]
     fn rows_that_differ_in_a_number_share_a_group() {
         assert_eq!(
             (key("shm/half-trip/8"), key("udp/connect"), key("x")),
             ("shm/half-trip", "udp/connect", "x")
         );
-        let row = |title: &str| RowResult {
-            name: String::new(),
-            title: title.to_owned(),
-            work: Work::Connect,
-            goals: Vec::new(),
-            cache_line_ns: Vec::new(),
-            tracks: Vec::new(),
-        };
         let (one, other) = (row("Write, into shared memory, 8 B"), row("Write, into shared memory, 64 B"));
         assert_eq!(common_title(&[&one, &other]), "Write, into shared memory");
         assert_eq!(common_title(&[&one]), "Write, into shared memory, 8 B");
-        assert_eq!(size_words(Work::Poll { connections: 100_000 }), "100,000 connections");
+        let (one, other) =
+            (row("Trip at 10 % of the rate, 64 B, udp"), row("Trip at 80 % of the rate, 64 B, udp"));
+        assert_eq!(common_title(&[&one, &other]), "Trip at … % of the rate, 64 B, udp");
+        assert_eq!(size_words(Work::IdleMemory { connections: 100_000 }), "100,000 connections");
         assert_eq!(size_words(Work::Write { len: 1 << 20 }), "1 MiB");
     }
 }

@@ -186,6 +186,15 @@ fn machine(results: &Results, out: &mut String) {
         run.version,
         run.date,
     );
+    let other: Vec<String> = results
+        .rows
+        .iter()
+        .filter(|row| row.commit != run.commit)
+        .map(|row| format!("{} ({})", row.name, row.commit))
+        .collect();
+    if !other.is_empty() {
+        let _ = write!(out, "Measured again at another commit: {}.\n\n", other.join(", "));
+    }
     let after = run.noise_after.as_ref();
     let lines = [
         noise_line("reading the clock", &run.noise_before, after, |noise| {

@@ -233,7 +233,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 
 const fn size_axis(work: Work) -> &'static str {
     match work {
-        Work::Poll { .. } | Work::IdleMemory { .. } | Work::Connect => "connections",
+        Work::IdleMemory { .. } => "connections",
         Work::Loaded { .. } => "part of the highest rate",
         _ => "size",
     }
@@ -241,7 +241,7 @@ const fn size_axis(work: Work) -> &'static str {
 
 fn size_tick(work: Work, size: f64) -> String {
     match work {
-        Work::Poll { .. } | Work::IdleMemory { .. } | Work::Connect => figures::grouped(size.round() as u64),
+        Work::IdleMemory { .. } => figures::grouped(size.round() as u64),
         Work::Loaded { .. } => format!("{size:.0} %"),
         _ => units::bytes(size.round() as u64),
     }

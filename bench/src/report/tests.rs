@@ -17,6 +17,7 @@ fn row(name: &str, title: &str, work: Work, goals: Vec<Goal>, tracks: Vec<Track>
         title: title.into(),
         work,
         goals,
+        commit: "0123456789+".into(),
         cache_line_ns: vec![25.0, 230.4],
         tracks,
     }

@@ -7,6 +7,7 @@ import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.agrona.IoUtil;
@@ -21,8 +22,9 @@ import org.agrona.IoUtil;
 public final class Main
 {
     /** What the just-in-time compiler needs to see before anything is timed. */
-    private static final long WARM_UP_TRIPS = 100_000;
-    private static final long WARM_UP_MESSAGES = 2_000_000;
+    private static final int WARM_UPS = 4;
+    private static final long WARM_UP_TRIPS = 25_000;
+    private static final long WARM_UP_MESSAGES = 500_000;
 
     private Main()
     {
@@ -61,7 +63,10 @@ public final class Main
         /** The parts of a run, the last of which is timed. */
         long[] parts()
         {
-            return new long[]{ Math.max(count / 10, halfTrip ? WARM_UP_TRIPS : WARM_UP_MESSAGES), count };
+            final long[] parts = new long[WARM_UPS + 1];
+            Arrays.fill(parts, Math.max(count / 10 / WARM_UPS, halfTrip ? WARM_UP_TRIPS : WARM_UP_MESSAGES));
+            parts[WARM_UPS] = count;
+            return parts;
         }
     }
 
@@ -70,9 +75,9 @@ public final class Main
         final Arguments arguments = Arguments.parse(args);
         if (args.length == 7)
         {
-            pin(1);
             try (Side side = new Side(arguments, false))
             {
+                pin(1);
                 second(side, arguments);
             }
             return;
@@ -81,10 +86,10 @@ public final class Main
         try
         {
             other = startOther(arguments);
-            pin(0);
             final double value;
             try (Side side = new Side(arguments, true))
             {
+                pin(0);
                 value = first(side, arguments);
                 other.destroyForcibly();
             }
@@ -108,7 +113,7 @@ public final class Main
         {
             // The compiler's threads get a core to themselves before each part.
             Thread.sleep(100);
-            side.startPart(part);
+            side.startPart();
             final long begunNs = System.nanoTime();
             if (arguments.halfTrip())
             {
@@ -124,7 +129,7 @@ public final class Main
         return value;
     }
 
-    private static void second(final Side side, final Arguments arguments)
+    private static void second(final Side side, final Arguments arguments) throws Exception
     {
         side.waitForOther();
         for (final long part : arguments.parts())
@@ -156,7 +161,7 @@ public final class Main
             .start();
     }
 
-    /** Binds the calling thread to a core. Java's own threads (compiler, collector) may run on either. */
+    /** Binds the calling thread to a core. Other threads (Java's, the driver's resolver) may run on either. */
     private static void pin(final int core) throws Exception
     {
         final String thread = Files.readSymbolicLink(Path.of("/proc/thread-self")).getFileName().toString();

@@ -95,20 +95,21 @@ final class Side implements AutoCloseable
         clientInvoker.invoke();
     }
 
-    void waitForOther()
+    /** Without haste: the other process has a machine to start, maybe on this core. */
+    void waitForOther() throws InterruptedException
     {
         final long until = System.nanoTime() + SILENCE_LIMIT_NS;
         while (!publication.isConnected() || !subscription.isConnected())
         {
             invoke();
-            Thread.onSpinWait();
+            Thread.sleep(1);
             checkTime(until);
         }
         image = subscription.imageAtIndex(0);
     }
 
     /** The first process tells the second that it begins, so that neither is away when time is taken. */
-    void startPart(final long part)
+    void startPart()
     {
         send();
         receive();

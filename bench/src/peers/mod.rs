@@ -1,5 +1,9 @@
 //! What people would use instead: one file a peer, each with its best honest configuration.
 
+mod aeron;
+mod grpc;
+mod iceoryx2;
+mod leftovers;
 mod libfabric;
 mod mpi;
 mod nng;
@@ -33,13 +37,16 @@ impl Peers {
             Box::new(mpi::mpich_shared_memory(&installed)),
             Box::new(zeromq::ipc(&installed)),
             Box::new(nng::ipc(&installed)),
+            Box::new(iceoryx2::publish_subscribe(&installed)),
+            Box::new(aeron::ipc(&installed)),
+            Box::new(grpc::unix(&installed)),
         ]
     }
 
     /// Over UDP on loopback, reliable: `Work::HalfTrip` and `Work::Rate`.
     pub fn udp(&self) -> Vec<Box<dyn Contestant>> {
         let Some(installed) = self.installed() else { return Vec::new() };
-        vec![Box::new(libfabric::udp(&installed))]
+        vec![Box::new(libfabric::udp(&installed)), Box::new(aeron::udp(&installed))]
     }
 
     /// Over TCP on loopback: `Work::HalfTrip` and `Work::Rate`.
@@ -52,6 +59,7 @@ impl Peers {
             Box::new(mpi::mpich_tcp(&installed)),
             Box::new(zeromq::tcp(&installed)),
             Box::new(nng::tcp(&installed)),
+            Box::new(grpc::tcp(&installed)),
         ]
     }
 

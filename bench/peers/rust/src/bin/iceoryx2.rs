@@ -129,8 +129,19 @@ fn main() -> Result<(), Failure> {
     pin(CORES[0])?;
     let meet_at = format!("cci-bench-iox2-{}", std::process::id());
     let outcome = first_end(&arguments, &meet_at, &bytes);
-    let _ = std::fs::remove_dir_all(format!("/tmp/{meet_at}"));
+    clear_away(&meet_at);
     outcome
+}
+
+/// iceoryx2 keeps its folder and a file of its nodes' for the next program, which will not come.
+fn clear_away(meet_at: &str) {
+    let _ = std::fs::remove_dir_all(format!("/tmp/{meet_at}"));
+    let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{meet_at}_")) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn first_end(arguments: &Arguments, meet_at: &str, bytes: &[u8]) -> Result<(), Failure> {

@@ -7,9 +7,12 @@ use crate::work::{Place, Work};
 
 const LEN: u32 = 64;
 
+/// Makes the contestants of one row.
+type Makers<'a> = &'a dyn Fn() -> Vec<Box<dyn Contestant>>;
+
 /// See the module.
 pub fn rows() -> Vec<Row> {
-    let families: [(&str, &str, &dyn Fn() -> Vec<Box<dyn Contestant>>); 4] = [
+    let families: [(&str, &str, Makers<'_>); 4] = [
         ("shm", "over shared memory", &|| vec![Box::new(Worker::ours("cci shm", By::Shm, Place::Here))]),
         ("udp", "over UDP on loopback", &|| {
             pair("UDP by hand", By::HandUdp, "cci udp", By::Udp, Place::Here)

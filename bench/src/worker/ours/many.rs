@@ -18,6 +18,8 @@ const WINDOW: u32 = 256;
 const SILENCE_NS: u64 = 20_000_000_000;
 /// For a million connections and all that they need while they are set up.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
+/// The system counts no finer: few connections may fit what was there already.
+const PAGE_BYTES: u64 = 4096;
 /// What the last handshakes left to do is done after that.
 const REST: Duration = Duration::from_millis(300);
 
@@ -42,7 +44,7 @@ pub fn poll(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
 pub fn idle_memory(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
     with_connections(args, connections, |side| {
         side.rest()?;
-        let more = side.resident_bytes()?.saturating_sub(side.resident_bytes_before);
+        let more = side.resident_bytes()?.saturating_sub(side.resident_bytes_before).max(PAGE_BYTES);
         Ok(more as f64 / f64::from(connections) / 2.0)
     })
 }

@@ -126,6 +126,8 @@ pub enum By {
     HandUdp,
     /// Two TCP sockets by hand.
     HandTcp,
+    /// Two AF_XDP sockets by hand.
+    HandXdp,
     /// The C library's copy between mappings.
     Memcpy,
     /// `process_vm_writev` and `process_vm_readv` by hand.
@@ -163,7 +165,14 @@ impl By {
     pub const fn is_by_hand(self) -> bool {
         matches!(
             self,
-            By::CacheLine | By::HandUdp | By::HandTcp | By::Memcpy | By::ProcessVm | By::Eventfd | By::Futex
+            By::CacheLine
+                | By::HandUdp
+                | By::HandTcp
+                | By::HandXdp
+                | By::Memcpy
+                | By::ProcessVm
+                | By::Eventfd
+                | By::Futex
         )
     }
 

@@ -82,7 +82,7 @@ fn messages() {
 
 #[test]
 fn across_a_pair() {
-    for by in ["eth", "udp", "tcp", "hand-udp", "hand-tcp"] {
+    for by in ["eth", "udp", "tcp", "hand-udp", "hand-tcp", "hand-xdp"] {
         has_reading_at(by, "half-trip:64", 20, "pair");
         has_reading_at(by, "rate:64", 100, "pair");
     }

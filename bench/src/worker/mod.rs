@@ -35,6 +35,7 @@ fn by_hand(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::HandTcp, Work::Write { len }) => floor::stream::run(args, Way::Write, len),
         (By::HandTcp, Work::Read { len }) => floor::stream::run(args, Way::Read, len),
         (By::HandTcp, _) => exchange::run::<HandTcp<false>>(args),
+        (By::HandXdp, _) => exchange::run::<floor::xdp::HandXdp>(args),
         (By::Memcpy, Work::Write { len } | Work::Read { len }) => floor::memory::copies(args, len).map(Some),
         (By::ProcessVm, Work::Write { len }) => floor::memory::process(args, Way::Write, len),
         (By::ProcessVm, Work::Read { len }) => floor::memory::process(args, Way::Read, len),

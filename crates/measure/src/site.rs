@@ -32,6 +32,9 @@ struct Pair {
 }
 
 impl Site {
+    /// What the interface at either end of a pair is called.
+    pub const INTERFACE: &str = INTERFACE;
+
     /// This machine, as it is.
     pub const fn here() -> Site {
         Site { pair: None }

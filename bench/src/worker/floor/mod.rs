@@ -7,6 +7,7 @@ pub mod memory;
 pub mod stream;
 pub mod tcp;
 pub mod udp;
+pub mod xdp;
 
 use cci_measure::trouble::Trouble;
 use std::io;

@@ -34,7 +34,14 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
         By::Tcp | By::TcpHandle => TransportKind::Tcp,
         By::Eth => TransportKind::Eth,
         By::Any => TransportKind::Any,
-        By::CacheLine | By::HandUdp | By::HandTcp | By::Memcpy | By::ProcessVm | By::Eventfd | By::Futex => {
+        By::CacheLine
+        | By::HandUdp
+        | By::HandTcp
+        | By::HandXdp
+        | By::Memcpy
+        | By::ProcessVm
+        | By::Eventfd
+        | By::Futex => {
             return Err(Trouble::new("no device of CCI's"));
         }
     };

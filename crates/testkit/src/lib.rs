@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod couple;
 pub mod kill;
 pub mod kill_rma;
 pub mod net;

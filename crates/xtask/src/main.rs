@@ -1,8 +1,9 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
+mod counts;
 mod devices;
 mod install;
 mod lint;
@@ -18,12 +19,15 @@ Usage: cargo xtask TASK
 
   ci                     lint, then test: everything a change must pass
   lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
-  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring
+  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring,
+                         and counts
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
                          from what an earlier run of all tests left in target/conformance-report.tsv
   bench [OPTION...]      CCI beside the floor and its peers, in turns on two cores (`bench --help`; peers come by
                          bench/install-peers)
+  counts [--bless]       count the instructions of one operation on each device (valgrind) and compare them with
+                         bench/instructions; with --bless, write them there
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
         ["devices"] => devices::run(),
         ["devices", "--from", report] => devices::from(report),
         ["bench", arguments @ ..] => bench::run(arguments),
+        ["counts"] => counts::run_task(false),
+        ["counts", "--bless"] => counts::run_task(true),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

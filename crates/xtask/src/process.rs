@@ -95,6 +95,15 @@ pub fn succeeds(command: &mut Command, limit: Duration) -> bool {
     supervise(command, limit, |_| {}).is_ok()
 }
 
+/// Runs to the end and gives what it printed; an error has it too.
+pub fn run_quietly(step: &str, command: &mut Command, limit: Duration) -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
+    match supervise(command, limit, |line| lines.push(line.to_owned())) {
+        Ok(()) => Ok(lines),
+        Err(reason) => Err(format!("{step}: {reason}\n{}", lines.join("\n"))),
+    }
+}
+
 fn announce(step: &str, command: &Command) -> Instant {
     let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();

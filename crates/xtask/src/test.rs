@@ -1,5 +1,6 @@
-//! All tests, in one command: the workspace's own, then the model checkers on cci-ring.
+//! All tests, in one command: the workspace's own, then the model checkers on cci-ring, and instructions counted.
 
+use crate::counts;
 use crate::devices;
 use crate::process::{Tally, cargo, run_tests, succeeds};
 use crate::workspace::Workspace;
@@ -26,6 +27,7 @@ pub fn run() -> Result<(), String> {
     }
     tally.add(loom(&workspace));
     tally.add(miri(&workspace));
+    tally.add(counts::test(&workspace));
     if tally.ignored > 0 {
         println!("({} tests are marked ignored)", tally.ignored);
     }

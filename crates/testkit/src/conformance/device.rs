@@ -288,7 +288,7 @@ impl DeviceUnderTest {
     }
 
     /// Where its servers are opened, if that is another namespace.
-    pub(super) fn far(&self, network: Option<&Veth>) -> Option<Namespace> {
+    pub(crate) fn far(&self, network: Option<&Veth>) -> Option<Namespace> {
         network.filter(|_| matches!(self.needs, Needs::Across)).map(|veth| veth.namespace(End::B))
     }
 

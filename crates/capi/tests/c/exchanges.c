@@ -1,0 +1,83 @@
+/*
+ * What `cargo xtask counts` runs under callgrind: `exchanges c-message-TRANSPORT ROUNDS`. As its namesake in
+ * crates/testkit/examples, of which it is the part that a C program sees.
+ */
+#include "check.h"
+#include <stdio.h>
+
+#define WARM_UP 2000
+
+static unsigned long late;
+
+/* Takes events until a message; 0 when there is none. */
+static inline int receive(cci_endpoint_t *endpoint)
+{
+    cci_event_t *event;
+    while (cci_get_event(endpoint, &event) == CCI_SUCCESS) {
+        int is_message = event->type == CCI_EVENT_RECV;
+        CHECK(is_message || event->type == CCI_EVENT_SEND);
+        OK(cci_return_event(event));
+        if (is_message)
+            return 1;
+    }
+    return 0;
+}
+
+static inline int exchange(cci_endpoint_t *sender, cci_endpoint_t *receiver, cci_connection_t *connection)
+{
+    static const char message[8] = "1234567";
+    cci_event_t *event;
+    OK(cci_send(connection, message, sizeof(message), (void *)1, 0));
+    while (cci_get_event(sender, &event) == CCI_SUCCESS) {
+        CHECK(event->type == CCI_EVENT_SEND);
+        OK(cci_return_event(event));
+    }
+    return receive(receiver);
+}
+
+/* callgrind finds it by its name. */
+__attribute__((noinline)) static int counted(cci_endpoint_t *sender, cci_endpoint_t *receiver,
+                                             cci_connection_t *connection)
+{
+    return exchange(sender, receiver, connection);
+}
+
+static void message(cci_endpoint_t *sender, cci_endpoint_t *receiver, cci_connection_t *connection, int is_counted)
+{
+    int arrived =
+        is_counted ? counted(sender, receiver, connection) : exchange(sender, receiver, connection);
+    long long until = now_ms() + PATIENCE_MS;
+    while (!arrived) {
+        late++;
+        usleep(20);
+        CHECK(now_ms() < until);
+        receive(sender);
+        arrived = receive(receiver);
+    }
+}
+
+int main(int count, char **words)
+{
+    CHECK(count == 3 && strncmp(words[1], "c-message-", 10) == 0);
+    cci_device_t *device;
+    cci_endpoint_t *ends[2];
+    cci_connection_t *connections[2];
+    uint32_t caps;
+    OK(cci_init(CCI_ABI_VERSION, 0, &caps));
+    device = device_of(words[1] + 10);
+    for (int end = 0; end < 2; end++)
+        OK(cci_create_endpoint(device, 0, &ends[end], NULL));
+    connect_pair(ends[0], ends[1], CCI_CONN_ATTR_RO, &connections[0], &connections[1]);
+    unsigned long rounds = strtoul(words[2], NULL, 10);
+    for (unsigned long round = 0; round < WARM_UP + rounds; round++) {
+        if (round == WARM_UP)
+            late = 0;
+        message(ends[0], ends[1], connections[0], round >= WARM_UP);
+        message(ends[1], ends[0], connections[1], round >= WARM_UP);
+    }
+    printf("late\t%lu\n", late);
+    for (int end = 0; end < 2; end++)
+        OK(cci_destroy_endpoint(ends[end]));
+    OK(cci_finalize());
+    return 0;
+}

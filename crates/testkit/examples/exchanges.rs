@@ -1,0 +1,170 @@
+//! What `cargo xtask counts` runs under callgrind: `exchanges SCENARIO COUNT`.
+//!
+//! Both ends are in one thread, so that nobody spins, and are polled by a fixed plan, which does not look at the time: the
+//! kernel has delivered what was sent on loopback, or on a pair of virtual interfaces, when the system call returns. Where it
+//! has not, that exchange's end is not counted.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program for developers")]
+
+use cci::{Access, Attribute, Connection, Endpoint, Event, Options, Place, RmaFlags, SendFlags};
+use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
+use cci_testkit::couple::{Couple, PATIENCE};
+use std::cell::Cell;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const BYTES: usize = 8;
+/// Before counting: connections settle, the paths' widths are found, tables have grown.
+const WARM_UP: usize = 2_000;
+
+thread_local! {
+    /// How often something had not arrived when it was looked for.
+    static LATE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (scenario, count) = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [scenario, count] => (scenario.to_owned(), count.parse().unwrap_or(0)),
+        _ => (String::new(), 0),
+    };
+    let run: fn(&mut Couple, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
+        "message" => messages,
+        "rma" => writes,
+        "poll" => polls,
+        _ => return usage(),
+    };
+    let device = scenario.split_once('-').map_or("", |(_, device)| device);
+    let Some(device) = [SHM, UDP4, TCP4, ETH, ETH_PACKET, ANY].into_iter().find(|known| known.name == device)
+    else {
+        return usage();
+    };
+    match Couple::open(&device, &Options::default()) {
+        Ok(mut couple) => run(&mut couple, count),
+        Err(reason) => println!("skipped: {reason}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: exchanges message-DEVICE|rma-DEVICE|poll-DEVICE COUNT");
+    ExitCode::from(2)
+}
+
+/// Messages there and back.
+fn messages(couple: &mut Couple, count: usize) {
+    let connections = couple.connect(Attribute::ReliableOrdered);
+    let [one, other] = &mut couple.ends;
+    rounds(count, |counted| {
+        message(one, other, connections[0], counted);
+        message(other, one, connections[1], counted);
+    });
+}
+
+/// Some rounds to warm up, then those that are counted.
+fn rounds(count: usize, mut round: impl FnMut(bool)) {
+    (0..WARM_UP).for_each(|_| round(false));
+    LATE.set(0);
+    (0..count).for_each(|_| round(true));
+    println!("late\t{}", LATE.get());
+}
+
+/// Acts, and what it does is counted, or not.
+#[inline]
+fn act<T>(is_counted: bool, act: impl FnOnce() -> T) -> T {
+    if is_counted { counted(act) } else { act() }
+}
+
+/// Never inlined: callgrind finds it by its name.
+#[inline(never)]
+fn counted<T>(act: impl FnOnce() -> T) -> T {
+    act()
+}
+
+/// One send and receive. The sender takes its completions and polls once in vain, as a program does that has nothing else to
+/// do; then the receiver takes what came.
+fn message(sender: &mut Endpoint, receiver: &mut Endpoint, connection: Connection, is_counted: bool) {
+    let mut arrived = act(is_counted, || {
+        sender.send(connection, &[7; BYTES], 1, SendFlags::NONE).expect("there is room");
+        while let Some(event) = sender.next_event() {
+            assert!(matches!(event, Event::Send { .. }), "{event:?}");
+        }
+        receive(receiver)
+    });
+    let started = Instant::now();
+    while !arrived {
+        late(started);
+        while let Some(event) = sender.next_event() {
+            assert!(matches!(event, Event::Send { .. }), "{event:?}");
+        }
+        arrived = receive(receiver);
+    }
+}
+
+/// Takes events until a message; false when there is none.
+#[inline]
+fn receive(receiver: &mut Endpoint) -> bool {
+    loop {
+        match receiver.next_event() {
+            Some(Event::Recv(message)) => {
+                assert_eq!(message.len(), BYTES);
+                return true;
+            }
+            Some(Event::Send { .. }) => {}
+            Some(other) => panic!("{other:?}"),
+            None => return false,
+        }
+    }
+}
+
+/// The kernel has not delivered yet: the waiting is not counted.
+fn late(started: Instant) {
+    LATE.set(LATE.get() + 1);
+    assert!(started.elapsed() < PATIENCE, "nothing came");
+    std::thread::sleep(Duration::from_micros(20));
+}
+
+/// Writes to the peer's memory, each with its completion.
+fn writes(couple: &mut Couple, count: usize) {
+    let connections = couple.connect(Attribute::ReliableOrdered);
+    let [client, server] = &mut couple.ends;
+    let local = client.allocate(4096).expect("memory");
+    let remote = server.allocate(4096).expect("memory");
+    let here = client.register(&local, Access::LOCAL).expect("room in the table");
+    let there = server.register(&remote, Access::WRITE).expect("room in the table");
+    let (from, to) = (Place::new(here, 0), Place::new(there, 0));
+    rounds(count, |is_counted| {
+        let mut complete = act(is_counted, || {
+            client
+                .rma_write(connections[0], from, to, BYTES as u64, 1, RmaFlags::NONE)
+                .expect("there is room");
+            // Where it takes the peer's work, that is counted too.
+            completion(client) || {
+                assert!(server.next_event().is_none());
+                completion(client)
+            }
+        });
+        let started = Instant::now();
+        while !complete {
+            late(started);
+            assert!(server.next_event().is_none());
+            complete = completion(client);
+        }
+    });
+}
+
+#[inline]
+fn completion(client: &mut Endpoint) -> bool {
+    match client.next_event() {
+        Some(Event::Send { .. }) => true,
+        Some(other) => panic!("{other:?}"),
+        None => false,
+    }
+}
+
+/// Polls in vain.
+fn polls(couple: &mut Couple, count: usize) {
+    let _connections = couple.connect(Attribute::ReliableOrdered);
+    let [client, _] = &mut couple.ends;
+    rounds(count, |is_counted| act(is_counted, || assert!(client.next_event().is_none())));
+}

@@ -10,6 +10,9 @@ const MEASURE_NS: u64 = 2_000_000;
 /// Asking the system took so long: something came between, and nothing is measured by it.
 const VAGUE_NS: u64 = 250;
 const TRIES: u32 = 3;
+/// So often in vain before the first line, and there will be none: where asking always takes long, under valgrind or where a
+/// hypervisor answers, each reading would ask six times more.
+const VAGUE_MAX: u8 = 32;
 /// A rate that differs from the last by more than a part in so many means that counter and clock have parted.
 const RATE_PART: u64 = 512;
 /// Rates are nanoseconds a tick, times two to this.
@@ -100,6 +103,8 @@ pub(super) struct Estimate<S> {
     number: AtomicU32,
     drawing: AtomicBool,
     steady: AtomicU8,
+    /// How often counter and clock could not be compared. For who draws.
+    vague: AtomicU8,
     slots: [Slot; 2],
     /// Counter and system's clock when they were last compared, and the rate then. For who draws.
     compared: Slot,
@@ -112,6 +117,7 @@ impl<S: Source> Estimate<S> {
             number: AtomicU32::new(0),
             drawing: AtomicBool::new(false),
             steady: AtomicU8::new(UNKNOWN),
+            vague: AtomicU8::new(0),
             slots: [Slot::new(), Slot::new()],
             compared: Slot::new(),
             source,
@@ -182,6 +188,12 @@ impl<S: Source> Estimate<S> {
     fn draw(&self) -> u64 {
         let (last, before) = (self.line(), self.compared.load());
         let Some((ticks, system_ns)) = self.compare() else {
+            let vague = self.vague.load(Ordering::Relaxed).saturating_add(1);
+            self.vague.store(vague, Ordering::Relaxed);
+            // Not once a line was drawn: what it told may be ahead of the system's clock.
+            if before.ns == 0 && vague >= VAGUE_MAX {
+                self.steady.store(UNSTEADY, Ordering::Relaxed);
+            }
             return last.latest_ns(self.source.ticks()).max(self.source.system_ns());
         };
         let now_ns = last.latest_ns(ticks).max(system_ns);

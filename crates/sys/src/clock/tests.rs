@@ -235,3 +235,16 @@ fn without_a_steady_counter_the_system_is_asked() {
     assert_eq!(run(&clock, 50 * MS, 700), 0);
     assert!(clock.source().asked.get() > 50 * MS / 700);
 }
+
+#[test]
+fn where_asking_always_takes_long_it_is_not_compared_for_ever() {
+    let clock = Made::new(2_596, true);
+    clock.source().asking_ns.set(400);
+    run(&clock, MS, 900);
+    let asked = clock.source().asked.get();
+    let readings = 1_000;
+    for _ in 0..readings {
+        clock.now_ns();
+    }
+    assert_eq!(clock.source().asked.get() - asked, readings, "once for each reading");
+}

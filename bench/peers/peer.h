@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIFE_S_MAX 60
+#define LIFE_S_MAX 30
 
 enum work { HALF_TRIP, RATE, PUT };
 

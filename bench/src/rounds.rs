@@ -27,7 +27,7 @@ impl Plan {
     /// Rounds of this work.
     pub fn rounds_of(&self, work: Work) -> u32 {
         match work {
-            Work::IdleMemory { .. } => self.rounds.min(LONG_ROUNDS_MAX),
+            Work::Poll { .. } | Work::IdleMemory { .. } => self.rounds.min(LONG_ROUNDS_MAX),
             _ => self.rounds,
         }
     }

@@ -96,7 +96,7 @@ fn row_turns(row: &Row, plan: Plan) -> u64 {
 
 fn estimate_ms(row: &Row, plan: Plan) -> u64 {
     let turn_ms = match row.work {
-        Work::IdleMemory { .. } | Work::Loaded { .. } => FIXED_TURN_MS,
+        Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => FIXED_TURN_MS,
         _ => u64::from(plan.turn_ms),
     };
     // One small turn and one full one before the first round.

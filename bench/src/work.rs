@@ -62,11 +62,13 @@ impl Work {
     /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
     pub const fn first_count(self) -> u64 {
         match self {
-            Work::HalfTrip { .. } | Work::Poll { .. } => 2_000,
+            Work::HalfTrip { .. } => 2_000,
             Work::Rate { .. } => 20_000,
             Work::Write { .. } | Work::Read { .. } | Work::BlockingTrip { .. } | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
+            // Setting up its connections takes longer than any polls.
+            Work::Poll { .. } => 200_000,
             Work::Loaded { .. } => 10_000,
         }
     }
@@ -75,10 +77,9 @@ impl Work {
     pub fn one_ns(self, value: f64) -> Option<f64> {
         match self {
             Work::HalfTrip { .. } | Work::BlockingTrip { .. } => Some(2.0 * value),
-            Work::Poll { .. } => Some(value),
             Work::Rate { .. } | Work::Connect => Some(1e9 / value),
             Work::Write { len } | Work::Read { len } => Some(1e9 * f64::from(len) / value),
-            Work::IdleMemory { .. } | Work::Loaded { .. } => None,
+            Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::fs;
 use std::time::Duration;
 
 /// Attempts to connect under way at once.
-const WINDOW: u32 = 256;
+const WINDOW: u32 = 32;
 /// No connection takes longer.
 const SILENCE_NS: u64 = 20_000_000_000;
 /// For a million connections and all that they need while they are set up.

@@ -19,7 +19,7 @@ pub fn udp(installed: &Installed) -> Tidied {
     tidied(Program {
         name: "Aeron udp",
         transport: "udp",
-        set_up: "Java; exclusive publications; a driver each, invoked by the busy thread; MTU 8 KiB, window 2 MiB",
+        set_up: "Java; exclusive publications; a driver each, invoked by the busy thread; MTU 64 KiB, window 2 MiB",
         ..program(installed)
     })
 }

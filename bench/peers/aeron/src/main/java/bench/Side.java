@@ -25,7 +25,7 @@ final class Side implements AutoCloseable
     /** Messages or trips between two calls of the driver while nothing makes it necessary: limits move, clients stay alive. */
     private static final int BETWEEN_INVOCATIONS = Integer.getInteger("bench.between", 1024);
     private static final int POLLS_BETWEEN_CLOCK_READS = 1 << 16;
-    private static final long SILENCE_LIMIT_NS = TimeUnit.SECONDS.toNanos(20);
+    private static final long SILENCE_LIMIT_NS = TimeUnit.SECONDS.toNanos(60);
 
     private final boolean udp;
     private final MediaDriver driver;
@@ -46,7 +46,8 @@ final class Side implements AutoCloseable
         final String folder = arguments.folder() + (udp && !first ? "/second" : "/first");
         driver = ownDriver ? MediaDriver.launchEmbedded(driverContext(folder)) : null;
         driverInvoker = ownDriver ? driver.sharedAgentInvoker() : null;
-        final Aeron.Context context = new Aeron.Context().aeronDirectoryName(folder).useConductorAgentInvoker(true);
+        final Aeron.Context context = new Aeron.Context().aeronDirectoryName(folder).useConductorAgentInvoker(true)
+            .driverTimeoutMs(TimeUnit.NANOSECONDS.toMillis(SILENCE_LIMIT_NS));
         if (ownDriver)
         {
             context.driverAgentInvoker(driverInvoker);
@@ -75,13 +76,18 @@ final class Side implements AutoCloseable
             .socketRcvbufLength(2 << 20)
             .socketSndbufLength(2 << 20)
             .initialWindowLength(2 << 20)
+            // On a busy machine a process may have to wait for its core.
+            .clientLivenessTimeoutNs(SILENCE_LIMIT_NS)
+            .imageLivenessTimeoutNs(SILENCE_LIMIT_NS)
+            .publicationUnblockTimeoutNs(2 * SILENCE_LIMIT_NS)
             .warnIfDirectoryExists(false);
     }
 
+    /** Terms that stay in the cache, and for UDP datagrams as large as loopback takes, many messages each. */
     private String channel(final int port)
     {
         return udp ?
-            "aeron:udp?endpoint=127.0.0.1:" + port + System.getProperty("bench.udp", "|mtu=8192|term-length=8m") :
+            "aeron:udp?endpoint=127.0.0.1:" + port + System.getProperty("bench.udp", "|mtu=65504|term-length=8m") :
             "aeron:ipc" + System.getProperty("bench.ipc", "?term-length=1m|mtu=65504");
     }
 

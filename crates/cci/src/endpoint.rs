@@ -471,11 +471,11 @@ impl Endpoint {
         let spin_until_ns = clock::now_ns() + self.spin.budget_ns();
         loop {
             self.progress();
-            let now_ns = clock::now_ns();
             if done(&self.core) {
                 self.spin.paid();
                 return Ok(());
             }
+            let now_ns = clock::now_ns();
             if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return Ok(());
             }

@@ -25,8 +25,8 @@ mod eth {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH);
 }
 
-mod eth_generic {
-    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_GENERIC);
+mod eth_driver {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_DRIVER);
 }
 
 mod eth_packet {
@@ -77,8 +77,8 @@ mod eth_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ETH);
 }
 
-mod eth_generic_memory {
-    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_GENERIC);
+mod eth_driver_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_DRIVER);
 }
 
 mod eth_packet_memory {

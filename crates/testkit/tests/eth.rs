@@ -18,7 +18,7 @@ const ALL: [Attribute; 3] = [Attribute::ReliableOrdered, Attribute::ReliableUnor
 /// Nothing here takes as long; a test that does is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Ways of the kernel's: what a device has to be configured with to take it.
-const MODES: [&str; 3] = ["auto", "xdp-generic", "packet"];
+const MODES: [&str; 3] = ["xdp", "xdp-generic", "packet"];
 
 fn pair(mtu_bytes: u32) -> Option<Veth> {
     Veth::pair_here(mtu_bytes).map_err(|reason| println!("skipped: {reason}")).ok()

@@ -83,14 +83,14 @@ mtu = 1400
 transport = eth
 interface = b0
 mtu = 1400
-[eth-generic]
+[eth-driver]
 transport = eth
 interface = a0
-mode = xdp-generic
-[eth-generic-b]
+mode = xdp
+[eth-driver-b]
 transport = eth
 interface = b0
-mode = xdp-generic
+mode = xdp
 [eth-packet]
 transport = eth
 interface = a0
@@ -242,10 +242,10 @@ pub const ETH: DeviceUnderTest = DeviceUnderTest {
     flavour: true,
     needs: Needs::Wires,
 };
-/// Raw Ethernet through AF_XDP above the driver, and no other way.
-pub const ETH_GENERIC: DeviceUnderTest = DeviceUnderTest {
-    name: "eth-generic",
-    peer: Some("eth-generic-b"),
+/// Raw Ethernet through AF_XDP in the driver, as on cards, and no other way.
+pub const ETH_DRIVER: DeviceUnderTest = DeviceUnderTest {
+    name: "eth-driver",
+    peer: Some("eth-driver-b"),
     cannot: &[
         (Capability::Itself, "a frame to an interface's own address does not come back"),
         (Capability::Crowd, "a queue of an interface has one AF_XDP socket, and veth has one queue"),

@@ -261,5 +261,6 @@ int main(int argc, char **argv)
     if (first)
         tell_result(&job, took_s);
     fi_close(&ep->fid);
+    part(first);
     return 0;
 }

@@ -112,5 +112,6 @@ int main(int argc, char **argv)
     if (first)
         tell_result(&job, took_s);
     nng_close(pair);
+    part(first);
     return 0;
 }

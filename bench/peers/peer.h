@@ -143,6 +143,14 @@ static inline void meet(void)
     hear(&word, 1);
 }
 
+/* The last call: the first side stays until the other has put its things away, which it would be killed over. */
+static inline void part(bool first)
+{
+    char word;
+    while (first && recv(other_side, &word, 1, 0) > 0)
+        ;
+}
+
 static inline void on_child_end(int signal)
 {
     int status;

@@ -101,5 +101,6 @@ int main(int argc, char **argv)
         tell_result(&job, took_s);
     zmq_close(socket_of_pair);
     zmq_ctx_term(context);
+    part(first);
     return 0;
 }

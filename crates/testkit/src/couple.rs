@@ -58,17 +58,4 @@ impl Couple {
         }
         connections.map(|connection| connection.expect("looked at above"))
     }
-
-    /// Polls both until one has an event, which is returned with its number.
-    pub fn event(&mut self) -> (usize, Event) {
-        let started = Instant::now();
-        loop {
-            for (number, end) in self.ends.iter_mut().enumerate() {
-                if let Some(event) = end.next_event() {
-                    return (number, event);
-                }
-            }
-            assert!(started.elapsed() < PATIENCE, "no event came");
-        }
-    }
 }

@@ -133,6 +133,8 @@ impl Shared {
                 return false;
             }
             self.actives += 1;
+            // Room for all of them to be spare: giving one back, in the middle of a burst, must not allocate.
+            room_for(&mut self.spare_actives, self.actives);
         }
         let active = Active::wake(conn, self.timers.add(index), now);
         conn.active = Some(match spare {
@@ -171,6 +173,7 @@ impl Shared {
         self.spare_tx.pop().or_else(|| {
             let fits = self.fits(TxRing::COST_BYTES);
             self.tx_rings += u64::from(fits);
+            room_for(&mut self.spare_tx, self.tx_rings);
             fits.then(TxRing::new)
         })
     }
@@ -180,6 +183,7 @@ impl Shared {
         self.spare_rx.pop().or_else(|| {
             let fits = self.fits(RxRing::COST_BYTES);
             self.rx_rings += u64::from(fits);
+            room_for(&mut self.spare_rx, self.rx_rings);
             fits.then(RxRing::new)
         })
     }
@@ -348,4 +352,9 @@ impl Shared {
             active.rx_ring = Some(ring);
         }
     }
+}
+
+/// Makes room for `all` of a kind. Grows as vectors do: not with each.
+fn room_for<T>(spare: &mut Vec<T>, all: u64) {
+    spare.reserve((all as usize).saturating_sub(spare.len()));
 }

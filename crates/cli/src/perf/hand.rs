@@ -11,8 +11,8 @@ use cci_sys::{clock, cpu};
 use hdrhistogram::Histogram;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 
 /// An echo that takes longer is lost, and sent again.
@@ -218,10 +218,12 @@ impl Other {
     fn start(mut socket: Socket, core: Option<usize>, len: usize, echo: bool) -> Other {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let placed = Arc::new(Barrier::new(2));
+        let there = placed.clone();
         let thread = thread::spawn(move || {
-            if let Some(core) = core {
-                cpu::pin(core).map_err(io::Error::other)?;
-            }
+            let pinned = core.map_or(Ok(()), cpu::pin);
+            there.wait();
+            pinned.map_err(io::Error::other)?;
             let mut buffer = vec![0; if echo { len.max(1) } else { 1 << 16 }];
             while !stopped.load(Ordering::Relaxed) {
                 let arrived = if echo {
@@ -241,6 +243,8 @@ impl Other {
             }
             Ok(())
         });
+        // One that is still on our core would not get away from it while we poll, where both have real-time priority.
+        placed.wait();
         Other { stop, thread }
     }
 

@@ -35,35 +35,20 @@ impl SegmentControl {
     }
 }
 
-/// What came with a datagram.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
-    /// Length of the datagrams the kernel joined (the last may be shorter).
-    pub(super) segment_bytes: Option<usize>,
-    /// Datagrams this socket has lost so far for want of buffer, wrapping.
-    pub(super) dropped: Option<u32>,
-}
-
-/// Reads the control messages in `bytes`; ends at the first that makes no sense.
+/// The length of the datagrams that the kernel joined (the last may be shorter), if the control messages in `bytes` tell it.
+/// Ends at the first that makes no sense.
 #[inline]
-pub(super) fn parse(bytes: &[u8]) -> Beside {
-    let mut beside = Beside::default();
+pub(super) fn segment_bytes(bytes: &[u8]) -> Option<usize> {
+    let mut found = None;
     let mut rest = bytes;
     while let Some((level, kind, body, next)) = split(rest) {
-        match (level, kind, body.first_chunk::<4>()) {
-            (libc::SOL_UDP, libc::UDP_GRO, Some(value)) => {
-                // An int; 0 or less would mean nothing.
-                beside.segment_bytes =
-                    usize::try_from(i32::from_ne_bytes(*value)).ok().filter(|&segment| segment > 0);
-            }
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, Some(value)) => {
-                beside.dropped = Some(u32::from_ne_bytes(*value));
-            }
-            _ => {}
+        if let (libc::SOL_UDP, libc::UDP_GRO, Some(value)) = (level, kind, body.first_chunk::<4>()) {
+            // An int; 0 or less would mean nothing.
+            found = usize::try_from(i32::from_ne_bytes(*value)).ok().filter(|&segment| segment > 0);
         }
         rest = next;
     }
-    beside
+    found
 }
 
 /// The first control message in `bytes`: level, type, body; and what follows it.
@@ -96,11 +81,11 @@ mod tests {
         let other = message(libc::IPPROTO_IP, libc::IP_TOS, &[1]);
         let lost = message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
         let all = [other, gro.clone(), lost].concat();
-        assert_eq!(parse(&all), Beside { segment_bytes: Some(1_200), dropped: Some(7) });
-        assert_eq!(parse(&gro[..20]).segment_bytes, Some(1_200), "without padding");
-        assert_eq!(parse(&[]), Beside::default());
+        assert_eq!(segment_bytes(&all), Some(1_200));
+        assert_eq!(segment_bytes(&gro[..20]), Some(1_200), "without padding");
+        assert_eq!(segment_bytes(&[]), None);
         let negative = message(libc::SOL_UDP, libc::UDP_GRO, &(-1_i32).to_ne_bytes());
-        assert_eq!(parse(&negative), Beside::default());
+        assert_eq!(segment_bytes(&negative), None);
     }
 
     #[test]
@@ -136,12 +121,12 @@ mod tests {
                 bytes[at] = if random() % 2 == 0 { random() as u8 } else { (random() % 40) as u8 };
             }
             bytes.truncate(random() as usize % (bytes.len() + 1));
-            assert_ne!(parse(&bytes).segment_bytes, Some(0));
+            assert_ne!(segment_bytes(&bytes), Some(0));
         }
         for len in [0, 1, 15, 16, 17, 47, 48, 49, usize::MAX, usize::MAX - 7, usize::MAX / 2] {
             let mut bytes = valid.clone();
             bytes[..LEN_BYTES].copy_from_slice(&len.to_ne_bytes());
-            parse(&bytes);
+            segment_bytes(&bytes);
         }
     }
 }

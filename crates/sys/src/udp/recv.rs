@@ -33,8 +33,6 @@ pub struct RecvStats {
     pub gro_batches: u64,
     /// Messages skipped because they were cut off, or came from no IP address.
     pub skipped: u64,
-    /// Datagrams the kernel dropped because the receive buffer was full.
-    pub kernel_drops: u64,
     /// Errors of earlier sends, reported here and swallowed.
     pub soft_errors: u64,
 }
@@ -94,7 +92,6 @@ pub struct RecvBatch {
     controls: Box<[RecvControl]>,
     messages: Vec<Message>,
     pace: Pace,
-    kernel_drops_seen: u32,
     stats: RecvStats,
 }
 
@@ -117,7 +114,6 @@ impl RecvBatch {
             controls: vec![RecvControl([0; 64]); slots].into_boxed_slice(),
             messages: Vec::with_capacity(slots),
             pace: Pace::default(),
-            kernel_drops_seen: 0,
             stats: RecvStats::default(),
         }
     }
@@ -275,11 +271,7 @@ impl RecvBatch {
         let len = header.msg_len as usize;
         let control =
             self.controls.get(slot).and_then(|control| control.0.get(..header.msg_hdr.msg_controllen as _));
-        let beside = cmsg::parse(control.unwrap_or_default());
-        if let Some(dropped) = beside.dropped {
-            self.stats.kernel_drops += u64::from(dropped.wrapping_sub(self.kernel_drops_seen));
-            self.kernel_drops_seen = dropped;
-        }
+        let segment_bytes = cmsg::segment_bytes(control.unwrap_or_default());
         let from = self.addrs.get(slot).and_then(|addr| addr.get(header.msg_hdr.msg_namelen as usize));
         let cut_off = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > self.area_bytes;
         // Without its control message a batch cannot be told from one large datagram.
@@ -288,7 +280,7 @@ impl RecvBatch {
             self.stats.skipped += 1;
             return 0;
         };
-        let segment_len = beside.segment_bytes.unwrap_or(len).max(1);
+        let segment_len = segment_bytes.unwrap_or(len).max(1);
         self.keep(Message { from, area: slot * self.area_bytes, len, segment_len })
     }
 }

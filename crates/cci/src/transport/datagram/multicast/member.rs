@@ -182,7 +182,7 @@ impl Member {
             datagrams: stats.datagrams,
             bytes: stats.bytes,
             syscalls: stats.syscalls,
-            socket_full: stats.kernel_drops,
+            socket_full: self.socket.kernel_drops(),
             truncated: stats.skipped,
             errors: self.counts.errors + stats.soft_errors,
             forgotten: self.senders.forgotten(),

@@ -35,7 +35,7 @@ pub(super) fn counters_of<const N: usize>(
         ("socket_errors", errors + soft_errors),
     ]);
     let all = [
-        ("socket-buffer-full", received(|of| of.kernel_drops)),
+        ("socket-buffer-full", carriers.iter().map(|carrier| carrier.socket.kernel_drops()).sum()),
         ("truncated", received(|of| of.skipped)),
         ("too-big-for-path", sent(|of| of.too_big)),
         ("unreachable", sent(|of| of.unreachable)),

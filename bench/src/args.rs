@@ -12,7 +12,7 @@ pub fn repository() -> &'static Path {
 }
 
 /// Turns of each contestant, and how long each measures: by default, and with `--quick`.
-const USUAL: Plan = Plan { rounds: 5, turn_ms: 150 };
+const USUAL: Plan = Plan { rounds: 5, turn_ms: 100 };
 const QUICK: Plan = Plan { rounds: 3, turn_ms: 40 };
 
 /// CCI beside the floor and beside its peers, in turns on two pinned cores
@@ -31,7 +31,7 @@ pub struct Args {
     /// Turns of each contestant (5; with --quick 3)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: Option<u32>,
-    /// About how long one turn measures, in milliseconds (150; with --quick 40)
+    /// About how long one turn measures, in milliseconds (100; with --quick 40)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub turn_ms: Option<u32>,
     /// Without the peers: only the floor and CCI

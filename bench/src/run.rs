@@ -20,8 +20,10 @@ use std::time::{Instant, SystemTime};
 /// What starting and ending a turn's processes takes, milliseconds: seen, for the estimate only.
 const WORKER_START_MS: u64 = 80;
 const PEER_START_MS: u64 = 500;
-/// A turn of a work whose amount is fixed.
-const FIXED_TURN_MS: u64 = 2_000;
+/// Turns of works whose amount is fixed: with a search for the highest rate; by how many are set up.
+const LOADED_TURN_MS: u64 = 700;
+const IDLE_TURN_MS: u64 = 500;
+const CONNECTIONS_PER_MS: u64 = 100;
 
 /// Measures what was asked for, and reports it.
 pub fn run(args: &Args) -> Outcome {
@@ -96,7 +98,11 @@ fn row_turns(row: &Row, plan: Plan) -> u64 {
 
 fn estimate_ms(row: &Row, plan: Plan) -> u64 {
     let turn_ms = match row.work {
-        Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => FIXED_TURN_MS,
+        Work::Loaded { .. } => LOADED_TURN_MS,
+        // Set up, too, before the first poll.
+        Work::Poll { connections } | Work::IdleMemory { connections } => {
+            IDLE_TURN_MS + u64::from(connections) / CONNECTIONS_PER_MS
+        }
         _ => u64::from(plan.turn_ms),
     };
     // One small turn and one full one before the first round.

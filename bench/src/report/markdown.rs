@@ -161,7 +161,7 @@ fn method(results: &Results, out: &mut String) {
         out,
         "## How it was measured\n\n\
          Each turn is two processes of their own, pinned to the two cores, which do nothing else and are gone afterwards. A first turn finds how much\n\
-         work takes about {turn_ms} ms; then come {rounds} rounds (memory of connections: 3 at most), each beginning with another contestant. Before each\n\
+         work takes about {turn_ms} ms; then come {rounds} rounds (memory of connections and polling many of them: 3 at most), each beginning with another contestant. Before each\n\
          round one bare cache line is handed back and forth between the two cores, since its time decides that of everything in shared memory, and\n\
          a hypervisor changes it by where it puts the cores. Floors, CCI and those peers that can, poll. Reliable messages are counted at the\n\
          receiver: a turn that lost one fails, and says so above. All of it took {}.\n\n",

@@ -85,8 +85,8 @@ impl Record {
 
     /// From a file.
     pub fn from_tsv(text: &str) -> Result<Record, String> {
-        let mut record = Record::default();
-        record.tools = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("").to_owned();
+        let tools = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("").to_owned();
+        let mut record = Record { tools, ..Record::default() };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split('\t').collect();
             let [what, name, instructions, syscalls] = words[..] else {

@@ -138,6 +138,7 @@ impl Endpoint {
     /// [`AcceptError`]: the peer is told that it was refused; no event will come.
     pub fn accept(&mut self, mut request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
         let Some(body) = request.body.take() else { return Err(AcceptError::Gone) };
+        let body = *body;
         let Some(connection) = self.core.insert(context, body.attribute, ConnState::Accepting) else {
             body.refuse();
             return Err(AcceptError::NoMemory);
@@ -342,12 +343,12 @@ impl Endpoint {
         if self.taken_since_progress > limits::EVENTS_PER_PROGRESS || !self.core.has_events() {
             self.progress();
         }
-        // Not by the empty event that popping gives: it would be copied with every poll, all 96 bytes of it.
-        let event = if self.core.has_events() { self.core.pop_event() } else { None };
         if self.exported {
-            self.keep_level(event.is_some());
+            self.keep_level();
         }
-        event
+        // Made where the caller wants it, and not touched any more: moving what was just written in pieces costs more
+        // than all the rest here.
+        if self.core.has_events() { self.core.pop_event() } else { None }
     }
 
     /// Makes progress — takes in what came, sends what waits, times out what is due — without taking an event.
@@ -360,6 +361,7 @@ impl Endpoint {
         self.transport.progress(&mut self.core);
     }
 
+    #[cold]
     fn settle(&mut self, fates: Vec<Fate>) {
         for fate in fates {
             match fate {
@@ -372,8 +374,9 @@ impl Endpoint {
     }
 
     /// With the descriptor out, it must be readable whenever an event can be had, after every call.
-    fn keep_level(&mut self, got: bool) {
-        if got || self.core.has_events() {
+    #[cold]
+    fn keep_level(&mut self) {
+        if self.core.has_events() {
             // More may be there: stay readable until the program has seen that nothing is.
             self.core.poller.set_pending(true);
         } else {

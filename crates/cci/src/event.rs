@@ -75,11 +75,13 @@ pub struct RawMessage {
 }
 
 impl Message {
+    #[inline]
     pub(crate) fn new(slot: Slot, connection: Connection) -> Message {
         Message { slot, connection }
     }
 
     /// The connection it came on; answer there.
+    #[inline]
     pub fn connection(&self) -> Connection {
         self.connection
     }
@@ -92,6 +94,7 @@ impl Message {
 
 impl Deref for Message {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.slot
     }
@@ -106,12 +109,13 @@ impl fmt::Debug for Message {
 /// Somebody wants to connect. Give it to [`crate::Endpoint::accept`] of the endpoint it came to or of another one of
 /// the same kind of device (CCI-037); dropping it rejects it.
 pub struct ConnectRequest {
-    pub(crate) body: Option<RequestBody>,
+    /// In a box, so that events are small.
+    pub(crate) body: Option<Box<RequestBody>>,
 }
 
 impl ConnectRequest {
     pub(crate) fn new(body: RequestBody) -> ConnectRequest {
-        ConnectRequest { body: Some(body) }
+        ConnectRequest { body: Some(Box::new(body)) }
     }
 
     /// What the peer sent along, 1,024 bytes at most (CCI-036).
@@ -134,6 +138,7 @@ impl ConnectRequest {
 }
 
 impl Drop for ConnectRequest {
+    #[inline]
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
             body.refuse();
@@ -192,3 +197,5 @@ pub enum Event {
     /// The device failed: everything on this endpoint ends with errors; destroy it.
     DeviceFailed,
 }
+
+const _: () = assert!(size_of::<Option<Event>>() <= 40, "one is handed out with every message");

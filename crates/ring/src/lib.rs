@@ -13,6 +13,7 @@
 #![warn(unreachable_pub)]
 
 pub mod atomic;
+mod here;
 pub mod memory;
 pub mod pool;
 pub mod slab;

@@ -11,8 +11,15 @@
 //! that stack: it takes the whole of it by one swap, so that there is no ABA, and keeps a list of its own, the slot
 //! returned last first, as that is the one in its cache. No reference count is touched per message.
 //!
+//! A locked instruction waits until all stores before it are done, also the one to a line that the peer has just now, so
+//! the thread that takes slots returns them without one: that thread, the pool's *home*, puts them on a queue that only
+//! it writes and only the pool's owner reads. As a rule these two are one thread. Where the pool has moved on, or is
+//! used by several threads in turn, they are not, and the queue is still right: the home stays what it was until all
+//! slots are in, when the next to take one may become the home.
+//!
 //! Once the pool is gone nobody takes slots any more; returns only count, and the one that makes the count full frees
-//! the memory.
+//! the memory. A pool that goes on another thread than its home, with slots out, can't tell that thread to count: it is
+//! left for later (`left`).
 
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -20,6 +27,9 @@ use core::ptr::NonNull;
 use std::alloc::{self, Layout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::here;
+
+mod left;
 
 /// The most slots of a pool.
 pub const SLOTS_MAX: u32 = (1 << 31) - 1;
@@ -30,10 +40,12 @@ const SLOT_ALIGN_BYTES: usize = 64;
 const COLLECT_SLOTS: u32 = 8;
 
 const NIL: u32 = u32::MAX;
+/// In `below` of a slot that is out and parked.
+const PARKED: u32 = u32::MAX - 1;
 const ORPHAN: u64 = 1 << 63;
 const ONE_HOME: u64 = 1 << 32;
 
-const _: () = assert!(SLOTS_MAX < NIL && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
+const _: () = assert!(SLOTS_MAX < PARKED && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
 
 /// Top of the stack of returned slots.
 const fn top(state: u64) -> u32 {
@@ -45,10 +57,18 @@ const fn home(state: u64) -> u32 {
     ((state & !ORPHAN) >> 32) as u32
 }
 
+/// On lines of its own: pools of several threads that were made by one lie side by side.
+#[repr(align(128))]
 struct Shared {
     state: AtomicU64,
     /// Per slot, the one below it in the list that it is on.
     below: Box<[AtomicU32]>,
+    /// The number of the only thread that may put slots on `returned`; [`here::NOWHERE`]: none.
+    home: AtomicU64,
+    /// Slots that the home returned, a queue; where it ends is `returned_end`, where it begins the pool knows. A power of
+    /// two of places, at least as many as slots.
+    returned: Box<[AtomicU32]>,
+    returned_end: AtomicU32,
     data: NonNull<u8>,
     layout: Layout,
     count: u32,
@@ -95,6 +115,10 @@ pub struct SlotPool {
     /// The owner's list: its top, and how many are on it.
     free_top: u32,
     free: u32,
+    /// Slots that are out and [parked](SlotPool::take_parked).
+    parked: u32,
+    /// Where `returned` begins.
+    returned_begin: u32,
     count: u32,
     slot_bytes: u32,
     stride_bytes: usize,
@@ -120,12 +144,20 @@ impl SlotPool {
         below.try_reserve_exact(count as usize).map_err(|_| PoolError::NoMemory)?;
         below.extend((1..count).map(AtomicU32::new));
         below.push(AtomicU32::new(NIL));
+        let mut returned = Vec::new();
+        let places = count.next_power_of_two() as usize;
+        returned.try_reserve_exact(places).map_err(|_| PoolError::NoMemory)?;
+        returned.resize_with(places, || AtomicU32::new(NIL));
+        left::sweep();
         // SAFETY: the layout is not empty: both factors were checked.
         let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
         let state = AtomicU64::new(u64::from(NIL));
         let shared = Box::new(Shared {
             state,
             below: below.into_boxed_slice(),
+            home: AtomicU64::new(here::NOWHERE),
+            returned: returned.into_boxed_slice(),
+            returned_end: AtomicU32::new(0),
             data,
             layout,
             count,
@@ -133,9 +165,20 @@ impl SlotPool {
             memory: loom::cell::UnsafeCell::new(()),
         });
         let shared = NonNull::from(Box::leak(shared));
-        Ok(SlotPool { shared, free_top: 0, free: count, count, slot_bytes, stride_bytes })
+        let (parked, returned_begin) = (0, 0);
+        Ok(SlotPool {
+            shared,
+            free_top: 0,
+            free: count,
+            parked,
+            returned_begin,
+            count,
+            slot_bytes,
+            stride_bytes,
+        })
     }
 
+    #[inline]
     fn shared(&self) -> &Shared {
         // SAFETY: freed only after `drop` of this pool has set ORPHAN, at the earliest.
         unsafe { self.shared.as_ref() }
@@ -144,25 +187,112 @@ impl SlotPool {
     /// Takes a free slot; `None` when all are out.
     #[inline]
     pub fn take(&mut self) -> Option<SlotMut> {
-        // Relaxed: only a hint when to look; `collect` synchronises.
-        if self.free == 0 || home(self.shared().state.load(Ordering::Relaxed)) >= COLLECT_SLOTS {
-            self.collect();
-        }
-        let index = self.free_top;
-        if index == NIL {
-            return None;
-        }
-        let shared = self.shared();
-        // Relaxed: written by us, or before a return that `collect` has acquired.
-        let below = shared.below.get(index as usize)?.load(Ordering::Relaxed);
-        // SAFETY: `index < count`, so the slot lies in the allocation.
-        let data = unsafe { shared.data.add(index as usize * self.stride_bytes) };
-        self.free_top = below;
-        self.free -= 1;
-        Some(SlotMut { slot: Slot { data, len_bytes: self.slot_bytes, index, shared: self.shared } })
+        let index = self.take_index()?;
+        Some(SlotMut { slot: self.slot(index, self.slot_bytes) })
     }
 
-    /// Puts all that was returned on top of the owner's list.
+    /// Takes a free slot and parks it, to be [filled](Self::fill) and to wait in some queue of the owner's under a name of
+    /// half its size, which needs no dropping. It is out until [`unpark`](Self::unpark).
+    #[inline]
+    pub fn take_parked(&mut self) -> Option<Parked> {
+        let index = self.take_index()?;
+        self.shared().below.get(index as usize)?.store(PARKED, Ordering::Relaxed);
+        self.parked += 1;
+        Some(Parked { index, len_bytes: self.slot_bytes })
+    }
+
+    /// The first `len_bytes` bytes of a parked slot, which are the message from now on. `None`: the slot is parked
+    /// elsewhere, or not so long.
+    #[inline]
+    pub fn fill(&mut self, parked: &mut Parked, len_bytes: u32) -> Option<&mut [u8]> {
+        let shared = self.shared();
+        if shared.below.get(parked.index as usize)?.load(Ordering::Relaxed) != PARKED
+            || len_bytes > self.slot_bytes
+        {
+            return None;
+        }
+        parked.len_bytes = len_bytes;
+        // SAFETY: parked here, so the index is that of a slot, whose bytes nobody has a reference to: whoever parked it
+        // has given up theirs, and one made here borrows the pool, without which it can't be had back.
+        unsafe {
+            let data = shared.data.add(parked.index as usize * self.stride_bytes);
+            Some(core::slice::from_raw_parts_mut(data.as_ptr(), len_bytes as usize))
+        }
+    }
+
+    #[inline]
+    fn take_index(&mut self) -> Option<u32> {
+        // Relaxed: only hints when to look; who collects synchronises.
+        let shared = self.shared();
+        let (end, state) =
+            (shared.returned_end.load(Ordering::Relaxed), shared.state.load(Ordering::Relaxed));
+        if end != self.returned_begin {
+            self.collect_returned();
+        }
+        if self.free == 0 || home(state) >= COLLECT_SLOTS {
+            self.collect();
+        }
+        if self.free == self.count {
+            self.settle();
+        }
+        let index = self.free_top;
+        // Relaxed: written by us, or before a return that was acquired. (There is none below NIL: none are free.)
+        self.free_top = self.shared().below.get(index as usize)?.load(Ordering::Relaxed);
+        self.free -= 1;
+        Some(index)
+    }
+
+    /// The slot `index`, which is less than `count`.
+    #[inline]
+    fn slot(&self, index: u32, len_bytes: u32) -> Slot {
+        debug_assert!(index < self.count);
+        // SAFETY: `index < count`, so the slot lies in the allocation.
+        let data = unsafe { self.shared().data.add(index as usize * self.stride_bytes) };
+        Slot { data, len_bytes, index, shared: self.shared }
+    }
+
+    /// This thread becomes the home. All slots are in, so nobody is about to return one on behalf of the last home.
+    #[inline]
+    fn settle(&self) {
+        let here = here::number();
+        let home = &self.shared().home;
+        if home.load(Ordering::Relaxed) != here {
+            home.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes a parked slot one that can be read. `None`: it was parked elsewhere.
+    #[inline]
+    pub fn unpark(&mut self, parked: Parked) -> Option<Slot> {
+        let below = self.shared().below.get(parked.index as usize)?;
+        if below.load(Ordering::Relaxed) != PARKED {
+            return None;
+        }
+        below.store(NIL, Ordering::Relaxed);
+        self.parked -= 1;
+        Some(self.slot(parked.index, parked.len_bytes.min(self.slot_bytes)))
+    }
+
+    /// Puts what the home has returned on top of the owner's list.
+    #[inline]
+    fn collect_returned(&mut self) {
+        let shared = self.shared();
+        // Acquire pairs with the Release in `give_back`: the home's reads are over. For the home itself it costs nothing.
+        let end = shared.returned_end.load(Ordering::Acquire);
+        let (mut top, mut begin) = (self.free_top, self.returned_begin);
+        while begin != end {
+            let index = shared.returned[begin as usize & (shared.returned.len() - 1)].load(Ordering::Relaxed);
+            shared.below[index as usize].store(top, Ordering::Relaxed);
+            top = index;
+            begin = begin.wrapping_add(1);
+        }
+        self.free += end.wrapping_sub(self.returned_begin);
+        self.free_top = top;
+        self.returned_begin = end;
+    }
+
+    /// Puts all that was returned by others on top of the owner's list.
+    #[cold]
     fn collect(&mut self) {
         let shared = self.shared();
         if top(shared.state.load(Ordering::Relaxed)) == NIL {
@@ -179,9 +309,21 @@ impl SlotPool {
         self.free += home(state);
     }
 
+    /// Slots in `returned`.
+    fn returned_count(&self) -> u32 {
+        self.shared().returned_end.load(Ordering::Acquire).wrapping_sub(self.returned_begin)
+    }
+
+    /// Whether no slot is out but parked ones, which nobody can come for once the pool is gone.
+    fn is_full(&mut self) -> bool {
+        self.collect_returned();
+        // Acquire: if it is, their uses come before the free.
+        home(self.shared().state.load(Ordering::Acquire)) + self.free + self.parked == self.count
+    }
+
     /// Slots that [`take`](Self::take) can give now.
     pub fn free_count(&self) -> u32 {
-        self.free + home(self.shared().state.load(Ordering::Relaxed))
+        self.free + self.returned_count() + home(self.shared().state.load(Ordering::Relaxed))
     }
 
     /// Slots of the pool, free or not.
@@ -197,7 +339,7 @@ impl SlotPool {
     /// Bytes of memory that the pool takes, all counted.
     pub fn bytes(&self) -> usize {
         self.shared().layout.size()
-            + self.count as usize * size_of::<u32>()
+            + (self.count as usize + self.shared().returned.len()) * size_of::<u32>()
             + size_of::<Shared>()
             + size_of::<Self>()
     }
@@ -205,16 +347,43 @@ impl SlotPool {
 
 impl Drop for SlotPool {
     fn drop(&mut self) {
-        // From here on nobody uses the lists: what is on ours is at home, like what is on the stack.
-        // Release: our uses of slots come before the free, whoever does it; Acquire: theirs before ours.
         #[cfg(loom)]
         self.shared().memory.with(|_| ());
-        let ours = ORPHAN | u64::from(self.free) << 32;
+        if self.is_full() {
+            // SAFETY: all slots are at home and the pool is here: no one else has the pointer.
+            return drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+        }
+        let home_thread = self.shared().home.load(Ordering::Relaxed);
+        if home_thread != here::NOWHERE && home_thread != here::number() {
+            // That thread may be about to put a slot on `returned`, and would not count it.
+            return left::behind(Left(ManuallyDrop::new(SlotPool { ..*self })));
+        }
+        // This thread returns slots like any other from now on.
+        self.shared().home.store(here::NOWHERE, Ordering::Relaxed);
+        // From here on nobody uses the lists: what is on ours is at home, like what is on the stack.
+        // Release: our uses of slots come before the free, whoever does it; Acquire: theirs before ours.
+        let ours_count = self.free + self.parked;
+        let ours = ORPHAN | u64::from(ours_count) << 32;
         let before = self.shared().state.fetch_add(ours, Ordering::AcqRel);
-        if home(before) + self.free == self.count {
+        if home(before) + ours_count == self.count {
             // SAFETY: all slots are at home and the pool is here: no one else has the pointer.
             drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
         }
+    }
+}
+
+/// A pool that was dropped elsewhere than at its home while slots were out.
+struct Left(ManuallyDrop<SlotPool>);
+
+impl Left {
+    /// Frees it, if its slots are in.
+    fn try_free(&mut self) -> bool {
+        let full = self.0.is_full();
+        if full {
+            // SAFETY: all slots are at home, and this pool is reached through `self` alone, which is dropped now.
+            drop(unsafe { Box::from_raw(self.0.shared.as_ptr()) });
+        }
+        full
     }
 }
 
@@ -242,6 +411,19 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
     unsafe {
         (&(*shared).memory).with(|_| ())
     };
+    // SAFETY: the slot is out, so the memory lives until it is on the queue.
+    unsafe {
+        // Relaxed: only this thread writes its own number there, or takes it away.
+        if (*shared).home.load(Ordering::Relaxed) == here::number() {
+            let (returned, end) = (&(*shared).returned, (*shared).returned_end.load(Ordering::Relaxed));
+            if let Some(place) = returned.get(end as usize & (returned.len() - 1)) {
+                place.store(index, Ordering::Relaxed);
+                // Release pairs with the Acquire in `collect_returned`: our reads of the slot come before its next use.
+                (*shared).returned_end.store(end.wrapping_add(1), Ordering::Release);
+                return;
+            }
+        }
+    }
     // SAFETY: the slot is out, so the memory lives until the exchange below succeeds.
     let mut state = unsafe { (*shared).state.load(Ordering::Relaxed) };
     loop {
@@ -270,6 +452,14 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
             Err(now) => state = now,
         }
     }
+}
+
+/// A slot that waits in a queue of its pool's owner. It names the slot and does not hold it: one that is dropped is out
+/// until the pool is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parked {
+    index: u32,
+    len_bytes: u32,
 }
 
 /// A slot to be filled. Dropping it returns it to the pool.
@@ -429,6 +619,77 @@ mod tests {
         drop(pool);
         drop(other);
         assert_eq!(&*slot, b"farewell");
+    }
+
+    #[test]
+    fn parked_and_back() {
+        let mut pool = SlotPool::new(2, 8).unwrap();
+        let mut other = SlotPool::new(2, 8).unwrap();
+        let mut parked = pool.take_parked().unwrap();
+        assert!(pool.fill(&mut parked, 9).is_none());
+        assert!(other.fill(&mut parked, 5).is_none());
+        pool.fill(&mut parked, 5).unwrap().copy_from_slice(b"12345");
+        let forged = Parked { index: parked.index, len_bytes: 1000 };
+        assert!(other.unpark(Parked { index: parked.index, len_bytes: 5 }).is_none());
+        assert!(pool.unpark(Parked { index: 2, len_bytes: 5 }).is_none());
+        assert_eq!(pool.free_count(), 1);
+        assert_eq!(&*pool.unpark(parked).unwrap(), b"12345");
+        assert!(pool.unpark(forged).is_none(), "once only");
+        assert_eq!(pool.free_count(), 2);
+    }
+
+    #[test]
+    fn a_parked_slot_goes_with_its_pool() {
+        let mut pool = SlotPool::new(2, 8).unwrap();
+        let (parked, out) = (pool.take_parked(), pool.take().unwrap());
+        assert!(parked.is_some());
+        drop(pool);
+        drop(out);
+    }
+
+    #[test]
+    fn moves_to_another_thread_and_goes_there() {
+        for early in [false, true] {
+            let mut pool = SlotPool::new(4, 64).unwrap();
+            drop(pool.take());
+            let slot = pool.take().unwrap().freeze(3);
+            let other = thread::spawn(move || {
+                let out = pool.take().unwrap();
+                if early {
+                    drop(out);
+                    return None;
+                }
+                Some((pool, out))
+            });
+            let rest = other.join().unwrap();
+            assert_eq!(&*slot, [0; 3]);
+            drop(slot);
+            if let Some((mut pool, out)) = rest {
+                assert_eq!(pool.free_count(), 3);
+                drop(out);
+                assert!((0..4).all(|_| pool.take().is_some()));
+            }
+        }
+        // Another test may be at the list just now.
+        let swept = || {
+            left::sweep();
+            left::count() == 0
+        };
+        assert!((0..1000).any(|_| swept() || (thread::yield_now(), false).1));
+    }
+
+    #[test]
+    fn the_home_moves_when_all_slots_are_in() {
+        let mut pool = SlotPool::new(2, 64).unwrap();
+        drop(pool.take());
+        let first = pool.shared().home.load(Ordering::Relaxed);
+        assert_eq!(first, here::number());
+        let pool = thread::spawn(move || {
+            drop(pool.take());
+            assert_eq!(pool.shared().home.load(Ordering::Relaxed), here::number());
+            pool
+        });
+        assert_ne!(pool.join().unwrap().shared().home.load(Ordering::Relaxed), first);
     }
 
     #[test]

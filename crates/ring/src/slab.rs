@@ -16,6 +16,7 @@ impl Key {
     }
 
     /// The key that [`to_bits`](Self::to_bits) made. Any number is some key; one that was never given names nothing.
+    #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Key { index: bits as u32, generation: (bits >> 32) as u32 }
     }
@@ -132,9 +133,18 @@ impl<T> Slab<T> {
     }
 
     /// The key of the present tenant of a place, if it has one.
+    #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key> {
         let place = self.places.get(index as usize)?;
         place.value.as_ref().map(|_| Key { index, generation: place.generation })
+    }
+
+    /// The present tenant of a place, with its key.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
+        let place = self.places.get_mut(index as usize)?;
+        let key = Key { index, generation: place.generation };
+        place.value.as_mut().map(|value| (key, value))
     }
 
     /// All entries, by place.

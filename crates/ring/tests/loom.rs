@@ -226,6 +226,30 @@ fn slots_return_from_two_threads_and_are_used_again() {
 }
 
 #[test]
+fn a_pool_goes_on_another_thread_than_its_home() {
+    check(3, || {
+        let cells: Arc<Vec<_>> = Arc::new((0..2).map(|_| loom::cell::UnsafeCell::new(0)).collect());
+        let mut pool = SlotPool::new(2, 8).unwrap();
+        drop(pool.take());
+        let slot = pool.take().unwrap().freeze(8);
+        let other = thread::spawn({
+            let cells = Arc::clone(&cells);
+            move || {
+                // Both, if the first one's home has returned it meanwhile.
+                let two = [pool.take(), pool.take()];
+                let indices = two.map(|slot| slot.map(|slot| slot.freeze(1)));
+                indices.iter().flatten().for_each(|slot| touch(&cells, slot.index()));
+                drop(indices);
+                drop(pool);
+            }
+        });
+        touch(&cells, slot.index());
+        drop(slot);
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn the_last_of_pool_and_slots_frees_the_memory() {
     // loom reports what leaks, and an atomic used after its memory was freed.
     check(4, || {

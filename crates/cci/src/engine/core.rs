@@ -4,15 +4,15 @@ use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::origin::{Origin, RequestBody};
 use super::poller::Poller;
+use super::queue::Queue;
 use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
-use crate::event::{ConnectRequest, Connection, Event, Message, Status};
+use crate::event::{ConnectRequest, Connection, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
 use cci_ring::slab::{Key, Slab};
 use cci_sys::memory;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -96,7 +96,7 @@ pub(crate) struct Core {
     pub order: Order,
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
-    events: VecDeque<Event>,
+    events: Queue,
     conns: Slab<Conn>,
     /// What became of attempts that are followed, for the transport that follows them.
     pub told: Vec<Told>,
@@ -130,7 +130,7 @@ impl Core {
         Ok(Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes)
                 .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
-            events: VecDeque::with_capacity(reserve as usize),
+            events: Queue::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
             regions: Regions::new(),
             registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
@@ -157,7 +157,7 @@ impl Core {
         let before_bytes = self.memory_bytes();
         self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
         // Room for their events beside what was reserved before.
-        self.events.reserve(self.events.capacity() - self.events.len() + more as usize);
+        self.events.reserve(more as usize);
         self.options.recv_buffers = count;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
         Ok(())
@@ -177,15 +177,13 @@ impl Core {
     #[inline]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
-        let Some(mut slot) = self.receive.take() else {
+        let Some(filled) = self.receive.take(len, fill) else {
             self.counters.receiver_not_ready += 1;
             return false;
         };
-        let Some(buffer) = slot.fill().get_mut(..len) else { return true };
-        fill(buffer);
         self.counters.messages_received += 1;
         self.counters.bytes_received += len as u64;
-        self.events.push_back(Event::Recv(Message::new(slot.freeze(len), connection)));
+        self.events.push_recv(filled, connection);
         true
     }
 
@@ -242,13 +240,13 @@ impl Core {
             return;
         }
         if !op.silent {
-            self.events.push_back(Event::Send { connection, context: op.context, status });
+            self.events.push_send(connection, op.context, status);
         }
     }
 
     /// A request came; it becomes an event.
     pub fn requested(&mut self, body: RequestBody) {
-        self.events.push_back(Event::ConnectRequest(ConnectRequest::new(body)));
+        self.events.push(Event::ConnectRequest(ConnectRequest::new(body)));
     }
 
     /// A connection of ours is open, with the smaller MSS of both sides.
@@ -264,10 +262,8 @@ impl Core {
         self.counters.connections_made += 1;
         self.counters.connections_open += 1;
         match was {
-            ConnState::Connecting => {
-                self.events.push_back(Event::Connect { context, result: Ok(connection) })
-            }
-            ConnState::Accepting => self.events.push_back(Event::Accept { context, result: Ok(connection) }),
+            ConnState::Connecting => self.events.push(Event::Connect { context, result: Ok(connection) }),
+            ConnState::Accepting => self.events.push(Event::Accept { context, result: Ok(connection) }),
             ConnState::Open | ConnState::PeerGone | ConnState::Closing => {
                 debug_assert!(false, "opened twice");
             }
@@ -283,7 +279,7 @@ impl Core {
             }
             ConnState::Connecting => self.connect_failed(conn.context, why),
             ConnState::Accepting => {
-                self.events.push_back(Event::Accept { context: conn.context, result: Err(why) });
+                self.events.push(Event::Accept { context: conn.context, result: Err(why) });
             }
             ConnState::Open | ConnState::PeerGone | ConnState::Closing => {}
         }
@@ -291,7 +287,7 @@ impl Core {
 
     /// An attempt to connect is over, on whatever ways it was made.
     pub fn connect_failed(&mut self, context: u64, why: ConnectFailure) {
-        self.events.push_back(Event::Connect { context, result: Err(why) });
+        self.events.push(Event::Connect { context, result: Err(why) });
     }
 
     /// The peer's library has answered an attempt of ours: what it says from now on is the peer's word.
@@ -333,12 +329,12 @@ impl Core {
 
     /// A peer was silent for too long.
     pub fn keepalive_timed_out(&mut self, connection: Connection) {
-        self.events.push_back(Event::KeepaliveTimedOut { connection });
+        self.events.push(Event::KeepaliveTimedOut { connection });
     }
 
     /// The device failed.
     pub fn device_failed(&mut self) {
-        self.events.push_back(Event::DeviceFailed);
+        self.events.push(Event::DeviceFailed);
     }
 
     /// Enters a connection into the table; None when it is full.
@@ -364,12 +360,7 @@ impl Core {
 
     #[inline]
     pub fn pop_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
-        if self.events.is_empty() {
-            // Begins again at its beginning, which is in the cache: it has room for thousands.
-            self.events.clear();
-        }
-        event
+        self.events.pop(&mut self.receive)
     }
 
     #[inline]
@@ -437,7 +428,7 @@ impl Core {
     pub fn memory(&self) -> [(&'static str, u64); 6] {
         [
             ("receive buffers", self.receive.bytes() as u64),
-            ("event queue", (self.events.capacity() * size_of::<Event>()) as u64),
+            ("event queue", self.events.bytes() as u64),
             ("connection table", self.conns.bytes() as u64),
             ("regions", self.regions.bytes()),
             ("known memory", self.registrations.bytes()),

@@ -8,6 +8,7 @@ pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod origin;
 pub(crate) mod poller;
+mod queue;
 mod receive;
 pub(crate) mod regions;
 pub(crate) mod registrations;

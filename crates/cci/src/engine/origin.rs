@@ -83,10 +83,13 @@ impl Origin {
     }
 
     /// What was told since the last call.
+    #[inline]
     pub fn take(&self) -> Option<Vec<Fate>> {
-        if !self.news.load(Ordering::Relaxed) {
-            return None;
-        }
+        if self.news.load(Ordering::Relaxed) { self.take_news() } else { None }
+    }
+
+    #[cold]
+    fn take_news(&self) -> Option<Vec<Fate>> {
         // Acquire pairs with the swap in `tell`: who sees the flag sees the fate.
         self.news.swap(false, Ordering::AcqRel);
         self.fates.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take)

@@ -1,6 +1,14 @@
 //! The receive buffers of an endpoint: one pool as a rule, more where the program has asked for more buffers since.
 
-use cci_ring::pool::{PoolError, SlotMut, SlotPool};
+use cci_ring::pool::{Parked, PoolError, Slot, SlotPool};
+
+/// A buffer with a message in it.
+pub(crate) enum Filled {
+    /// As a rule.
+    Parked(Parked),
+    /// One of a later pool.
+    Slot(Slot),
+}
 
 /// Pools of buffers of one size.
 pub(crate) struct ReceiveBuffers {
@@ -14,13 +22,27 @@ impl ReceiveBuffers {
         Ok(ReceiveBuffers { first: SlotPool::new(count, slot_bytes)?, more: Vec::new() })
     }
 
-    /// Takes a free buffer; None when all are out.
+    /// Takes a free buffer and has it filled; it is parked then. None: all are out.
     #[inline]
-    pub fn take(&mut self) -> Option<SlotMut> {
-        match self.first.take() {
-            None if !self.more.is_empty() => self.more.iter_mut().find_map(SlotPool::take),
-            slot => slot,
-        }
+    pub fn take(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
+        let Some(mut parked) = self.first.take_parked() else {
+            return self.take_of_more(len, fill).map(Filled::Slot);
+        };
+        fill(self.first.fill(&mut parked, u32::try_from(len).ok()?)?);
+        Some(Filled::Parked(parked))
+    }
+
+    #[cold]
+    fn take_of_more(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Slot> {
+        let mut slot = self.more.iter_mut().find_map(SlotPool::take)?;
+        fill(slot.fill().get_mut(..len)?);
+        Some(slot.freeze(len))
+    }
+
+    /// The buffer that was put aside.
+    #[inline]
+    pub fn unpark(&mut self, parked: Parked) -> Option<Slot> {
+        self.first.unpark(parked)
     }
 
     /// Adds buffers of the same size.
@@ -48,13 +70,21 @@ mod tests {
     #[test]
     fn added_buffers_are_used_and_come_back() {
         let mut buffers = ReceiveBuffers::new(2, 64).unwrap();
-        let mut out: Vec<_> = std::iter::from_fn(|| buffers.take()).collect();
+        let take = |buffers: &mut ReceiveBuffers| {
+            let filled = buffers.take(3, |buffer| buffer.copy_from_slice(b"abc"))?;
+            match filled {
+                Filled::Parked(parked) => buffers.unpark(parked),
+                Filled::Slot(slot) => Some(slot),
+            }
+        };
+        let mut out: Vec<_> = std::iter::from_fn(|| take(&mut buffers)).collect();
         assert_eq!((out.len(), buffers.free_count()), (2, 0));
         let before = buffers.bytes();
         buffers.add(3).unwrap();
         assert!(buffers.bytes() >= before + 3 * 64);
-        out.extend(std::iter::from_fn(|| buffers.take()));
+        out.extend(std::iter::from_fn(|| take(&mut buffers)));
         assert_eq!((out.len(), buffers.free_count()), (5, 0));
+        assert!(out.iter().all(|slot| **slot == *b"abc"));
         out.clear();
         assert_eq!(buffers.free_count(), 5);
     }

@@ -112,7 +112,7 @@ impl<M> Producer<M> {
     /// # Errors
     ///
     /// See [`PushError`]; nothing was written then.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
         let mut len_bytes = 0usize;
         for segment in segments {
@@ -147,7 +147,7 @@ impl<M> Producer<M> {
     }
 
     /// Finds room for a record, and zeroes the word behind it.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, len_bytes: usize) -> Result<Span, PushError> {
         if len_bytes > self.payload_bytes_max as usize {
             return Err(PushError::TooLong);
@@ -158,10 +158,7 @@ impl<M> Producer<M> {
         let end = start + record_bytes;
         // One line more than the record: the word behind it is ours to zero.
         if end + LINE > self.limit {
-            self.consumed()?;
-            if end + LINE > self.limit {
-                return Err(PushError::Full);
-            }
+            self.look_for_room(end)?;
         }
         if self.zeroed <= end {
             // Relaxed: the Release in `publish` is what shows it to the consumer.
@@ -171,8 +168,15 @@ impl<M> Producer<M> {
         Ok(Span { start, end })
     }
 
+    /// Looks whether there is room up to `end` and the line behind it by now.
+    #[cold]
+    fn look_for_room(&mut self, end: u64) -> Result<(), PushError> {
+        self.consumed()?;
+        if end + LINE > self.limit { Err(PushError::Full) } else { Ok(()) }
+    }
+
     /// Makes a record visible whose payload is written.
-    #[inline]
+    #[inline(always)]
     fn publish(&mut self, header: RecordHeader, span: Span, len_bytes: usize) {
         let start = span.start;
         self.region.tag(start).store(header.tag(), Ordering::Relaxed);
@@ -224,7 +228,7 @@ impl<M> Producer<M> {
     }
 
     /// Zeroes the words that the next record will need, as far as known to be consumed.
-    #[inline]
+    #[inline(always)]
     fn zero_ahead(&mut self) {
         while self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
             self.region.word(self.zeroed).store(0, Ordering::Relaxed);
@@ -237,6 +241,7 @@ impl<M> Producer<M> {
     /// # Errors
     ///
     /// [`Corrupt::Head`] if that can't be.
+    #[inline]
     pub fn consumed(&mut self) -> Result<u64, Corrupt> {
         // Pairs with the Release in `Consumer::publish_head`: what lies before it has been read.
         let head = self.region.head().load(Ordering::Acquire);
@@ -249,6 +254,7 @@ impl<M> Producer<M> {
     }
 
     /// The position behind the last record pushed, in bytes.
+    #[inline]
     pub fn tail(&self) -> u64 {
         self.tail
     }
@@ -262,6 +268,7 @@ impl<M> Producer<M> {
     ///
     /// `true` is given once for each time that the consumer armed: whoever gets it must do the waking.
     #[must_use = "nobody else will wake the consumer"]
+    #[inline]
     pub fn needs_wake(&self) -> bool {
         // Pairs with the fence in `Consumer::arm`: one of us sees the other's store.
         fence(Ordering::SeqCst);

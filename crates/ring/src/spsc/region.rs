@@ -50,6 +50,7 @@ impl<M> Region<M> {
         Ok(Region { base, data_bytes, _owner: owner })
     }
 
+    #[inline]
     pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes as u64
     }
@@ -64,14 +65,17 @@ impl<M> Region<M> {
         unsafe { self.base.add(AT).cast().as_ref() }
     }
 
+    #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
         self.control::<HEAD_AT>()
     }
 
+    #[inline]
     pub(super) fn stall(&self) -> &AtomicU64 {
         self.control::<STALL_AT>()
     }
 
+    #[inline]
     pub(super) fn attention(&self) -> &AtomicU64 {
         self.control::<ATTENTION_AT>()
     }
@@ -90,6 +94,7 @@ impl<M> Region<M> {
     }
 
     /// The address of the byte `skip` bytes into the line at `position`, in bounds for `len` bytes.
+    #[inline]
     fn at(&self, position: u64, skip: usize, len: usize) -> NonNull<u8> {
         let offset = (position as usize & (self.data_bytes - 1) & !(LINE_BYTES - 1)) + skip;
         // Our own arithmetic, on numbers that `decode` or `push` have checked; one compare, and no lie gets past it.
@@ -135,7 +140,7 @@ impl<M> Region<M> {
     /// # Safety
     ///
     /// The caller is the producer, and the record at `position` is not published.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn write(&self, position: u64, segments: &[&[u8]], len_bytes: usize) {
         let mut to = self.at(position, RECORD_HEADER_BYTES, len_bytes);
         if cfg!(miri) {
@@ -169,7 +174,7 @@ impl<M> Region<M> {
     /// # Safety
     ///
     /// `to` is writable for `len` bytes outside of the region.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
         let from = self.at(position, RECORD_HEADER_BYTES + skip, len);
         // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller.
@@ -182,12 +187,12 @@ impl<M> Region<M> {
 /// # Safety
 ///
 /// `from` is readable and `to` writable for `len` bytes, and the two ranges are disjoint.
-#[inline]
+#[inline(always)]
 unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
     /// # Safety
     ///
     /// As for `copy`, and `len` is between `N` and twice that.
-    #[inline]
+    #[inline(always)]
     unsafe fn ends<const N: usize>(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
         // SAFETY: both pieces, at the start and at the end, lie within `len` bytes; `[u8; N]` needs no alignment.
         unsafe {

@@ -21,6 +21,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
+    #[inline]
     pub(super) fn tag(self) -> u64 {
         u64::from(self.conn) | u64::from(self.ack) << 32
     }
@@ -63,10 +64,12 @@ pub(super) enum Word {
 }
 
 /// Never 0, so that no published word is; different for neighbours and for laps (Fibonacci hashing).
+#[inline]
 fn check(position: u64) -> u64 {
     ((position / LINE_BYTES as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) | 1
 }
 
+#[inline]
 pub(super) fn encode(position: u64, len_bytes: u32, header: RecordHeader) -> u64 {
     debug_assert!(len_bytes <= LEN_MASK);
     u64::from(len_bytes)
@@ -75,12 +78,13 @@ pub(super) fn encode(position: u64, len_bytes: u32, header: RecordHeader) -> u64
         | check(position) << 48
 }
 
+#[inline]
 pub(super) fn encode_pad(position: u64) -> u64 {
     PAD | check(position) << 48
 }
 
 /// Reads a word found at `position`, in a ring of `data_bytes` with payloads of at most `payload_bytes_max`.
-#[inline]
+#[inline(always)]
 pub(super) fn decode(
     word: u64,
     position: u64,

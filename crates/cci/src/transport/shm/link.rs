@@ -45,6 +45,8 @@ pub(super) struct Ends {
     pub peer_ring_bytes: u32,
 }
 
+/// On lines of its own, as the two ends may be made by one thread.
+#[repr(align(128))]
 pub(super) struct Link {
     /// Its own place in the table of links.
     pub key: Key,
@@ -228,20 +230,25 @@ impl Link {
 }
 
 impl Out {
-    /// An acknowledgement that came with a record: the low bits of the peer's read position, in lines.
+    /// The read position that came with a record: the low bits of it, in lines. None: older than what its own word has
+    /// told us already.
     #[inline]
-    pub fn acknowledged(&mut self, ack: u32, table: &mut Table, core: &mut Core) -> Result<(), Corrupt> {
+    pub fn acknowledged_position(&self, ack: u32) -> Result<Option<u64>, Corrupt> {
         let known = (self.consumed / LINE_BYTES as u64) as u32;
         let lines = ack.wrapping_sub(known) as i32;
         if lines <= 0 {
-            // Older than what its own word has told us already.
-            return Ok(());
+            return Ok(None);
         }
         let consumed = self.consumed + lines as u64 * LINE_BYTES as u64;
-        if consumed > self.producer.tail() {
-            return Err(Corrupt::Head);
+        if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
+    }
+
+    /// Completes what an acknowledgement that came with a record says.
+    #[inline]
+    pub fn acknowledged(&mut self, ack: u32, table: &mut Table, core: &mut Core) -> Result<(), Corrupt> {
+        if let Some(consumed) = self.acknowledged_position(ack)? {
+            self.complete_to(consumed, table, core);
         }
-        self.complete_to(consumed, table, core);
         Ok(())
     }
 

@@ -106,7 +106,8 @@ const fn ring_charge(ring_bytes: u32) -> u64 {
     region_bytes(ring_bytes as usize).next_multiple_of(4096) as u64
 }
 
-/// One endpoint's transport.
+/// One endpoint's transport. On lines of its own, as endpoints of several threads are often made by one.
+#[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
     /// What is shown to those who want to know who listens here; None: nobody does.
@@ -133,7 +134,9 @@ pub(super) struct Shm {
     events: Option<Events>,
     /// One more than the highest place a link ever had.
     link_places: u32,
+    /// Since the last look at the less urgent, and after how many the next one comes.
     polls: u32,
+    polls_per_care: u32,
     /// Next to be looked after among the busy and the cold.
     next_busy: usize,
     next_cold: u32,
@@ -199,6 +202,7 @@ pub(crate) fn open(
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
         link_places: 0,
         polls: 0,
+        polls_per_care: 8,
         next_busy: 0,
         next_cold: 0,
         kernel_polled_ns: 0,

@@ -51,7 +51,7 @@ pub(super) struct Out {
 
 impl Out {
     /// Wakes the peer if it sleeps and there is something that it was not woken for.
-    #[inline]
+    #[inline(always)]
     pub fn flush(&mut self) {
         let tail = self.producer.tail();
         if self.flushed != tail {
@@ -64,7 +64,7 @@ impl Out {
 
     /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
     /// soon. The following ones look without one, and have theirs at the next poll. Answers whether it looked.
-    #[inline]
+    #[inline(always)]
     pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
         let look = was_flushed || self.producer.peer_may_sleep();
         if look {
@@ -73,6 +73,7 @@ impl Out {
         look
     }
 
+    #[cold]
     pub fn ring_bell(&mut self) {
         self.wakes += 1;
         // It can only fail if the peer has made it blocking: whoever does that is not served.

@@ -20,8 +20,11 @@ pub(super) const HOT_MAX: usize = 16;
 const HOT_IDLE_MAX: usize = 2;
 /// A hot link with nothing for so long becomes cold.
 const HOT_IDLE_NS: u64 = 200_000;
-/// Polls between looks at the clock and the less urgent.
-const POLLS_PER_CARE: u32 = 8;
+/// Polls between looks at the clock and the less urgent, at most: whoever waits for a message waits for these looks, too.
+/// A program that polls seldom has them more often.
+const POLLS_PER_CARE_MAX: u32 = 64;
+/// When so much time has passed between them, they come sooner the next time; see [`KERNEL_POLL_NS`].
+const CARE_NS_MAX: u64 = 10_000;
 /// Polls with nothing there before a look at how far the peer of a hot link has read. Each look takes its cache line
 /// away from it, and an answer, which says the same, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
@@ -43,7 +46,7 @@ impl Shm {
         if !self.is_ours() {
             return;
         }
-        self.polls = self.polls.wrapping_add(1);
+        self.polls += 1;
         let mut at = 0;
         while let Some(&key) = self.hot.get(at) {
             self.poll_hot(core, key);
@@ -52,7 +55,7 @@ impl Shm {
                 at += 1;
             }
         }
-        if self.polls.is_multiple_of(POLLS_PER_CARE) || self.kernel_due {
+        if self.polls >= self.polls_per_care || self.kernel_due {
             self.care(core);
         }
     }
@@ -61,13 +64,10 @@ impl Shm {
     fn poll_hot(&mut self, core: &mut Core, key: Key) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.out.flush();
-        let records = match receive::drain(link, &mut self.table, core) {
-            Ok(records) => records,
-            Err(_) => return self.kill(core, key),
-        };
-        if records > 0 {
-            link.idle_polls = 0;
-        } else {
+        let nothing = !link.consumer.is_stalled() && !link.consumer.may_have_more();
+        let drained = if nothing { Ok(0) } else { receive::drain(link, &mut self.table, core) };
+        let Ok(records) = drained else { return self.kill(core, key) };
+        if records == 0 {
             link.idle_polls = link.idle_polls.wrapping_add(1);
             if link.tell_due {
                 link.tell();
@@ -150,6 +150,11 @@ impl Shm {
     #[cold]
     fn care(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
+        self.polls = 0;
+        self.polls_per_care = match now_ns.saturating_sub(self.table.now_ns) {
+            CARE_NS_MAX.. => (self.polls_per_care / 2).max(1),
+            _ => (self.polls_per_care + 1).min(POLLS_PER_CARE_MAX),
+        };
         self.table.now_ns = now_ns;
         let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
         if since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS {

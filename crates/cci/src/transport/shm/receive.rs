@@ -28,14 +28,20 @@ enum Taken {
 
 /// Takes out what has come. Answers how many records.
 ///
+/// After a pause it takes one: whoever waited for it waits no longer. The line behind it, which the peer has just zeroed,
+/// would have to come from there before anything done afterwards could leave the processor. In a stream there is no
+/// pause, and all that is there is taken.
+///
 /// # Errors
 /// The peer wrote what can't be: the link is to be given up.
+#[inline]
 pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<u32, Corrupt> {
     if link.consumer.is_stalled() && !resume(link, core) {
         return Ok(0);
     }
+    let records_max = if link.idle_polls > 0 { 1 } else { RECORDS_PER_POLL_MAX };
     let mut records = 0;
-    while records < RECORDS_PER_POLL_MAX {
+    while records < records_max {
         if let Life::Draining { until } = link.life
             && link.consumer.head() >= until
         {
@@ -62,8 +68,7 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
         records += 1;
     }
     if records > 0 {
-        // It may be answered: our next line is on its way while the program looks at the message.
-        link.out.producer.prefetch();
+        link.idle_polls = 0;
         link.worked_ns = table.now_ns;
         link.heard_ns = table.now_ns;
         if link.armed {
@@ -80,6 +85,7 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
 
 /// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back; or if what waits may
 /// be dropped, now that the program holds every buffer and has no event left to take.
+#[cold]
 fn resume(link: &mut Link, core: &Core) -> bool {
     let may_drop = !link.stalled_by_reliable && !core.has_events();
     if core.receive.free_count() == 0 && !may_drop {
@@ -92,47 +98,25 @@ fn resume(link: &mut Link, core: &Core) -> bool {
     true
 }
 
-#[inline]
+#[inline(always)]
 fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
     let Some(record) = link.consumer.peek()? else { return Ok(None) };
     let header = record.header();
-    link.out.acknowledged(header.ack, table, core)?;
-    if header.kind == kind::RMA {
-        let taken = rma::take(&record, link.key, &mut link.rma, link.pull.as_deref_mut(), table, core)?;
-        return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
-    }
-    if matches!(header.kind, kind::MAP..=kind::TRIED) {
-        let mut words = [[0; 8]; 3];
-        if record.len_bytes() != 24 {
-            table.counts.bad_record += 1;
-            return Ok(Some(Taken::Yes));
-        }
-        record.copy_to(words.as_flattened_mut());
-        let (kind, conn, generation) = (header.kind, header.conn, header.flags);
-        let words = words.map(u64::from_ne_bytes);
-        return Ok(Some(Taken::Words { kind, conn, generation, words }));
-    }
     if header.kind != kind::MESSAGE {
-        let mut own = [0; 8];
-        record.copy_to(&mut own);
-        let [a, b, c, d, e, f, g, h] = own;
-        let from = PeerConn {
-            index: u32::from_ne_bytes([a, b, c, d]),
-            generation: u32::from_ne_bytes([e, f, g, h]),
-        };
-        let (kind, conn, generation) = (header.kind, header.conn, header.flags);
-        return Ok(Some(Taken::Other { kind, conn, generation, from }));
+        return take_other(link, table, core);
     }
+    // In front of the message: a program that has its answer may not look for more.
+    link.out.acknowledged(header.ack, table, core)?;
+    // It may be answered: our next line is on its way while the message is handled.
+    link.out.producer.prefetch();
     let len_bytes = record.len_bytes();
     if len_bytes > table.mss {
         return Err(Corrupt::Length);
     }
     let (here, counts) = (link.key, &mut table.counts);
-    let Some(key) = table.conns.key_at(header.conn).filter(|key| key.generation as u8 == header.flags) else {
-        counts.unknown_connection += 1;
-        return Ok(Some(Taken::Yes));
-    };
-    let Some(conn) = table.conns.get_mut(key).filter(|conn| conn.at == here) else {
+    let named = table.conns.at_mut(header.conn);
+    let Some((_, conn)) = named.filter(|(key, conn)| key.generation as u8 == header.flags && conn.at == here)
+    else {
         counts.unknown_connection += 1;
         return Ok(Some(Taken::Yes));
     };
@@ -160,6 +144,36 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
         counts.unreliable_no_buffer += 1;
     }
     Ok(Some(Taken::Yes))
+}
+
+/// A record that is no message.
+#[inline(never)]
+fn take_other(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
+    let Some(record) = link.consumer.peek()? else { return Ok(None) };
+    let header = record.header();
+    link.out.acknowledged(header.ack, table, core)?;
+    if header.kind == kind::RMA {
+        let taken = rma::take(&record, link.key, &mut link.rma, link.pull.as_deref_mut(), table, core)?;
+        return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
+    }
+    if matches!(header.kind, kind::MAP..=kind::TRIED) {
+        let mut words = [[0; 8]; 3];
+        if record.len_bytes() != 24 {
+            table.counts.bad_record += 1;
+            return Ok(Some(Taken::Yes));
+        }
+        record.copy_to(words.as_flattened_mut());
+        let (kind, conn, generation) = (header.kind, header.conn, header.flags);
+        let words = words.map(u64::from_ne_bytes);
+        return Ok(Some(Taken::Words { kind, conn, generation, words }));
+    }
+    let mut own = [0; 8];
+    record.copy_to(&mut own);
+    let [a, b, c, d, e, f, g, h] = own;
+    let from =
+        PeerConn { index: u32::from_ne_bytes([a, b, c, d]), generation: u32::from_ne_bytes([e, f, g, h]) };
+    let (kind, conn, generation) = (header.kind, header.conn, header.flags);
+    Ok(Some(Taken::Other { kind, conn, generation, from }))
 }
 
 /// Records that are not messages. What names no connection of this link is counted and passed over: it can be late.

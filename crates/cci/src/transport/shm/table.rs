@@ -123,11 +123,7 @@ impl Table {
     /// A connection as a peer names it: its place, and the low bits of its generation.
     #[inline]
     pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
-        let key = self.conns.key_at(index)?;
-        if key.generation as u8 != generation {
-            return None;
-        }
-        self.conns.get_mut(key).map(|conn| (key, conn))
+        self.conns.at_mut(index).filter(|(key, _)| key.generation as u8 == generation)
     }
 
     /// A connection is closing, and is given up at `until_ns`. Those that have closed since leave the list when it
@@ -166,8 +162,7 @@ impl Table {
 /// A send ended.
 #[inline]
 pub(super) fn complete(conns: &mut Slab<Conn>, core: &mut Core, conn: u32, op: SendOp, status: Status) {
-    let Some(key) = conns.key_at(conn) else { return };
-    let Some(conn) = conns.get_mut(key) else { return };
+    let Some((_, conn)) = conns.at_mut(conn) else { return };
     conn.in_progress = conn.in_progress.saturating_sub(1);
     conn.to_be_told = conn.to_be_told.saturating_sub(u32::from(!op.silent));
     core.complete(conn.connection, op, status);

@@ -1,0 +1,95 @@
+//! The queue of events. What comes by the million is kept small and in words that are written and read whole: a move of an
+//! event that was written in pieces waits until the pieces are in the cache, behind all that was stored before.
+
+use super::receive::{Filled, ReceiveBuffers};
+use crate::event::{Connection, Event, Message, Status};
+use cci_ring::pool::Parked;
+use std::collections::VecDeque;
+
+/// An event that waits.
+enum Queued {
+    Recv {
+        buffer: Parked,
+        connection: Connection,
+    },
+    Send {
+        connection: Connection,
+        context: u64,
+        status: Status,
+    },
+    /// The next of `others`.
+    Other,
+}
+
+const _: () = assert!(size_of::<Queued>() <= 24, "three words");
+
+/// Events, in the order in which they came about.
+pub(super) struct Queue {
+    queued: VecDeque<Queued>,
+    others: VecDeque<Event>,
+}
+
+impl Queue {
+    pub fn with_capacity(events: usize) -> Queue {
+        Queue { queued: VecDeque::with_capacity(events), others: VecDeque::with_capacity(16) }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// Makes room for `more` beside what was reserved before.
+    pub fn reserve(&mut self, more: usize) {
+        self.queued.reserve(self.queued.capacity() - self.queued.len() + more);
+        // Buffers of later pools have no short names.
+        self.others.reserve(self.others.capacity() - self.others.len() + more);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.queued.capacity() * size_of::<Queued>() + self.others.capacity() * size_of::<Event>()
+    }
+
+    #[inline]
+    pub fn push_recv(&mut self, filled: Filled, connection: Connection) {
+        match filled {
+            Filled::Parked(buffer) => self.queued.push_back(Queued::Recv { buffer, connection }),
+            Filled::Slot(slot) => self.push(Event::Recv(Message::new(slot, connection))),
+        }
+    }
+
+    #[inline]
+    pub fn push_send(&mut self, connection: Connection, context: u64, status: Status) {
+        self.queued.push_back(Queued::Send { connection, context, status });
+    }
+
+    /// Anything else.
+    #[cold]
+    pub fn push(&mut self, event: Event) {
+        self.others.push_back(event);
+        self.queued.push_back(Queued::Other);
+    }
+
+    #[inline]
+    pub fn pop(&mut self, buffers: &mut ReceiveBuffers) -> Option<Event> {
+        let queued = self.queued.pop_front()?;
+        if self.queued.is_empty() {
+            // Begins again at its beginning, which is in the cache: it has room for thousands.
+            self.queued.clear();
+        }
+        match queued {
+            Queued::Recv { buffer, connection } => {
+                let slot = buffers.unpark(buffer);
+                debug_assert!(slot.is_some(), "parked by us, and taken once");
+                slot.map(|slot| Event::Recv(Message::new(slot, connection)))
+            }
+            Queued::Send { connection, context, status } => Some(Event::Send { connection, context, status }),
+            Queued::Other => self.others.pop_front(),
+        }
+    }
+}

@@ -57,23 +57,39 @@ unsafe impl Send for Table {}
 
 impl Table {
     /// The struct of a connection of `owner`'s, filled if this is the first that is heard of it.
+    #[inline]
     pub fn get(
         &mut self,
         owner: *const cci_endpoint_t,
         endpoint: &Endpoint,
         connection: Connection,
     ) -> *const cci_connection_t {
-        let bits = connection.to_bits();
-        let (index, generation) = (bits as u32, (bits >> 32) as u32);
+        let (index, generation) = parts(connection);
+        if let Some(block) = self.blocks.get(index as usize / BLOCK) {
+            let place = block[index as usize % BLOCK].get();
+            // SAFETY: only we write the structs, under the endpoint's lock, which we hold.
+            if unsafe { !(*place).endpoint.is_null() && (*place).generation == generation } {
+                return place.cast_const().cast();
+            }
+        }
+        self.fill(owner, endpoint, connection)
+    }
+
+    #[cold]
+    fn fill(
+        &mut self,
+        owner: *const cci_endpoint_t,
+        endpoint: &Endpoint,
+        connection: Connection,
+    ) -> *const cci_connection_t {
+        let (index, generation) = parts(connection);
         let (block, within) = (index as usize / BLOCK, index as usize % BLOCK);
         while self.blocks.len() <= block {
             self.blocks.push(Box::new([const { UnsafeCell::new(EMPTY) }; BLOCK]));
         }
         let place = self.blocks[block][within].get();
-        // SAFETY: only we write the structs, under the endpoint's lock, which we hold.
-        let filled = unsafe { !(*place).endpoint.is_null() && (*place).generation == generation };
         // A connection that the engine does not know any more keeps what the place has: its last events may point there.
-        if !filled && let Some(attribute) = endpoint.attribute(connection) {
+        if let Some(attribute) = endpoint.attribute(connection) {
             let fresh = CConnection {
                 max_send_size: endpoint.max_send_size(connection).unwrap_or(0),
                 index,
@@ -82,7 +98,7 @@ impl Table {
                 generation,
                 context: context_to_c(endpoint.context(connection).unwrap_or(0)),
             };
-            // SAFETY: as above. The program has no right to the connection that was here: its index is the engine's
+            // SAFETY: only we write the structs, under the endpoint's lock, which we hold. The program has no right to the connection that was here: its index is the engine's
             // to give again only after `cci_disconnect`.
             unsafe { place.write(fresh) };
         }
@@ -93,6 +109,13 @@ impl Table {
     pub fn bytes(&self) -> usize {
         self.blocks.len() * size_of::<[CConnection; BLOCK]>() + self.blocks.capacity() * size_of::<usize>()
     }
+}
+
+/// Index and generation.
+#[inline]
+fn parts(connection: Connection) -> (u32, u32) {
+    let bits = connection.to_bits();
+    (bits as u32, (bits >> 32) as u32)
 }
 
 /// The endpoint, as C knows it, and the engine's name behind a program's connection pointer.

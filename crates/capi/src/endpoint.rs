@@ -125,6 +125,7 @@ impl CEndpoint {
     ///
     /// # Safety
     /// `endpoint` is NULL or one that is open, and stays so for `'a`.
+    #[inline]
     pub unsafe fn of<'a>(endpoint: *const cci_endpoint_t) -> Result<&'a CEndpoint, Failure> {
         // SAFETY: the public part is the first field of ours; the caller promises the rest.
         unsafe { endpoint.cast::<CEndpoint>().as_ref() }

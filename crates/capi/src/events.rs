@@ -7,9 +7,8 @@ use crate::pool;
 use crate::pool::event::{HOME, Held, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
 use crate::types::*;
-use cci::{ConnectFailure, Connection, Endpoint, Event};
+use cci::{ConnectFailure, Connection, Endpoint, Event, Message, Status};
 use libc::c_int;
-use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null};
 use std::sync::atomic::Ordering;
 
@@ -20,6 +19,7 @@ impl CEvent {
     ///
     /// # Safety
     /// The event is out and its endpoint is not being destroyed meanwhile.
+    #[inline]
     pub unsafe fn owner<'a>(&self) -> Result<&'a CEndpoint, Failure> {
         // SAFETY: it is out, so its home is there.
         if unsafe { pool::is_orphan(self.home) } {
@@ -32,7 +32,45 @@ impl CEvent {
 }
 
 /// Writes an event into a struct from the pool.
-pub(crate) fn fill(
+#[inline]
+fn fill(
+    owner: &CEndpoint,
+    endpoint: &Endpoint,
+    side: &mut Side,
+    place: NonNull<CEvent>,
+    event: Event,
+) -> *const cci_event_t {
+    let mut connection_of =
+        |connection: Connection| side.connections.get(owner.public(), endpoint, connection);
+    match event {
+        Event::Send { connection, context, status } => {
+            let send = send_to_c(status, connection_of(connection), context);
+            put(owner, place, send, OUT, Held::Nothing)
+        }
+        Event::Recv(message) => {
+            let recv = recv_to_c(&message, connection_of(message.connection()));
+            put(owner, place, recv, OUT, Held::Message(message))
+        }
+        other => fill_any(owner, endpoint, side, place, other),
+    }
+}
+
+#[inline]
+fn send_to_c(status: Status, connection: *const cci_connection_t, context: u64) -> cci_event_t {
+    let (status, context) = (of_status(status), context_to_c(context));
+    cci_event_t { send: cci_event_send_t { r#type: CCI_EVENT_SEND, status, connection, context } }
+}
+
+#[inline]
+fn recv_to_c(message: &Message, connection: *const cci_connection_t) -> cci_event_t {
+    // A message is never longer than an MSS.
+    let (len, ptr) = (message.len() as u32, message.as_ptr().cast());
+    cci_event_t { recv: cci_event_recv_t { r#type: CCI_EVENT_RECV, len, ptr, connection } }
+}
+
+/// [`fill`] for every kind of event, apart from where those of messages pass.
+#[inline(never)]
+pub(crate) fn fill_any(
     owner: &CEndpoint,
     endpoint: &Endpoint,
     side: &mut Side,
@@ -45,27 +83,11 @@ pub(crate) fn fill(
         Ok(connection) => (CCI_SUCCESS, connection_of(connection)),
         Err(failure) => (of_connect_failure(failure), null()),
     };
-    let mut stage = OUT;
-    let mut held = Held::Nothing;
     let public = match event {
-        Event::Send { connection, context, status } => cci_event_t {
-            send: cci_event_send_t {
-                r#type: CCI_EVENT_SEND,
-                status: of_status(status),
-                connection: connection_of(connection),
-                context: context_to_c(context),
-            },
-        },
+        Event::Send { connection, context, status } => send_to_c(status, connection_of(connection), context),
         Event::Recv(message) => {
-            let recv = cci_event_recv_t {
-                r#type: CCI_EVENT_RECV,
-                // A message is never longer than an MSS.
-                len: message.len() as u32,
-                ptr: message.as_ptr().cast(),
-                connection: connection_of(message.connection()),
-            };
-            held = Held::Message(message);
-            cci_event_t { recv }
+            let recv = recv_to_c(&message, connection_of(message.connection()));
+            return put(owner, place, recv, OUT, Held::Message(message));
         }
         Event::Connect { context, result } => {
             let (status, connection) = outcome(result);
@@ -89,9 +111,8 @@ pub(crate) fn fill(
                 data_ptr: if payload.is_empty() { null() } else { payload.as_ptr().cast() },
                 attribute: attribute_to_c(request.attribute()),
             };
-            stage = UNANSWERED;
-            held = Held::Request(Box::new(Request { payload, request }));
-            cci_event_t { request: shown }
+            let held = Held::Request(Box::new(Request { payload, request }));
+            return put(owner, place, cci_event_t { request: shown }, UNANSWERED, held);
         }
         Event::KeepaliveTimedOut { connection } => cci_event_t {
             keepalive: cci_event_keepalive_timedout_t {
@@ -106,33 +127,60 @@ pub(crate) fn fill(
             },
         },
     };
+    put(owner, place, public, OUT, Held::Nothing)
+}
+
+#[inline]
+fn put(
+    owner: &CEndpoint,
+    place: NonNull<CEvent>,
+    public: cci_event_t,
+    stage: u32,
+    held: Held,
+) -> *const cci_event_t {
     let place = place.as_ptr();
-    // SAFETY: `place` was just taken from the pool and not given out: ours alone.
+    // SAFETY: `place` was just taken from the pool and not given out: ours alone. What it holds is nothing, so that
+    // nothing is lost by not dropping it: `cci_return_event` sees to that.
     unsafe {
         (*place).public = public;
         (*place).owner = owner.public();
-        (*place).held = UnsafeCell::new(held);
+        (*place).held.get().write(held);
         (*place).stage.store(stage, Ordering::Relaxed);
     }
     place.cast_const().cast()
 }
 
 /// Takes the next event; `CCI_EAGAIN` or `CCI_ENOBUFS` where there is none.
+#[inline]
 fn next(owner: &CEndpoint, endpoint: &mut Endpoint, side: &mut Side) -> Result<*const cci_event_t, Failure> {
     // Before the event, so that none is lost for want of a struct.
     let Some(place) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
-    let event = match endpoint.next_event() {
-        None if endpoint.recv_buffers_free() == 0 && owner.starve(endpoint) => endpoint.next_event(),
-        other => other,
-    };
-    match event {
+    match endpoint.next_event() {
         Some(event) => Ok(fill(owner, endpoint, side, place, event)),
-        None => {
+        None if endpoint.recv_buffers_free() > 0 => {
             side.events.put_back(place);
-            let starved = endpoint.recv_buffers_free() == 0;
-            Err(Failure::code(if starved { CCI_ENOBUFS } else { CCI_EAGAIN }))
+            Err(Failure::code(CCI_EAGAIN))
         }
+        None => next_when_starved(owner, endpoint, side, place),
     }
+}
+
+/// Nothing there, and no receive buffer was free.
+#[cold]
+fn next_when_starved(
+    owner: &CEndpoint,
+    endpoint: &mut Endpoint,
+    side: &mut Side,
+    place: NonNull<CEvent>,
+) -> Result<*const cci_event_t, Failure> {
+    if owner.starve(endpoint)
+        && let Some(event) = endpoint.next_event()
+    {
+        return Ok(fill_any(owner, endpoint, side, place, event));
+    }
+    side.events.put_back(place);
+    let starved = endpoint.recv_buffers_free() == 0;
+    Err(Failure::code(if starved { CCI_ENOBUFS } else { CCI_EAGAIN }))
 }
 
 /// Takes the next event, if there is one.
@@ -173,12 +221,15 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
             return Err(Failure::told(CCI_EINVAL, text));
         }
         // SAFETY: the event is out and the caller's; it gives it up.
-        let held = std::mem::replace(unsafe { &mut *event.held.get() }, Held::Nothing);
-        let was_message = matches!(held, Held::Message(_));
-        drop(held);
-        if was_message && !orphan {
-            // SAFETY: the endpoint is there, and stays during the call, says the caller.
-            unsafe { event.owner() }?.fed();
+        let held = unsafe { &mut *event.held.get() };
+        // Completions hold nothing.
+        if !matches!(held, Held::Nothing) {
+            let was_message = matches!(held, Held::Message(_));
+            *held = Held::Nothing;
+            if was_message && !orphan {
+                // SAFETY: the endpoint is there, and stays during the call, says the caller.
+                unsafe { event.owner() }?.fed();
+            }
         }
         event.stage.store(HOME, Ordering::Relaxed);
         // SAFETY: the caller gives it up, and so do we.

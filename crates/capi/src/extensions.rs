@@ -4,7 +4,7 @@
 use crate::connecting::resolve;
 use crate::connections::{bytes, context_of, duration};
 use crate::endpoint::{CEndpoint, text};
-use crate::events::{CEvent, fill};
+use crate::events::{CEvent, fill_any};
 use crate::guard::{self, Failure, guard};
 use crate::messages::send;
 use crate::opening;
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn cci_wait_event(
             None => owner.with(|endpoint, _| endpoint.wait(timeout))?,
         };
         let found = owner.with(|endpoint, side| match waited {
-            Ok(Some(found)) => Ok(fill(owner, endpoint, side, place, found)),
+            Ok(Some(found)) => Ok(fill_any(owner, endpoint, side, place, found)),
             other => {
                 side.events.put_back(place);
                 Err(other.map_or_else(Failure::from, |_| Failure::code(CCI_EAGAIN)))

@@ -4,24 +4,43 @@ use crate::types::{CCI_ERROR, CCI_SUCCESS, cci_status_t};
 use libc::{c_char, c_int};
 use std::cell::RefCell;
 use std::ffi::CString;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a call failed.
+/// Why a call failed. Small, and with a gap for success: what a call says comes back in registers.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    status: cci_status_t,
+    /// Never `CCI_SUCCESS`.
+    status: NonZero<cci_status_t>,
     /// What, where, what to do. None where failing is everyday business (`CCI_EAGAIN`): no text, no allocation.
-    text: Option<String>,
+    text: Option<Box<Text>>,
 }
+
+#[derive(Debug)]
+struct Text(String);
+
+const _: () = assert!(size_of::<Result<(), Failure>>() == 16, "see there");
 
 impl Failure {
     /// A failure that needs no words.
+    #[inline]
     pub const fn code(status: cci_status_t) -> Failure {
-        Failure { status, text: None }
+        Failure { status: failing(status), text: None }
     }
 
+    #[cold]
     pub fn told(status: cci_status_t, text: impl Into<String>) -> Failure {
-        Failure { status, text: Some(text.into()) }
+        Failure { status: failing(status), text: Some(Box::new(Text(text.into()))) }
+    }
+}
+
+/// A failure has a status that says so.
+#[inline]
+const fn failing(status: cci_status_t) -> NonZero<cci_status_t> {
+    const ERROR: NonZero<cci_status_t> = NonZero::new(CCI_ERROR).unwrap();
+    match NonZero::new(status) {
+        Some(status) => status,
+        None => ERROR,
     }
 }
 
@@ -39,9 +58,9 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
         Ok(Ok(())) => CCI_SUCCESS,
         Ok(Err(failure)) => {
             if let Some(text) = failure.text {
-                remember(text);
+                remember(text.0);
             }
-            failure.status
+            failure.status.get()
         }
         Err(_) => {
             remember(

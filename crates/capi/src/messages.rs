@@ -21,7 +21,6 @@ const FLAGS: c_int =
 ///
 /// # Safety
 /// `connection` as for [`resolve`].
-#[inline]
 pub(crate) unsafe fn send(
     connection: *const cci_connection_t,
     segments: &[&[u8]],
@@ -31,11 +30,9 @@ pub(crate) unsafe fn send(
     // SAFETY: as the caller promises.
     let (owner, connection) = unsafe { resolve(connection) }?;
     if flags == 0 {
-        let send = |endpoint: &mut cci::Endpoint| match segments {
-            [one] => endpoint.send(connection, one, context_of(context), SendFlags::NONE),
-            _ => endpoint.send_vectored(connection, segments, context_of(context), SendFlags::NONE),
-        };
-        return Ok(owner.with(|endpoint, _| send(endpoint))??);
+        let context = context_of(context);
+        return Ok(owner
+            .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, SendFlags::NONE))??);
     }
     if flags & !FLAGS != 0 {
         return Err(Failure::told(CCI_EINVAL, format!("unknown flags {:#x} of a send", flags & !FLAGS)));
@@ -89,8 +86,17 @@ pub unsafe extern "C" fn cci_send(
     flags: c_int,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller's promises are those of both.
-        unsafe { send(connection, &[bytes(msg_ptr, msg_len as usize)?], context, flags) }
+        // SAFETY: as the caller promises.
+        let message = unsafe { bytes(msg_ptr, msg_len as usize) }?;
+        if flags != 0 {
+            // SAFETY: as the caller promises.
+            return unsafe { send(connection, &[message], context, flags) };
+        }
+        // As a rule; `send` does the same for several segments, at a higher price.
+        // SAFETY: as the caller promises.
+        let (owner, connection) = unsafe { resolve(connection) }?;
+        let context = context_of(context);
+        Ok(owner.with(|endpoint, _| endpoint.send(connection, message, context, SendFlags::NONE))??)
     })
 }
 

@@ -530,6 +530,7 @@ impl Endpoint {
     }
 
     /// Receive buffers free now.
+    #[inline]
     pub fn recv_buffers_free(&mut self) -> u32 {
         self.core.receive.free_count()
     }

@@ -62,6 +62,7 @@ impl SharedEndpoint {
     }
 
     /// Runs `f` with the endpoint locked: several calls in a row, or those this form does not repeat.
+    #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state.endpoint);
@@ -73,6 +74,7 @@ impl SharedEndpoint {
         result
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
         match &self.inner.helper {
             Some(helper) => helper.lock(&self.inner.state),

@@ -81,6 +81,7 @@ impl CEvent {
     /// # Safety
     /// `event` is NULL or one that was given out and not returned yet (one just returned is noticed as long as it
     /// was not given out again).
+    #[inline]
     pub unsafe fn of<'a>(event: *const cci_event_t) -> Result<&'a CEvent, Failure> {
         // SAFETY: the public part is the first field of ours; the caller promises the rest.
         let event = unsafe { event.cast::<CEvent>().as_ref() }

@@ -91,21 +91,17 @@ impl Pool {
         self.free += 1;
     }
 
+    /// Takes over what was returned, when nothing is left.
     fn collect(&mut self) {
+        debug_assert_eq!((self.free_top, self.free), (NIL, 0), "what is on the owner's stack would be lost");
         if top(self.state().load(Ordering::Relaxed)) == NIL {
             return;
         }
-        // Acquire pairs with the Release in `give_back`: the returner is done with the event, its link is visible.
+        // Acquire pairs with the Release in `give_back`: the returners are done with the events, the links are visible.
         let state = self.state().swap(u64::from(NIL), Ordering::Acquire);
-        let mut last = self.event(top(state));
-        for _ in 1..home(state) {
-            // SAFETY: on the stack, so at home and ours since the swap.
-            last = self.event(unsafe { (*last.as_ptr()).below.load(Ordering::Relaxed) });
-        }
-        // SAFETY: as above.
-        unsafe { (*last.as_ptr()).below.store(self.free_top, Ordering::Relaxed) };
+        // The first that was returned to an empty stack has `NIL` below it: the stack is ours as it is, no need to walk it.
         self.free_top = top(state);
-        self.free += home(state);
+        self.free = home(state);
     }
 
     #[cold]
@@ -165,6 +161,7 @@ unsafe fn free(home: NonNull<Home>) {
 ///
 /// # Safety
 /// The event that `home` is of is out.
+#[inline]
 pub(crate) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
     // SAFETY: an event that is out keeps the home.
     unsafe { (*home.as_ptr()).state.load(Ordering::Acquire) & ORPHAN != 0 }
@@ -174,6 +171,7 @@ pub(crate) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
 ///
 /// # Safety
 /// `event` is out, the caller's, and not used by it after this.
+#[inline]
 pub(crate) unsafe fn give_back(event: NonNull<CEvent>) {
     let event = event.as_ptr();
     // SAFETY: the event is out, so it and its home live until the exchange below succeeds.

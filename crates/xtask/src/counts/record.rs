@@ -16,18 +16,14 @@ const SYSCALLS_CHANGE_MIN: f64 = 0.5;
 /// Functions with fewer instructions are put together in one line.
 const INSTRUCTIONS_MIN: f64 = 0.5;
 const REST: &str = "(all others)";
-/// Reading the clock is a call of the kernel only where valgrind hides the kernel's way around it.
-const CLOCK: &str = "clock_gettime";
 
 /// What one operation of a scenario costs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Compiler, C library and valgrind.
     pub tools: String,
-    /// All instructions and calls of the kernel, without readings of the clock.
+    /// All instructions and calls of the kernel.
     pub total: Cost,
-    /// Readings of the clock.
-    pub clock_reads: f64,
     functions: BTreeMap<String, Cost>,
     sources: BTreeMap<String, Cost>,
 }
@@ -47,12 +43,9 @@ impl Record {
     /// Of the costs of one operation.
     pub fn new(tools: &str, profile: &Profile) -> Record {
         let mut total = Cost::default();
-        let mut clock_reads = 0.0;
-        for (name, cost) in &profile.functions {
+        for cost in profile.functions.values() {
             total.instructions += cost.instructions;
-            if name == CLOCK {
-                clock_reads = tenth(cost.syscalls);
-            } else if cost.syscalls >= SYSCALLS_MIN {
+            if cost.syscalls >= SYSCALLS_MIN {
                 total.syscalls += hundredth(cost.syscalls);
             }
         }
@@ -60,7 +53,6 @@ impl Record {
         Record {
             tools: tools.to_owned(),
             total,
-            clock_reads,
             functions: rounded(&profile.functions),
             sources: rounded(&profile.sources),
         }
@@ -74,7 +66,6 @@ impl Record {
             let _ = writeln!(text, "{what}\t{name}\t{:.1}\t{:.2}", cost.instructions, cost.syscalls);
         };
         line("total", "", self.total);
-        line("clock", "", Cost { instructions: 0.0, syscalls: self.clock_reads });
         for (what, costs) in [("function", &self.functions), ("source", &self.sources)] {
             for (name, cost) in sorted(costs) {
                 line(what, name, cost);
@@ -96,10 +87,9 @@ impl Record {
             let cost = Cost { instructions: number(instructions)?, syscalls: number(syscalls)? };
             match what {
                 "total" => record.total = cost,
-                "clock" => record.clock_reads = cost.syscalls,
                 "function" => drop(record.functions.insert(name.to_owned(), cost)),
                 "source" => drop(record.sources.insert(name.to_owned(), cost)),
-                _ => return Err(format!("neither total, clock, function nor source: {line}")),
+                _ => return Err(format!("neither total, function nor source: {line}")),
             }
         }
         if record.total.instructions > 0.0 { Ok(record) } else { Err("no line `total`".to_owned()) }
@@ -120,8 +110,7 @@ impl Record {
         };
         let instructions = change(self.total.instructions, now.total.instructions, 0.0);
         let syscalls = change(self.total.syscalls, now.total.syscalls, SYSCALLS_CHANGE_MIN);
-        let clock_reads = change(self.clock_reads, now.clock_reads, SYSCALLS_CHANGE_MIN);
-        let changes = [instructions, syscalls, clock_reads];
+        let changes = [instructions, syscalls];
         if changes.contains(&1) {
             Verdict::Rose(self.differences(now, true))
         } else if changes.contains(&-1) {
@@ -135,17 +124,11 @@ impl Record {
     pub fn in_all(&self, now: &Record) -> String {
         let percent = (now.total.instructions / self.total.instructions - 1.0) * 100.0;
         let mut text = format!(
-            "{:.1} instructions, were {:.1} ({percent:+.1} %)",
-            now.total.instructions, self.total.instructions
+            "{:.1} instructions, were {:.1} ({percent:+.1} %); {:.2} system calls",
+            now.total.instructions, self.total.instructions, now.total.syscalls
         );
-        for (what, before, now) in [
-            ("system calls", self.total.syscalls, now.total.syscalls),
-            ("clock reads", self.clock_reads, now.clock_reads),
-        ] {
-            let _ = write!(text, "; {now:.2} {what}");
-            if (now - before).abs() > SYSCALLS_MIN {
-                let _ = write!(text, ", were {before:.2}");
-            }
+        if (now.total.syscalls - self.total.syscalls).abs() > SYSCALLS_MIN {
+            let _ = write!(text, ", were {:.2}", self.total.syscalls);
         }
         if self.tools != now.tools {
             let _ = write!(text, "\n    counted with {}\n    the file's are {}", now.tools, self.tools);
@@ -240,7 +223,7 @@ mod tests {
         };
         add("cci::send", 400.0, 1.0);
         add("cci::progress", progress, syscalls);
-        add("clock_gettime", 100.0, 2.0);
+        add("clock_gettime", 100.0, 0.0);
         add("rare", 0.25, 0.01);
         Record::new(tools, &profile)
     }
@@ -249,10 +232,7 @@ mod tests {
     fn a_file_is_what_was_counted() {
         let record = counted(TOOLS, 500.0, 0.5);
         assert_eq!(Record::from_tsv(&record.to_tsv()), Ok(record.clone()));
-        assert_eq!(
-            (record.total.instructions, record.total.syscalls, record.clock_reads),
-            (1000.3, 1.5, 2.0)
-        );
+        assert_eq!((record.total.instructions, record.total.syscalls), (1000.3, 1.5));
         assert!(Record::from_tsv("").is_err());
         assert!(Record::from_tsv("total\t\tmany\t1").is_err());
         assert!(Record::from_tsv("total\t1.0\t1").is_err());

@@ -229,9 +229,9 @@ impl SendBatch {
 
     /// Whether lone datagrams that go to one peer again and again may leave by a second socket, which is connected to it:
     /// with the same address and port, but never in fragments, so this is for a socket that sends none either. Off at
-    /// first.
-    pub fn allow_connected(&mut self, allowed: bool) {
-        self.lane.allow(allowed);
+    /// first. It is made when it is allowed; where the system has none, `socket` sends everything.
+    pub fn allow_connected(&mut self, allowed: bool, socket: &UdpSocket) {
+        self.lane.allow(allowed, socket);
     }
 
     /// The last datagram given up for its length since this was asked last.

@@ -28,6 +28,8 @@ const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0);
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     allowed: bool,
+    /// The socket while it leads nowhere: made with the endpoint, so that its descriptors are the same from then on.
+    spare: Option<OwnedFd>,
     /// The socket, and where it leads.
     leads: Option<(OwnedFd, SocketAddr)>,
     /// Where the last lone datagrams went that it did not take, and how many there were in a row.
@@ -37,15 +39,19 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Whether there may be one at all.
-    pub(super) fn allow(&mut self, allowed: bool) {
+    /// Whether it may be used, for datagrams of `of`.
+    pub(super) fn allow(&mut self, allowed: bool, of: &UdpSocket) {
         self.allowed = allowed;
-        if !allowed {
-            self.give_up();
+        if let Some((fd, _)) = self.leads.take() {
+            self.spare = Some(fd);
+        }
+        (self.last, self.run) = (None, 0);
+        if allowed && self.spare.is_none() {
+            self.spare = open(of.local_addr()).ok();
         }
     }
 
-    /// No longer leads anywhere.
+    /// No longer leads anywhere: it has failed.
     pub(super) fn give_up(&mut self) {
         (self.leads, self.last, self.run) = (None, None, 0);
     }
@@ -72,23 +78,37 @@ impl Lane {
             return;
         }
         self.run = 0;
-        let fd = match self.leads.take() {
-            Some((fd, _)) => Ok(fd),
-            None => open(of.local_addr(), to),
-        };
-        match fd.and_then(|fd| lead(&fd, to).map(|()| fd)) {
+        match self.lead(to, of.local_addr()) {
             Ok(fd) => (self.leads, self.failures) = (Some((fd, *to)), 0),
             Err(_) => self.failures += 1,
         }
     }
+
+    /// The socket, connected to another peer.
+    fn lead(&mut self, to: &SocketAddr, local: SocketAddr) -> Result<OwnedFd> {
+        let fd = match self.leads.take() {
+            Some((fd, _)) => fd,
+            None => {
+                sends_from(local, to)?;
+                self.spare.take().map_or_else(|| open(local), Ok)?
+            }
+        };
+        lead(&fd, to)?;
+        Ok(fd)
+    }
 }
 
-/// A socket of that port, by which nothing arrives. An error, too, if the kernel would send from elsewhere to `first`: once
-/// connected it stays with the address it has chosen, and does not say which.
-fn open(local: SocketAddr, first: &SocketAddr) -> Result<OwnedFd> {
+/// An error if the kernel would send from elsewhere to `first`: once connected, a socket stays with the address it has
+/// chosen, and does not say which.
+fn sends_from(local: SocketAddr, first: &SocketAddr) -> Result<()> {
     if source_for(*first).is_none_or(|from| from.ip() != local.ip()) {
         return Err(SysError::new("connect a UDP socket", ErrorKind::AddrNotAvailable));
     }
+    Ok(())
+}
+
+/// A socket of that port, by which nothing arrives.
+fn open(local: SocketAddr) -> Result<OwnedFd> {
     let nobodys = match local.ip() {
         IpAddr::V4(_) => IpAddr::V4(NOBODYS_V4),
         IpAddr::V6(_) => IpAddr::V6(NOBODYS_V6),
@@ -148,7 +168,7 @@ mod tests {
             let [mut ours, mut theirs, mut others] =
                 [&us, &peer, &other].map(|socket| SendBatch::new(socket, 8, 1 << 16));
             let mut recv = RecvBatch::new(4);
-            ours.allow_connected(true);
+            ours.allow_connected(true, &us);
             for number in 1..=3 * u64::from(RUN) {
                 assert_eq!(pass(&mut ours, &us, &mut recv, &peer), us.local_addr());
                 // What comes for the endpoint is not the connected socket's, be it from the peer it leads to.
@@ -171,7 +191,7 @@ mod tests {
                 assert_eq!(pass(&mut ours, &us, &mut recv, &other), us.local_addr());
             }
             assert_eq!(ours.stats().connected, before + u64::from(RUN), "now it leads there");
-            ours.allow_connected(false);
+            ours.allow_connected(false, &us);
             pass(&mut ours, &us, &mut recv, &other);
             assert_eq!(ours.stats().connected, before + u64::from(RUN));
         }
@@ -181,8 +201,8 @@ mod tests {
     fn it_sends_from_the_endpoints_address_or_not_at_all() {
         let [us, peer] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
         // Two endpoints may have one port on two addresses of this machine.
-        let _other = open(us.local_addr(), &peer.local_addr()).unwrap();
-        let lane = open(us.local_addr(), &peer.local_addr()).unwrap();
+        let _other = open(us.local_addr()).unwrap();
+        let lane = open(us.local_addr()).unwrap();
         lead(&lane, &peer.local_addr()).unwrap();
         let (mut recv, start) = (RecvBatch::new(1), Instant::now());
         rustix::net::send(&lane, b"1", rustix::net::SendFlags::empty()).unwrap();
@@ -191,6 +211,6 @@ mod tests {
         }
         assert_eq!(recv.iter().next().unwrap().0, us.local_addr());
         let elsewhere = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), us.local_addr().port()));
-        assert!(open(elsewhere, &peer.local_addr()).is_err(), "the kernel would send from 127.0.0.1");
+        assert!(sends_from(elsewhere, &peer.local_addr()).is_err(), "the kernel would send from 127.0.0.1");
     }
 }

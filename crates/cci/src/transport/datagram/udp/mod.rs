@@ -54,7 +54,7 @@ impl Udp {
         let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
         let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
         let mut out = SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8));
-        out.allow_connected(true);
+        out.allow_connected(true, &socket);
         Udp {
             out,
             input: RecvBatch::new(messages as usize),
@@ -90,7 +90,7 @@ impl Udp {
         if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
             return false;
         }
-        self.out.allow_connected(!fragment);
+        self.out.allow_connected(!fragment, &self.socket);
         self.fragmenting = fragment;
         true
     }

@@ -2,4 +2,48 @@
 //! person writes.
 
 /// By the row's name. Shown below the goals as long as a goal of that row is not met.
-pub const NOTES: &[(&str, &str)] = &[];
+pub const NOTES: &[(&str, &str)] = &[
+    (
+        "shm/half-trip/8",
+        "where two cores share a cache (a line in 23 to 27 ns), a line each way with nothing in it takes 2.3 lines, a ring that is checked 1.7, and \
+         receive buffers and events are some 150 instructions more on each side; where cores are far apart (a line in 200 to 240 ns) the same code takes \
+         1.02 to 1.15 lines. The steps are in `cargo run --release -p cci --example shm_ladder`, the reasons in ADR 0013.",
+    ),
+    (
+        "shm/rate/8",
+        "Aeron hands a reader slices of its log and asks nothing of the writer per message. Here each message has a line and a receive buffer of its own, \
+         which may be kept and given back in any order, and its completion: 1,600 instructions for a send and a receive (bench/instructions). \
+         Against the other peers it is 0.9 to 2.2 times at 8 B, and the first from 1 KiB on.",
+    ),
+    (
+        "udp/half-trip/8",
+        "the calls alone, with this library's options, take 1.02 times two connected sockets by hand (`cargo run --release -p cci-sys --example udp_floor`); the rest, 450 to 580 ns, is \
+         4,100 instructions a message of protocol and events on both sides, none of them a fiftieth of all (ADR 0014). That can be shortened and was not yet.",
+    ),
+    (
+        "tcp/half-trip/8",
+        "two system calls as by hand, and 2,100 instructions a message: 1.08 to 1.10 in `cci perf` at real-time priority, somewhat more at this machine's ordinary one.",
+    ),
+    (
+        "eth/half-trip/64",
+        "AF_XDP sockets by hand, which stand beside it, take 0.45 to 0.6 of UDP's time on a virtual pair: a frame is one `sendto` of 1.3 µs, most of it the receiving end's work, \
+         which virtual interfaces do on the sender's core. Of the rest 0.2 µs is the library's (ADR 0009). A real card, where sending is no call, was not at hand.",
+    ),
+    (
+        "shm/c/half-trip/8",
+        "a message through C is 2,340 instructions beside 1,580 (bench/instructions): each call of `cci.h` finds the endpoint, holds off others and gives its event as a record that \
+         has to be returned. It was 3,010 before this was looked at.",
+    ),
+    ("shm/c/rate/8", "the same."),
+    ("udp/c/rate/8", "the same."),
+    (
+        "tcp/wait-handle/8",
+        "who sleeps on the descriptor sleeps on an epoll set, and arms it, where by hand one blocking `read` does all: more system calls a message. \
+         `Endpoint::wait` polls a little before it sleeps, and is ahead.",
+    ),
+    (
+        "udp/idle-memory/1000000",
+        "128 bytes are structure (96 in the protocol, 32 in the engine's table; runs gave 149 to 178); the rest is what thousands of connections that were just set up had borrowed, which an endpoint keeps for the next. \
+         To 120 it takes another eight bytes out of the protocol's entry and giving back what is not borrowed. Nothing physical is in the way.",
+    ),
+];

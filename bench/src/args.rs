@@ -1,6 +1,6 @@
 //! What can be asked for.
 
-use crate::rounds::Plan;
+use crate::plan::Plan;
 use crate::work::{Place, Work};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};

@@ -13,6 +13,8 @@ mod c_program;
 mod child;
 mod contestant;
 mod peers;
+mod pinned;
+mod plan;
 mod progress;
 mod reading;
 mod report;

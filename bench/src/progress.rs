@@ -1,7 +1,7 @@
 //! What a person sees while it runs, on standard error.
 
+use crate::pinned::on_a_pinned_thread;
 use crate::rounds::Watch;
-use crate::run::on_a_pinned_thread;
 use cci_measure::cache_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 

@@ -1,6 +1,7 @@
 //! Contestants taking turns: every round each has one, in another order, so that ratios can be taken within a round.
 
 use crate::contestant::Contestant;
+use crate::plan::Plan;
 use crate::reading::Reading;
 use crate::results::{RowResult, Track, Turn};
 use crate::rows::Row;
@@ -11,27 +12,6 @@ use cci_measure::trouble::Outcome;
 const SIZING_TURNS: u32 = 4;
 /// Who fails so often in a row, has no further turns: one that hangs would cost minutes in every round.
 const FAILURES_MAX: usize = 2;
-/// Rounds of works whose one turn takes many seconds and whose result hardly varies.
-const LONG_ROUNDS_MAX: u32 = 3;
-
-/// How long and how often is measured.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// Turns of each contestant.
-    pub rounds: u32,
-    /// About how long one turn measures, milliseconds.
-    pub turn_ms: u32,
-}
-
-impl Plan {
-    /// Rounds of this work.
-    pub fn rounds_of(&self, work: Work) -> u32 {
-        match work {
-            Work::Poll { .. } | Work::IdleMemory { .. } => self.rounds.min(LONG_ROUNDS_MAX),
-            _ => self.rounds,
-        }
-    }
-}
 
 /// What is told while a row is measured.
 pub trait Watch {

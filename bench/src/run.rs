@@ -3,13 +3,14 @@
 use crate::args::{Args, repository};
 use crate::contestant::Role;
 use crate::peers::Peers;
+use crate::pinned::on_a_pinned_thread;
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::{self, json, text};
 use crate::results::{Machine, Results, RowResult, Run};
-use crate::rounds::{self, Plan};
+use crate::rounds;
 use crate::rows::{self, Row};
 use crate::work::Work;
-use cci_measure::cores::Cores;
 use cci_measure::machine;
 use cci_measure::noise::{self, Noise, StealClock};
 use cci_measure::trouble::{Outcome, Trouble};
@@ -155,14 +156,6 @@ fn commit() -> Option<String> {
     let name = git(&["rev-parse", "--short=10", "HEAD"])?;
     let changed = !git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"])?.is_empty();
     Some(if changed { format!("{name}+") } else { name })
-}
-
-/// Runs with the thread pinned, as turns are, and with the pinning gone afterwards: children would inherit it.
-pub fn on_a_pinned_thread<T: Send>(what: impl FnOnce(&Cores) -> T + Send) -> Option<T> {
-    std::thread::scope(|scope| {
-        let pinned = scope.spawn(|| Cores::pin(true, true).ok().map(|cores| what(&cores)));
-        pinned.join().ok().flatten()
-    })
 }
 
 fn watch_noise() -> Noise {

@@ -55,6 +55,7 @@ fn every_seed_keeps_the_promises() {
             break;
         }
     }
+    cci_testkit::figures::note("protocol.seeds_in_simulation", seeds);
     println!("{seeds} seeds: {done:?}");
     if let Some(what) = first {
         panic!("{} of {seeds} seeds failed: {failed:?}; the first:\n{what}", failed.len());

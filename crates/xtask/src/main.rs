@@ -1,4 +1,4 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -8,6 +8,7 @@ mod devices;
 mod install;
 mod lint;
 mod process;
+mod reliability;
 mod test;
 mod tidy;
 mod workspace;
@@ -28,6 +29,8 @@ Usage: cargo xtask TASK
                          bench/install-peers)
   counts [--bless]       count the instructions of one operation on each device (valgrind) and compare them with
                          bench/instructions; with --bless, write them there
+  reliability            the campaigns of docs/reliability.md at length, hours of them, and the figures into it; with
+                         --from FILE, the figures that an earlier run of tests left in target/figures.tsv
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
         ["bench", arguments @ ..] => bench::run(arguments),
         ["counts"] => counts::run_task(false),
         ["counts", "--bless"] => counts::run_task(true),
+        ["reliability"] => reliability::run(),
+        ["reliability", "--from", figures] => reliability::from(figures),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

@@ -3,6 +3,7 @@
 use crate::counts;
 use crate::devices;
 use crate::process::{Tally, cargo, run_tests, succeeds};
+use crate::reliability;
 use crate::workspace::Workspace;
 use std::process::Command;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub fn run() -> Result<(), String> {
     let mut tally = Tally::default();
     let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]);
     let report = devices::record(&workspace, &mut tests)?;
+    let figures = reliability::record(&workspace, &mut tests)?;
     tally.add(run_tests("tests", &mut tests, WORKSPACE_LIMIT));
     // The table of devices is a test of its own: what it says is what ran.
     match devices::check(&workspace, &report) {
@@ -28,6 +30,7 @@ pub fn run() -> Result<(), String> {
     tally.add(loom(&workspace));
     tally.add(miri(&workspace));
     tally.add(counts::test(&workspace));
+    reliability::print(&figures);
     if tally.ignored > 0 {
         println!("({} tests are marked ignored)", tally.ignored);
     }

@@ -7,6 +7,7 @@ use cci::{
 };
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,8 +37,11 @@ struct Pages {
 }
 
 impl Pages {
+    /// Far from where the kernel puts what other threads map meanwhile: what is unmapped here must stay so.
     fn map(count: usize, protection: i32) -> Pages {
-        Pages { start: map(std::ptr::null_mut(), count * PAGE, protection), len: count * PAGE }
+        static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+        let start = NEXT.fetch_add(1 << 30, Ordering::Relaxed) as *mut u8;
+        Pages { start: map(start, count * PAGE, protection), len: count * PAGE }
     }
 
     fn memory(&self) -> Memory {
@@ -69,8 +73,7 @@ impl Drop for Pages {
 }
 
 fn map(at: *mut u8, len: usize, protection: i32) -> *mut u8 {
-    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: new memory, never in place of other.
     let start = unsafe { libc::mmap(at.cast(), len, protection, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 mod link;
 mod lock;
 
-pub use link::Link;
+pub use link::{Link, Lookout};
 pub use lock::EndpointLock;
 
 /// A hardware address.

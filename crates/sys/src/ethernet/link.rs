@@ -55,6 +55,27 @@ impl Link {
     }
 }
 
+/// Looks for the interfaces of the network namespace in which it was made, whichever one the asking thread is in by then.
+#[derive(Debug)]
+pub struct Lookout(OwnedFd);
+
+impl Lookout {
+    /// In the thread's namespace.
+    pub fn here() -> Result<Lookout> {
+        any_socket().map(Lookout)
+    }
+
+    /// Whether there is an interface of this number, whatever its name is now. Where the system does not say, there is.
+    pub fn sees(&self, index: u32) -> bool {
+        // SAFETY: an ifreq of zeros is a valid one.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru.ifru_ifindex = libc::c_int::try_from(index).unwrap_or(0);
+        // SAFETY: SIOCGIFNAME reads the number and writes the name of the ifreq given, which outlives the call.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME as _, &mut request) };
+        done == 0 || SysError::last("look for an interface").errno() != Some(libc::ENODEV)
+    }
+}
+
 /// The start of the name of the interface's driver, if it fills no more than that.
 fn driver(fd: &OwnedFd, name: &str) -> Result<[u8; 4]> {
     /// `struct ethtool_drvinfo`: the command, the driver's name, and what we do not ask for.

@@ -18,7 +18,7 @@ use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
 use cci_sys::clock;
-use cci_sys::ethernet::{self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, PAYLOAD_OFFSET};
+use cci_sys::ethernet::{self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, Lookout, PAYLOAD_OFFSET};
 use cci_sys::xdp::Seat;
 use std::cell::RefCell;
 use std::io;
@@ -62,6 +62,8 @@ pub(super) struct Eth {
     /// Frames committed and not yet taken by the kernel.
     pending: usize,
     counts: Counts,
+    /// Tells whether the interface is still there, also to threads that are in another namespace than it.
+    lookout: Lookout,
     /// The interface has gone, for good.
     dead: bool,
     /// It is down: what is sent is lost, as on a cable that is not plugged in. 0: it is not.
@@ -129,8 +131,8 @@ impl Eth {
             return false;
         }
         self.looked_at_ns = now_ns;
-        // Under its name there may be another one now; ours has gone all the same.
-        self.dead = Link::of(&self.link.name).map_or(true, |link| link.index != self.link.index);
+        // By its number: under its name there may be another one now, and ours may have a new one.
+        self.dead = !self.lookout.sees(self.link.index);
         if self.dead {
             self.cut_off_until_ns = u64::MAX;
         }

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
-use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link};
+use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link, Lookout};
 use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
 use cci_sys::{packet, random};
 use std::cell::RefCell;
@@ -99,6 +99,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         header,
         pending: 0,
         counts: Counts::default(),
+        lookout: Lookout::here().map_err(CreateError::System)?,
         dead: false,
         cut_off_until_ns: 0,
         scrap: vec![0; datagram_bytes_max.into()].into(),

@@ -9,3 +9,4 @@ pub mod kill_rma;
 pub mod net;
 pub mod relay;
 pub mod sim;
+pub mod traffic;

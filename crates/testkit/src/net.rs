@@ -234,6 +234,54 @@ impl Veth {
         }
     }
 
+    /// Changes the longest packet of one end of a wire. What the other end sends that is longer is lost on the way, and
+    /// nobody is told: a black hole for large packets.
+    pub fn mtu_of(&self, end: End, wire: u8, mtu_bytes: u32) {
+        self.must(end, "ip", &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
+    }
+
+    /// Has the kernel cut what is to be sent into packets before it reaches the wire, as with a real network card. A
+    /// virtual pair otherwise hands over joined packets whole, and pays no heed to their length.
+    pub fn no_offload(&self, wire: u8) {
+        for end in [End::A, End::B] {
+            self.must(end, "ip", &format!("link set {} gso_max_segs 1\n", self.name(end, wire)));
+        }
+    }
+
+    /// Cuts a wire without anybody's noticing: what leaves either end by IP is lost. Where a program sends by other means
+    /// than the kernel's queues (raw Ethernet), it is [`Veth::down`] at the other end that comes nearest.
+    pub fn cut(&self, wire: u8) {
+        for end in [End::A, End::B] {
+            // A bucket in which no packet fits.
+            let name = self.name(end, wire);
+            self.must(
+                end,
+                "tc",
+                &format!("qdisc replace dev {name} root tbf rate 8bit burst 10 latency 1ms\n"),
+            );
+        }
+    }
+
+    /// Joins it again. For wires without a rate.
+    pub fn mend(&self, wire: u8) {
+        for end in [End::A, End::B] {
+            self.must(end, "tc", &format!("qdisc del dev {} root\n", self.name(end, wire)));
+        }
+    }
+
+    /// Takes the IPv4 address of an end away and gives it another, which ends in this number.
+    pub fn readdress(&self, end: End, wire: u8, last: u8) -> Ipv4Addr {
+        let name = self.name(end, wire);
+        let address = Ipv4Addr::new(10, 77, wire, last);
+        self.must(end, "ip", &format!("-4 addr flush dev {name}\naddr add {address}/24 dev {name}\n"));
+        address
+    }
+
+    /// Takes a wire away altogether.
+    pub fn remove(&self, wire: u8) {
+        self.must(End::A, "ip", &format!("link del {}\n", self.name(End::A, wire)));
+    }
+
     /// Changes what one end of a wire sends at most.
     pub fn rate(&self, end: End, wire: u8, bits_per_s: u64) {
         self.limit(end, wire, Some(bits_per_s)).expect("it could be limited before");

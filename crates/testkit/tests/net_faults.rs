@@ -1,0 +1,182 @@
+//! What becomes of traffic while the network between two hosts fails: interfaces down and up, wires cut, addresses changed,
+//! packets that no longer fit. Two network namespaces stand for the hosts. As root; else each test says why it does nothing.
+//!
+//! Short faults lose nothing and repeat nothing; long ones end what was under way with a reason, in bounded time.
+//! `CCI_NET_FAULTS` (1 if not given) says how many times as often the repeated faults strike.
+
+use cci::{Attribute, Context, Device, Endpoint, Options, Status};
+use cci_testkit::figures;
+use cci_testkit::net::{End, Veth, Wire};
+use cci_testkit::traffic::Traffic;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const RO: Attribute = Attribute::ReliableOrdered;
+const RU: Attribute = Attribute::ReliableUnordered;
+
+/// A device to be tested: its name, and whether it is above IP.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum Kind {
+    Udp4,
+    Udp6,
+    Tcp4,
+    Tcp6,
+    Xdp,
+    Packet,
+    Any,
+}
+
+const ALL: [Kind; 7] = [Kind::Udp4, Kind::Udp6, Kind::Tcp4, Kind::Tcp6, Kind::Xdp, Kind::Packet, Kind::Any];
+
+impl Kind {
+    fn is_raw(self) -> bool {
+        matches!(self, Kind::Xdp | Kind::Packet)
+    }
+
+    fn device(self, veth: &Veth, end: End) -> Device {
+        let ip = |v6| veth.ip(end, 0, v6);
+        let interface = veth.name(end, 0);
+        let lines = match self {
+            Kind::Udp4 => format!("transport = udp\nip = {}", ip(false)),
+            Kind::Udp6 => format!("transport = udp\nip = {}", ip(true)),
+            Kind::Tcp4 => format!("transport = tcp\nip = {}", ip(false)),
+            Kind::Tcp6 => format!("transport = tcp\nip = {}", ip(true)),
+            Kind::Xdp => format!("transport = eth\ninterface = {interface}\nmode = xdp"),
+            Kind::Packet => format!("transport = eth\ninterface = {interface}\nmode = packet"),
+            Kind::Any => format!("transport = any\nip = {}", ip(false)),
+        };
+        device(&lines)
+    }
+
+    fn open(self, veth: &Veth, end: End, options: Options) -> Endpoint {
+        let _inside = veth.enter(end);
+        Endpoint::create(&self.device(veth, end), options).unwrap()
+    }
+
+    /// A network of its own, and traffic across it.
+    fn start(self, attribute: Attribute, options: Options) -> Option<(Veth, Traffic)> {
+        let veth = network()?;
+        let mut traffic = self.join(&veth, attribute, options);
+        traffic.until_received(500);
+        Some((veth, traffic))
+    }
+
+    fn join(self, veth: &Veth, attribute: Attribute, options: Options) -> Traffic {
+        let (client, server) = (self.open(veth, End::A, options.clone()), self.open(veth, End::B, options));
+        Traffic::join(client, server, attribute).unwrap_or_else(|why| panic!("{self:?}: {why}"))
+    }
+}
+
+fn device(lines: &str) -> Device {
+    let text = format!("[x]\n{lines}\n");
+    let device = Context::from_text(&text, Path::new("test.ini")).unwrap().default_device().clone();
+    assert!(device.is_up(), "{lines}: {:?}", device.unavailable());
+    device
+}
+
+fn network() -> Option<Veth> {
+    Veth::across(&[Wire::default()]).map_err(|reason| println!("skipped: {reason}")).ok()
+}
+
+/// How often to do what is done again and again.
+fn times(count: u64) -> u64 {
+    count * std::env::var("CCI_NET_FAULTS").ok().and_then(|value| value.parse().ok()).unwrap_or(1)
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn timeout(send_timeout: Duration) -> Options {
+    Options { send_timeout, ..Options::default() }
+}
+
+#[test]
+fn an_interface_down_for_a_moment_loses_nothing() {
+    for kind in ALL {
+        for (end, attribute) in [(End::A, RO), (End::B, RU)] {
+            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            veth.down(end, 0);
+            traffic.run(ms(150));
+            let before = traffic.received();
+            veth.up(end, 0);
+            traffic.until_received(1_000);
+            let messages = traffic.finish();
+            println!("{kind:?} {attribute:?}: {messages} messages once, {before} before {end:?} came up");
+            figures::note("netfault.interfaces_down", 1);
+            figures::note("netfault.messages_once", messages);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_flaps_loses_nothing() {
+    for kind in ALL {
+        let Some((veth, mut traffic)) = kind.start(RU, Options::default()) else { return };
+        for round in 0..times(6) {
+            let end = if round % 2 == 0 { End::A } else { End::B };
+            veth.down(end, 0);
+            traffic.run(ms(5 + 7 * (round % 5)));
+            veth.up(end, 0);
+            traffic.run(ms(20 + 13 * (round % 3)));
+        }
+        traffic.until_received(500);
+        let messages = traffic.finish();
+        println!("{kind:?}: {messages} messages once");
+        figures::note("netfault.interfaces_down", times(6));
+        figures::note("netfault.messages_once", messages);
+    }
+}
+
+#[test]
+fn a_wire_cut_for_a_moment_loses_nothing() {
+    for kind in ALL.into_iter().filter(|kind| !kind.is_raw()) {
+        let Some((veth, mut traffic)) = kind.start(RO, Options::default()) else { return };
+        for _ in 0..times(3) {
+            veth.cut(0);
+            traffic.run(ms(60));
+            veth.mend(0);
+            traffic.until_received(500);
+        }
+        let messages = traffic.finish();
+        println!("{kind:?}: {messages} messages once");
+        figures::note("netfault.wires_cut", times(3));
+        figures::note("netfault.messages_once", messages);
+    }
+}
+
+/// How a host that has vanished shows: everything under way ends in bounded time, and the connection is broken.
+#[test]
+fn a_wire_that_stays_cut_ends_everything_in_time() {
+    const LIMIT: Duration = Duration::from_millis(1_000);
+    for kind in ALL {
+        let Some((veth, mut traffic)) = kind.start(RO, timeout(LIMIT)) else { return };
+        if kind.is_raw() {
+            veth.down(End::B, 0)
+        } else {
+            veth.cut(0)
+        }
+        let start = Instant::now();
+        traffic.run(ms(20));
+        let took = traffic.finish_broken(&[Status::TimedOut, Status::Disconnected]);
+        let [client, server] = [&traffic.client, &traffic.server].map(|side| side.count(Status::TimedOut));
+        println!(
+            "{kind:?}: {client} and {server} timed out, the last after {took:?}\n{}",
+            traffic.client.explained()
+        );
+        assert!(client + server > 0, "{}", traffic.state());
+        // TCP's kernel may have taken in what it never hands over: its last word may be as late again.
+        assert!(start.elapsed() < 3 * LIMIT, "{took:?}\n{}", traffic.state());
+        figures::note("netfault.hosts_vanished", 1);
+        if kind.is_raw() {
+            veth.up(End::B, 0)
+        } else {
+            veth.mend(0)
+        }
+        // The endpoints are as good as new.
+        let Traffic { client, server, .. } = traffic;
+        let mut again = Traffic::join(client.endpoint, server.endpoint, RU).unwrap();
+        again.until_received(500);
+        again.finish();
+    }
+}

@@ -6,13 +6,14 @@ use crate::workspace::{Package, Workspace};
 const ARROWS: &[(&str, &[&str])] = &[
     ("cci-proto", &[]),
     ("cci-ring", &[]),
+    ("cci-secure", &[]),
     ("cci-sys", &["cci-ring"]),
-    ("cci", &["cci-proto", "cci-sys", "cci-ring"]),
+    ("cci", &["cci-proto", "cci-sys", "cci-ring", "cci-secure"]),
     ("cci-capi", &["cci"]),
     ("cci-measure", &["cci", "cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),
-    ("cci-testkit", &["cci", "cci-proto", "cci-sys"]),
+    ("cci-testkit", &["cci", "cci-proto", "cci-secure", "cci-sys"]),
     ("xtask", &[]),
 ];
 

@@ -5,14 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Where a datagram goes or came from: opaque to the protocol, which only compares it and feeds it to the
 /// cookie's MAC.
+///
+/// An address says by `via` which of the endpoint's own sockets leads there, and whether what goes there is sealed by the
+/// carrier ([`Address::is_secured`]). Both are part of what makes two addresses equal: a connection made sealed is never
+/// spoken to in the clear.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     kind: Kind,
+    /// The socket, and [`SECURED`].
     via: u8,
     port: u16,
     scope: u32,
     bytes: [u8; 16],
 }
+
+/// In `via`: the carrier seals what goes there, and has opened what came from there.
+const SECURED: u8 = 1 << 7;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -75,16 +83,29 @@ impl Address {
         (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], self.scope))
     }
 
-    /// The same place, reached from (or heard by) another of the endpoint's own sockets: 0 is its first.
+    /// The same place, reached from (or heard by) another of the endpoint's own sockets: 0 is its first, 127 the last
+    /// there can be.
     #[must_use]
     pub fn with_via(self, via: u8) -> Address {
-        Address { via, ..self }
+        Address { via: self.via & SECURED | via & !SECURED, ..self }
     }
 
     /// Which of the endpoint's own sockets leads there, or heard from there.
     #[must_use]
     pub fn via(&self) -> u8 {
-        self.via
+        self.via & !SECURED
+    }
+
+    /// The same place, spoken to by a carrier that seals, or in the clear.
+    #[must_use]
+    pub fn with_secured(self, secured: bool) -> Address {
+        Address { via: self.via & !SECURED | if secured { SECURED } else { 0 }, ..self }
+    }
+
+    /// Whether the carrier seals what goes there, and has authenticated what came from there.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        self.via & SECURED != 0
     }
 
     /// The socket address this stands for; `None` if it is of another kind (raw Ethernet).
@@ -144,5 +165,15 @@ mod tests {
         assert_ne!(first.mac_bytes(), first.with_via(1).mac_bytes());
         assert_ne!(first, first.with_via(1));
         assert_eq!(first, first.with_via(1).with_via(0));
+    }
+
+    #[test]
+    fn sealed_is_another_address() {
+        let plain = Address::from("10.1.2.3:5".parse::<SocketAddr>().unwrap()).with_via(1);
+        let sealed = plain.with_secured(true);
+        assert!(sealed.is_secured() && !plain.is_secured());
+        assert_ne!((plain, plain.mac_bytes()), (sealed, sealed.mac_bytes()));
+        assert_eq!((sealed.via(), sealed.with_via(0).is_secured()), (1, true));
+        assert_eq!((sealed.with_secured(false), sealed.socket_addr()), (plain, plain.socket_addr()));
     }
 }

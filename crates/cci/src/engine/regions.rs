@@ -7,6 +7,7 @@ use cci_proto::{Atomic, RmaPlace, RmaRefusal};
 use cci_ring::memory::{AtomicRefusal, Bytes};
 use cci_ring::slab::{Key, Slab};
 use cci_sys::{SysError, random};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// One registered region.
@@ -28,8 +29,13 @@ pub(crate) struct Region {
 /// See the module.
 pub(crate) struct Regions {
     table: Slab<Region>,
+    /// What peers may do over some connections, whatever a region offers: fixed by who they are when the connection is
+    /// made. Those that may do everything are not in it.
+    limited: HashMap<Connection, Access>,
     /// Accesses of peers that were refused.
     pub refused: u64,
+    /// Of those, the ones that the region allows, but not to that peer.
+    pub refused_by_name: u64,
 }
 
 /// Regions of one endpoint.
@@ -37,7 +43,7 @@ pub(crate) const REGIONS_MAX: u32 = 1 << 20;
 
 impl Regions {
     pub fn new() -> Regions {
-        Regions { table: Slab::new(REGIONS_MAX), refused: 0 }
+        Regions { table: Slab::new(REGIONS_MAX), limited: HashMap::new(), refused: 0, refused_by_name: 0 }
     }
 
     /// Enters a region. None: the table is full. The range was checked.
@@ -99,14 +105,38 @@ impl Regions {
         need: Access,
     ) -> Result<(Bytes, usize), RmaRefusal> {
         let found = self.granted(connection, at.region, at.key, need);
-        let found = found.and_then(|region| in_range(region, at.offset, len_bytes));
+        let mut found = found.and_then(|region| in_range(region, at.offset, len_bytes));
+        if !self.limited.is_empty() && found.is_some() && !self.may(connection, need) {
+            self.refused_by_name += 1;
+            found = None;
+        }
         if found.is_none() {
             self.refused += 1;
         }
         found.ok_or(RmaRefusal::Handle)
     }
 
-    /// A region that this peer may use so.
+    /// From now on peers may do no more than this over `connection`.
+    pub fn limit(&mut self, connection: Connection, access: Access) {
+        if access != Access::ALL {
+            self.limited.insert(connection, access);
+        }
+    }
+
+    /// The connection is gone.
+    #[inline]
+    pub fn forget(&mut self, connection: Connection) {
+        if !self.limited.is_empty() {
+            self.limited.remove(&connection);
+        }
+    }
+
+    #[cold]
+    fn may(&self, connection: Connection, need: Access) -> bool {
+        self.limited.get(&connection).is_none_or(|access| access.contains(need))
+    }
+
+    /// A region that this peer may use so, as far as the region says.
     pub fn granted(&self, connection: Connection, region: u64, key: u64, need: Access) -> Option<&Region> {
         let region = self.named(region, key)?;
         let scope = region.only.is_none_or(|only| only == connection);
@@ -132,7 +162,8 @@ impl Regions {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.table.bytes() as u64
+        let limited = self.limited.capacity() * size_of::<(Connection, Access)>() * 8 / 7;
+        (self.table.bytes() + limited) as u64
     }
 }
 
@@ -194,6 +225,24 @@ mod tests {
             assert!(regions.peer(OURS, at, 1, Access::READ).is_err());
         }
         assert!(regions.peer(OURS, place(&new, 0), 64, Access::ALL).is_ok());
+    }
+
+    #[test]
+    fn a_region_gives_no_more_than_its_peer_may_have() {
+        let (mut regions, memory) = (Regions::new(), memory(64));
+        let handle = regions.insert(&memory, 0..64, Access::ALL, None).unwrap().unwrap();
+        regions.limit(OURS, Access::READ);
+        regions.limit(OTHER, Access::ALL);
+        let mut may = |from, need| regions.peer(from, place(&handle, 0), 8, need).is_ok();
+        assert!(may(OURS, Access::READ) && !may(OURS, Access::WRITE) && !may(OURS, Access::ATOMIC));
+        assert!(may(OTHER, Access::READ) && may(OTHER, Access::WRITE) && may(OTHER, Access::ATOMIC));
+        let later = Connection { generation: OURS.generation + 1, ..OURS };
+        assert!(may(later, Access::WRITE), "another connection in the same place");
+        assert_eq!((regions.refused, regions.refused_by_name), (2, 2));
+        regions.forget(OURS);
+        assert!(regions.peer(OURS, place(&handle, 0), 8, Access::WRITE).is_ok());
+        assert!(regions.peer(OTHER, place(&handle, 60), 8, Access::READ).is_err());
+        assert_eq!((regions.refused, regions.refused_by_name), (3, 2), "that was the range");
     }
 
     #[test]

@@ -74,11 +74,15 @@ fn place<'a>(
     table.at_mut(index).map(|conn| (index, conn))
 }
 
-/// The connection that a server's answer is about.
-fn asked_for(table: &mut Table, key: ConnKey, nonce: u64) -> Result<&mut Conn, PeerFault> {
+/// The connection that a server's answer, from there, is about.
+fn asked_for(table: &mut Table, from: Address, key: ConnKey, nonce: u64) -> Result<&mut Conn, PeerFault> {
     let conn = table.get_mut(key).ok_or(PeerFault::Unknown)?;
     //= wire.md R-HS-5
-    if conn.nonce == nonce { Ok(conn) } else { Err(PeerFault::Nonce) }
+    if conn.nonce != nonce {
+        return Err(PeerFault::Nonce);
+    }
+    //= wire.md R-HS-10
+    if conn.peer.is_secured() == from.is_secured() { Ok(conn) } else { Err(PeerFault::Source) }
 }
 
 impl Endpoint {
@@ -175,7 +179,7 @@ impl Endpoint {
 
     pub(super) fn on_retry(&mut self, now: Time, from: Address, retry: &Retry) -> Result<(), PeerFault> {
         let key = ConnKey { index: retry.index, generation: retry.generation };
-        let conn = asked_for(&mut self.table, key, retry.nonce)?;
+        let conn = asked_for(&mut self.table, from, key, retry.nonce)?;
         let Some(active) = conn.active.as_deref_mut() else { return Err(PeerFault::Unexpected) };
         let Some(dial) = active.dial.as_deref_mut() else { return Err(PeerFault::Unexpected) };
         if conn.peer != from {
@@ -339,7 +343,7 @@ impl Endpoint {
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
         let key = ConnKey { index: accept.index, generation: accept.generation };
-        let conn = match asked_for(&mut self.table, key, accept.nonce) {
+        let conn = match asked_for(&mut self.table, from, key, accept.nonce) {
             Ok(conn) => conn,
             Err(fault) => {
                 if fault == PeerFault::Unknown {
@@ -421,9 +425,9 @@ impl Endpoint {
         reject: &Reject,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
-        let _ = (now, from);
+        let _ = now;
         let key = ConnKey { index: reject.index, generation: reject.generation };
-        asked_for(&mut self.table, key, reject.nonce)?;
+        asked_for(&mut self.table, from, key, reject.nonce)?;
         self.dial_failed(key.index, ConnectFailure::Refused, sink);
         Ok(())
     }
@@ -437,7 +441,7 @@ impl Endpoint {
     ) -> Result<(), PeerFault> {
         let _ = now;
         let key = ConnKey { index: notice.index, generation: notice.generation };
-        let conn = asked_for(&mut self.table, key, notice.nonce)?;
+        let conn = asked_for(&mut self.table, from, key, notice.nonce)?;
         let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
         if conn.peer != from && dial.and_then(|dial| dial.other) != Some(from) {
             return Err(PeerFault::Source);

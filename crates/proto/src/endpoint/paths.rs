@@ -61,7 +61,8 @@ pub(super) fn learn_way(
     draw: impl FnOnce() -> u64,
 ) -> Result<u8, PeerFault> {
     let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
-    let bond = bond.filter(|bond| !bond.dialed && bond.ways[1].state == PathState::Unproved);
+    let alike = conn.peer.is_secured() == from.is_secured();
+    let bond = bond.filter(|bond| alike && !bond.dialed && bond.ways[1].state == PathState::Unproved);
     match (bond, PathBody::parse(body)) {
         (Some(bond), Ok(asked)) if asked.challenge != 0 => {
             bond.learn(from, draw(), now);

@@ -50,8 +50,13 @@ pub(crate) mod types {
     pub const CLOSE_ACK: u8 = 12;
     /// Not for an endpoint's own address: see [`crate::group`].
     pub const GROUP: u8 = 13;
+    /// Not for the protocol: the carrier opens them and gives it what is inside.
+    pub const SEALED: u8 = 14;
     pub const PATH: u8 = 15;
 }
+
+/// Header and tag of a sealed datagram: no such is shorter.
+const SEALED_OVERHEAD_BYTES: usize = 32;
 
 /// The first byte of a datagram of type `kind`.
 const fn first_byte(kind: u8) -> u8 {
@@ -131,6 +136,9 @@ pub fn first_datagram_bytes(bytes: &[u8]) -> usize {
                 let words = bytes.get(2).copied().map_or(0, usize::from);
                 HEADER_BYTES + 8 * (words + u16_at(bytes, 46))
             }
+            //= wire.md R-GEN-5
+            // At least its header and tag: whoever lies about it must not make a thousand datagrams of one.
+            types::SEALED => u16_at(bytes, 2).max(SEALED_OVERHEAD_BYTES),
             _ => bytes.len(),
         },
         _ => bytes.len(),

@@ -173,3 +173,52 @@ fn run_calls(seed: u64, calls: &[(u8, prop::sample::Index, usize)], loss_pct: u6
     }
     net.assert_clean();
 }
+
+/// A connection that was asked for under a seal is never answered, used or ended in the clear, by whoever knows every
+/// byte of it; nor is a plain one by what comes sealed.
+//= wire.md R-HS-10
+#[test]
+fn sealed_and_plain_are_apart() {
+    for sealed in [true, false] {
+        let mut net = Net::pair(5);
+        net.sealed = sealed;
+        net.keep = Some(Vec::new());
+        let (client, server) = net.join(Attribute::ReliableOrdered);
+        net.send(0, client, b"once", 1);
+        net.run(MS);
+        net.ends[0].disconnect(net.now, client).expect("open");
+        net.ends[1].disconnect(net.now, server).expect("open");
+        net.run(SECOND);
+        let kept = net.keep.take().expect("kept");
+
+        // The same again from the same secrets, with the answers of the other kind only, in every state of the client.
+        let mut again = Net::pair(5);
+        again.sealed = sealed;
+        again.now = Time(1_000_000_000_000);
+        let to = address(1).with_secured(sealed);
+        let dialed = again.ends[0].connect(again.now, to, b"hello", Attribute::ReliableOrdered, 7, None);
+        assert_eq!(dialed, Ok(client));
+        let to_client: Vec<&Vec<u8>> =
+            kept.iter().filter(|(target, _)| *target == 0).map(|(_, bytes)| bytes).collect();
+        assert!(to_client.len() > 3, "RETRY, ACCEPT, ACK, CLOSE");
+        for bytes in to_client {
+            let (now, other) = (again.now, address(1).with_secured(!sealed));
+            again.ends[0].handle_datagram(now, other, bytes, &mut again.apps[0]);
+        }
+        let state = |net: &Net| net.ends[0].connection(client).map(|info| (info.state, info.heard));
+        assert_eq!(state(&again), Some((ConnState::Dialing, false)));
+        assert!(again.apps[0].events.is_empty() && again.ends[0].counters().faults() > 0);
+
+        again.serve(9);
+        again.run_until(SECOND, "connected", |net| {
+            net.apps[0].has(|event| matches!(event, Event::Connected { .. }))
+        });
+        for (target, bytes) in &kept {
+            let (now, other) = (again.now, address(1 - target).with_secured(!sealed));
+            again.ends[*target].handle_datagram(now, other, bytes, &mut again.apps[*target]);
+        }
+        assert_eq!(state(&again).map(|(state, _)| state), Some(ConnState::Up));
+        assert!(again.apps.iter().all(|app| app.messages.is_empty()));
+        assert!(!again.apps[0].has(|event| matches!(event, Event::Disconnected { .. })));
+    }
+}

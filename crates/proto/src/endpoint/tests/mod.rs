@@ -241,6 +241,8 @@ pub(super) struct Net {
     /// Datagrams that an end may send at once.
     pub room: usize,
     pub cut: bool,
+    /// The carrier seals: addresses are secured ones.
+    pub sealed: bool,
     pub datagrams: u64,
     /// Every datagram, and where it went, if they are to be kept.
     pub keep: Option<Vec<(usize, Vec<u8>)>>,
@@ -274,6 +276,7 @@ impl Net {
             jitter_ns: 0,
             room: 64,
             cut: false,
+            sealed: false,
             datagrams: 0,
             keep: None,
             steps: 0,
@@ -322,7 +325,8 @@ impl Net {
             let jitter_ns = self.jitter_ns;
             let when = self.now.plus(self.delay_ns + self.random(jitter_ns));
             self.count += 1;
-            self.flying.insert((when, self.count), (target, address(from), bytes.clone()));
+            self.flying
+                .insert((when, self.count), (target, address(from).with_secured(self.sealed), bytes.clone()));
         }
     }
 
@@ -369,7 +373,7 @@ impl Net {
 
     /// Connects end 0 to end 1; the server accepts everything.
     pub fn join(&mut self, attribute: Attribute) -> (ConnKey, ConnKey) {
-        let (now, to) = (self.now, address(1));
+        let (now, to) = (self.now, address(1).with_secured(self.sealed));
         let client = self.ends[0].connect(now, to, b"hello", attribute, 7, None).expect("connect");
         let server = self.serve(9);
         self.run_until(60 * SECOND, "connected", |net| {

@@ -86,7 +86,7 @@ impl From<ConnectError> for Failure {
             ConnectError::BadUri { .. }
             | ConnectError::RequestTooLong { .. }
             | ConnectError::RequestToGroup { .. } => CCI_EINVAL,
-            ConnectError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
+            ConnectError::Unsupported | ConnectError::Insecure => CCI_ERR_NOT_IMPLEMENTED,
             ConnectError::NoMemory => CCI_ENOMEM,
             ConnectError::System(error) => of_system(error),
         };
@@ -99,6 +99,7 @@ impl From<AcceptError> for Failure {
         let status = match &error {
             AcceptError::OtherDevice => CCI_EINVAL,
             AcceptError::Gone => CCI_ERR_DISCONNECTED,
+            AcceptError::NotPermitted => CCI_ECONNREFUSED,
             AcceptError::NoMemory => CCI_ENOMEM,
             AcceptError::System(error) => of_system(error),
         };

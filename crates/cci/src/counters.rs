@@ -43,6 +43,8 @@ pub struct EndpointCounters {
     pub atomics: u64,
     /// Accesses of peers that were refused: handle, range or right.
     pub rma_refused: u64,
+    /// Of those, the ones that the region allows, but not to a peer of that name (`allow_rma_read`, `allow_rma_write`).
+    pub rma_refused_by_name: u64,
     /// Regions registered now.
     pub regions: u64,
     /// Registrations of the program's own memory that needed no check, since all of it was known.

@@ -1,5 +1,6 @@
 //! Devices: what an endpoint can be opened on.
 
+use crate::security::Security;
 use std::fmt;
 use std::sync::Arc;
 
@@ -107,6 +108,8 @@ pub(crate) struct DeviceInfo {
     pub shm: ShmKeys,
     pub eth: EthKeys,
     pub multicast: MulticastKeys,
+    /// How peers are known and what passes is sealed; None: it is not.
+    pub security: Option<Security>,
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -199,6 +202,7 @@ impl DeviceInfo {
             shm: ShmKeys::default(),
             eth: EthKeys::default(),
             multicast: MulticastKeys::default(),
+            security: None,
             unavailable: Vec::new(),
         }
     }
@@ -252,6 +256,11 @@ impl Device {
     /// MTU, bytes (0 where there is no such thing).
     pub fn mtu_bytes(&self) -> u32 {
         self.0.mtu_bytes
+    }
+    /// How peers are known and what passes is sealed, in a line for people; None: everything is plain, unless a program
+    /// asks for more.
+    pub fn security(&self) -> Option<String> {
+        self.0.security.as_ref().map(Security::describe)
     }
     /// What this device can't do here, why, and what would help.
     pub fn unavailable(&self) -> &[Unavailable] {

@@ -1,5 +1,6 @@
 //! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
 
+mod peers;
 mod registration;
 mod rma;
 
@@ -635,6 +636,7 @@ impl Endpoint {
     pub fn counters(&self) -> EndpointCounters {
         let mut counters = self.core.counters.clone();
         counters.rma_refused = self.core.regions.refused;
+        counters.rma_refused_by_name = self.core.regions.refused_by_name;
         counters.regions = u64::from(self.core.regions.len());
         self.core.registrations.count(&mut counters);
         self.transport.counters(&mut counters.device, &mut counters.drops);

@@ -86,6 +86,8 @@ pub enum ConnectError {
     },
     /// The device does not offer this kind of connection.
     Unsupported,
+    /// The endpoint requires security, and this kind of connection has none: multicast groups.
+    Insecure,
     /// Out of connections or of memory under the cap; try again when something was closed.
     NoMemory,
     /// The system refused something.
@@ -104,7 +106,7 @@ pub enum ConnectFailure {
         /// The one it speaks.
         theirs: u8,
     },
-    /// The peer may not connect: another user's process.
+    /// One side does not allow it: another user's process, or a name that is not among those of `allow_connect`.
     NotPermitted,
     /// One side had no memory left under its cap.
     NoMemory,
@@ -119,6 +121,8 @@ pub enum AcceptError {
     OtherDevice,
     /// The peer has given up meanwhile.
     Gone,
+    /// By its name the peer may not connect to this endpoint, or somebody else is at its address now.
+    NotPermitted,
     /// Out of connections or of memory under the cap.
     NoMemory,
     /// The system refused something.
@@ -263,6 +267,10 @@ impl fmt::Display for ConnectError {
                 "nobody answers for a multicast group: connect without a request, not with one of {len_bytes} bytes"
             ),
             ConnectError::Unsupported => write!(f, "this device does not offer this kind of connection"),
+            ConnectError::Insecure => write!(
+                f,
+                "this endpoint requires security, which multicast groups do not have: use an endpoint of a device without it"
+            ),
             ConnectError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),
             ConnectError::System(error) => write!(f, "{error}"),
         }
@@ -277,7 +285,10 @@ impl fmt::Display for ConnectFailure {
             }
             ConnectFailure::TimedOut => write!(f, "timed out"),
             ConnectFailure::Version { theirs } => write!(f, "the peer speaks protocol version {theirs}"),
-            ConnectFailure::NotPermitted => write!(f, "not permitted: the peer belongs to another user"),
+            ConnectFailure::NotPermitted => write!(
+                f,
+                "not permitted: the peer belongs to another user, or allow_connect does not name it"
+            ),
             ConnectFailure::NoMemory => write!(f, "out of memory under one side's cap"),
             ConnectFailure::Disconnected => write!(f, "the peer closed or died while connecting"),
         }
@@ -291,6 +302,9 @@ impl fmt::Display for AcceptError {
                 write!(f, "the request came to another kind of device than this endpoint's")
             }
             AcceptError::Gone => write!(f, "the peer has given up meanwhile"),
+            AcceptError::NotPermitted => {
+                write!(f, "the peer is not among those that allow_connect names for this endpoint")
+            }
             AcceptError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),
             AcceptError::System(error) => write!(f, "{error}"),
         }

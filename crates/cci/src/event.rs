@@ -3,6 +3,7 @@
 use crate::engine::origin::RequestBody;
 use crate::{Attribute, ConnectFailure};
 use cci_ring::pool::Slot;
+use cci_secure::Identity;
 use std::fmt;
 use std::ops::Deref;
 
@@ -131,6 +132,12 @@ impl ConnectRequest {
     /// Who asks, as far as the device knows: an address, or a process and user.
     pub fn peer(&self) -> &str {
         self.body.as_ref().map_or("", |body| &body.peer)
+    }
+
+    /// Who asks, where that was proved: on endpoints with security ([`crate::Security`]). Its right to connect has been
+    /// checked.
+    pub fn peer_identity(&self) -> Option<&Identity> {
+        self.body.as_ref()?.identity.as_ref()?.identity.as_ref()
     }
 
     /// Says no. The peer's attempt ends with [`ConnectFailure::Refused`]. The same as dropping it.

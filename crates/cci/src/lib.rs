@@ -43,6 +43,7 @@ mod explain;
 pub mod limits;
 mod options;
 mod rma;
+mod security;
 mod shared;
 mod transport;
 
@@ -58,7 +59,9 @@ pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
 pub use explain::{Explanation, PathOption};
 pub use options::{Attribute, Options, SendFlags};
 pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
+pub use security::Security;
 pub use shared::SharedEndpoint;
 
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};
 pub use cci_ring::memory::{AtomicRefusal, Foreign};
+pub use cci_secure::{CredentialsError, Identity, Method, Names, NamesError, Wrong as WrongCredentials};

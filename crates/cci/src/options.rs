@@ -1,6 +1,7 @@
 //! What a program chooses: options of an endpoint, attribute of a connection, flags of a send.
 
 use crate::limits;
+use crate::security::Security;
 use std::ops::BitOr;
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub struct Options {
     /// Of the program's own memory that was registered and is no longer, so much is remembered as checked, bytes. 0:
     /// every registration checks; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
     pub idle_registered_bytes_max: u64,
+    /// Who may be a peer, and that all is sealed. None: as the device's configuration says, and plain if it says nothing.
+    pub security: Option<Security>,
 }
 
 impl Default for Options {
@@ -102,6 +105,7 @@ impl Default for Options {
             keepalive: None,
             memory_bytes_max: limits::MEMORY_BYTES_DEFAULT,
             idle_registered_bytes_max: limits::IDLE_REGISTERED_BYTES_DEFAULT,
+            security: None,
         }
     }
 }

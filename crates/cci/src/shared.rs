@@ -212,6 +212,11 @@ impl SharedEndpoint {
         self.with(|endpoint| endpoint.connection_counters(connection))
     }
 
+    /// See [`Endpoint::peer_identity`].
+    pub fn peer_identity(&self, connection: Connection) -> Option<cci_secure::Identity> {
+        self.with(|endpoint| endpoint.peer_identity(connection).cloned())
+    }
+
     /// See [`Endpoint::explain`].
     pub fn explain(&self, connection: Connection) -> Option<Explanation> {
         self.with(|endpoint| endpoint.explain(connection))

@@ -82,6 +82,8 @@ pub enum Names {
     Everyone,
     /// Those that match one of the patterns, which are in lower case; nobody, if there are none.
     Only(Arc<[Box<str>]>),
+    /// Those whom both of two name.
+    Both(Arc<[Names; 2]>),
 }
 
 impl Names {
@@ -105,6 +107,15 @@ impl Names {
         Ok(Names::Only(patterns.into()))
     }
 
+    /// Those whom `other` names, too.
+    #[must_use]
+    pub fn and(self, other: Names) -> Names {
+        match (self, other) {
+            (Names::Everyone, names) | (names, Names::Everyone) => names,
+            (one, other) => Names::Both(Arc::new([one, other])),
+        }
+    }
+
     /// Whether one of the peer's names is among them.
     #[must_use]
     pub fn contain(&self, peer: &Identity) -> bool {
@@ -113,6 +124,7 @@ impl Names {
             Names::Only(patterns) => {
                 peer.names().any(|name| patterns.iter().any(|pattern| matches(pattern, name)))
             }
+            Names::Both(both) => both.iter().all(|names| names.contain(peer)),
         }
     }
 }
@@ -158,6 +170,16 @@ pub struct Authorisation {
 }
 
 impl Authorisation {
+    /// What both allow.
+    #[must_use]
+    pub fn and(self, other: Authorisation) -> Authorisation {
+        Authorisation {
+            connect: self.connect.and(other.connect),
+            rma_read: self.rma_read.and(other.rma_read),
+            rma_write: self.rma_write.and(other.rma_write),
+        }
+    }
+
     /// What that peer may do.
     #[must_use]
     pub fn rights(&self, peer: &Identity) -> Rights {
@@ -224,6 +246,17 @@ mod tests {
             let error = Names::parse(wrong).unwrap_err();
             assert!(error.to_string().contains(wrong), "{error}");
         }
+    }
+
+    #[test]
+    fn two_lists_allow_what_both_do() {
+        let only =
+            |list: &str| Authorisation { rma_read: Names::parse(list).unwrap(), ..Authorisation::default() };
+        let (a, b) = (Identity::of_key("a"), Identity::of_key("b"));
+        let both = only("a").and(only("a, b"));
+        assert!(both.rights(&a).rma_read && !both.rights(&b).rma_read && both.rights(&b).rma_write);
+        assert_eq!(only("a").and(Authorisation::default()), only("a"));
+        assert_eq!(Authorisation::default().and(only("a")), only("a"));
     }
 
     #[test]

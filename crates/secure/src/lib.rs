@@ -22,6 +22,6 @@ pub mod limits;
 mod testing;
 
 pub use credentials::{Credentials, CredentialsError, Wrong};
-pub use datagram::{Associations, Config, Counters, Opened, Route};
+pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;

@@ -18,12 +18,19 @@
 //! | `direct` | shm | `off`: remote memory is not mapped, by us or by peers; `on` unless given |
 //! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `always`: wherever that works, not only where it pays; `on` unless given |
 //! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
+//! | `security` | udp, tcp, eth, any | `psk`, `certificates`: peers prove who they are, and everything is sealed (AES-256-GCM); `off` unless given. Not for two interfaces yet |
+//! | `security_required` | the same | `off`: peers without security are served, too; `on` unless given: they get no answer at all |
+//! | `psk_file` | the same, `psk` | path of a file of lines `name = 64 hexadecimal digits`, which nobody else may read: the first key is for connections asked for here, all are accepted |
+//! | `certificate`, `private_key`, `authorities` | the same, `certificates` | paths of PEM files: the own certificate with those between it and an authority, its key, which nobody else may read, and the authorities that sign for peers |
+//! | `allow_connect` | the same | names of peers, with commas between, `*.domain` for any one label: who may be at the other end of a connection; everyone known unless given |
+//! | `allow_rma_read`, `allow_rma_write` | the same | who may read and write the memory registered here, as far as a region allows it; atomics need both; everyone known unless given |
 //!
 //! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
 
 use super::any;
 use super::eth;
 use super::keys::{number, on_off};
+use super::security;
 use super::shm;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::tcp;
@@ -67,6 +74,7 @@ fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
                 return Err(pair.wrong(format!("line {first} names a default already; keep one of the two")));
             }
         }
+        security::apply(section, &mut info)?;
         info.conf_argv = section.pairs.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
         devices.push(Device(Arc::new(info)));
     }

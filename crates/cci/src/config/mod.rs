@@ -8,6 +8,7 @@ pub(crate) mod builtin;
 mod eth;
 pub(crate) mod ini;
 mod keys;
+mod security;
 mod shm;
 mod syntax;
 mod tcp;

@@ -3,6 +3,7 @@
 use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::origin::{Origin, RequestBody};
+use super::peers::{Peer, Peers};
 use super::poller::Poller;
 use super::queue::Queue;
 use super::receive::ReceiveBuffers;
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     pub receive: ReceiveBuffers,
     /// What peers may access.
     pub regions: Regions,
+    /// Who the peers are, where that was proved.
+    pub peers: Peers,
     /// Which of the program's memory is known to be there.
     pub registrations: Registrations,
     /// Remote memory operations in progress.
@@ -133,6 +136,7 @@ impl Core {
             events: Queue::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
             regions: Regions::new(),
+            peers: Peers::default(),
             registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
             operations: Operations::new(options.rma_operations),
             order: Order::default(),
@@ -273,6 +277,7 @@ impl Core {
     /// A connection of ours did not come about.
     pub fn failed(&mut self, connection: Connection, why: ConnectFailure) {
         let Some(conn) = self.conns.remove(key(connection)) else { return };
+        self.unidentify(connection);
         match conn.state {
             ConnState::Connecting if conn.attempt != Attempt::Only => {
                 self.told.push(Told { connection, failure: Some((conn.attempt, why)) });
@@ -283,6 +288,19 @@ impl Core {
             }
             ConnState::Open | ConnState::PeerGone | ConnState::Closing => {}
         }
+    }
+
+    /// It is proved who is at the other end of this connection, which holds for as long as it lives. To be said before the
+    /// peer can ask for anything over it.
+    pub fn identify(&mut self, connection: Connection, peer: &Peer) {
+        self.peers.insert(connection, peer);
+        self.regions.limit(connection, peer.access());
+    }
+
+    #[inline]
+    fn unidentify(&mut self, connection: Connection) {
+        self.peers.remove(connection);
+        self.regions.forget(connection);
     }
 
     /// An attempt to connect is over, on whatever ways it was made.
@@ -320,6 +338,7 @@ impl Core {
 
     /// All is over: the handle is free.
     pub fn closed(&mut self, connection: Connection) {
+        self.unidentify(connection);
         if let Some(conn) = self.conns.remove(key(connection))
             && conn.state == ConnState::Open
         {
@@ -345,6 +364,7 @@ impl Core {
 
     /// Takes it out again: the attempt never began.
     pub fn forget(&mut self, connection: Connection) {
+        self.unidentify(connection);
         self.conns.remove(key(connection));
     }
 
@@ -425,12 +445,13 @@ impl Core {
     }
 
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 6] {
+    pub fn memory(&self) -> [(&'static str, u64); 7] {
         [
             ("receive buffers", self.receive.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
             ("connection table", self.conns.bytes() as u64),
             ("regions", self.regions.bytes()),
+            ("who peers are", self.peers.bytes()),
             ("known memory", self.registrations.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
         ]

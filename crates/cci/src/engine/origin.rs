@@ -2,6 +2,7 @@
 //! another endpoint, on another thread, or drop it. Whatever it does, the endpoint the request came to must learn of
 //! it, so that it answers the peer and forgets the request. That word travels through an [`Origin`].
 
+use super::peers::Peer;
 use super::poller::Poller;
 use crate::Attribute;
 use crate::device::TransportKind;
@@ -17,6 +18,8 @@ pub(crate) struct RequestBody {
     pub payload: Vec<u8>,
     pub attribute: Attribute,
     pub peer: String,
+    /// Who that is, where peers are told apart.
+    pub identity: Option<Peer>,
     /// The transport it came by; one endpoint may have several.
     pub via: TransportKind,
     /// What that transport of the origin's calls it.

@@ -20,6 +20,7 @@ use crate::error::{AcceptError, ConnectError, CreateError, SendError};
 use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
+use crate::security::Sealing;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -226,10 +227,20 @@ pub(crate) fn open(
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     match device.kind {
-        TransportKind::Shm => shm::open(device, options, poller, None),
+        TransportKind::Shm => {
+            // Which is none, or an error.
+            Sealing::of(device, options)?;
+            shm::open(device, options, poller, None)
+        }
         TransportKind::Udp => datagram::open_udp(device, options),
         TransportKind::Eth => datagram::open_eth(device, options),
-        TransportKind::Tcp => tcp::open(device, options, poller),
+        TransportKind::Tcp => match Sealing::of(device, options)? {
+            None => tcp::open(device, options, poller),
+            Some(_) => Err(CreateError::BadOption {
+                name: "security",
+                reason: "TCP is not sealed yet: use udp or eth".to_owned(),
+            }),
+        },
         TransportKind::Any => any::open(device, options, poller),
     }
 }

@@ -1,9 +1,11 @@
 //! What carries the protocol's datagrams: UDP sockets, raw Ethernet. The second seam, below the protocol.
 
 use crate::counters::DropReason;
+use crate::engine::peers::Peer;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
-use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
+use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
+use cci_secure::Identity;
 
 /// What a receive call brought.
 pub(super) enum Received {
@@ -25,6 +27,21 @@ pub(super) struct Narrow {
     pub datagram_bytes_max: u16,
 }
 
+/// Whom an arrived datagram came from, to be asked where that matters.
+pub(super) trait Who {
+    /// None: nobody knows.
+    fn peer(&self) -> Option<Peer>;
+}
+
+/// Of carriers that do not know whom they speak to.
+pub(super) struct Nobody;
+
+impl Who for Nobody {
+    fn peer(&self) -> Option<Peer> {
+        None
+    }
+}
+
 /// Moves batches of datagrams, which may be lost, repeated or reordered. One for each endpoint. What leaves is written
 /// by way of [`Transmit`]; a batch is bounded by `room`.
 pub(super) trait Carrier: Transmit + Send {
@@ -32,7 +49,36 @@ pub(super) trait Carrier: Transmit + Send {
     fn receive(&mut self) -> Received;
 
     /// Gives the datagrams of the last call, once.
-    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8]));
+    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));
+
+    /// What time it is, for carriers that go by it. Said before anything is received or sent.
+    #[inline]
+    fn at(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// When [`Carrier::time_out`] wants to be called, if it does.
+    #[inline]
+    fn due(&self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due.
+    #[inline]
+    fn time_out(&mut self) {}
+
+    /// This endpoint accepts a request from there by somebody with that identity: who it is to this endpoint. None: it may
+    /// not be connected here, or somebody else is there now.
+    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
+        let _ = (at, identity);
+        None
+    }
+
+    /// Until it is [`closed`](Carrier::closed), this connection is with that identity at that address, and nobody else
+    /// there may take part in it.
+    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {
+        let _ = (key, at, identity);
+    }
 
     /// A connection has begun: datagrams of established connections with its index carry this nonce, or are old or
     /// forged. For a carrier that can drop those earlier than the protocol does.

@@ -1,5 +1,6 @@
 //! Between the protocol and the engine: events, errors and names, both ways.
 
+use super::carrier::Who;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
@@ -9,8 +10,11 @@ use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
 use crate::rma::Access;
 use cci_proto as proto;
-use cci_proto::{Atomic, ConnKey, Event, Memory, Request, RequestTicket, RmaPlace, RmaRefusal, Sink, Time};
+use cci_proto::{
+    Address, Atomic, ConnKey, Event, Memory, Request, RequestTicket, RmaPlace, RmaRefusal, Sink, Time,
+};
 use cci_ring::slab::{Key, Slab};
+use cci_secure::Identity;
 
 /// What the transport remembers beside the protocol.
 pub(super) struct Glue {
@@ -21,6 +25,12 @@ pub(super) struct Glue {
     opened: Vec<(ConnKey, Connection)>,
     /// Connections that ended in the last calls of the protocol, which the carrier is still to be told.
     pub ended: Vec<ConnKey>,
+    /// Connections whose peers proved who they are, which the carrier is still to be told.
+    pub met: Vec<(ConnKey, Address, Identity)>,
+    /// The same before it is known where they are.
+    told: Vec<(ConnKey, Identity)>,
+    /// Connections asked for here that are not to be: with a peer that may not be connected.
+    unwelcome: Vec<ConnKey>,
     /// Requests for which there was no room in `tickets`.
     refused: Vec<Request>,
     /// Failed sends and operations that the engine was told of, and so has counted.
@@ -31,6 +41,8 @@ pub(super) struct Glue {
     pub starved: bool,
     /// Connections that the protocol still has to raise the last event of.
     pub live: u64,
+    /// Requests of peers that may not connect.
+    pub not_permitted: u64,
     /// Messages longer than the largest receive buffer: a peer that does not keep to what was agreed.
     pub too_long: u64,
     pub datagram_bytes_max: u16,
@@ -47,9 +59,13 @@ impl Glue {
             tickets: Slab::new(4 * limits::REQUESTS_MAX),
             opened: Vec::with_capacity(4),
             ended: Vec::with_capacity(4),
+            met: Vec::new(),
+            told: Vec::new(),
+            unwelcome: Vec::new(),
             refused: Vec::new(),
             starved: false,
             live: 0,
+            not_permitted: 0,
             too_long: 0,
             datagram_bytes_max,
             message_bytes_max: message_bytes_max as usize,
@@ -59,7 +75,7 @@ impl Glue {
     /// After each call of the protocol: what could not be done while it ran.
     #[inline]
     pub fn settle(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
-        if self.opened.is_empty() && self.refused.is_empty() {
+        if self.opened.is_empty() && self.refused.is_empty() && self.unwelcome.is_empty() {
             return;
         }
         for (key, connection) in self.opened.drain(..) {
@@ -70,6 +86,15 @@ impl Glue {
         }
         for request in self.refused.drain(..) {
             protocol.reject(now, request);
+        }
+        for (key, identity) in self.told.drain(..) {
+            if let Some(info) = protocol.connection(key) {
+                self.met.push((key, info.peer, identity));
+            }
+        }
+        for key in self.unwelcome.drain(..) {
+            // It is there: the protocol has just said so.
+            let _ = protocol.disconnect(now, key);
         }
     }
 
@@ -96,6 +121,8 @@ impl Glue {
 pub(super) struct ToProgram<'a> {
     pub core: &'a mut Core,
     pub glue: &'a mut Glue,
+    /// Who sent the datagram that is being looked at.
+    pub who: &'a dyn Who,
 }
 
 impl Sink for ToProgram<'_> {
@@ -184,6 +211,15 @@ impl ToProgram<'_> {
             Event::Request(request) => self.request(request),
             Event::Connected { conn, token } | Event::Accepted { conn, token } => {
                 let connection = Connection::from_bits(token);
+                if let Some(peer) = self.who.peer().filter(|_| self.core.peers.get(connection).is_none()) {
+                    if !peer.rights.connect {
+                        self.core.failed(connection, ConnectFailure::NotPermitted);
+                        self.glue.unwelcome.push(conn);
+                        return;
+                    }
+                    self.core.identify(connection, &peer);
+                    self.glue.told.extend(peer.identity.map(|identity| (conn, identity)));
+                }
                 // The protocol can't be asked while it is calling us: `settle` puts the true size in.
                 self.core.opened(connection, 0);
                 self.glue.opened.push((conn, connection));
@@ -218,6 +254,12 @@ impl ToProgram<'_> {
     }
 
     fn request(&mut self, request: Request) {
+        let who = self.who.peer();
+        if who.as_ref().is_some_and(|peer| !peer.rights.connect) {
+            self.glue.not_permitted += 1;
+            self.glue.refused.push(request);
+            return;
+        }
         let Ok(key) = self.glue.tickets.insert(request.ticket()) else {
             self.glue.refused.push(request);
             return;
@@ -231,6 +273,7 @@ impl ToProgram<'_> {
                 proto::Attribute::Unreliable => Attribute::Unreliable,
             },
             peer,
+            identity: who,
             via: self.glue.kind,
             ticket: key.to_bits(),
             inner: Box::new(request),

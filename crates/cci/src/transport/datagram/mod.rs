@@ -10,6 +10,7 @@ mod link;
 mod multicast;
 mod open;
 mod report;
+mod sealed;
 mod size;
 mod udp;
 
@@ -23,7 +24,7 @@ pub(crate) use size::{
 };
 pub(crate) use udp::open as open_udp;
 
-use self::carrier::{Carrier, Narrow, Received};
+use self::carrier::{Carrier, Narrow, Nobody, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
 use self::open::Sizes;
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
@@ -156,10 +157,14 @@ impl<C: Carrier> Datagram<C> {
             came = true;
             self.read_clock();
             let Datagram { carrier, proto, glue, now, .. } = self;
-            carrier.arrived(|from, datagram| {
-                proto.handle_datagram(*now, from, datagram, &mut ToProgram { core, glue });
+            carrier.at(*now);
+            carrier.arrived(|from, datagram, who| {
+                proto.handle_datagram(*now, from, datagram, &mut ToProgram { core, glue, who });
                 glue.settle(proto, core, *now);
             });
+            for (key, at, identity) in glue.met.drain(..) {
+                carrier.hold(key, at, &identity);
+            }
             if count < RECV_MORE || self.glue.starved {
                 break;
             }
@@ -173,15 +178,28 @@ impl<C: Carrier> Datagram<C> {
             return;
         }
         self.glue.starved = false;
-        self.proto.buffers_returned(self.now, &mut ToProgram { core, glue: &mut self.glue });
+        self.proto.buffers_returned(self.now, &mut ToProgram { core, glue: &mut self.glue, who: &Nobody });
         self.glue.settle(&mut self.proto, core, self.now);
     }
 
     /// Does what is due.
     fn time_out(&mut self, core: &mut Core) {
+        if self.carrier.due().is_some_and(|at| at <= self.now) {
+            self.carrier.at(self.now);
+            self.carrier.time_out();
+        }
         if self.proto.next_deadline().is_some_and(|at| at <= self.now) {
-            self.proto.handle_timeout(self.now, &mut ToProgram { core, glue: &mut self.glue });
+            self.proto.handle_timeout(self.now, &mut ToProgram { core, glue: &mut self.glue, who: &Nobody });
             self.glue.settle(&mut self.proto, core, self.now);
+        }
+    }
+
+    /// When something is due next.
+    #[inline]
+    fn next_deadline(&self) -> Option<Time> {
+        match (self.proto.next_deadline(), self.carrier.due()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
         }
     }
 
@@ -191,10 +209,11 @@ impl<C: Carrier> Datagram<C> {
         for key in self.glue.ended.drain(..) {
             self.carrier.closed(key);
         }
+        self.carrier.at(self.now);
         for _ in 0..SEND_ROUNDS_MAX {
             let wants = self.proto.wants_transmit();
             if wants {
-                let mut sink = ToProgram { core, glue: &mut self.glue };
+                let mut sink = ToProgram { core, glue: &mut self.glue, who: &Nobody };
                 self.proto.poll_transmit(self.now, &mut self.carrier, &mut sink);
                 self.glue.settle(&mut self.proto, core, self.now);
             }
@@ -269,10 +288,27 @@ impl<C: Carrier> Transport for Datagram<C> {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         }
-        let now = self.read_clock();
+        let (from, now) = (inner.peer(), self.read_clock());
+        let peer = match &request.identity {
+            None => None,
+            Some(asked) => match self.carrier.meet(from, asked.identity.as_ref()) {
+                Some(peer) => Some(peer),
+                None => {
+                    request.inner = inner;
+                    request.refuse();
+                    return Err(AcceptError::NotPermitted);
+                }
+            },
+        };
         match self.proto.accept(now, *inner, connection.to_bits()) {
             Ok(key) => {
                 self.begun(key);
+                if let Some(peer) = peer {
+                    if let Some(identity) = &peer.identity {
+                        self.carrier.hold(key, from, identity);
+                    }
+                    core.identify(connection, &peer);
+                }
                 if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
                     self.glue.forget(request.ticket);
                 }
@@ -385,7 +421,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
         if !self.receive(core) && !self.read_clock_if_old() {
             // Sends read the clock, too: a program that tries to send all the time would never come to what is due.
-            let due = self.proto.next_deadline().is_some_and(|at| at <= self.now);
+            let due = self.next_deadline().is_some_and(|at| at <= self.now);
             if !due && !self.proto.wants_transmit() && self.carrier.pending() == 0 {
                 return;
             }
@@ -415,7 +451,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         // A buffer that another thread gives back wakes nobody.
         let feed_ns =
             if self.glue.starved || !self.carrier.is_watched() { soon(limits::ROOM_POLL_NS) } else { None };
-        let due_ns = self.proto.next_deadline().map(|at| at.0);
+        let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }
 

@@ -7,6 +7,7 @@ mod flow;
 mod hostile;
 mod multicast;
 mod path;
+pub(super) mod sealed;
 mod wait;
 
 use crate::{

@@ -109,6 +109,7 @@ impl Shm {
             via: TransportKind::Shm,
             ticket: 0,
             inner: Box::new(Asker { stream, request, peer }),
+            identity: None,
             origin: core.origin.clone(),
         });
     }
@@ -128,11 +129,11 @@ impl Shm {
         connection: Connection,
         body: RequestBody,
     ) -> Result<Key, AcceptError> {
-        let RequestBody { payload, attribute, peer, via, ticket, inner, origin } = body;
+        let RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin } = body;
         let asker = match inner.downcast::<Asker>() {
             Ok(asker) => *asker,
             Err(inner) => {
-                RequestBody { payload, attribute, peer, via, ticket, inner, origin }.refuse();
+                RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin }.refuse();
                 return Err(AcceptError::OtherDevice);
             }
         };

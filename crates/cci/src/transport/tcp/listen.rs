@@ -113,6 +113,7 @@ impl Tcp {
             via: TransportKind::Tcp,
             ticket: 0,
             inner: Box::new(Request { stream: hand.stream, peer, mss }),
+            identity: None,
             origin: core.origin.clone(),
         });
     }

@@ -11,14 +11,16 @@ mod uri;
 pub(crate) use open::{lacks_xdp, open};
 pub(crate) use uri::show_mac;
 
-use super::carrier::{Carrier, Narrow, Received};
+use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use crate::counters::DropReason;
 use crate::device::Unavailable;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
 use cci_sys::clock;
-use cci_sys::ethernet::{self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, Lookout, PAYLOAD_OFFSET};
+use cci_sys::ethernet::{
+    self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, Lookout, PAYLOAD_OFFSET,
+};
 use cci_sys::xdp::Seat;
 use std::cell::RefCell;
 use std::io;
@@ -152,7 +154,7 @@ impl Carrier for Eth {
     }
 
     #[inline]
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8])) {
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
         let (endpoint, mac) = (self.lock.endpoint(), self.link.mac);
         let Eth { sockets, counts, .. } = self;
         for socket in std::iter::once(&mut sockets.main).chain(&mut sockets.side) {
@@ -168,7 +170,7 @@ impl Carrier for Eth {
                         counts.received += 1;
                         counts.received_bytes += payload.len() as u64;
                         //= wire.md R-ETH-3
-                        datagram(Address::ethernet(header.from, header.from_endpoint), payload);
+                        datagram(Address::ethernet(header.from, header.from_endpoint), payload, &Nobody);
                     }
                     Err(_) => counts.malformed += 1,
                 }
@@ -229,7 +231,7 @@ impl Carrier for Eth {
     }
 
     fn reaches(&self, peer: Address) -> bool {
-        peer.ethernet_addr().is_some_and(|(mac, _)| mac != self.link.mac)
+        !peer.is_secured() && peer.ethernet_addr().is_some_and(|(mac, _)| mac != self.link.mac)
     }
 
     fn watch(&mut self, poller: &Poller, watch: bool) {

@@ -1,14 +1,17 @@
 //! Opening: from a device and options to sockets.
 
+use super::super::sealed::{self, Sealed};
 use super::super::{Datagram, Sizes};
 use super::{Counts, Eth, Sockets, Way, uri};
 use crate::device::{DeviceInfo, EthMode, Unavailable};
 use crate::error::{CreateError, SysError};
 use crate::limits;
 use crate::options::Options;
+use crate::security::Sealing;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
+use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link, Lookout};
 use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
 use cci_sys::{packet, random};
@@ -79,13 +82,19 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         _ => CreateError::System(error),
     })?;
     let mtu_bytes = link.mtu_bytes.min(device.mtu_bytes as usize);
+    let sealing = Sealing::of(device, options)?;
+    let overhead_bytes = if sealing.is_some() { OVERHEAD_BYTES } else { 0 };
+    if mtu_bytes < size::FRAME_MTU_BYTES_MIN as usize + overhead_bytes {
+        return Err(sealed::mtu_too_small(device.mtu_bytes, size::FRAME_MTU_BYTES_MIN));
+    }
     let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
     let lock = lock(&link, device, options)?;
     let (seat, sockets, way) = sockets(&link, &lock, room, device.eth.mode)?;
     let main = sockets.main.borrow();
-    let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max());
+    let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max() - overhead_bytes);
+    let reserved_bytes = sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE);
     let sizes =
-        Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room), reserved_bytes: 0 };
+        Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room), reserved_bytes };
     drop(main);
     let uri = uri::format(&link.name, link.mac, lock.endpoint());
     let from_endpoint = lock.endpoint();
@@ -102,11 +111,17 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         lookout: Lookout::here().map_err(CreateError::System)?,
         dead: false,
         cut_off_until_ns: 0,
-        scrap: vec![0; datagram_bytes_max.into()].into(),
+        scrap: vec![0; usize::from(datagram_bytes_max) + overhead_bytes].into(),
         looked_at_ns: 0,
         is_watched: false,
     };
-    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
+    match sealing {
+        None => Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?)),
+        Some(sealing) => {
+            let carrier = Sealed::new(carrier, sealing, datagram_bytes_max, options.memory_bytes_max);
+            Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
+        }
+    }
 }
 
 const ENODEV: i32 = 19;

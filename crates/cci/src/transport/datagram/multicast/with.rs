@@ -16,6 +16,8 @@ use crate::transport::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 pub(in super::super) struct WithGroups<T> {
     pub connections: T,
     pub groups: Groups,
+    /// Everything else is sealed, and what comes plain is refused: groups, which are plain, do not go with that.
+    pub sealed_only: bool,
 }
 
 impl<T: Transport> Transport for WithGroups<T> {
@@ -34,6 +36,9 @@ impl<T: Transport> Transport for WithGroups<T> {
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
         if to.attribute.is_multicast() {
+            if self.sealed_only {
+                return Err(ConnectError::Insecure);
+            }
             return self.groups.connect(core, connection, &to);
         }
         self.connections.connect(core, connection, to)

@@ -4,7 +4,7 @@ use super::{Udp, report, uri};
 use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
-use crate::transport::datagram::carrier::{Carrier, Narrow, Received};
+use crate::transport::datagram::carrier::{Carrier, Narrow, Received, Who};
 use cci_proto::{Address, ConnectionInfo, Transmit};
 use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
 use std::net::SocketAddr;
@@ -111,9 +111,9 @@ impl Carrier for Bonded {
         Received::Datagrams(count)
     }
 
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8])) {
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
         for (via, side) in (0..).zip(&mut self.sides) {
-            side.udp.arrived(|from, bytes| datagram(from.with_via(via), bytes));
+            side.udp.arrived(|from, bytes, who| datagram(from.with_via(via), bytes, who));
         }
     }
 

@@ -8,7 +8,7 @@ pub(super) mod uri;
 
 pub(crate) use open::open;
 
-use super::carrier::{Carrier, Narrow, Received};
+use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use super::size;
 use crate::counters::DropReason;
 use crate::engine::poller::Poller;
@@ -110,8 +110,8 @@ impl Carrier for Udp {
     }
 
     #[inline]
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8])) {
-        self.input.iter().for_each(|(from, bytes)| datagram(Address::from(from), bytes));
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+        self.input.iter().for_each(|(from, bytes)| datagram(Address::from(from), bytes, &Nobody));
     }
 
     fn flush(&mut self) -> bool {
@@ -154,7 +154,8 @@ impl Carrier for Udp {
     }
 
     fn reaches(&self, peer: Address) -> bool {
-        peer.socket_addr().is_some_and(|peer| peer.is_ipv6() == self.local().is_ipv6())
+        let alike = |addr: SocketAddr| addr.is_ipv6() == self.local().is_ipv6();
+        !peer.is_secured() && peer.socket_addr().is_some_and(alike)
     }
 
     fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {

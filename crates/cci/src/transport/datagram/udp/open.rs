@@ -1,15 +1,18 @@
 //! Opening: from a device and options to a socket.
 
+use super::super::sealed::{self, Sealed};
 use super::super::{Datagram, Sizes};
 use super::bonded::Bonded;
 use super::{Udp, uri};
 use crate::device::DeviceInfo;
 use crate::error::CreateError;
 use crate::options::Options;
+use crate::security::Sealing;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
 use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;
 use crate::transport::{Transport, ip_port};
+use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::udp::UdpSocket;
 
 /// The share of the memory cap that multicast groups may take: one in this many parts.
@@ -19,13 +22,26 @@ const GROUPS_SHARE: u64 = 32;
 pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
     let port = ip_port::port("UDP", device, options)?;
+    let sealing = Sealing::of(device, options)?;
+    if sealing.is_some() && device.second.is_some() {
+        return Err(CreateError::BadOption {
+            name: "security",
+            reason: "a device with two interfaces can't be sealed yet: use one with a single interface"
+                .to_owned(),
+        });
+    }
     let bind = |ip, scope_id| {
         UdpSocket::bind(uri::socket_addr(ip, scope_id, port))
             .map_err(|error| ip_port::bind_error(error, options, port))
     };
     let socket = bind(ip, device.scope_id)?;
     let second = device.second.as_ref().map(|second| bind(second.ip, second.scope_id)).transpose()?;
-    let datagram_bytes_max = size::datagram_bytes_max(device.mtu_bytes, ip.is_ipv6());
+    let overhead_bytes = if sealing.is_some() { OVERHEAD_BYTES } else { 0 };
+    let mtu_bytes = device.mtu_bytes.saturating_sub(overhead_bytes as u32);
+    if mtu_bytes < size::MTU_BYTES_MIN {
+        return Err(sealed::mtu_too_small(device.mtu_bytes, size::MTU_BYTES_MIN));
+    }
+    let datagram_bytes_max = size::datagram_bytes_max(mtu_bytes, ip.is_ipv6());
     let sizes = Sizes {
         datagram_bytes_max,
         // What peers may have in flight could all come by one interface.
@@ -33,7 +49,8 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
             .iter()
             .fold(socket.recv_buffer_bytes(), |least, second| least.min(second.recv_buffer_bytes()))
             as u64,
-        reserved_bytes: options.memory_bytes_max / GROUPS_SHARE,
+        reserved_bytes: options.memory_bytes_max / GROUPS_SHARE
+            + sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE),
     };
     let groups = Groups::new(Settings {
         local: uri::socket_addr(ip, device.scope_id, 0),
@@ -41,22 +58,29 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         keys: device.multicast,
         datagram_bytes_max,
         message_bytes_max: device.max_send_size,
-        memory_bytes_max: sizes.reserved_bytes,
+        memory_bytes_max: options.memory_bytes_max / GROUPS_SHARE,
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
     })?;
-    let (datagram_bytes, memory_bytes) = (usize::from(datagram_bytes_max), options.memory_bytes_max);
+    let (datagram_bytes, memory_bytes) =
+        (usize::from(datagram_bytes_max) + overhead_bytes, options.memory_bytes_max);
+    let sealed_only = sealing.as_ref().is_some_and(|sealing| sealing.required);
     let interface = device.interface.as_deref();
     let Some(second) = second else {
         let uri = uri::format(socket.local_addr(), interface);
         let carrier = Udp::new(socket, datagram_bytes, memory_bytes);
+        let Some(sealing) = sealing else {
+            let connections = Datagram::open(carrier, uri, sizes, device, options)?;
+            return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
+        };
+        let carrier = Sealed::new(carrier, sealing, datagram_bytes_max, memory_bytes);
         let connections = Datagram::open(carrier, uri, sizes, device, options)?;
-        return Ok(Box::new(WithGroups { connections, groups }));
+        return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
     };
     let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
     let uri = uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
     let carrier =
         Bonded::new([socket, second].map(|socket| Udp::new(socket, datagram_bytes, memory_bytes / 2)));
     let connections = Datagram::open(carrier, uri, sizes, device, options)?;
-    Ok(Box::new(WithGroups { connections, groups }))
+    Ok(Box::new(WithGroups { connections, groups, sealed_only }))
 }

@@ -1,0 +1,397 @@
+//! A carrier whose datagrams nobody else can read or forge: another carrier with an association (`cci_secure`) for each
+//! address it speaks to. The protocol is given secured addresses, which are no others than the plain ones to whoever
+//! lies beneath, and does not know more of it.
+//!
+//! **Invariant:** nothing here reads the clock; what is not proved to be a peer's reaches nobody above.
+
+mod held;
+mod report;
+
+use self::held::Held;
+use super::carrier::{Carrier, Narrow, Received, Who};
+use crate::counters::DropReason;
+use crate::engine::peers::Peer;
+use crate::engine::poller::Poller;
+use crate::error::CreateError;
+use crate::explain::Explanation;
+use crate::security::Sealing;
+use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
+use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
+use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};
+use cci_sys::clock;
+
+/// Room for any datagram, as it came.
+const DATAGRAM_BYTES: usize = 1 << 16;
+/// Handshakes under way at once.
+const HANDSHAKES_MAX: usize = 256;
+/// What an association takes, about, bytes.
+const ASSOCIATION_BYTES: u64 = 2 << 10;
+const ASSOCIATIONS_MIN: u64 = 16;
+const ASSOCIATIONS_MAX: u64 = 1 << 16;
+/// The share of the memory cap that they may take: one in this many parts.
+pub(super) const MEMORY_SHARE: u64 = 16;
+
+/// See the module.
+pub(super) struct Sealed<C> {
+    inner: C,
+    associations: Associations<Address>,
+    sealing: Sealing,
+    /// Whose addresses are in use.
+    held: Held,
+    /// What was handed out last.
+    open: Open,
+    /// Where arrived datagrams are opened, and those written that can't be sealed yet.
+    scratch: Scratch,
+    now: Time,
+    /// There may be parts of handshakes to send.
+    unsent: bool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Datagrams that came plain where that is not taken.
+    plain: u64,
+    /// From or for somebody else than the connections with that address are with.
+    other_identity: u64,
+    /// Datagrams that could not be sealed.
+    unsealed: u64,
+}
+
+/// A buffer that [`Transmit::begin`] handed out.
+#[derive(Copy, Clone)]
+enum Open {
+    Nothing,
+    /// The inner carrier's, plain.
+    Plain,
+    /// The inner carrier's, with room for header and tag.
+    Sealing {
+        by: Association,
+        to: Address,
+        len_max: usize,
+        fragment: bool,
+    },
+    /// Ours: it waits for an association.
+    Waiting(Address),
+    /// Ours: it goes nowhere.
+    Lost,
+}
+
+/// Bytes that begin on an 8-byte boundary: messages are read where they lie.
+struct Scratch {
+    bytes: Box<[u8]>,
+    start: usize,
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        let bytes: Box<[u8]> = vec![0; DATAGRAM_BYTES + 8].into();
+        let start = bytes.as_ptr().align_offset(8).min(8);
+        Scratch { bytes, start }
+    }
+
+    #[inline]
+    fn get(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.bytes.get_mut(self.start..self.start + len)
+    }
+}
+
+impl<C: Carrier> Sealed<C> {
+    /// Made now. `datagram_bytes_max`: the longest that the protocol gives. Of `memory_bytes_max`, associations take a share.
+    pub fn new(inner: C, sealing: Sealing, datagram_bytes_max: u16, memory_bytes_max: u64) -> Sealed<C> {
+        let now = Time(clock::now_ns());
+        let associations =
+            (memory_bytes_max / MEMORY_SHARE / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
+        let config = Config {
+            credentials: sealing.credentials.clone(),
+            authorisation: sealing.authorisation.clone(),
+            associations_max: associations as usize,
+            handshakes_max: HANDSHAKES_MAX.min(associations as usize),
+            datagram_bytes_max: datagram_bytes_max.into(),
+            update: update_limits(),
+        };
+        Sealed {
+            inner,
+            associations: Associations::new(config, now.0),
+            sealing,
+            held: Held::default(),
+            open: Open::Nothing,
+            scratch: Scratch::new(),
+            now,
+            unsent: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What goes to the inner carrier: handshakes, and what waited for them.
+    fn send_own(&mut self) {
+        while self.unsent && self.inner.room() {
+            let Some(out) = self.scratch.get(DATAGRAM_BYTES) else { return };
+            let Some((to, len)) = self.associations.poll_transmit(self.now.0, out) else {
+                self.unsent = false;
+                return;
+            };
+            let (Some(datagram), Some(buffer)) = (out.get(..len), self.inner.begin(to, len, false)) else {
+                // Repeated in time, like whatever is lost.
+                continue;
+            };
+            if let Some(buffer) = buffer.get_mut(..len) {
+                buffer.copy_from_slice(datagram);
+                self.inner.commit(len);
+            }
+        }
+    }
+}
+
+#[cfg(not(test))]
+fn update_limits() -> UpdateLimits {
+    UpdateLimits::default()
+}
+
+#[cfg(test)]
+fn update_limits() -> UpdateLimits {
+    super::tests::sealed::update_limits()
+}
+
+/// Whoever speaks in the clear where that is allowed.
+struct Plain<'a>(&'a Sealing);
+
+impl Who for Plain<'_> {
+    fn peer(&self) -> Option<Peer> {
+        Some(Peer { identity: None, rights: self.0.rights(None) })
+    }
+}
+
+/// The interface takes no datagrams that have room for what sealing adds.
+pub(super) fn mtu_too_small(mtu_bytes: u32, plain_bytes_min: u32) -> CreateError {
+    let min_bytes = plain_bytes_min + OVERHEAD_BYTES as u32;
+    CreateError::BadOption {
+        name: "security",
+        reason: format!(
+            "the device's MTU is {mtu_bytes} bytes, and sealed datagrams take {min_bytes} at least"
+        ),
+    }
+}
+
+/// Who is at an address.
+struct AtAddress<'a> {
+    associations: &'a Associations<Address>,
+    from: Address,
+}
+
+impl Who for AtAddress<'_> {
+    fn peer(&self) -> Option<Peer> {
+        peer_at(self.associations, self.from)
+    }
+}
+
+fn peer_at(associations: &Associations<Address>, at: Address) -> Option<Peer> {
+    let (identity, rights) = associations.peer(at)?;
+    Some(Peer { identity: Some(identity.clone()), rights })
+}
+
+impl<C: Carrier> Carrier for Sealed<C> {
+    #[inline]
+    fn receive(&mut self) -> Received {
+        self.inner.receive()
+    }
+
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+        let Sealed { inner, associations, held, scratch, now, unsent, counts, sealing, .. } = self;
+        inner.arrived(|from, bytes, _| {
+            let Some(copy) = scratch.get(bytes.len()) else { return };
+            copy.copy_from_slice(bytes);
+            let known = associations.counters().handshakes;
+            let opened = associations.open(from, copy, now.0);
+            if associations.counters().handshakes != known {
+                held.met(from, associations.peer(from).map(|(identity, _)| identity));
+            }
+            match opened {
+                Opened::Datagram(_) if held.is_other(from) => counts.other_identity += 1,
+                Opened::Datagram(body) if !body.is_empty() => {
+                    let who = AtAddress { associations, from };
+                    datagram(from.with_secured(true), body, &who);
+                }
+                Opened::Datagram(_) | Opened::Taken => *unsent = true,
+                //= wire.md R-SEC-1
+                Opened::Plain if sealing.required => counts.plain += 1,
+                Opened::Plain => datagram(from, bytes, &Plain(sealing)),
+                Opened::Dropped => {}
+            }
+        });
+    }
+
+    fn at(&mut self, now: Time) {
+        self.now = now;
+        self.inner.at(now);
+    }
+
+    fn due(&self) -> Option<Time> {
+        [self.associations.next_deadline_ns().map(Time), self.inner.due()].into_iter().flatten().min()
+    }
+
+    fn time_out(&mut self) {
+        self.inner.time_out();
+        if self.associations.next_deadline_ns().is_some_and(|due_ns| due_ns <= self.now.0) {
+            self.associations.handle_timeout(self.now.0);
+            self.unsent = true;
+        }
+    }
+
+    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
+        let rights = self.sealing.rights(identity);
+        let is_it = match identity {
+            Some(identity) => {
+                let there = self.associations.peer(at.with_secured(false));
+                at.is_secured() && there.is_none_or(|(there, _)| there == identity)
+            }
+            None => !at.is_secured(),
+        };
+        (is_it && rights.connect).then(|| Peer { identity: identity.cloned(), rights })
+    }
+
+    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {
+        let at = at.with_secured(false);
+        self.held.add(key, at, identity);
+        self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
+        self.associations.retain(at);
+    }
+
+    // What the inner carrier could check of datagrams is hidden from it: it is not told of connections.
+    fn closed(&mut self, key: ConnKey) {
+        if let Some(at) = self.held.remove(key) {
+            self.associations.release(at);
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        self.send_own();
+        let died = self.inner.flush();
+        if self.unsent {
+            self.send_own();
+            return self.inner.flush() || died;
+        }
+        died
+    }
+
+    #[inline]
+    fn pending(&self) -> usize {
+        self.inner.pending() + usize::from(self.unsent)
+    }
+
+    fn take_too_big(&mut self) -> Option<Narrow> {
+        let narrow = self.inner.take_too_big()?;
+        Some(Narrow {
+            to: narrow.to.with_secured(true),
+            datagram_bytes_max: narrow.datagram_bytes_max.saturating_sub(OVERHEAD_BYTES as u16),
+        })
+    }
+
+    fn parse(&self, uri: &str) -> Result<Address, String> {
+        // Whatever this side asks for is sealed.
+        self.inner.parse(uri).map(|to| to.with_secured(true))
+    }
+
+    fn uri_of(&self, peer: Address) -> String {
+        self.inner.uri_of(peer.with_secured(false))
+    }
+
+    fn reaches(&self, peer: Address) -> bool {
+        (peer.is_secured() || !self.sealing.required) && self.inner.reaches(peer.with_secured(false))
+    }
+
+    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
+        let bytes = self.inner.datagram_bytes_to(peer.with_secured(false))?;
+        Some(bytes.saturating_sub(OVERHEAD_BYTES as u16))
+    }
+
+    fn watch(&mut self, poller: &Poller, watch: bool) {
+        self.inner.watch(poller, watch);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.inner.is_watched()
+    }
+
+    fn look(&mut self) -> bool {
+        self.inner.look()
+    }
+
+    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
+        self.inner.memory(into);
+        into.push(("associations", self.associations.memory_bytes() + self.held.bytes()));
+        into.push(("room for opening datagrams", self.scratch.bytes.len() as u64));
+    }
+
+    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+        self.inner.counters(into, drops);
+        report::counters(self, into, drops);
+    }
+
+    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation) {
+        let plain = ConnectionInfo { peer: info.peer.with_secured(false), ..*info };
+        self.inner.explain(&plain, into);
+        report::explain(self, info, into);
+    }
+}
+
+impl<C: Carrier> Transmit for Sealed<C> {
+    #[inline]
+    fn room(&self) -> bool {
+        self.inner.room()
+    }
+
+    #[inline]
+    fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
+        if !to.is_secured() {
+            if self.sealing.required {
+                // No path leads here; and none ever shall.
+                self.open = Open::Lost;
+                return self.scratch.get(len_max);
+            }
+            self.open = Open::Plain;
+            return self.inner.begin(to, len_max, fragment);
+        }
+        let to = to.with_secured(false);
+        let by = match self.associations.route(to) {
+            Route::Ready(_) if self.held.is_other(to) => {
+                self.open = Open::Lost;
+                return self.scratch.get(len_max);
+            }
+            Route::Ready(by) => by,
+            Route::Wait => {
+                self.open = Open::Waiting(to);
+                return self.scratch.get(len_max);
+            }
+        };
+        self.open = Open::Sealing { by, to, len_max, fragment };
+        self.inner
+            .begin(to, len_max + OVERHEAD_BYTES, fragment)?
+            .get_mut(HEADER_BYTES..HEADER_BYTES + len_max)
+    }
+
+    #[inline]
+    fn commit(&mut self, len: usize) {
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Sealing { by, to, len_max, fragment } => {
+                // The same memory once more.
+                let whole = self.inner.begin(to, len_max + OVERHEAD_BYTES, fragment);
+                let whole = whole.and_then(|whole| whole.get_mut(..len + OVERHEAD_BYTES));
+                if whole.is_some_and(|whole| self.associations.seal(by, whole, self.now.0)) {
+                    self.inner.commit(len + OVERHEAD_BYTES);
+                } else {
+                    self.counts.unsealed += 1;
+                }
+            }
+            Open::Plain => self.inner.commit(len),
+            Open::Waiting(to) => {
+                if let Some(body) = self.scratch.get(len) {
+                    self.associations.hold(to, body, self.now.0);
+                    self.unsent = true;
+                }
+            }
+            Open::Lost => self.counts.other_identity += 1,
+            Open::Nothing => {}
+        }
+    }
+}

@@ -38,6 +38,7 @@ pub(crate) fn expand_label(secret: &[u8; SECRET_BYTES], label: &[u8], context: &
     assert!(filled.is_ok(), "255 bytes are less than HKDF-SHA256 can give");
 }
 
+//= wire.md R-SEC-9
 /// One epoch of one direction.
 struct Epoch {
     key: LessSafeKey,

@@ -10,18 +10,19 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
-// Until the handshakes are in.
-#![allow(dead_code, unused_imports)]
 
 mod credentials;
 mod datagram;
+mod handshake;
 mod identity;
 mod keys;
 pub mod limits;
+mod replay;
 #[cfg(test)]
 mod testing;
 
 pub use credentials::{Credentials, CredentialsError, Wrong};
 pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
+pub use handshake::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;

@@ -1,5 +1,6 @@
 //! Certificates for tests.
 
+use crate::credentials::Credentials;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
@@ -28,4 +29,20 @@ pub(crate) fn issue(
     change(&mut params);
     let key = KeyPair::generate().unwrap();
     (params.signed_by(&key, issuer).unwrap().pem(), key.serialize_pem())
+}
+
+/// Keys of these names; equal names are equal keys.
+pub(crate) fn psk(names: &[&str]) -> Credentials {
+    let line = |name: &&str| format!("{name} = {}\n", format!("{:02x}01", name.as_bytes()[0]).repeat(16));
+    Credentials::psk(names.iter().map(line).collect::<String>().as_bytes()).unwrap()
+}
+
+/// Certificates of one authority, for a pair of nodes.
+pub(crate) fn certificates(one: &[&str], two: &[&str]) -> (Credentials, Credentials) {
+    let (pem, issuer) = authority("one");
+    let of = |names: &[&str]| {
+        let (certificate, key) = issue(&issuer, names, |_| {});
+        Credentials::certificates(certificate.as_bytes(), key.as_bytes(), pem.as_bytes()).unwrap()
+    };
+    (of(one), of(two))
 }

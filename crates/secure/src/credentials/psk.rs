@@ -36,6 +36,11 @@ impl Keys {
         self.all().find(|key| key.id == *id)
     }
 
+    /// The key of that name.
+    pub fn named(&self, name: &str) -> Option<&Key> {
+        self.all().find(|key| *key.name == *name)
+    }
+
     fn all(&self) -> impl Iterator<Item = &Key> {
         std::iter::once(&self.own).chain(&self.others)
     }

@@ -1,10 +1,28 @@
 //! Sealed datagrams: one association for each address of a peer, which all connections between the two endpoints share.
 
+mod answer;
+mod ask;
+mod cookie;
+mod entries;
+mod link;
+mod shaking;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeout;
+mod transmit;
+mod wire;
+
+use self::cookie::Jar;
+use self::link::Link;
+use self::table::{Neighbour, PLACES_MAX, Table};
+use self::wire::{COOKIE_DATAGRAM_BYTES, Datagram, EPOCH_MASK, FIRST_BYTE, sealed_head};
 use crate::credentials::Credentials;
 use crate::identity::{Authorisation, Identity, Rights};
 use crate::keys::UpdateLimits;
+use crate::limits::{HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES};
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::marker::PhantomData;
 
 /// What associations are made by.
 #[derive(Clone, Debug)]
@@ -83,88 +101,203 @@ pub struct Counters {
 /// [`Associations::open`]. After these, and when [`Associations::next_deadline_ns`] has come
 /// ([`Associations::handle_timeout`]), ask [`Associations::poll_transmit`] until it has nothing more.
 ///
+/// Whoever remembers anything of a peer (a request, a connection) calls [`Associations::retain`] first: from then on the
+/// address is that identity's, and nobody else's.
+///
 /// Times are nanoseconds of one clock that never goes back.
 pub struct Associations<A> {
     config: Config,
     counters: Counters,
-    addresses: PhantomData<A>,
+    jar: Jar,
+    table: Table<A>,
+    neighbours: HashMap<A, Neighbour>,
+    /// The association that was asked for last.
+    last: Option<(A, u32)>,
+    /// Entries with a handshake.
+    shaking: Vec<u32>,
+    /// How many of the entries are associations.
+    links: usize,
+    /// Those with something to transmit.
+    ready: VecDeque<u32>,
+    cookies: VecDeque<(A, [u8; COOKIE_DATAGRAM_BYTES])>,
+    /// Associations whose peers have not answered for long.
+    silent: Vec<u32>,
+    /// Handshakes whose first message got a cookie; handshakes that were begun with one: neither happens twice.
+    asked: Recent,
+    begun: Recent,
+    due_ns: u64,
+    sweep_ns: u64,
 }
+
+/// Cookies that wait to be sent; further ones are not given.
+const COOKIES_MAX: usize = 64;
+/// Associations whose silence is noted at once; others get their turn later.
+const SILENT_MAX: usize = 64;
+/// How often everything is looked through.
+const SWEEP_NS: u64 = 5_000_000_000;
+/// How long an association without connections is kept.
+const IDLE_NS_MAX: u64 = 60_000_000_000;
+/// How long the peer may use an association after this side uses the next one.
+const BEFORE_NS: u64 = 5_000_000_000;
+/// When to look after one that has failed.
+const FAREWELL_LOOK_NS: u64 = 250_000_000;
+/// How long it is remembered why a handshake failed.
+const FAILURE_NS: u64 = 30_000_000_000;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
     /// None yet.
     #[must_use]
     pub fn new(config: Config, now_ns: u64) -> Associations<A> {
-        let _ = now_ns;
-        Associations { config, counters: Counters::default(), addresses: PhantomData }
+        let places = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
+        assert!(places <= PLACES_MAX, "more associations and handshakes than indices: {places}");
+        Associations {
+            config,
+            counters: Counters::default(),
+            jar: Jar::new(),
+            table: Table::new(),
+            neighbours: HashMap::new(),
+            last: None,
+            shaking: Vec::new(),
+            links: 0,
+            ready: VecDeque::new(),
+            cookies: VecDeque::with_capacity(COOKIES_MAX),
+            silent: Vec::with_capacity(SILENT_MAX),
+            asked: Recent::new(),
+            begun: Recent::new(),
+            due_ns: u64::MAX,
+            sweep_ns: now_ns.saturating_add(SWEEP_NS),
+        }
     }
 
     /// Whether a datagram to that address can be sealed now.
+    #[inline]
     pub fn route(&mut self, to: A) -> Route {
-        let _ = to;
-        Route::Wait
+        if let Some((address, index)) = self.last
+            && address == to
+        {
+            return Route::Ready(Association(index));
+        }
+        match self.neighbours.get(&to).and_then(|neighbour| neighbour.current) {
+            None => Route::Wait,
+            Some(index) => {
+                self.last = Some((to, index));
+                Route::Ready(Association(index))
+            }
+        }
     }
 
-    /// Seals a whole datagram in place: room for the header, the body, room for the tag. Allocates nothing. False: the
-    /// association is no more, or the lengths are wrong; the datagram must not be sent.
+    /// Seals a whole datagram in place: room for the header, the body, room for the tag; together a multiple of 8 bytes.
+    /// Allocates nothing. False: the association is no more, or the length is wrong; the datagram must not be sent.
     #[must_use]
+    #[inline]
     pub fn seal(&mut self, by: Association, datagram: &mut [u8], now_ns: u64) -> bool {
-        let _ = (by, datagram, now_ns);
-        false
-    }
-
-    /// A datagram (its body alone) for an address without an association: begins a handshake if none is under way, and
-    /// keeps the first datagram until it is done. Others are dropped: the protocol above repeats them.
-    pub fn hold(&mut self, to: A, body: &[u8], now_ns: u64) {
-        let _ = (to, body, now_ns);
+        let Some(entry) = self.table.get_mut(by.0) else { return false };
+        let peer_index = entry.peer_index;
+        let Some(link) = &mut entry.link else { return false };
+        if !seal_by(link, peer_index, datagram, now_ns) {
+            return false;
+        }
+        if link.sends(now_ns) && self.silent.len() < SILENT_MAX {
+            self.silent.push(by.0);
+            self.due_ns = now_ns;
+        }
+        true
     }
 
     /// Takes an arrived datagram; opens it in place. Allocates nothing unless it is part of a handshake.
     pub fn open<'d>(&mut self, from: A, datagram: &'d mut [u8], now_ns: u64) -> Opened<'d> {
-        let _ = (from, datagram, now_ns);
-        Opened::Plain
+        if datagram.first() != Some(&FIRST_BYTE) {
+            return Opened::Plain;
+        }
+        match wire::parse(datagram) {
+            None => {
+                self.counters.malformed += 1;
+                Opened::Dropped
+            }
+            Some(Datagram::Sealed { epoch, receiver, counter, len }) => {
+                let Some(datagram) = datagram.get_mut(..len) else { return Opened::Dropped };
+                self.open_sealed(from, receiver, (epoch, counter), datagram, now_ns)
+            }
+            Some(Datagram::Handshake(piece)) if piece.from_initiator => self.answer(from, &piece, now_ns),
+            Some(Datagram::Handshake(piece)) => self.answered(from, &piece, now_ns),
+            Some(Datagram::Cookie { receiver, id, cookie }) => self.take_cookie(from, receiver, id, cookie),
+        }
     }
 
-    /// Writes the next datagram that this layer has to send itself (handshakes, and what was held for them) into `out`,
-    /// which takes [`Config::datagram_bytes_max`] and [`crate::limits::OVERHEAD_BYTES`]; where to, and its length.
-    pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(A, usize)> {
-        let _ = (now_ns, out);
-        None
+    fn open_sealed<'d>(
+        &mut self,
+        from: A,
+        receiver: u32,
+        (epoch, counter): (u64, u64),
+        datagram: &'d mut [u8],
+        now_ns: u64,
+    ) -> Opened<'d> {
+        let entry = self.table.get_mut(receiver).filter(|entry| entry.address == from);
+        let Some(link) = entry.and_then(|entry| entry.link.as_mut()) else {
+            self.counters.unknown += 1;
+            return Opened::Dropped;
+        };
+        //= wire.md R-SEC-6
+        if !link.window.is_new(counter) {
+            self.counters.replayed += 1;
+            return Opened::Dropped;
+        }
+        let Some((head, sealed)) = datagram.split_at_mut_checked(HEADER_BYTES) else {
+            return Opened::Dropped;
+        };
+        let Some(body) = link.opener.open(epoch, EPOCH_MASK, counter, head, sealed) else {
+            self.counters.forged += 1;
+            return Opened::Dropped;
+        };
+        link.window.insert(counter);
+        link.received(now_ns);
+        if !link.is_confirmed {
+            self.confirm(receiver, now_ns);
+        }
+        if body.is_empty() { Opened::Taken } else { Opened::Datagram(body) }
     }
 
     /// When [`Associations::handle_timeout`] wants to be called.
     #[must_use]
+    #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        None
-    }
-
-    /// Does what is due: repeats, gives up, forgets.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
-        let _ = now_ns;
+        (self.due_ns != u64::MAX).then_some(self.due_ns)
     }
 
     /// Who is at that address and what it may do; `None` without an association.
     #[must_use]
     pub fn peer(&self, address: A) -> Option<(&Identity, Rights)> {
-        let _ = address;
-        None
+        let link = self.table.get(self.neighbours.get(&address)?.current?)?.link.as_ref()?;
+        Some((&link.peer, link.rights))
     }
 
-    /// Why the last handshake with that address failed, if one did since there was an association: for people.
+    /// Why the last handshake with that address failed, if one did of late: for people.
     #[must_use]
     pub fn failure(&self, address: A) -> Option<&str> {
-        let _ = address;
-        None
+        let (why, _) = self.neighbours.get(&address)?.failure.as_ref()?;
+        Some(why)
     }
 
-    /// A connection uses the address's association: it is kept, and belongs to this identity alone, until as many calls
-    /// of [`Associations::release`].
+    /// A connection, or a request for one, uses the address's association: it is kept, and belongs to this identity
+    /// alone, until as many calls of [`Associations::release`].
     pub fn retain(&mut self, address: A) {
-        let _ = address;
+        let owner = self.peer(address).map(|(peer, _)| peer.clone());
+        let neighbour = self.neighbours.entry(address).or_default();
+        neighbour.users = neighbour.users.saturating_add(1);
+        if neighbour.owner.is_none() {
+            neighbour.owner = owner;
+        }
     }
 
     /// A connection has ended.
     pub fn release(&mut self, address: A) {
-        let _ = address;
+        if let Some(neighbour) = self.neighbours.get_mut(&address) {
+            neighbour.users = neighbour.users.saturating_sub(1);
+            neighbour.owner.take_if(|_| neighbour.users == 0);
+            if neighbour.is_empty() {
+                self.neighbours.remove(&address);
+            }
+        }
     }
 
     /// What happened so far.
@@ -179,9 +312,75 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         &self.config
     }
 
-    /// Bytes held.
+    /// Associations there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.links
+    }
+
+    /// No association.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.links == 0
+    }
+
+    /// Bytes held, about.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        0
+        let shaking: usize = self
+            .shaking
+            .iter()
+            .filter_map(|index| self.table.get(*index)?.shaking.as_ref())
+            .map(|shaking| shaking.bytes())
+            .sum();
+        let held: usize =
+            self.neighbours.values().filter_map(|neighbour| neighbour.held.as_ref()).map(Vec::capacity).sum();
+        let neighbours = self.neighbours.capacity() * (size_of::<A>() + size_of::<Neighbour>() + 1);
+        let bytes = self.table.bytes() + self.links * size_of::<Link>() + neighbours + shaking + held;
+        bytes as u64 + 2 * Recent::BYTES
+    }
+}
+
+//= wire.md R-SEC-2
+#[inline]
+fn seal_by(link: &mut Link, peer_index: u32, datagram: &mut [u8], now_ns: u64) -> bool {
+    let len = datagram.len();
+    if len < OVERHEAD_BYTES || !len.is_multiple_of(8) || len > usize::from(u16::MAX) {
+        return false;
+    }
+    let (epoch, counter) = link.sealer.next(now_ns);
+    let head = sealed_head(epoch, len, peer_index, counter);
+    let (head_room, rest) = datagram.split_at_mut(HEADER_BYTES);
+    let (body, tag_room) = rest.split_at_mut(len - OVERHEAD_BYTES);
+    head_room.copy_from_slice(&head);
+    let tag: [u8; TAG_BYTES] = link.sealer.seal(&head, body);
+    tag_room.copy_from_slice(&tag);
+    true
+}
+
+/// The last so many numbers, to know them again.
+struct Recent {
+    numbers: Box<[u64]>,
+    next: usize,
+}
+
+impl Recent {
+    const NUMBERS: usize = 2048;
+    const BYTES: u64 = (Recent::NUMBERS * size_of::<u64>()) as u64;
+
+    fn new() -> Recent {
+        Recent { numbers: vec![0; Recent::NUMBERS].into(), next: 0 }
+    }
+
+    /// True if it is not among them; now it is.
+    fn insert(&mut self, number: u64) -> bool {
+        if number == 0 || self.numbers.contains(&number) {
+            return false;
+        }
+        if let Some(place) = self.numbers.get_mut(self.next) {
+            *place = number;
+        }
+        self.next = (self.next + 1) % Recent::NUMBERS;
+        true
     }
 }

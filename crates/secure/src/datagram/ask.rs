@@ -1,0 +1,200 @@
+//! The side that begins a handshake.
+
+use super::shaking::Shaking;
+use super::table::Entry;
+use super::wire::{Cookie, Piece};
+use super::{Associations, Opened};
+use crate::handshake::{Failure, Handshake};
+use crate::identity::Method;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::hash::Hash;
+
+/// What both sides say they do, and which handshake it is.
+pub(super) fn prologue(id: u64) -> [u8; 22] {
+    let mut out = *b"cci datagram 1--------";
+    let (_, rest) = out.split_at_mut(14);
+    rest.copy_from_slice(&id.to_le_bytes());
+    out
+}
+
+impl<A: Copy + Eq + Hash> Associations<A> {
+    /// A datagram (its body alone) for an address without an association: begins a handshake if none is under way, and
+    /// keeps the first datagram until it is done. Others are dropped: the protocol above repeats them.
+    pub fn hold(&mut self, to: A, body: &[u8], now_ns: u64) {
+        let neighbours_max = self.config.associations_max + 2 * self.config.handshakes_max;
+        if self.neighbours.len() >= neighbours_max && !self.neighbours.contains_key(&to) {
+            self.counters.no_room += 1;
+            return;
+        }
+        let neighbour = self.neighbours.entry(to).or_default();
+        if neighbour.held.is_none() && body.len() <= self.config.datagram_bytes_max {
+            neighbour.held = Some(body.to_vec());
+        } else {
+            self.counters.waited += 1;
+        }
+        let (current, begun_here, begun_there) =
+            (neighbour.current, neighbour.begun_here, neighbour.begun_there);
+        if let Some(current) = current {
+            self.ready(current);
+        } else if let Some(index) = begun_there {
+            // The peer is about to make one; should its last datagram be lost, it must be asked for.
+            if let Some(shaking) = self.table.get_mut(index).and_then(|entry| entry.shaking.as_mut()) {
+                shaking.hurry(now_ns);
+                self.due_ns = self.due_ns.min(shaking.due_ns());
+            }
+        } else if begun_here.is_none() {
+            self.ask(to, now_ns);
+        }
+    }
+
+    /// Begins a handshake with that address.
+    pub(super) fn ask(&mut self, to: A, now_ns: u64) {
+        let under_way = self.shaking.iter().filter_map(|index| self.table.get(*index));
+        if under_way.filter(|entry| entry.initiator).count() >= self.config.handshakes_max {
+            self.counters.no_room += 1;
+            if let Some(neighbour) = self.neighbours.get_mut(&to) {
+                neighbour.held = None;
+            }
+            return;
+        }
+        let made = self.begin(to, now_ns).and_then(|(id, shaking)| {
+            let entry = Entry {
+                address: to,
+                id,
+                initiator: true,
+                peer_index: 0,
+                shaking: Some(Box::new(shaking)),
+                link: None,
+                is_ready: false,
+                says_empty: false,
+            };
+            self.insert(entry).ok_or(Failure::Internal("too many handshakes"))
+        });
+        let neighbour = self.neighbours.entry(to).or_default();
+        match made {
+            Ok(index) => {
+                neighbour.begun_here = Some(index);
+                self.ready(index);
+            }
+            Err(failure) => {
+                neighbour.fail(&failure, now_ns);
+                neighbour.held = None;
+                self.counters.refused += 1;
+            }
+        }
+    }
+
+    fn begin(&self, to: A, now_ns: u64) -> Result<(u64, Shaking), Failure> {
+        let mut id = [0; 8];
+        SystemRandom::new().fill(&mut id).map_err(|_| Failure::Internal("no randomness"))?;
+        let id = u64::from_le_bytes(id);
+        // While there are connections, the address stays the same identity's: with keys, the same key's.
+        let owner = self.neighbours.get(&to).and_then(|neighbour| neighbour.owner.as_ref());
+        let peer = owner.or_else(|| self.peer(to).map(|(peer, _)| peer)).map(|peer| peer.name());
+        let handshake = Handshake::initiate(&self.config.credentials, &prologue(id), peer)?;
+        let mut shaking = Shaking::new(handshake, now_ns, true);
+        shaking.say()?;
+        Ok((id, shaking))
+    }
+
+    /// No cookie has come. Whoever got the first message will not answer it again, in case somebody else repeats it:
+    /// another one is made.
+    pub(super) fn ask_anew(&mut self, index: u32, now_ns: u64) {
+        let Some(entry) = self.table.get(index) else { return };
+        match self.begin(entry.address, now_ns) {
+            Err(failure) => self.fail(index, &failure, now_ns),
+            Ok((id, mut shaking)) => {
+                let Some(entry) = self.table.get_mut(index) else { return };
+                if let Some(before) = &entry.shaking {
+                    shaking.succeed(before, now_ns);
+                }
+                entry.id = id;
+                entry.peer_index = 0;
+                entry.shaking = Some(Box::new(shaking));
+                self.ready(index);
+            }
+        }
+    }
+
+    /// The entry with the handshake that this side began at that address.
+    fn mine(&mut self, from: A, index: u32, id: u64) -> Option<&mut Entry<A>> {
+        self.table.get_mut(index).filter(|entry| entry.address == from && entry.id == id && entry.initiator)
+    }
+
+    pub(super) fn take_cookie(&mut self, from: A, index: u32, id: u64, cookie: Cookie) -> Opened<'static> {
+        let entry = self.mine(from, index, id).filter(|entry| entry.peer_index == 0);
+        let Some(shaking) = entry.and_then(|entry| entry.shaking.as_mut()) else {
+            self.counters.unknown += 1;
+            return Opened::Dropped;
+        };
+        // A cookie that came before is not replaced, unless it has run out: somebody could make us repeat for ever.
+        if shaking.cookie.is_none_or(|had| had.slot != cookie.slot) {
+            shaking.begin_again_with(cookie);
+            self.ready(index);
+        }
+        Opened::Taken
+    }
+
+    /// The responder says something.
+    pub(super) fn answered(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
+        let index = piece.receiver;
+        let Some(entry) = self.mine(from, index, piece.id) else {
+            self.counters.unknown += 1;
+            return Opened::Dropped;
+        };
+        let Some(shaking) = &mut entry.shaking else {
+            // It asks because it has not heard that its answer came.
+            if piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer()) {
+                entry.says_empty = true;
+                self.ready(index);
+            }
+            return Opened::Taken;
+        };
+        if shaking.cookie.is_none() {
+            self.counters.unknown += 1;
+            return Opened::Dropped;
+        }
+        if entry.peer_index == 0 {
+            entry.peer_index = piece.sender;
+        }
+        let heard = shaking.hear(piece);
+        let is_done = shaking.is_done() && entry.link.is_none();
+        if let Err(failure) = heard {
+            self.answered_wrongly(index, &failure, now_ns);
+            return Opened::Dropped;
+        }
+        self.ready(index);
+        if is_done {
+            self.have_asked(index, now_ns);
+        }
+        Opened::Taken
+    }
+
+    /// With keys, anybody may have said that, and the peer's own answer may still come to another attempt.
+    fn answered_wrongly(&mut self, index: u32, failure: &Failure, now_ns: u64) {
+        match self.config.credentials.method() {
+            Method::Psk => {
+                self.counters.forged += 1;
+                self.ask_anew(index, now_ns);
+            }
+            Method::Certificate => self.fail(index, failure, now_ns),
+        }
+    }
+
+    /// Everything was said.
+    fn have_asked(&mut self, index: u32, now_ns: u64) {
+        if let Err(failure) = self.establish(index, now_ns) {
+            self.fail(index, &failure, now_ns);
+            return;
+        }
+        if let Some(entry) = self.table.get_mut(index) {
+            // So that the peer knows, if there is nothing else to be said.
+            entry.says_empty = true;
+        }
+        match self.config.credentials.method() {
+            Method::Psk => self.confirm(index, now_ns),
+            // The last flight is repeated until something sealed shows that the peer took it.
+            Method::Certificate => self.promote(index, now_ns),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What handshakes and associations go through, whoever began them.
+
+use super::link::Link;
+use super::table::Entry;
+use super::{Associations, BEFORE_NS, FAREWELL_LOOK_NS};
+use crate::handshake::{Established, Failure};
+use crate::identity::{Identity, Method, Rights};
+use std::hash::Hash;
+
+impl<A: Copy + Eq + Hash> Associations<A> {
+    /// A handshake begins.
+    pub(super) fn insert(&mut self, entry: Entry<A>) -> Option<u32> {
+        let due_ns = entry.shaking.as_ref().map_or(u64::MAX, |shaking| shaking.due_ns());
+        let index = self.table.insert(entry)?;
+        self.shaking.push(index);
+        self.due_ns = self.due_ns.min(due_ns).min(self.sweep_ns);
+        Some(index)
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        let Some(entry) = self.table.remove(index) else { return };
+        self.links -= usize::from(entry.link.is_some());
+        self.last = None;
+        self.shaking.retain(|shaking| *shaking != index);
+        if let Some(neighbour) = self.neighbours.get_mut(&entry.address) {
+            neighbour.forget(index);
+            if neighbour.is_empty() {
+                self.neighbours.remove(&entry.address);
+            }
+        }
+    }
+
+    /// There may be something to transmit.
+    pub(super) fn ready(&mut self, index: u32) {
+        if let Some(entry) = self.table.get_mut(index)
+            && !std::mem::replace(&mut entry.is_ready, true)
+        {
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Whether that peer may be at that address now.
+    pub(super) fn admit(&self, address: A, peer: &Identity) -> Result<Rights, Failure> {
+        let rights = self.config.authorisation.rights(peer);
+        if !rights.connect {
+            return Err(Failure::NotAllowed(peer.to_string()));
+        }
+        //= wire.md R-SEC-8
+        if let Some(now) = self.neighbours.get(&address).and_then(|neighbour| neighbour.owner.as_ref())
+            && now != peer
+        {
+            return Err(Failure::AnotherPeer(now.to_string(), peer.to_string()));
+        }
+        Ok(rights)
+    }
+
+    /// The handshake is done: there is an association, if the peer may be here. Whether it is used yet is
+    /// [`Associations::confirm`]'s.
+    pub(super) fn establish(&mut self, index: u32, now_ns: u64) -> Result<(), Failure> {
+        let entry = self.table.get_mut(index).ok_or(Failure::Internal("gone"))?;
+        //= wire.md R-SEC-11
+        let (initiator, responder) =
+            if entry.initiator { (index, entry.peer_index) } else { (entry.peer_index, index) };
+        let context =
+            [&entry.id.to_le_bytes()[..], &initiator.to_le_bytes(), &responder.to_le_bytes()].concat();
+        let shaking = entry.shaking.as_mut().ok_or(Failure::Internal("gone"))?;
+        let made: Established = shaking.handshake.finish(&context)?;
+        let address = entry.address;
+        let rights = self.admit(address, &made.peer)?;
+        if self.links >= self.config.associations_max && !self.evict() {
+            self.counters.no_room += 1;
+            return Err(Failure::Internal("too many associations"));
+        }
+        let link = Link::new(&made, rights, now_ns, self.config.update);
+        if let Some(entry) = self.table.get_mut(index) {
+            entry.link = Some(Box::new(link));
+            self.links += 1;
+            self.counters.handshakes += 1;
+        }
+        Ok(())
+    }
+
+    /// The one that was unused for the longest makes room, if it has no connections.
+    pub(super) fn evict(&mut self) -> bool {
+        let neighbours = &self.neighbours;
+        let unused = |address: &A| neighbours.get(address).is_none_or(|neighbour| neighbour.users == 0);
+        let oldest = self
+            .table
+            .iter_mut()
+            .filter(|(_, entry)| unused(&entry.address))
+            .filter_map(|(index, entry)| Some((entry.link.as_ref()?.used_ns, index)))
+            .min();
+        oldest.map(|(_, index)| self.remove(index)).is_some()
+    }
+
+    /// From now on this association is the address's.
+    pub(super) fn confirm(&mut self, index: u32, now_ns: u64) {
+        let Some(entry) = self.table.get_mut(index) else { return };
+        let Some(link) = &mut entry.link else { return };
+        link.is_confirmed = true;
+        entry.shaking = None;
+        let address = entry.address;
+        self.shaking.retain(|shaking| *shaking != index);
+        let before = self.neighbours.get(&address).and_then(|neighbour| neighbour.before);
+        if before.is_none_or(|(before, _)| before != index) {
+            self.promote(index, now_ns);
+        }
+    }
+
+    /// What is sent to the address is sealed by this association.
+    pub(super) fn promote(&mut self, index: u32, now_ns: u64) {
+        let Some(entry) = self.table.get(index) else { return };
+        let (address, peer) = (entry.address, entry.link.as_ref().map(|link| &link.peer));
+        let neighbour = self.neighbours.entry(address).or_default();
+        if neighbour.users > 0 && neighbour.owner.is_none() {
+            neighbour.owner = peer.cloned();
+        }
+        let replaced = neighbour.current.filter(|current| *current != index);
+        let too_old = replaced.and_then(|_| neighbour.before.take()).map(|(before, _)| before);
+        neighbour.current = Some(index);
+        neighbour.failure = None;
+        for of in [&mut neighbour.begun_here, &mut neighbour.begun_there] {
+            of.take_if(|of| *of == index);
+        }
+        if let Some(replaced) = replaced {
+            neighbour.before = Some((replaced, now_ns.saturating_add(BEFORE_NS)));
+        }
+        self.last = None;
+        self.ready(index);
+        too_old.into_iter().for_each(|index| self.remove(index));
+        if let Some(replaced) = replaced {
+            self.succeed(index, replaced);
+        }
+    }
+
+    /// The last association of that address had another peer: nothing of that one's is taken for this one's.
+    pub(super) fn succeed(&mut self, index: u32, replaced: u32) {
+        let before = self.table.get_mut(replaced).and_then(|entry| entry.link.take());
+        let same = match (&before, self.table.get_mut(index).and_then(|entry| entry.link.as_mut())) {
+            (Some(before), Some(link)) => {
+                link.inherit(before);
+                before.peer == link.peer
+            }
+            _ => false,
+        };
+        if let Some(entry) = self.table.get_mut(replaced) {
+            entry.link = before;
+        }
+        if !same {
+            self.remove(replaced);
+        }
+    }
+
+    /// The handshake has failed.
+    pub(super) fn fail(&mut self, index: u32, failure: &Failure, now_ns: u64) {
+        let Some(entry) = self.table.get_mut(index) else { return };
+        let (address, initiator) = (entry.address, entry.initiator);
+        // What TLS has to say. With keys there is nothing to be said, and nobody to be told.
+        let is_tls = self.config.credentials.method() == Method::Certificate
+            && matches!(failure, Failure::Certificate(_) | Failure::Malformed);
+        let tells = is_tls
+            && entry.link.is_none()
+            && entry.shaking.as_mut().is_some_and(|shaking| shaking.fail(now_ns));
+        match failure {
+            Failure::Silence(_) => self.counters.timeouts += 1,
+            _ => self.counters.refused += 1,
+        }
+        if tells {
+            self.ready(index);
+        } else {
+            self.remove(index);
+        }
+        if initiator {
+            let neighbour = self.neighbours.entry(address).or_default();
+            neighbour.fail(failure, now_ns);
+            neighbour.held = None;
+        }
+        self.due_ns = self.due_ns.min(self.sweep_ns).min(now_ns.saturating_add(FAREWELL_LOOK_NS));
+    }
+}

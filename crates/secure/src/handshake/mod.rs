@@ -1,0 +1,109 @@
+//! Handshakes: two sides prove to each other who they are, and have secrets that nobody else has.
+//!
+//! With pre-shared keys it is Noise `NNpsk0_25519_AESGCM_SHA256`, with certificates TLS 1.3. Either is two streams of bytes,
+//! one each way; how they travel is their owner's matter.
+
+mod failure;
+mod noise;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use self::failure::Failure;
+
+use crate::credentials::{Credentials, Kind};
+use crate::identity::Identity;
+use crate::keys::{Secret, expand_label};
+
+/// What a handshake leaves.
+pub(crate) struct Established {
+    pub peer: Identity,
+    /// Of what this side sends.
+    pub send: Secret,
+    /// Of what it receives.
+    pub receive: Secret,
+}
+
+/// One side of a handshake under way.
+pub(crate) enum Handshake {
+    Noise(noise::Noise),
+    Tls(Box<tls::Tls>),
+}
+
+impl Handshake {
+    /// The side that begins. Both sides must give the same `prologue`, at most 64 bytes. `with_key`: the name of the key
+    /// to prove who this side is, if it is not the own one.
+    pub fn initiate(
+        credentials: &Credentials,
+        prologue: &[u8],
+        with_key: Option<&str>,
+    ) -> Result<Handshake, Failure> {
+        match &*credentials.0 {
+            Kind::Psk(keys) => {
+                let key = with_key.and_then(|name| keys.named(name)).unwrap_or_else(|| keys.own());
+                noise::Noise::initiate(key, prologue).map(Handshake::Noise)
+            }
+            Kind::Certificates(certificates) => {
+                tls::Tls::initiate(certificates, prologue).map(|tls| Handshake::Tls(Box::new(tls)))
+            }
+        }
+    }
+
+    /// The side that answers.
+    pub fn respond(credentials: &Credentials, prologue: &[u8]) -> Result<Handshake, Failure> {
+        match &*credentials.0 {
+            Kind::Psk(_) => Ok(Handshake::Noise(noise::Noise::respond(credentials, prologue))),
+            Kind::Certificates(certificates) => {
+                tls::Tls::respond(certificates, prologue).map(|tls| Handshake::Tls(Box::new(tls)))
+            }
+        }
+    }
+
+    /// Takes the next bytes of the peer's. After an error there may still be something to be written that says why.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match self {
+            Handshake::Noise(noise) => noise.read(bytes),
+            Handshake::Tls(tls) => tls.read(bytes),
+        }
+    }
+
+    /// Appends what the peer is to get.
+    pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
+        match self {
+            Handshake::Noise(noise) => noise.write(out),
+            Handshake::Tls(tls) => tls.write(out),
+        }
+    }
+
+    /// Who the peer is, once that is proved: for the answering side of Noise, before it answers.
+    pub fn peer(&self) -> Option<&Identity> {
+        match self {
+            Handshake::Noise(noise) => noise.peer(),
+            Handshake::Tls(_) => None,
+        }
+    }
+
+    /// All was said and heard: [`Handshake::finish`] will do.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Handshake::Noise(noise) => noise.is_done(),
+            Handshake::Tls(tls) => tls.is_done(),
+        }
+    }
+
+    /// The secrets, bound to `context`, at most 100 bytes: another one at the other side gives other secrets.
+    pub fn finish(&mut self, context: &[u8]) -> Result<Established, Failure> {
+        match self {
+            Handshake::Noise(noise) => noise.finish(context),
+            Handshake::Tls(tls) => tls.finish(context),
+        }
+    }
+}
+
+/// The secret of one direction. `initiator`: of what the side sends that began.
+fn of_direction(shared: &Secret, initiator: bool, context: &[u8]) -> Secret {
+    let mut secret = Secret::new([0; 32]);
+    let label: &[u8] = if initiator { b"cci initiator" } else { b"cci responder" };
+    expand_label(shared, label, context, &mut secret[..]);
+    secret
+}

@@ -1,0 +1,143 @@
+//! Pre-shared keys: Noise `NNpsk0`, whose first message already needs the key, and whose secrets nobody can make later
+//! who gets the key then.
+
+use super::{Established, Failure, of_direction};
+use crate::credentials::{Credentials, KEY_ID_BYTES, Key, Kind};
+use crate::identity::Identity;
+use crate::keys::Secret;
+use snow::params::NoiseParams;
+use snow::{Builder, HandshakeState};
+use std::sync::LazyLock;
+
+//= wire.md R-SEC-10
+/// What it is, in Noise's own words.
+const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+
+/// A public key and a tag: either message.
+const MESSAGE_BYTES: usize = 32 + 16;
+const FIRST_BYTES: usize = KEY_ID_BYTES + MESSAGE_BYTES;
+
+pub(crate) struct Noise {
+    step: Step,
+    /// Of the message that comes next.
+    input: Vec<u8>,
+}
+
+enum Step {
+    /// The initiator's message is to be written; `KEY_ID_BYTES` go before it.
+    WriteFirst(Box<HandshakeState>, Identity, [u8; KEY_ID_BYTES]),
+    /// The initiator waits for the answer.
+    ReadSecond(Box<HandshakeState>, Identity),
+    /// The responder waits for the initiator's message.
+    ReadFirst(Credentials, Vec<u8>),
+    /// The responder's answer is to be written.
+    WriteSecond(Box<HandshakeState>, Identity),
+    Done(Box<HandshakeState>, Identity),
+    Over,
+}
+
+static PARAMS: LazyLock<Option<NoiseParams>> = LazyLock::new(|| PROTOCOL.parse().ok());
+
+fn builder<'k>(key: &'k Key, prologue: &'k [u8]) -> Result<Builder<'k>, Failure> {
+    let params = PARAMS.clone().ok_or(Failure::Internal("Noise"))?;
+    let keyed = Builder::new(params).prologue(prologue).and_then(|builder| builder.psk(0, &key.secret));
+    keyed.map_err(|_| Failure::Internal("Noise"))
+}
+
+impl Noise {
+    pub fn initiate(key: &Key, prologue: &[u8]) -> Result<Noise, Failure> {
+        let state = builder(key, prologue)?.build_initiator().map_err(|_| Failure::Internal("Noise"))?;
+        let step = Step::WriteFirst(Box::new(state), Identity::of_key(&key.name), key.id);
+        Ok(Noise { step, input: Vec::new() })
+    }
+
+    pub fn respond(credentials: &Credentials, prologue: &[u8]) -> Noise {
+        Noise { step: Step::ReadFirst(credentials.clone(), prologue.to_vec()), input: Vec::new() }
+    }
+
+    pub fn peer(&self) -> Option<&Identity> {
+        match &self.step {
+            Step::WriteSecond(_, peer) | Step::Done(_, peer) => Some(peer),
+            _ => None,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self.step, Step::Done(..))
+    }
+
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let wanted = match &self.step {
+            Step::ReadSecond(..) => MESSAGE_BYTES,
+            Step::ReadFirst(..) => FIRST_BYTES,
+            _ if bytes.is_empty() => return Ok(()),
+            _ => return Err(Failure::Malformed),
+        };
+        if self.input.len() + bytes.len() > wanted {
+            return Err(Failure::Malformed);
+        }
+        self.input.extend_from_slice(bytes);
+        if self.input.len() == wanted {
+            let message = std::mem::take(&mut self.input);
+            self.step = step_by(std::mem::replace(&mut self.step, Step::Over), &message)?;
+        }
+        Ok(())
+    }
+
+    pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut message = [0; MESSAGE_BYTES];
+        let mut written = |state: &mut HandshakeState| match state.write_message(&[], &mut message) {
+            Ok(MESSAGE_BYTES) => Ok(()),
+            _ => Err(Failure::Internal("no randomness")),
+        };
+        match std::mem::replace(&mut self.step, Step::Over) {
+            Step::WriteFirst(mut state, peer, id) => {
+                written(&mut state)?;
+                out.extend_from_slice(&id);
+                self.step = Step::ReadSecond(state, peer);
+            }
+            Step::WriteSecond(mut state, peer) => {
+                written(&mut state)?;
+                self.step = Step::Done(state, peer);
+            }
+            other => {
+                self.step = other;
+                return Ok(());
+            }
+        }
+        out.extend_from_slice(&message);
+        Ok(())
+    }
+
+    pub fn finish(&mut self, context: &[u8]) -> Result<Established, Failure> {
+        let Step::Done(mut state, peer) = std::mem::replace(&mut self.step, Step::Over) else {
+            return Err(Failure::Internal("not done"));
+        };
+        let (initiators, responders) = state.dangerously_get_raw_split();
+        let (initiators, responders) = (Secret::new(initiators), Secret::new(responders));
+        let initiators = of_direction(&initiators, true, context);
+        let responders = of_direction(&responders, false, context);
+        let (send, receive) =
+            if state.is_initiator() { (initiators, responders) } else { (responders, initiators) };
+        Ok(Established { peer, send, receive })
+    }
+}
+
+fn step_by(step: Step, message: &[u8]) -> Result<Step, Failure> {
+    match step {
+        Step::ReadSecond(mut state, peer) => {
+            state.read_message(message, &mut []).map_err(|_| Failure::Key)?;
+            Ok(Step::Done(state, peer))
+        }
+        Step::ReadFirst(credentials, prologue) => {
+            let Some((id, message)) = message.split_first_chunk() else { return Err(Failure::Malformed) };
+            let Kind::Psk(keys) = &*credentials.0 else { return Err(Failure::Internal("no keys")) };
+            let key = keys.find(id).ok_or(Failure::Key)?;
+            let built = builder(key, &prologue)?.build_responder();
+            let mut state = built.map_err(|_| Failure::Internal("Noise"))?;
+            state.read_message(message, &mut []).map_err(|_| Failure::Key)?;
+            Ok(Step::WriteSecond(Box::new(state), Identity::of_key(&key.name)))
+        }
+        _ => Err(Failure::Malformed),
+    }
+}

@@ -3,6 +3,7 @@
 
 pub mod conformance;
 pub mod couple;
+pub mod deaths;
 pub mod figures;
 pub mod kill;
 pub mod kill_rma;

@@ -3,10 +3,10 @@
 //!
 //! The victim is the test's own program, started anew with an environment variable set: see [`victim()`].
 
-mod area;
+pub(crate) mod area;
 mod initiators;
 mod targets;
-mod victim;
+pub(crate) mod victim;
 
 pub use initiators::{kill_initiators, stop_initiators};
 pub use targets::{kill_targets, stop_targets};

@@ -1,6 +1,6 @@
 //! Peers that die or stop while the survivor reads and writes their memory.
 
-use super::area::Area;
+use super::area::{Area, LEN};
 use super::victim::{handles, operate};
 use super::{Bystander, Plan, Toll, check_nothing_left, open, start};
 use crate::kill::{Random, Resources, SayOnPanic, read_uri, signal};
@@ -94,7 +94,7 @@ impl Survivor {
             let context = self.next_context;
             let source = self.sources[self.random.below(2) as usize].handle;
             let local = [source, self.scratch.handle];
-            if operate(&mut self.hub, victim, &mut self.random, local, theirs, context) {
+            if operate(&mut self.hub, victim, &mut self.random, local, theirs, LEN as u64, context) {
                 self.under_way.insert(context);
             }
         }

@@ -87,7 +87,8 @@ fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
             continue;
         }
         let mine = here[random.below(2) as usize].handle;
-        under_way += u32::from(operate(endpoint, to, &mut random, [mine, scratch.handle], theirs, 0));
+        under_way +=
+            u32::from(operate(endpoint, to, &mut random, [mine, scratch.handle], theirs, LEN as u64, 0));
     }
 }
 
@@ -98,10 +99,11 @@ pub fn operate(
     random: &mut Random,
     [source, scratch]: [RmaHandle; 2],
     theirs: [RmaHandle; 3],
+    longest: u64,
     context: u64,
 ) -> bool {
     let flags = if random.below(16) == 0 { RmaFlags::FENCE } else { RmaFlags::NONE };
-    let longest = [64, 4_096, 60_000, LEN as u64][random.below(4) as usize];
+    let longest = [64, 4_096, 60_000, LEN as u64][random.below(4) as usize].min(longest);
     let len = 1 + random.below(longest);
     let at = random.below(LEN as u64 - len + 1);
     let region = theirs[random.below(2) as usize];

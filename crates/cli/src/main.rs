@@ -1,5 +1,5 @@
 //! The command `cci`: what this machine's devices are (`info`), whether a peer answers (`ping`), how fast messages
-//! are (`perf`), and the other side of both (`serve`).
+//! are (`perf`), the other side of both (`serve`), and what lasts (`soak`).
 #![forbid(unsafe_code)]
 // The one crate that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -15,6 +15,7 @@ mod perf;
 mod ping;
 mod protocol;
 mod serve;
+mod soak;
 mod tally;
 mod text;
 
@@ -36,6 +37,8 @@ fn run(command: Command) -> Outcome {
         Command::Ping(args) => ping::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::SoakPeer => soak::run_peer(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "cci", &mut script);

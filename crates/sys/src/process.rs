@@ -1,4 +1,6 @@
-//! Who this process is, and whether it still is the one that made something.
+//! Who this process is, and whether it still is the one that made something; and signals to others.
+
+use crate::error::{Result, Tried};
 
 /// Number of this process, as seen in its own PID namespace.
 pub fn pid() -> u32 {
@@ -13,6 +15,36 @@ pub fn uid() -> u32 {
 /// Effective group of this process.
 pub fn gid() -> u32 {
     rustix::process::getegid().as_raw()
+}
+
+/// What can be done to a process from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It ends, and can do nothing about it (SIGKILL).
+    Kill,
+    /// It ends as after an access to memory that is not there (SIGSEGV).
+    Segv,
+    /// It stands still (SIGSTOP).
+    Stop,
+    /// It goes on (SIGCONT).
+    Continue,
+}
+
+/// Sends a signal to a process. The caller knows that `pid` is still the process it means: a child that was not waited
+/// for.
+///
+/// # Errors
+/// There is no such process, or this one may not.
+pub fn send_signal(pid: u32, signal: Signal) -> Result<()> {
+    use rustix::process::{Pid, Signal as Os, kill_process};
+    let signal = match signal {
+        Signal::Kill => Os::KILL,
+        Signal::Segv => Os::SEGV,
+        Signal::Stop => Os::STOP,
+        Signal::Continue => Os::CONT,
+    };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH);
+    pid.and_then(|pid| kill_process(pid, signal)).tried("send a signal (kill)")
 }
 
 /// Detects that a fork happened since, without handlers and without a system call per check.

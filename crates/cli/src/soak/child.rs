@@ -1,0 +1,177 @@
+//! A peer process, from outside.
+
+use super::talk::{Order, Report, Setup, Told};
+use super::watch::{self, Series};
+use crate::failure::{Failure, Outcome};
+use cci_measure::site::Site;
+use cci_sys::process::{self as system, Signal};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{self, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Of what it writes to standard error, so much is kept.
+const LAST_WORDS_BYTES: usize = 4096;
+
+/// A signal that has not ended it by then is followed by one that will.
+const DEATH_LIMIT: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub struct Child {
+    process: process::Child,
+    input: Option<ChildStdin>,
+    told: Receiver<Told>,
+    words: Arc<Mutex<String>>,
+    /// Where it listens, once it has told.
+    pub uri: Option<String>,
+    /// The last one.
+    pub report: Report,
+    /// When that came, or the process was started or continued.
+    pub heard: Instant,
+    /// The progress told, and when it last changed.
+    pub progress: (u64, Instant),
+    /// SIGSTOP was sent.
+    pub stopped: bool,
+    /// It has told that it is done.
+    pub done: bool,
+    /// Resident memory, bytes.
+    pub memory: Series,
+    /// Open descriptors.
+    pub descriptors: Series,
+}
+
+impl Child {
+    /// Starts it on one side of the site.
+    pub fn start(setup: &Setup, site: &Site, there: bool) -> Outcome<Child> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("the path of this program: {error}")))?;
+        let mut command = Command::new(program);
+        command.arg("soak-peer").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C is for the conductor.
+        command.process_group(0);
+        let spawned = if there { site.there(|| command.spawn()) } else { command.spawn() };
+        let mut process =
+            spawned.map_err(|error| Failure::new(format!("starting a peer process: {error}")))?;
+        let (sender, told) = mpsc::channel();
+        if let Some(output) = process.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    let Ok(told) = serde_json::from_str(&line) else { continue };
+                    if sender.send(told).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let words = Arc::new(Mutex::new(String::new()));
+        if let Some(errors) = process.stderr.take() {
+            let words = words.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+                    if words.len() < LAST_WORDS_BYTES {
+                        words.push_str(&line);
+                        words.push('\n');
+                    }
+                }
+            });
+        }
+        let now = Instant::now();
+        let input = process.stdin.take();
+        let mut child = Child {
+            process,
+            input,
+            told,
+            words,
+            uri: None,
+            report: Report::default(),
+            heard: now,
+            progress: (0, now),
+            stopped: false,
+            done: false,
+            memory: Series::new(),
+            descriptors: Series::new(),
+        };
+        child.line(&serde_json::to_string(setup).unwrap_or_default());
+        Ok(child)
+    }
+
+    fn line(&mut self, line: &str) {
+        if let Some(input) = &mut self.input {
+            // One that is dead does not listen; that it is shows elsewhere.
+            let _ = input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n"));
+        }
+    }
+
+    /// Says something to it.
+    pub fn order(&mut self, order: &Order) {
+        let line = serde_json::to_string(order).unwrap_or_default();
+        self.line(&line);
+    }
+
+    /// What it says, if anything.
+    pub fn listen(&mut self) -> Option<Told> {
+        let told = self.told.try_recv().ok()?;
+        if let Told::Report(report) | Told::Done(report) = &told {
+            self.report = report.clone();
+            self.heard = Instant::now();
+            if report.progress() != self.progress.0 {
+                self.progress = (report.progress(), self.heard);
+            }
+        }
+        Some(told)
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends it a signal. It is not reaped before [`Child::ended`] or [`Child::kill`], so the number is its own.
+    pub fn signal(&self, signal: Signal) {
+        let _ = system::send_signal(self.pid(), signal);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// What it wrote to standard error.
+    pub fn words(&self) -> String {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
+    }
+
+    /// Ends it by a signal that ends it. The first SIGSEGV only makes the runtime's handler, which looks for a stack that
+    /// is full, give way to the second.
+    pub fn kill(&mut self, signal: Signal) {
+        let until = Instant::now() + DEATH_LIMIT;
+        while self.ended().is_none() {
+            let late = Instant::now() > until;
+            self.signal(if late { Signal::Kill } else { signal });
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Looks at it from outside.
+    pub fn sample(&mut self) {
+        if let Some(bytes) = watch::resident_bytes(self.pid()) {
+            self.memory.add(bytes);
+        }
+        if let Some(count) = watch::descriptors(self.pid()) {
+            self.descriptors.add(count);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // By its own id, and only if it still is.
+        if self.ended().is_none() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! One process of a soak: an endpoint that connects to the others and is connected to, all the time.
+
+mod flow;
+mod frame;
+mod lent;
+mod process;
+mod session;
+mod work;
+
+pub use process::run;

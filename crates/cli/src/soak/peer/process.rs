@@ -1,0 +1,501 @@
+//! The loop of a peer: orders, events, sessions, reports.
+
+use super::super::random::{Random, mix};
+use super::super::talk::{Address, Order, Plant, Report, Setup, Told};
+use super::frame::Hello;
+use super::lent::Ledger;
+use super::session::{self, End, Session, Shared};
+use crate::failure::{Failure, Outcome};
+use crate::pattern::Pattern;
+use crate::{devices, text};
+use cci::{Attribute, ConnectFailure, ConnectRequest, Connection, Device, Endpoint, Event, Message, Options};
+use cci_sys::clock;
+use std::collections::{HashMap, VecDeque};
+use std::io::BufRead;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::Duration;
+
+/// Receive buffers: few, so that they run out.
+const RECV_BUFFERS: u32 = 192;
+/// How long a reliable send may take.
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+/// Silence after which the library tells.
+const KEEPALIVE: Duration = Duration::from_secs(8);
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(6);
+/// Sessions that this peer asks for, at once.
+const SESSIONS_MAX: usize = 5;
+/// How long a service may be in use by a process that is just dying.
+const OPEN_LIMIT_NS: u64 = 20_000_000_000;
+/// How long sessions may take to end when all is to end.
+const END_LIMIT_NS: u64 = 60_000_000_000;
+const REPORT_NS: u64 = 1_000_000_000;
+/// Work that was not done may be made up for so long at once.
+const CATCH_UP_NS: u64 = 300_000_000;
+/// Events taken between two looks at the rest.
+const EVENTS_MAX: usize = 128;
+/// What [`Plant::Leak`] loses with each report.
+const LEAK_BYTES: usize = 24 << 20;
+
+/// Runs the subcommand: what it is to be comes on standard input.
+pub fn run() -> Outcome {
+    let mut lines = std::io::stdin().lock().lines();
+    let setup = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Setup>(&line).ok());
+    let setup = setup.ok_or_else(|| {
+        Failure::usage("this is a part of `cci soak`, which starts it").remedy("cci soak --help")
+    })?;
+    drop(lines);
+    let (sender, orders) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(order) = serde_json::from_str(&line) else { break };
+            if sender.send(order).is_err() {
+                break;
+            }
+        }
+    });
+    let mut peer = Peer::new(setup, orders)?;
+    match peer.run() {
+        Ok(()) => Ok(()),
+        Err(failure) => {
+            tell(&Told::Wrong(failure.line()));
+            Err(failure)
+        }
+    }
+}
+
+/// Nobody listens any more: the conductor is gone, and so is the reason to be.
+fn tell(told: &Told) {
+    if let Ok(mut line) = serde_json::to_vec(told) {
+        line.push(b'\n');
+        if text::emit(&line).is_err() {
+            std::process::exit(0);
+        }
+    }
+}
+
+struct Peer {
+    setup: Setup,
+    orders: Receiver<Order>,
+    shared: Shared,
+    sessions: HashMap<u32, Session>,
+    next_session: u32,
+    peers: Vec<Address>,
+    kept: VecDeque<Message>,
+    keep_until_ns: u64,
+    report_ns: u64,
+    /// Time spent on anything but waiting, against the load allowed.
+    busy_ns: u64,
+    since_ns: u64,
+    ending: Option<u64>,
+    leaving: bool,
+    leaked: Vec<Vec<u8>>,
+    leaked_files: Vec<std::fs::File>,
+}
+
+/// An endpoint with its ledger; a service that a dying process still has is waited for, and an interface that is down.
+fn open(name: &str, service: Option<&str>) -> Outcome<(Endpoint, Ledger)> {
+    let options = Options {
+        service: service.map(str::to_owned),
+        recv_buffers: RECV_BUFFERS,
+        send_buffers: 2048,
+        rma_operations: 1024,
+        send_timeout: SEND_TIMEOUT,
+        keepalive: Some(KEEPALIVE),
+        ..Options::default()
+    };
+    let until_ns = clock::now_ns() + OPEN_LIMIT_NS;
+    let mut endpoint = loop {
+        let failed = match find(name).map(|device| Endpoint::create(&device, options.clone())) {
+            Ok(Ok(endpoint)) => break endpoint,
+            Ok(Err(error)) => Failure::new(format!("opening an endpoint on {name}: {error}")),
+            Err(failure) => failure,
+        };
+        if clock::now_ns() > until_ns {
+            return Err(failed);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let ledger = Ledger::new(&mut endpoint)
+        .map_err(|error| Failure::new(format!("memory for the ledger: {error}")))?;
+    Ok((endpoint, ledger))
+}
+
+/// By name, or the first that is up of what is to drive it.
+fn find(name: &str) -> Outcome<Device> {
+    let context = devices::context()?;
+    let of_kind = |device: &&Device| {
+        device.transport().name() == name && device.is_up() && device.interface() != Some("docker0")
+    };
+    if let Some(device) = context.device(name) {
+        return Ok(device.clone());
+    }
+    let mut found: Vec<&Device> = context.devices().iter().filter(of_kind).collect();
+    // Of a machine's own, its loopback: nobody else is to be troubled. In a namespace with a wire, the wire.
+    let wire = |device: &Device| device.interface() == Some(cci_measure::site::Site::INTERFACE);
+    let loopback = |device: &Device| device.ip().is_some_and(|ip| ip.is_loopback());
+    found.sort_by_key(|device| (!wire(device), !loopback(device)));
+    match found.first() {
+        Some(device) => Ok((*device).clone()),
+        None => devices::named(&context, name).cloned(),
+    }
+}
+
+impl Peer {
+    fn new(setup: Setup, orders: Receiver<Order>) -> Outcome<Peer> {
+        let (endpoint, ledger) = open(&setup.device, Some(&setup.service))?;
+        let shared = Shared {
+            endpoint,
+            ledger,
+            pattern: Pattern::new(),
+            random: Random::new(mix(setup.seed)),
+            report: Report { endpoints: 1, ..Report::default() },
+            scratch: Vec::new(),
+            plant: setup.plant,
+        };
+        tell(&Told::Ready { uri: shared.endpoint.uri().to_owned() });
+        let now_ns = clock::now_ns();
+        Ok(Peer {
+            setup,
+            orders,
+            shared,
+            sessions: HashMap::new(),
+            next_session: 1,
+            peers: Vec::new(),
+            kept: VecDeque::new(),
+            keep_until_ns: 0,
+            report_ns: now_ns,
+            busy_ns: 0,
+            since_ns: now_ns,
+            ending: None,
+            leaving: false,
+            leaked: Vec::new(),
+            leaked_files: Vec::new(),
+        })
+    }
+
+    fn run(&mut self) -> Outcome {
+        loop {
+            let start_ns = clock::now_ns();
+            if !self.take_orders()? {
+                return Ok(());
+            }
+            let mut busy = self.take_events()?;
+            let may_begin = self.may_begin(start_ns);
+            busy |= self.step_sessions(may_begin)?;
+            self.begin_session(may_begin)?;
+            self.housekeeping(start_ns)?;
+            if let Some(until_ns) = self.ending
+                && self.is_drained(start_ns, until_ns)?
+            {
+                return self.last_word();
+            }
+            self.busy_ns += clock::now_ns() - start_ns;
+            if !busy {
+                self.rest(may_begin)?;
+            }
+        }
+    }
+
+    /// Sometimes polls, sometimes sleeps, as programs do.
+    fn rest(&mut self, may_poll: bool) -> Outcome {
+        if may_poll && self.shared.random.one_in(2) {
+            for _ in 0..self.shared.random.below(50) {
+                self.shared.endpoint.progress();
+            }
+            return Ok(());
+        }
+        let pause = Duration::from_micros(self.shared.random.between(50, 5_000));
+        let waited = self.shared.endpoint.wait(Some(pause));
+        match waited.map_err(|error| Failure::new(format!("waiting: {error}")))? {
+            Some(event) => self.event(event),
+            None => Ok(()),
+        }
+    }
+
+    /// Within the load that this peer may be.
+    fn may_begin(&mut self, now_ns: u64) -> bool {
+        let allowed_ns = (now_ns - self.since_ns) / 100 * u64::from(self.setup.load_percent);
+        if allowed_ns > self.busy_ns + CATCH_UP_NS {
+            // What could not be done long ago is not made up for.
+            self.since_ns = now_ns;
+            self.busy_ns = 0;
+            return true;
+        }
+        self.busy_ns <= allowed_ns
+    }
+
+    /// False: end at once.
+    fn take_orders(&mut self) -> Outcome<bool> {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Peers(peers)) => self.peers = peers,
+                Ok(Order::Renew) => self.renew()?,
+                Ok(Order::Slow(ms)) => self.keep_until_ns = clock::now_ns() + ms * 1_000_000,
+                Ok(Order::Explain) => {
+                    let all = self.sessions.values().map(|session| session.describe(&self.shared.endpoint));
+                    let kept = format!("{} messages kept\n", self.kept.len());
+                    tell(&Told::Explained(all.fold(kept, |text, one| text + &one + "\n")));
+                }
+                Ok(Order::Leave) => self.leaving = true,
+                Ok(Order::End) => self.ending = Some(clock::now_ns() + END_LIMIT_NS),
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    /// A new endpoint where the old one was.
+    fn renew(&mut self) -> Outcome {
+        self.sessions.clear();
+        self.kept.clear();
+        // Closed before the next is opened, which is to have the same service; one of no service is in between.
+        (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, None)?;
+        (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, Some(&self.setup.service))?;
+        self.shared.report.endpoints += 1;
+        tell(&Told::Ready { uri: self.shared.endpoint.uri().to_owned() });
+        Ok(())
+    }
+
+    fn take_events(&mut self) -> Outcome<bool> {
+        for taken in 0..EVENTS_MAX {
+            match self.shared.endpoint.next_event() {
+                Some(event) => self.event(event)?,
+                None => return Ok(taken > 0),
+            }
+        }
+        Ok(true)
+    }
+
+    fn event(&mut self, event: Event) -> Outcome {
+        let id = session::address(&event, &self.shared.endpoint);
+        match event {
+            Event::ConnectRequest(request) => return self.requested(request),
+            Event::DeviceFailed => {
+                self.shared.report.device_failures += 1;
+                tell(&Told::Note("the device failed; a new endpoint is opened".to_owned()));
+                return self.renew();
+            }
+            _ => {}
+        }
+        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get_mut(&id)?))) else {
+            return match event {
+                // Of a connection that was closed here, or of an endpoint before.
+                Event::Recv(_) | Event::KeepaliveTimedOut { .. } => Ok(()),
+                other => Err(Failure::new(format!("{other:?} is of no session"))),
+            };
+        };
+        let shared = &mut self.shared;
+        let handled = match event {
+            Event::Send { context, status, .. } => session.completed(shared, context as u32, status),
+            Event::Recv(message) => {
+                let handled = session.message(shared, &message);
+                if clock::now_ns() < self.keep_until_ns {
+                    self.kept.push_back(message);
+                }
+                handled
+            }
+            Event::Connect { result, .. } => connected(session, shared, result),
+            Event::Accept { result, .. } => match result {
+                Ok(connection) => session.opened(shared, connection),
+                Err(why) => Err(End::Broken(format!("accepting: {why}"))),
+            },
+            Event::KeepaliveTimedOut { .. } => session.silent(),
+            Event::ConnectRequest(_) | Event::DeviceFailed => Ok(()),
+        };
+        match handled {
+            Ok(()) => Ok(()),
+            Err(end) => self.ended(id, end),
+        }
+    }
+
+    fn requested(&mut self, request: ConnectRequest) -> Outcome {
+        let hello: Hello = serde_json::from_slice(request.data()).map_err(|_| {
+            Failure::new(format!("a request of {} bytes that nobody made", request.data().len()))
+        })?;
+        if hello.reject {
+            request.reject();
+            self.shared.report.rejected += 1;
+            return Ok(());
+        }
+        let id = self.next_session;
+        self.next_session += 1;
+        let session = Session::new(id, hello.from, false, request.attribute(), hello);
+        match self.shared.endpoint.accept(request, u64::from(id) << 32) {
+            Ok(()) => {
+                self.sessions.insert(id, session);
+            }
+            Err(cci::AcceptError::Gone) => {}
+            Err(error) => return Err(Failure::new(format!("accepting: {error}"))),
+        }
+        Ok(())
+    }
+
+    fn step_sessions(&mut self, may_begin: bool) -> Outcome<bool> {
+        let mut busy = false;
+        let mut over = Vec::new();
+        for (&id, session) in &mut self.sessions {
+            match session.step(&mut self.shared, may_begin) {
+                Ok(did) => busy |= did,
+                Err(end) => over.push((id, end)),
+            }
+        }
+        for (id, end) in over {
+            self.ended(id, end)?;
+        }
+        self.sessions.retain(|_, session| !session.is_gone());
+        Ok(busy)
+    }
+
+    fn ended(&mut self, id: u32, end: End) -> Outcome {
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        match end {
+            End::Clean => self.shared.report.clean += 1,
+            End::Broken(why) if !session.is_closing() => {
+                self.shared.report.broken += 1;
+                let explained = session.describe(&self.shared.endpoint);
+                tell(&Told::Broken { with: session.with, why, explained });
+            }
+            End::Broken(_) => {}
+            End::Wrong(what) => {
+                return Err(Failure::new(format!("{what}\n{}", session.describe(&self.shared.endpoint))));
+            }
+        }
+        session.end(&mut self.shared).map_err(Failure::new)
+    }
+
+    fn begin_session(&mut self, may_begin: bool) -> Outcome {
+        let asked = self.sessions.values().filter(|session| session.is_initiator() && !session.is_closing());
+        if self.ending.is_some() || !may_begin || asked.count() >= SESSIONS_MAX || self.hangs() {
+            return Ok(());
+        }
+        let own = self.setup.index;
+        let reachable =
+            |peer: &&Address| peer.index != own && (!self.setup.across || peer.index % 2 != own % 2);
+        let peers: Vec<&Address> = self.peers.iter().filter(reachable).collect();
+        let random = &mut self.shared.random;
+        let Some(to) = peers.get(random.below(peers.len() as u64) as usize) else { return Ok(()) };
+        let attribute = match random.below(5) {
+            0 | 1 => Attribute::ReliableOrdered,
+            2 | 3 => Attribute::ReliableUnordered,
+            _ => Attribute::Unreliable,
+        };
+        let magnitude = random.between(0, 12);
+        let hello = Hello {
+            from: own,
+            seed: random.next(),
+            there: random.below(1 << magnitude),
+            back: random.below(1 << magnitude),
+            memory: attribute.is_reliable() && random.one_in(2),
+            reject: random.one_in(12),
+        };
+        let id = self.next_session;
+        self.next_session += 1;
+        let request = serde_json::to_vec(&hello).unwrap_or_default();
+        let context = u64::from(id) << 32;
+        let started =
+            self.shared.endpoint.connect(&to.uri, &request, attribute, context, Some(CONNECT_TIMEOUT));
+        started.map_err(|error| Failure::new(format!("connecting to {}: {error}", to.uri)))?;
+        self.sessions.insert(id, Session::new(id, to.index, true, attribute, hello));
+        Ok(())
+    }
+
+    fn hangs(&self) -> bool {
+        self.shared.plant == Some(Plant::Hang) && self.shared.report.messages > 100
+    }
+
+    fn housekeeping(&mut self, now_ns: u64) -> Outcome {
+        if now_ns >= self.keep_until_ns {
+            self.kept.clear();
+        }
+        let every_ns = if self.ending.is_some() { REPORT_NS / 10 } else { REPORT_NS };
+        if now_ns < self.report_ns + every_ns {
+            return Ok(());
+        }
+        self.report_ns = now_ns;
+        if self.hangs() {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        if self.shared.plant == Some(Plant::Leak) {
+            self.leaked.push(vec![1; LEAK_BYTES]);
+        }
+        if self.shared.plant == Some(Plant::Descriptors) {
+            self.leaked_files.extend((0..60).filter_map(|_| std::fs::File::open("/dev/null").ok()));
+        }
+        self.shared.ledger.check(true).map_err(Failure::new)?;
+        self.account()?;
+        tell(&Told::Report(self.shared.report.clone()));
+        Ok(())
+    }
+
+    /// What the library says of itself.
+    fn account(&mut self) -> Outcome {
+        let counters = self.shared.endpoint.counters();
+        let memory = &counters.memory;
+        if memory.total_bytes > memory.cap_bytes {
+            return Err(Failure::new(format!(
+                "the endpoint holds {} bytes and may hold {}: {:?}",
+                memory.total_bytes, memory.cap_bytes, memory.kinds
+            )));
+        }
+        let report = &mut self.shared.report;
+        report.memory_bytes = memory.total_bytes;
+        report.open = counters.connections_open;
+        report.sessions = self.sessions.len() as u64;
+        report.ending = self.ending.is_some();
+        let repeated = counters.device.iter().filter(|(name, _)| name.contains("retransm"));
+        report.retransmissions = repeated.map(|(_, count)| count).sum();
+        Ok(())
+    }
+
+    /// All sessions ended, and nothing is under way.
+    fn is_drained(&mut self, now_ns: u64, until_ns: u64) -> Outcome<bool> {
+        if self.sessions.is_empty() && self.leaving {
+            return Ok(true);
+        }
+        if now_ns > until_ns && !self.sessions.is_empty() {
+            let left: Vec<String> =
+                self.sessions.values().map(|session| session.describe(&self.shared.endpoint)).collect();
+            return Err(Failure::new(format!(
+                "{} sessions do not end within {} s:\n{}",
+                left.len(),
+                END_LIMIT_NS / 1_000_000_000,
+                left.join("\n")
+            )));
+        }
+        Ok(false)
+    }
+
+    /// Nothing may be left. Then the endpoint goes.
+    fn last_word(&mut self) -> Outcome {
+        self.kept.clear();
+        self.shared.ledger.check(false).map_err(Failure::new)?;
+        self.shared.ledger.end(&mut self.shared.endpoint).map_err(Failure::new)?;
+        self.account()?;
+        let free = self.shared.endpoint.recv_buffers_free();
+        let counters = self.shared.endpoint.counters();
+        if free != RECV_BUFFERS || counters.regions != 0 || counters.connections_open != 0 {
+            return Err(Failure::new(format!(
+                "left at the end: {} of {RECV_BUFFERS} receive buffers are not free, {} regions, {} connections",
+                RECV_BUFFERS - free.min(RECV_BUFFERS),
+                counters.regions,
+                counters.connections_open
+            )));
+        }
+        tell(&Told::Done(self.shared.report.clone()));
+        Ok(())
+    }
+}
+
+fn connected(
+    session: &mut Session,
+    shared: &mut Shared,
+    result: Result<Connection, ConnectFailure>,
+) -> Result<(), End> {
+    match result {
+        Ok(_) if session.wants_rejection() => Err(End::Wrong("a rejected request was accepted".to_owned())),
+        Ok(connection) => session.opened(shared, connection),
+        Err(ConnectFailure::Refused) if session.wants_rejection() => Err(End::Clean),
+        Err(why) => Err(End::Broken(format!("connecting: {why}"))),
+    }
+}

@@ -1,0 +1,619 @@
+//! One device's soak: its peers, the faults done to them, and the judgement of what they tell.
+
+use super::child::Child;
+use super::faults::{Fates, Fault, Next};
+use super::random::mix;
+use super::relay::{Relay, Weather};
+use super::status::{State, Status};
+use super::talk::{Address, Order, Plant, Report, Setup, Told};
+use crate::failure::{Failure, Outcome};
+use cci_measure::site::Site;
+use cci_sys::process::Signal;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long after a fault sessions may still end because of it: the longest time-out, and some more.
+const EXCUSE: Duration = Duration::from_secs(45);
+/// A peer that is not stopped tells something within this.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Peers that nothing is done to get on within this.
+const STALL: Duration = Duration::from_secs(45);
+/// Time to listen after the start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// Time for everything to end.
+const END_LIMIT: Duration = Duration::from_secs(100);
+/// Time for the explanations of a failure.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(3);
+const TICK: Duration = Duration::from_millis(10);
+const SAMPLE: Duration = Duration::from_secs(1);
+/// Rates are over so many samples.
+const RATE_SAMPLES: usize = 5;
+/// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last.
+const MEMORY_GROWTH: (u64, u64) = (10, 16 << 20);
+/// Their descriptors: percent and number. Connections come and go.
+const DESCRIPTOR_GROWTH: (u64, u64) = (50, 40);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Device, or what drives it.
+    pub device: String,
+    /// Across a virtual pair.
+    pub pair: bool,
+    /// Through a relay.
+    pub relay: bool,
+    /// Processes.
+    pub peers: usize,
+    /// Makes everything.
+    pub seed: u64,
+    /// Of a core, for each.
+    pub load_percent: u32,
+    /// How long.
+    pub lasts: Duration,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Between two faults, on average.
+    pub fault_every: Duration,
+    /// An error of the first peer.
+    pub plant: Option<Plant>,
+}
+
+impl Plan {
+    /// What drives it, by the name of the device.
+    fn kind(&self) -> &str {
+        self.device.split('-').next().unwrap_or_default()
+    }
+
+    /// Where it is.
+    pub const fn place(&self) -> &'static str {
+        match (self.pair, self.relay) {
+            (true, _) => "virtual pair",
+            (false, true) => "loopback, relayed",
+            (false, false) => "this machine",
+        }
+    }
+
+    /// Two on different sides of the pair.
+    fn survivors(&self) -> usize {
+        if self.peers > 2 { 2 } else { 1 }
+    }
+}
+
+struct Place {
+    setup: Setup,
+    child: Option<Child>,
+    /// To be started again then.
+    start_at: Option<Instant>,
+    /// To go on then.
+    continue_at: Option<Instant>,
+    /// Sessions with it may end early until then.
+    excused_until: Option<Instant>,
+    relay: Option<Relay>,
+}
+
+/// See the module.
+pub struct Scene {
+    plan: Plan,
+    site: Site,
+    places: Vec<Place>,
+    fates: Fates,
+    next: Option<(Instant, Next)>,
+    weather: Arc<Weather>,
+    weather_until: Option<Instant>,
+    link_up_at: Option<Instant>,
+    link_down: bool,
+    /// Totals of processes that are no more.
+    dead: Report,
+    status: Arc<Mutex<Status>>,
+    stop: Arc<AtomicBool>,
+    begin: Instant,
+    sampled: Instant,
+    recent: VecDeque<(Instant, [u64; 5])>,
+    explained: Vec<String>,
+}
+
+/// Runs a soak in the calling thread, which may end in another network namespace.
+pub fn run(plan: Plan, status: &Arc<Mutex<Status>>, stop: Arc<AtomicBool>) {
+    let ran = Scene::new(plan, status.clone(), stop).and_then(|mut scene| scene.run());
+    let mut status = lock(status);
+    if let Err(failure) = ran {
+        status.fail(failure.line());
+    }
+    status.state = if status.failures.is_empty() { State::Survived } else { State::Failed };
+}
+
+/// A thread that panicked is told of elsewhere.
+pub fn lock(status: &Mutex<Status>) -> MutexGuard<'_, Status> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scene {
+    fn new(plan: Plan, status: Arc<Mutex<Status>>, stop: Arc<AtomicBool>) -> Outcome<Scene> {
+        let site = if plan.pair { Site::across_a_pair()? } else { Site::here() };
+        let unavailable = |fault: &Fault| match fault {
+            Fault::Weather => plan.relay,
+            Fault::Link => plan.pair,
+            _ => true,
+        };
+        let kinds = plan.faults.iter().copied().filter(unavailable).collect();
+        let seed = mix(plan.seed ^ plan.device.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte))));
+        let fates = Fates::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every);
+        let now = Instant::now();
+        let mut scene = Scene {
+            site,
+            places: Vec::new(),
+            fates,
+            next: None,
+            weather: Arc::default(),
+            weather_until: None,
+            link_up_at: None,
+            link_down: false,
+            dead: Report::default(),
+            status,
+            stop,
+            begin: now,
+            sampled: now,
+            recent: VecDeque::new(),
+            explained: Vec::new(),
+            plan,
+        };
+        for index in 0..scene.plan.peers {
+            let setup = scene.setup(index, seed);
+            let child = Some(Child::start(&setup, &scene.site, scene.is_there(index))?);
+            scene.places.push(Place {
+                setup,
+                child,
+                start_at: None,
+                continue_at: None,
+                excused_until: None,
+                relay: None,
+            });
+        }
+        Ok(scene)
+    }
+
+    fn setup(&self, index: usize, seed: u64) -> Setup {
+        let (pid, plan) = (std::process::id(), &self.plan);
+        // Below the ports that the system gives away by itself.
+        let port = if plan.pair { 20_000 } else { 20_000 + pid as usize % 1_000 * 10 } + index;
+        let service = match plan.kind() {
+            "udp" | "tcp" => port.to_string(),
+            "eth" => (index + 1).to_string(),
+            _ => format!("soak-{pid}-{}-{index}", plan.device),
+        };
+        Setup {
+            device: plan.device.clone(),
+            service,
+            index: index as u32,
+            seed: mix(seed.wrapping_add(index as u64)),
+            load_percent: plan.load_percent,
+            across: plan.pair,
+            plant: plan.plant.filter(|_| index == 0),
+        }
+    }
+
+    fn is_there(&self, index: usize) -> bool {
+        index % 2 == 1
+    }
+
+    fn run(&mut self) -> Outcome {
+        self.await_all()?;
+        lock(&self.status).state = State::Running;
+        self.begin = Instant::now();
+        self.plan_fault(self.begin);
+        while self.begin.elapsed() < self.plan.lasts && !self.stop.load(Ordering::Relaxed) {
+            self.tick()?;
+            self.do_faults()?;
+            if !lock(&self.status).failures.is_empty() {
+                return self.explain();
+            }
+            std::thread::sleep(TICK);
+        }
+        lock(&self.status).state = State::Ending;
+        self.end()?;
+        if !lock(&self.status).failures.is_empty() {
+            return self.explain();
+        }
+        self.judge_growth();
+        Ok(())
+    }
+
+    fn await_all(&mut self) -> Outcome {
+        let until = Instant::now() + START_LIMIT;
+        while self.places.iter().any(|place| place.child.as_ref().is_none_or(|child| child.uri.is_none())) {
+            self.listen()?;
+            if !lock(&self.status).failures.is_empty() {
+                return Err(Failure::new("the peers could not be started"));
+            }
+            if Instant::now() > until {
+                return Err(Failure::new(format!(
+                    "the peers do not listen within {} s",
+                    START_LIMIT.as_secs()
+                )));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Listens, looks, starts again, judges.
+    fn tick(&mut self) -> Outcome {
+        self.listen()?;
+        let now = Instant::now();
+        for index in 0..self.places.len() {
+            self.go_on(index, now)?;
+        }
+        if self.weather_until.is_some_and(|until| now > until) {
+            self.weather_until = None;
+            self.weather.set(0, 0, 0);
+        }
+        if self.link_up_at.is_some_and(|at| now > at) {
+            self.link_up_at = None;
+            self.set_link(true)?;
+        }
+        if now > self.sampled + SAMPLE {
+            self.sampled = now;
+            self.sample(now);
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, index: usize, now: Instant) -> Outcome {
+        let there = self.is_there(index);
+        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+        if place.start_at.is_some_and(|at| now > at) {
+            place.start_at = None;
+            place.excused_until = Some(now + EXCUSE);
+            place.setup.seed = mix(place.setup.seed);
+            place.child = Some(Child::start(&place.setup, &self.site, there)?);
+        }
+        let Some(child) = &mut place.child else { return Ok(()) };
+        if place.continue_at.is_some_and(|at| now > at) {
+            place.continue_at = None;
+            place.excused_until = Some(now + EXCUSE);
+            child.signal(Signal::Continue);
+            child.stopped = false;
+            (child.heard, child.progress.1) = (now, now);
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self) -> Outcome {
+        let mut told = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let Some(child) = &mut place.child else { continue };
+            while let Some(one) = child.listen() {
+                told.push((index, one));
+            }
+            if !child.done
+                && let Some(status) = child.ended()
+            {
+                // What it said last may still be under way to us.
+                std::thread::sleep(TICK);
+                while let Some(one) = child.listen() {
+                    told.push((index, one));
+                }
+                let finished = matches!(told.last(), Some((_, Told::Done(_))));
+                if !finished && !matches!(told.last(), Some((_, Told::Wrong(_)))) {
+                    let words = child.words();
+                    told.push((index, Told::Wrong(format!("ended by itself, {status}: {words}"))));
+                }
+            }
+        }
+        for (index, told) in told {
+            self.told(index, told)?;
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, index: usize, told: Told) -> Outcome {
+        let at = self.begin.elapsed().as_secs_f64();
+        match told {
+            Told::Ready { uri } => self.ready(index, uri)?,
+            Told::Report(_) => {}
+            Told::Broken { with, why, explained } => {
+                let now = Instant::now();
+                let excused = [index, with as usize].iter().any(|&one| {
+                    self.places
+                        .get(one)
+                        .and_then(|place| place.excused_until)
+                        .is_some_and(|until| now < until)
+                });
+                let mut status = lock(&self.status);
+                if excused {
+                    status.excused += 1;
+                } else {
+                    status.fail(format!(
+                        "at {at:.3} s: peer {index}: a session with peer {with} ended, with nothing done to either: \
+                         {why}\n{explained}"
+                    ));
+                }
+            }
+            Told::Wrong(what) => {
+                if let Some(child) = self.places.get_mut(index).and_then(|place| place.child.as_mut()) {
+                    child.done = true;
+                }
+                lock(&self.status).fail(format!("at {at:.3} s: peer {index}: {what}"));
+            }
+            Told::Explained(text) => self.explained.push(format!("peer {index}: {text}")),
+            Told::Note(line) => lock(&self.status).say(format!("{at:.1} s: peer {index}: {line}")),
+            Told::Done(_) => {
+                if let Some(child) = self.places.get_mut(index).and_then(|place| place.child.as_mut()) {
+                    child.done = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody is to know where it is.
+    fn ready(&mut self, index: usize, uri: String) -> Outcome {
+        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+        let mut address = uri;
+        if self.plan.relay
+            && let Some(server) = address.strip_prefix("udp://").and_then(|at| at.parse::<SocketAddr>().ok())
+        {
+            match &place.relay {
+                Some(relay) => relay.point_to(server),
+                None => {
+                    let relay = Relay::start(server, self.weather.clone(), place.setup.seed);
+                    let failed = |error| Failure::new(format!("a relay: {error}"));
+                    place.relay = Some(relay.map_err(failed)?);
+                }
+            }
+            if let Some(relay) = &place.relay {
+                address = format!("udp://{}", relay.front());
+            }
+        }
+        if let Some(child) = &mut place.child {
+            child.uri = Some(address);
+        }
+        let uri_of = |place: &Place| place.child.as_ref().and_then(|child| child.uri.clone());
+        let all = self.places.iter().enumerate();
+        let peers: Vec<Address> = all
+            .filter_map(|(index, place)| Some(Address { index: index as u32, uri: uri_of(place)? }))
+            .collect();
+        if peers.len() > 1 {
+            for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+                child.order(&Order::Peers(peers.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_fault(&mut self, now: Instant) {
+        // The first ones have no peers at work to hit otherwise.
+        self.next = self.fates.draw().map(|next| (now + next.then, next));
+    }
+
+    fn do_faults(&mut self) -> Outcome {
+        let now = Instant::now();
+        let Some((_, next)) = self.next.filter(|(at, _)| now > *at) else { return Ok(()) };
+        self.plan_fault(now);
+        let seconds = self.begin.elapsed().as_secs_f64();
+        if self.hit(next, now)? {
+            let mut status = lock(&self.status);
+            if let Some(count) = status.faults.get_mut(next.fault.index()) {
+                *count += 1;
+            }
+            let whom = match next.fault {
+                Fault::Weather | Fault::Link => String::new(),
+                _ => format!(" peer {}", next.whom),
+            };
+            status.say(format!("{seconds:.1} s: {}{whom}, {} ms", next.fault, next.lasts.as_millis()));
+        }
+        Ok(())
+    }
+
+    /// False: not now.
+    fn hit(&mut self, next: Next, now: Instant) -> Outcome<bool> {
+        let end = now + next.lasts;
+        match next.fault {
+            Fault::Weather => {
+                let (lost, repeated, late) = self.fates.weather();
+                self.weather.set(lost, repeated, late);
+                self.weather_until = Some(end);
+                return Ok(true);
+            }
+            Fault::Link => {
+                if self.link_down {
+                    return Ok(false);
+                }
+                self.set_link(false)?;
+                self.link_up_at = Some(end);
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let Some(place) = self.places.get_mut(next.whom) else { return Ok(false) };
+        let Some(child) = place.child.as_mut().filter(|child| !child.stopped && child.uri.is_some()) else {
+            return Ok(false);
+        };
+        match next.fault {
+            Fault::Kill | Fault::Segv => {
+                let signal = if next.fault == Fault::Kill { Signal::Kill } else { Signal::Segv };
+                child.kill(signal);
+                while child.listen().is_some() {}
+                self.dead.add(&child.report.of_the_dead());
+                place.child = None;
+                place.start_at = Some(end);
+            }
+            Fault::Stop => {
+                child.signal(Signal::Stop);
+                child.stopped = true;
+                place.continue_at = Some(end);
+            }
+            Fault::Renew => child.order(&Order::Renew),
+            Fault::Slow => child.order(&Order::Slow(next.lasts.as_millis() as u64)),
+            Fault::Weather | Fault::Link => {}
+        }
+        if next.fault != Fault::Slow {
+            place.excused_until = Some(end + EXCUSE);
+        }
+        Ok(true)
+    }
+
+    fn set_link(&mut self, up: bool) -> Outcome {
+        self.link_down = !up;
+        let now = Instant::now();
+        self.places.iter_mut().for_each(|place| place.excused_until = Some(now + EXCUSE));
+        let state = if up { "up" } else { "down" };
+        let failed = |told: String| Failure::new(format!("ip link set {}: {told}", Site::INTERFACE));
+        let done = Command::new("ip")
+            .args(["link", "set", Site::INTERFACE, state])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| failed(error.to_string()))?;
+        if done.success() { Ok(()) } else { Err(failed(done.to_string())) }
+    }
+
+    /// Once a second: totals and rates, memory and descriptors, silence and stalls.
+    fn sample(&mut self, now: Instant) {
+        let mut total = self.dead.clone();
+        let (mut memory, mut descriptors, mut peers) = (0, 0, 0);
+        let quiet = self.link_up_at.is_none() && !self.link_down;
+        let calm = |place: &Place| place.excused_until.is_none_or(|until| now > until) && quiet;
+        let all_calm = self.places.iter().all(calm);
+        let mut failures = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let Some(child) = &mut place.child else { continue };
+            peers += 1;
+            total.add(&child.report);
+            if index < self.plan.survivors() {
+                child.sample();
+                memory += child.memory.samples().last().copied().unwrap_or(0);
+                descriptors += child.descriptors.samples().last().copied().unwrap_or(0);
+            }
+            if child.stopped || child.done {
+                continue;
+            }
+            if now > child.heard + SILENCE {
+                failures.push(format!("peer {index} says nothing for {} s", SILENCE.as_secs()));
+            }
+            let is_survivor = index < self.plan.survivors();
+            if (is_survivor && quiet || all_calm) && now > child.progress.1 + STALL {
+                failures.push(format!("peer {index} gets nothing done for {} s", STALL.as_secs()));
+            }
+        }
+        let mut status = lock(&self.status);
+        for failure in failures {
+            status.fail(format!("at {:.3} s: {failure}", self.begin.elapsed().as_secs_f64()));
+        }
+        status.peers = peers;
+        status.elapsed = self.begin.elapsed();
+        status.total = total;
+        status.spoiled = self.weather.spoiled.load(Ordering::Relaxed);
+        let counted = status.counted();
+        if let Some((then, before)) = self.recent.front() {
+            let seconds = now.duration_since(*then).as_secs_f64().max(0.001);
+            for ((rate, count), before) in status.now.iter_mut().zip(counted).zip(before) {
+                *rate = count.saturating_sub(*before) as f64 / seconds;
+            }
+        }
+        push_bounded(&mut status.memory_bytes, memory);
+        push_bounded(&mut status.descriptors, descriptors);
+        drop(status);
+        self.recent.push_back((now, counted));
+        if self.recent.len() > RATE_SAMPLES {
+            self.recent.pop_front();
+        }
+    }
+
+    /// All sessions come to their ends, all peers go, and nothing is left.
+    fn end(&mut self) -> Outcome {
+        self.weather.set(0, 0, 0);
+        if self.link_down {
+            self.link_up_at = None;
+            self.set_link(true)?;
+        }
+        let now = Instant::now();
+        for place in &mut self.places {
+            place.start_at = None;
+            if place.continue_at.is_some() {
+                place.continue_at = Some(now);
+            }
+            if let Some(child) = &mut place.child {
+                child.order(&Order::End);
+            }
+        }
+        let ended = |child: &Child| child.report.ending && child.report.sessions == 0;
+        self.until("their sessions do not end", ended)?;
+        for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+            child.order(&Order::Leave);
+        }
+        self.until("they do not go", |child| child.done)?;
+        self.sample(Instant::now());
+        Ok(())
+    }
+
+    fn until(&mut self, otherwise: &str, is_so: impl Fn(&Child) -> bool) -> Outcome {
+        let until = Instant::now() + END_LIMIT;
+        loop {
+            self.tick()?;
+            let mut children = self.places.iter().filter_map(|place| place.child.as_ref());
+            if children.all(&is_so) || !lock(&self.status).failures.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let late: Vec<String> = self
+                    .places
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, place)| place.child.as_ref().is_some_and(|child| !is_so(child)))
+                    .map(|(index, _)| index.to_string())
+                    .collect();
+                lock(&self.status).fail(format!("peers {}: {otherwise}", late.join(", ")));
+                return Ok(());
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Something failed: what do all have to say?
+    fn explain(&mut self) -> Outcome {
+        let alive = |place: &Place| place.child.as_ref().is_some_and(|child| !child.stopped && !child.done);
+        let asked = self.places.iter().filter(|place| alive(place)).count();
+        for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+            child.order(&Order::Explain);
+        }
+        let until = Instant::now() + EXPLAIN_LIMIT;
+        while self.explained.len() < asked && Instant::now() < until {
+            self.listen()?;
+            std::thread::sleep(TICK);
+        }
+        let explained = std::mem::take(&mut self.explained);
+        let mut status = lock(&self.status);
+        if let Some(first) = status.failures.first_mut() {
+            first.push_str("\n\n");
+            first.push_str(&explained.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn judge_growth(&self) {
+        for (index, place) in self.places.iter().enumerate().take(self.plan.survivors()) {
+            let Some(child) = &place.child else { continue };
+            let mut status = lock(&self.status);
+            if let Some((early, late)) = child.memory.has_grown(MEMORY_GROWTH.0, MEMORY_GROWTH.1) {
+                status.fail(format!("peer {index}: its memory grew from {early} to {late} bytes"));
+            }
+            if let Some((early, late)) = child.descriptors.has_grown(DESCRIPTOR_GROWTH.0, DESCRIPTOR_GROWTH.1)
+            {
+                status.fail(format!("peer {index}: its descriptors grew from {early} to {late}"));
+            }
+        }
+    }
+}
+
+/// For the picture, not for the judgement: the last ones.
+fn push_bounded(series: &mut Vec<u64>, value: u64) {
+    if series.len() == 256 {
+        series.remove(0);
+    }
+    series.push(value);
+}

@@ -11,3 +11,4 @@ pub mod net;
 pub mod relay;
 pub mod sim;
 pub mod traffic;
+pub mod whole;

@@ -184,6 +184,12 @@ impl Poller {
         set.map_err(|source| SysError::new("timerfd_settime", source))
     }
 
+    /// When the timer was last set to go off; None: it is not set.
+    #[cfg(feature = "simulated")]
+    pub fn timer_at_ns(&self) -> Option<u64> {
+        Some(self.timer_at_ns.load(Ordering::Relaxed)).filter(|at_ns| *at_ns != u64::MAX)
+    }
+
     /// Sleeps until something is readable or the time is over.
     pub fn sleep(&self, timeout_ns: Option<u64>) -> Result<(), SysError> {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 }
 
 /// One line about a datagram, for traces.
-pub(super) fn line(bytes: &[u8]) -> String {
+pub(crate) fn line(bytes: &[u8]) -> String {
     let kind = number(bytes, 0, 1) as usize & 15;
     let name = TYPES.get(kind).copied().unwrap_or_default();
     let to = format!("{}.{} nonce {:016x}", number(bytes, 4, 4), number(bytes, 8, 4), number(bytes, 16, 8));

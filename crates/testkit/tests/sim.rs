@@ -3,7 +3,10 @@
 //! `CCI_WORLD_SEEDS=N` runs N seeds from `CCI_WORLD_FIRST` on, `CCI_WORLD_SEED=S` only seed S; with `CCI_WORLD_TRACE=1` a
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
-use cci_testkit::whole::{Broken, Limits, Report, Sabotage, Scenario, run, run_with_trace, shrink};
+use cci_testkit::whole::{
+    Act, Answer, Broken, End, Job, Limits, Machine, Report, Sabotage, Scenario, Step, Talk, Weather, run,
+    run_with_trace, shrink,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +127,57 @@ fn the_same_seed_gives_the_same_run() {
         let scenario = Scenario::draw(seed);
         let (once, again) = (attempt(&scenario), attempt(&scenario));
         assert_eq!(once.ok(), again.ok(), "seed {seed}");
+    }
+}
+
+/// Machines 0 and 1, and a talk from 0 to 1 as the first of these steps.
+fn pair(attribute: cci::Attribute, steps: Vec<Step>) -> Scenario {
+    let drawn = Scenario::draw(1);
+    let machine = |host| Machine {
+        datagram_bytes_max: 1_472,
+        recv_buffers: 8,
+        send_buffers: 16,
+        rma_operations: 8,
+        memory_bytes_max: 1 << 20,
+        send_timeout_ns: 100_000_000_000,
+        keepalive_ns: None,
+        batch: 16,
+        socket_bytes: 212_992,
+        poll_ns: 2_000,
+        rate_ppm: 0,
+        host,
+        exported: false,
+    };
+    let weather = Weather { loss_pct: 0.0, link_bits_per_s: 0, ..drawn.weather.fair() };
+    let talk = Talk {
+        number: 0,
+        client: 0,
+        server: 1,
+        attribute,
+        request_bytes: 16,
+        timeout_ns: None,
+        answer: Answer::Accept,
+        answer_ns: 0,
+    };
+    let connect = Step { at_ns: 0, act: Act::Connect(talk) };
+    let steps = std::iter::once(connect).chain(steps).collect();
+    Scenario { machines: vec![machine(0), machine(1)], weather, steps, ..drawn }
+}
+
+/// Seed 197 of the first draw: on a way that had become narrower, messages as long as `max_send_size` said were refused.
+#[test]
+fn a_way_that_becomes_narrower_takes_messages_as_long_as_was_agreed() {
+    for attribute in
+        [cci::Attribute::ReliableOrdered, cci::Attribute::ReliableUnordered, cci::Attribute::Unreliable]
+    {
+        let job = Job { messages: 20, bytes_min: 9_000, bytes_max: 9_000, silent_pct: 0.0, burst: 4, gap_ns: 1_000 };
+        let scenario = pair(attribute, vec![
+            Step { at_ns: 50_000_000, act: Act::Narrow(0, 1, 1_152) },
+            Step { at_ns: 51_000_000, act: Act::Say(0, End::Client, job) },
+        ]);
+        let report = run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
+        // The first is lost to the discovery, where nobody repeats it.
+        assert!(report.messages >= 19, "{report:?}");
     }
 }
 

@@ -37,7 +37,7 @@ pub fn open(place: &Place, network: Box<dyn Network>, options: Options) -> Resul
         ..DeviceInfo::new("simulated".to_owned(), TransportKind::Udp)
     };
     let device = Device(Arc::new(info));
-    let poller = Arc::new(Poller::new(false)?);
+    let poller = Arc::new(Poller::for_simulation()?);
     let mut core = Core::new(options.clone(), device.max_send_size(), poller)?;
     let mut seed = 0;
     for (at, byte) in place.secret.iter().enumerate() {

@@ -53,6 +53,14 @@ impl Scenario {
         let gentle = matches!(kind, Kind::Rough | Kind::Incast);
         let machines: Vec<Machine> =
             (0..count).map(|_| draw_machine(&mut rng, kind, gentle, count)).collect();
+        let mut machines = machines;
+        for (number, machine) in machines.iter_mut().enumerate() {
+            machine.host = number;
+        }
+        if kind == Kind::Incast {
+            // Room for everybody's state: who has none left refuses, and here nothing may fail.
+            machines[0].memory_bytes_max = 16 << 20;
+        }
         let weather = draw_weather(&mut rng, kind);
         let mut scenario = Scenario { seed, machines, weather, steps: Vec::new(), sabotage: None };
         let span_ns = rng.pick(&[5 * MS, 50 * MS, 500 * MS, 3 * SECOND]);
@@ -60,7 +68,7 @@ impl Scenario {
         for number in 0..talks {
             scenario.draw_talk(&mut rng, kind, number, span_ns);
         }
-        scenario.draw_trouble(&mut rng, kind, talks, span_ns);
+        scenario.draw_trouble(&mut rng, kind, span_ns);
         scenario.steps.sort_by_key(|step| step.at_ns);
         scenario
     }
@@ -90,6 +98,9 @@ impl Scenario {
             _ if gentle => rng.pick(&[None, Some(100 * SECOND)]),
             _ => rng.pick(&[None, Some(MS), Some(100 * MS), Some(10 * SECOND), Some(10 * SECOND)]),
         };
+        if let Answer::Broker(other) = answer {
+            self.share_host(server, other);
+        }
         // A dial without an end, to somebody who never answers, would never end.
         let timeout_ns = if gentle { timeout_ns } else { timeout_ns.or(Some(20 * SECOND)) };
         self.step(
@@ -140,7 +151,21 @@ impl Scenario {
         }
     }
 
-    fn draw_trouble(&mut self, rng: &mut Rng, kind: Kind, talks: u32, span_ns: u64) {
+    /// A request goes from one process to another on one host, where all have one clock.
+    fn share_host(&mut self, one: usize, other: usize) {
+        let (to, from) = (self.machines[one].host, self.machines[other].host);
+        let rate_ppm = self.machines[one].rate_ppm;
+        for machine in self.machines.iter_mut().filter(|machine| machine.host == from) {
+            (machine.host, machine.rate_ppm) = (to, rate_ppm);
+        }
+    }
+
+    /// How many talks there are.
+    fn talks(&self) -> u32 {
+        self.steps.iter().filter(|step| matches!(step.act, Act::Connect(_))).count() as u32
+    }
+
+    fn draw_trouble(&mut self, rng: &mut Rng, kind: Kind, span_ns: u64) {
         let count = self.machines.len() as u64;
         let all = kind == Kind::Everything;
         let long_ns = |rng: &mut Rng| rng.pick(&[MS, 20 * MS, 300 * MS, 3 * SECOND, 15 * SECOND]);
@@ -167,8 +192,9 @@ impl Scenario {
                     self.step(at_ns + back_ns, Act::Replay(rng.range(1, 60) as u32));
                 }
                 // Peers come back to it.
-                for again in 0..rng.range(1, 3) as u32 {
-                    self.draw_talk(rng, kind, talks + 100 * again + machine as u32 * 1_000, span_ns);
+                for _ in 0..rng.range(1, 3) {
+                    let number = self.talks();
+                    self.draw_talk(rng, kind, number, span_ns);
                 }
             }
         }
@@ -243,6 +269,7 @@ fn draw_machine(rng: &mut Rng, kind: Kind, gentle: bool, count: u64) -> Machine 
         socket_bytes: rng.pick(&[20_000, 212_992, 4 << 20]),
         poll_ns: rng.pick(&[500, 2 * US, 20 * US]),
         rate_ppm,
+        host: 0,
         exported: rng.pct(30.0),
     }
 }

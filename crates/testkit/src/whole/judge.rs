@@ -71,7 +71,9 @@ impl Judge {
         let this = &self.sides[side];
         let gone = |other: &Side| !matches!(other.life, Life::Up | Life::Pending) || other.told_dead;
         // What is silent fails without a word, and may take the connection along.
-        let silent = !self.gentle && (this.silent || self.others(side).any(|other| other.silent));
+        // And what a peer does not acknowledge for too long may be an answer to it, of which no program knows.
+        let unseen = |side: &Side| side.silent || side.work.is_some();
+        let silent = !self.gentle && (unseen(this) || self.others(side).any(unseen));
         this.told_dead || silent || self.others(side).any(gone)
     }
 
@@ -125,12 +127,16 @@ impl Judge {
         }
     }
 
-    /// The only side that can be the other end of this one.
+    /// The side that is the other end of this one. A request that comes again makes another side, which never comes up.
     fn likely_peer(&self, side: usize) -> Option<usize> {
         let Side { talk, end, .. } = &self.sides[side];
-        let other = |other: &Side| other.talk.number == talk.number && other.end != *end;
-        let mut others = (0..self.sides.len()).filter(|at| other(&self.sides[*at]));
-        others.next().filter(|_| others.next().is_none())
+        let other = |at: &usize| {
+            let other = &self.sides[*at];
+            other.talk.number == talk.number && other.end != *end
+        };
+        let up = |at: &usize| other(at) && self.sides[*at].connection.is_some();
+        let all = 0..self.sides.len();
+        all.clone().find(up).or_else(|| all.clone().find(other))
     }
 
     /// A completion came on `machine`.
@@ -236,10 +242,10 @@ impl Judge {
         missing.or_else(|| side.work.as_ref().and_then(|work| work.missing())).map_or(Ok(()), Err)
     }
 
-    /// Every side, for people.
+    /// Sides that have something to do, for people.
     pub fn describe(&self) -> String {
         let mut text = String::new();
-        for (number, side) in self.sides.iter().enumerate() {
+        for (number, side) in self.sides.iter().enumerate().filter(|(_, side)| side.is_busy()) {
             let Side { talk, end, machine, life, outstanding, flow, progress_ns, .. } = side;
             let failed =
                 flow.sent.iter().filter(|sent| sent.status.is_some_and(|s| s != Status::Success)).count();

@@ -41,8 +41,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(spec: &Machine, number: usize, seed: u64) -> Host {
-        let mut rng = Rng::new(seed ^ (number as u64) << 20);
+    pub fn new(spec: &Machine, seed: u64) -> Host {
+        let mut rng = Rng::new(seed ^ (spec.host as u64) << 20);
         Host {
             clock: Clock::new(spec.rate_ppm, 1_000_000_000 + rng.below(1 << 40)),
             spec: spec.clone(),

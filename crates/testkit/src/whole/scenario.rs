@@ -42,6 +42,8 @@ pub struct Machine {
     pub poll_ns: u64,
     /// How much faster its clock runs than the simulation's, millionths.
     pub rate_ppm: i64,
+    /// Whose clock it is: machines of one number are processes of one host.
+    pub host: usize,
     /// Its program sleeps on the descriptor: every call leaves it as it should be.
     pub exported: bool,
 }

@@ -247,7 +247,8 @@ fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> 
             let message = rng.pct(30.0);
             drawn.kind = Kind::Write { message };
             if message {
-                drawn.message = vec![0; rng.range(8, mss.min(300)) as usize];
+                let len = if rng.pct(10.0) { mss } else { rng.range(8, mss.min(300)) };
+                drawn.message = vec![0; len as usize];
                 contents::fill(number as u32 | BEHIND, index, &mut drawn.message);
             }
         }

@@ -161,11 +161,11 @@ pub fn run_with_trace(scenario: &Scenario) -> Result<Report, Broken> {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, trace: bool) -> World<'a> {
-        let host = |(number, spec)| Host::new(spec, number, mix(scenario.seed));
+        let host = |spec| Host::new(spec, mix(scenario.seed));
         let mut world = World {
             scenario,
             net: Net::new(scenario),
-            hosts: scenario.machines.iter().enumerate().map(host).collect(),
+            hosts: scenario.machines.iter().map(host).collect(),
             judge: Judge {
                 gentle: scenario.is_gentle() && scenario.sabotage.is_none(),
                 sabotage: scenario.sabotage,
@@ -458,9 +458,14 @@ impl<'a> World<'a> {
             }
             Act::Crash(machine, down_ns) => self.crash(*machine, *down_ns),
             Act::Jump(machine, ns) => {
-                self.hosts[*machine].clock.jump(*ns);
-                self.hosts[*machine].wake_ns = None;
-                self.wake(*machine, now_ns);
+                let host = self.scenario.machines[*machine].host;
+                for machine in 0..self.hosts.len() {
+                    if self.hosts[machine].spec.host == host {
+                        self.hosts[machine].clock.jump(*ns);
+                        self.hosts[machine].wake_ns = None;
+                        self.wake(machine, now_ns);
+                    }
+                }
             }
             Act::Cut(from, to, ns) => self.net.cut(*from, *to, now_ns + ns),
             Act::Split(group, ns) => self.net.split(*group, now_ns + ns),

@@ -170,11 +170,21 @@ fn a_way_that_becomes_narrower_takes_messages_as_long_as_was_agreed() {
     for attribute in
         [cci::Attribute::ReliableOrdered, cci::Attribute::ReliableUnordered, cci::Attribute::Unreliable]
     {
-        let job = Job { messages: 20, bytes_min: 9_000, bytes_max: 9_000, silent_pct: 0.0, burst: 4, gap_ns: 1_000 };
-        let scenario = pair(attribute, vec![
-            Step { at_ns: 50_000_000, act: Act::Narrow(0, 1, 1_152) },
-            Step { at_ns: 51_000_000, act: Act::Say(0, End::Client, job) },
-        ]);
+        let job = Job {
+            messages: 20,
+            bytes_min: 9_000,
+            bytes_max: 9_000,
+            silent_pct: 0.0,
+            burst: 4,
+            gap_ns: 1_000,
+        };
+        let scenario = pair(
+            attribute,
+            vec![
+                Step { at_ns: 50_000_000, act: Act::Narrow(0, 1, 1_152) },
+                Step { at_ns: 51_000_000, act: Act::Say(0, End::Client, job) },
+            ],
+        );
         let report = run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
         // The first is lost to the discovery, where nobody repeats it.
         assert!(report.messages >= 19, "{report:?}");

@@ -26,6 +26,6 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
         };
     }
     command.args(["every_seed", "--", "--nocapture"]);
-    let tally = run_tests(&mut command, Duration::from_secs(4 * 3_600))?;
+    let tally = run_tests("whole endpoints in simulation", &mut command, Duration::from_secs(4 * 3_600));
     if tally.failed > 0 { Err(format!("simulation: {tally}")) } else { Ok(()) }
 }

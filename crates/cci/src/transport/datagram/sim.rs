@@ -1,7 +1,7 @@
 //! A network given from outside, for simulations.
 
 use super::Datagram;
-use super::carrier::{Carrier, Narrow, Received};
+use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use super::open::Sizes;
 use super::udp::uri;
 use crate::counters::DropReason;
@@ -90,8 +90,8 @@ impl Carrier for Sim {
         Ok(self.secret)
     }
 
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8])) {
-        self.input.drain(..).for_each(|(from, bytes)| datagram(Address::from(from), &bytes));
+    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+        self.input.drain(..).for_each(|(from, bytes)| datagram(Address::from(from), &bytes, &Nobody));
     }
 
     fn flush(&mut self) -> bool {

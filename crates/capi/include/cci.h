@@ -667,6 +667,39 @@ const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
  */
 const char *cci_last_error(void);
 
+/* What becomes of peers without security. */
+/* As the device has it; where its configuration says nothing of security, refused. */
+#define CCI_PLAIN_PEERS_DEFAULT 0u
+/* They get no answer at all. */
+#define CCI_PLAIN_PEERS_REFUSED 1u
+/* They are served, too, in the clear and without a name; what this side asks for is sealed all the same. */
+#define CCI_PLAIN_PEERS_SERVED 2u
+
+/*
+ * How an endpoint knows its peers, and what each may do: everything that it sends and receives is encrypted and
+ * authenticated. Set size, clear the rest. Give psk_file, or the three files of certificates, or none of them: then those
+ * of the device, which a program may narrow but not replace where its configuration requires them. Not for shared memory.
+ * Names are DNS names or names of keys with commas between; "*.domain" stands for any one label, "*" for everyone; NULL
+ * is everyone who is known. See docs/guide.md, "Encryption".
+ */
+typedef struct cci_security {
+    /* sizeof(cci_security_t). */
+    uint32_t size;
+    /* CCI_PLAIN_PEERS_... */
+    uint32_t plain_peers;
+    /* A file of lines "name = 64 hexadecimal digits", readable by nobody else. The first key is for the connections that
+     * this side asks for; all are accepted. */
+    const char *psk_file;
+    /* PEM files: the own certificate with those between it and an authority; its private key, readable by nobody else;
+     * the authorities that sign for peers. */
+    const char *certificate, *private_key, *authorities;
+    /* Who may be at the other end of a connection, whichever side asks for it. */
+    const char *allow_connect;
+    /* Who may read, and write to, the memory that is registered, as far as each registration allows it. Atomic
+     * operations take both. */
+    const char *allow_rma_read, *allow_rma_write;
+} cci_security_t;
+
 /* How an endpoint is opened. Set size, clear the rest, then set what you want otherwise: 0 is the default. */
 typedef struct cci_endpoint_options {
     /* sizeof(cci_endpoint_options_t). */
@@ -691,6 +724,9 @@ typedef struct cci_endpoint_options {
     uint32_t progress_thread;
     /* 0. */
     uint32_t reserved;
+    /* Who may be a peer, and that all is encrypted. NULL: as the device's configuration says. The struct and its texts
+     * are the caller's again when the call returns. */
+    const cci_security_t *security;
 } cci_endpoint_options_t;
 
 /*
@@ -700,7 +736,9 @@ typedef struct cci_endpoint_options {
  *   options   or NULL: all defaults
  *
  * Errors: as cci_create_endpoint_at(); CCI_EINVAL also for an option out of range, and for a progress thread in a library
- * initialised with CCI_INIT_SINGLE_THREADED; CCI_ENOMEM where the buffers do not fit the cap.
+ * initialised with CCI_INIT_SINGLE_THREADED, and for security that can't be had (a file that can't be used, a device that
+ * requires more, shared memory): cci_last_error() says which and what to do. CCI_ENOMEM where the buffers do not fit the
+ * cap.
  */
 int cci_create_endpoint_with(cci_device_t *device, const char *service, const cci_endpoint_options_t *options,
                              int flags, cci_endpoint_t **endpoint, cci_os_handle_t *fd);
@@ -852,6 +890,26 @@ int cci_atomic(cci_connection_t *connection, cci_atomic_op_t op, uint32_t width,
                uint64_t result_offset, const void *context, int flags);
 
 /*
+ * Says who is at the other end of a connection, where that was proved: the name of its key, or the DNS names of its
+ * certificate with commas between. It is the same for as long as the connection lives.
+ *
+ *   names   out: the caller frees them with free()
+ *
+ * Errors: CCI_ERR_NOT_FOUND (the connection is not encrypted), CCI_EINVAL (NULL), CCI_ERR_DISCONNECTED (closed), CCI_ENOMEM.
+ */
+int cci_peer_names(cci_connection_t *connection, char **names);
+
+/*
+ * The same of who asks for a connection, before the request is answered. Those whom the endpoint does not allow to
+ * connect are refused before the program hears of them.
+ *
+ *   conn_req   a CCI_EVENT_CONNECT_REQUEST that was not answered yet
+ *
+ * Errors: as cci_peer_names(); CCI_EINVAL also for another event, or one that was answered.
+ */
+int cci_conn_req_names(cci_event_t *conn_req, char **names);
+
+/*
  * Says, in lines for people, which path a connection takes, which others were looked at and why not, what was
  * measured, and what holds it up now.
  *
@@ -863,7 +921,7 @@ int cci_explain(cci_connection_t *connection, char **text);
 
 /*
  * Gives counters as one JSON object: messages, bytes, RMA operations, atomics, accesses of peers that were refused
- * (rma_refused), registered regions, how often registering needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
+ * (rma_refused; those of a peer whose name has no right to it: rma_refused_by_name), registered regions, how often registering needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
  *
  *   endpoint     whose counters, if connection is NULL
  *   connection   whose counters, or NULL

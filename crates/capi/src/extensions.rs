@@ -9,6 +9,7 @@ use crate::guard::{self, Failure, guard};
 use crate::messages::send;
 use crate::opening;
 use crate::options::give_text;
+use crate::security::security_of;
 use crate::types::*;
 use cci::Options;
 use libc::{c_char, c_int, c_void, timeval};
@@ -105,7 +106,8 @@ pub unsafe extern "C" fn cci_wait_event(
 /// Opens an endpoint with options.
 ///
 /// # Safety
-/// As `cci_create_endpoint_at`; `options` is NULL or points to a struct of the size that its first field says.
+/// As `cci_create_endpoint_at`; `options` is NULL or points to a struct of the size that its first field says, and so does
+/// its `security`, whose pointers are NULL or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_create_endpoint_with(
     device: *const cci_device_t,
@@ -134,7 +136,7 @@ struct Wanted {
 }
 
 /// # Safety
-/// `given` is NULL or points to a struct of the size that its first field says.
+/// `given` is NULL or points to a struct of the size that its first field says, and so does its `security`.
 unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Failure> {
     let mut options = Options::default();
     if given.is_null() {
@@ -158,7 +160,7 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
     let mut fields = [0_u8; size_of::<cci_endpoint_options_t>()];
     let copied = size.min(known);
     fields[..copied].copy_from_slice(&given_bytes[..copied]);
-    // SAFETY: integers only: any bytes are a value.
+    // SAFETY: integers and plain pointers: any bytes are a value.
     let fields: cci_endpoint_options_t = unsafe { std::mem::transmute(fields) };
     let micros = |value: u32| Duration::from_micros(u64::from(value));
     if fields.recv_buf_count > 0 {
@@ -181,6 +183,10 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
     }
     if fields.reserved != 0 {
         return Err(Failure::told(CCI_EINVAL, "the options' reserved field must be 0"));
+    }
+    if !fields.security.is_null() {
+        // SAFETY: as the caller promises.
+        options.security = Some(unsafe { security_of(fields.security) }?);
     }
     Ok(Wanted { options, progress_thread: fields.progress_thread != 0 })
 }
@@ -251,6 +257,7 @@ fn endpoint_json(counters: &cci::EndpointCounters, side_bytes: u64) -> String {
     json.number("rma_bytes", counters.rma_bytes);
     json.number("atomics", counters.atomics);
     json.number("rma_refused", counters.rma_refused);
+    json.number("rma_refused_by_name", counters.rma_refused_by_name);
     json.number("regions", counters.regions);
     json.number("registration_hits", counters.registration_hits);
     json.number("registration_misses", counters.registration_misses);

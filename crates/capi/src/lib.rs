@@ -30,6 +30,7 @@ mod options;
 mod pool;
 mod regions;
 mod rma;
+mod security;
 mod status;
 pub mod types;
 
@@ -46,4 +47,5 @@ pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpo
 pub use options::{cci_get_opt, cci_set_opt};
 pub use regions::{cci_rma_alloc, cci_rma_deregister, cci_rma_free, cci_rma_register, cci_rma_register_conn};
 pub use rma::{cci_atomic, cci_rma, cci_rmav};
+pub use security::{cci_conn_req_names, cci_peer_names};
 pub use status::cci_strerror;

@@ -381,4 +381,37 @@ pub struct cci_endpoint_options_t {
     pub progress_thread: u32,
     /// 0.
     pub reserved: u32,
+    /// Who may be a peer, and that all is sealed; NULL: as the device says.
+    pub security: *const cci_security_t,
+}
+
+/// As the device has it; where that says nothing, refused.
+pub const CCI_PLAIN_PEERS_DEFAULT: u32 = 0;
+/// Peers without security get no answer.
+pub const CCI_PLAIN_PEERS_REFUSED: u32 = 1;
+/// They are served, too.
+pub const CCI_PLAIN_PEERS_SERVED: u32 = 2;
+
+/// How an endpoint knows its peers; pointers may be NULL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cci_security_t {
+    /// `sizeof(cci_security_t)` of the program.
+    pub size: u32,
+    /// One of `CCI_PLAIN_PEERS_...`.
+    pub plain_peers: u32,
+    /// Path of a file of pre-shared keys.
+    pub psk_file: *const c_char,
+    /// Path of the own certificate, PEM.
+    pub certificate: *const c_char,
+    /// Path of its private key, PEM.
+    pub private_key: *const c_char,
+    /// Path of the authorities, PEM.
+    pub authorities: *const c_char,
+    /// Names of peers that may be connected.
+    pub allow_connect: *const c_char,
+    /// Names of peers that may read registered memory.
+    pub allow_rma_read: *const c_char,
+    /// Names of peers that may write to it.
+    pub allow_rma_write: *const c_char,
 }

@@ -57,6 +57,13 @@ fn multicast() {
     run("multicast", Linked::Shared, &["udp", "single"]);
 }
 
+/// Shared memory has no need of it.
+#[test]
+fn security() {
+    run("security", Linked::Shared, &["udp"]);
+    run("security", Linked::Shared, &["udp", "single"]);
+}
+
 #[test]
 fn static_library() {
     run("exchange", Linked::Static, &["shm"]);

@@ -102,7 +102,7 @@ fn initialise() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance.ini");
-        std::fs::write(&path, cci_testkit::conformance::CONFIG).expect("a file");
+        std::fs::write(&path, cci_testkit::conformance::config()).expect("a file");
         // SAFETY: every test of this program comes here first and waits; none reads the environment before.
         unsafe { std::env::set_var("CCI_CONFIG", path) };
         // C programs read the configuration once, and each case may have a network of its own: it is read in one that
@@ -154,6 +154,7 @@ impl Driver for C {
             memory_cap_bytes: setup.memory_bytes_max.unwrap_or(0),
             progress_thread: 0,
             reserved: 0,
+            security: null(),
         };
         let mut port = CPort { endpoint: null(), fd: -1, registered: Vec::new() };
         // SAFETY: a device of the list, options, and places for the results.

@@ -57,6 +57,9 @@ fn values() -> Vec<Item> {
         value!(CCI_ENOMSG = 42),
         value!(CCI_EADDRNOTAVAIL = 99),
         value!(CCI_ECONNREFUSED = 111),
+        value!(CCI_PLAIN_PEERS_DEFAULT = 0),
+        value!(CCI_PLAIN_PEERS_REFUSED = 1),
+        value!(CCI_PLAIN_PEERS_SERVED = 2),
         value!(CCI_CONN_ATTR_RO = 0),
         value!(CCI_CONN_ATTR_RU = 1),
         value!(CCI_CONN_ATTR_UU = 2),
@@ -114,7 +117,8 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_rma_handle_t: 32, stuff @ 0));
     items.extend(object!(cci_atomic_op_t: 4));
     items.extend(object!(cci_rma_piece_t: 24, handle @ 0, offset @ 8, length @ 16));
-    items.extend(object!(cci_endpoint_options_t: 40, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24, progress_thread @ 32, reserved @ 36));
+    items.extend(object!(cci_endpoint_options_t: 48, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24, progress_thread @ 32, reserved @ 36, security @ 40));
+    items.extend(object!(cci_security_t: 64, size @ 0, plain_peers @ 4, psk_file @ 8, certificate @ 16, private_key @ 24, authorities @ 32, allow_connect @ 40, allow_rma_read @ 48, allow_rma_write @ 56));
     items.extend(object!(cci_event_t: 24, r#type @ 0, send @ 0, recv @ 0, connect @ 0, request @ 0, accept @ 0, keepalive @ 0, dev_failed @ 0));
     items.extend(object!(cci_event_send_t: 24, r#type @ 0, status @ 4, connection @ 8, context @ 16));
     items.extend(object!(cci_event_recv_t: 24, r#type @ 0, len @ 4, ptr @ 8, connection @ 16));

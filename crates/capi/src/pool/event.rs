@@ -92,6 +92,26 @@ impl CEvent {
         Ok(event)
     }
 
+    /// Looks at the connection request, which has not been answered yet.
+    pub fn look_at_request<T>(&self, look: impl FnOnce(&ConnectRequest) -> T) -> Result<T, Failure> {
+        let mine = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);
+        if mine.is_err() {
+            return Err(Failure::told(
+                CCI_EINVAL,
+                "not a connection request, or one that was answered already",
+            ));
+        }
+        // SAFETY: the exchange succeeds for one caller only, and until the event is returned nobody else uses `held`.
+        let held = unsafe { &*self.held.get() };
+        let found = match held {
+            Held::Request(request) => Ok(look(&request.request)),
+            _ => Err(Failure::told(CCI_EINVAL, "not a connection request")),
+        };
+        // Release: whoever answers it comes after us.
+        self.stage.store(UNANSWERED, Ordering::Release);
+        found
+    }
+
     /// Takes the connection request out, for its one answer.
     pub fn take_request(&self) -> Result<ConnectRequest, Failure> {
         let answer = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);

@@ -32,6 +32,9 @@ static void values(void)
     VALUE(CCI_ENOMSG);
     VALUE(CCI_EADDRNOTAVAIL);
     VALUE(CCI_ECONNREFUSED);
+    VALUE(CCI_PLAIN_PEERS_DEFAULT);
+    VALUE(CCI_PLAIN_PEERS_REFUSED);
+    VALUE(CCI_PLAIN_PEERS_SERVED);
     VALUE(CCI_CONN_ATTR_RO);
     VALUE(CCI_CONN_ATTR_RU);
     VALUE(CCI_CONN_ATTR_UU);
@@ -124,6 +127,17 @@ static void objects(void)
     FIELD(cci_endpoint_options_t, memory_cap_bytes);
     FIELD(cci_endpoint_options_t, progress_thread);
     FIELD(cci_endpoint_options_t, reserved);
+    FIELD(cci_endpoint_options_t, security);
+    SIZE(cci_security_t);
+    FIELD(cci_security_t, size);
+    FIELD(cci_security_t, plain_peers);
+    FIELD(cci_security_t, psk_file);
+    FIELD(cci_security_t, certificate);
+    FIELD(cci_security_t, private_key);
+    FIELD(cci_security_t, authorities);
+    FIELD(cci_security_t, allow_connect);
+    FIELD(cci_security_t, allow_rma_read);
+    FIELD(cci_security_t, allow_rma_write);
 }
 
 static void events(void)

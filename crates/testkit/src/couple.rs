@@ -1,6 +1,6 @@
 //! Two connected endpoints that one thread drives in turns: nothing runs beside it, so that what it does can be counted.
 
-use crate::conformance::{CONFIG, DeviceUnderTest};
+use crate::conformance::{DeviceUnderTest, config};
 use crate::net::Veth;
 use cci::{Attribute, Connection, Context, Endpoint, Event, Options};
 use std::path::Path;
@@ -24,7 +24,7 @@ impl Couple {
         let there = device.far(network.as_ref());
         let open = |section: &str| {
             let context =
-                Context::from_text(CONFIG, Path::new("couple.ini")).map_err(|error| error.to_string())?;
+                Context::from_text(&config(), Path::new("couple.ini")).map_err(|error| error.to_string())?;
             let device = context.device(section).ok_or_else(|| format!("no device {section}"))?;
             Endpoint::create(device, options.clone()).map_err(|error| format!("{section}: {error}"))
         };

@@ -3,6 +3,7 @@
 
 pub mod conformance;
 pub mod couple;
+pub mod credentials;
 pub mod deaths;
 pub mod figures;
 pub mod kill;
@@ -11,4 +12,3 @@ pub mod net;
 pub mod relay;
 pub mod sim;
 pub mod traffic;
-pub mod whole;

@@ -45,6 +45,18 @@ mod udp_bonded {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_BONDED);
 }
 
+mod udp_psk {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_PSK);
+}
+
+mod udp_certificates {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_CERTIFICATES);
+}
+
+mod eth_psk {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_PSK);
+}
+
 mod shm_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
 }
@@ -95,6 +107,18 @@ mod any_memory {
 
 mod udp_bonded_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_BONDED);
+}
+
+mod udp_psk_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_PSK);
+}
+
+mod udp_certificates_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_CERTIFICATES);
+}
+
+mod eth_psk_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_PSK);
 }
 
 mod udp4_multicast {

@@ -6,6 +6,7 @@
 //! (or `a1` and `b1`, with jumbo frames): each case has them in a network namespace of its own.
 
 use super::Skipped;
+use crate::credentials;
 use crate::net::{End, Unavailable, Veth, Wire};
 use cci_sys::net::namespace::Namespace;
 use std::net::UdpSocket;
@@ -114,6 +115,64 @@ transport = eth
 interface = b1
 mtu = 1400
 ";
+
+/// Devices whose peers are known and whose bytes are sealed; `@` stands for the folder of the credentials.
+const SEALED: &str = "\
+[udp-psk]
+transport = udp
+ip = 127.0.0.1
+security = psk
+psk_file = @/cluster.psk
+[udp-psk-small]
+transport = udp
+ip = 127.0.0.1
+mtu = 1500
+security = psk
+psk_file = @/cluster.psk
+[udp-certificates]
+transport = udp
+ip = 127.0.0.1
+security = certificates
+certificate = @/node1.pem
+private_key = @/node1.key
+authorities = @/authority.pem
+[udp-certificates-small]
+transport = udp
+ip = 127.0.0.1
+mtu = 1500
+security = certificates
+certificate = @/node1.pem
+private_key = @/node1.key
+authorities = @/authority.pem
+[eth-psk]
+transport = eth
+interface = a0
+security = psk
+psk_file = @/cluster.psk
+[eth-psk-b]
+transport = eth
+interface = b0
+security = psk
+psk_file = @/cluster.psk
+[eth-psk-small]
+transport = eth
+interface = a0
+mtu = 1400
+security = psk
+psk_file = @/cluster.psk
+[eth-psk-small-b]
+transport = eth
+interface = b0
+mtu = 1400
+security = psk
+psk_file = @/cluster.psk
+";
+
+/// All devices that the suite runs on, sealed ones too, whose credentials are written to files of this process.
+pub fn config() -> String {
+    let folder = credentials::folder().display().to_string();
+    format!("{CONFIG}{}", SEALED.replace('@', &folder))
+}
 
 /// What not every device can do. What it can't, its cases are told, with the reason.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -264,6 +323,28 @@ pub const ETH_JUMBO: DeviceUnderTest = DeviceUnderTest {
     name: "eth-jumbo",
     peer: Some("eth-jumbo-b"),
     smaller: Some(("eth-jumbo-small", "eth-jumbo-small-b")),
+    ..ETH
+};
+
+/// UDP whose peers have a key in common.
+pub const UDP_PSK: DeviceUnderTest = DeviceUnderTest {
+    name: "udp-psk",
+    smaller: Some(("udp-psk-small", "udp-psk-small")),
+    cannot: &[(Capability::Itself, "an endpoint with security can't shake hands with itself")],
+    flavour: true,
+    ..UDP4
+};
+/// UDP whose peers show certificates.
+pub const UDP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest {
+    name: "udp-certificates",
+    smaller: Some(("udp-certificates-small", "udp-certificates-small")),
+    ..UDP_PSK
+};
+/// Raw Ethernet whose peers have a key in common.
+pub const ETH_PSK: DeviceUnderTest = DeviceUnderTest {
+    name: "eth-psk",
+    peer: Some("eth-psk-b"),
+    smaller: Some(("eth-psk-small", "eth-psk-small-b")),
     ..ETH
 };
 

@@ -21,7 +21,7 @@ impl Driver for Rust {
     const EMPTY_MESSAGES_WITH_DATA: bool = true;
 
     fn open(&self, device: &str, setup: &Setup) -> Endpoint {
-        let context = Context::from_text(super::CONFIG, "conformance.ini".as_ref()).expect("CONFIG is right");
+        let context = Context::from_text(&super::config(), "conformance.ini".as_ref()).expect("it is right");
         let device = context.device(device).expect("CONFIG names it");
         let defaults = Options::default();
         let options = Options {

@@ -5,15 +5,15 @@
 //! follows from the seed: the same seed gives the same [`Report::trace`].
 
 mod adversary;
-pub(crate) mod contents;
-pub(crate) mod dissect;
+mod contents;
+mod dissect;
 mod ledger;
 mod net;
 mod node;
 mod plan;
 mod reader;
 mod rma;
-pub(crate) mod rng;
+mod rng;
 mod scenario;
 mod talks;
 mod world;

@@ -61,6 +61,7 @@ pub(super) fn counters(
     let faults = PeerFault::ALL.into_iter().map(|fault| (fault.name(), of.fault(fault)));
     let others = [
         ("message-too-long", glue.too_long),
+        ("request-not-permitted", glue.not_permitted),
         ("no-packet-buffer", of.no_buffer_drops),
         ("no-receive-buffer", of.unreliable_drops),
         ("too-many-requests", of.requests_dropped),

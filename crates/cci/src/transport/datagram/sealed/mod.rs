@@ -18,7 +18,7 @@ use crate::security::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};
-use cci_sys::SysError;
+use cci_sys::clock;
 
 /// Room for any datagram, as it came.
 const DATAGRAM_BYTES: usize = 1 << 16;
@@ -36,6 +36,8 @@ pub(super) struct Sealed<C> {
     inner: C,
     associations: Associations<Address>,
     sealing: Sealing,
+    /// Where datagrams come back to this endpoint. None: nowhere.
+    own: Option<Address>,
     /// Whose addresses are in use.
     held: Held,
     /// What was handed out last.
@@ -45,6 +47,8 @@ pub(super) struct Sealed<C> {
     now: Time,
     /// There may be parts of handshakes to send.
     unsent: bool,
+    /// A narrow way whose plain connections are still to be told.
+    plain_narrow: Option<Narrow>,
     counts: Counts,
 }
 
@@ -97,9 +101,16 @@ impl Scratch {
 }
 
 impl<C: Carrier> Sealed<C> {
-    /// Made now. `datagram_bytes_max`: the longest that the protocol gives. Of `memory_bytes_max`, associations take a share.
-    pub fn new(inner: C, sealing: Sealing, datagram_bytes_max: u16, memory_bytes_max: u64) -> Sealed<C> {
-        let now = Time(inner.now_ns());
+    /// Made now. `own`: where datagrams come back to this endpoint. `datagram_bytes_max`: the longest that the protocol
+    /// gives. Of `memory_bytes_max`, associations take a share.
+    pub fn new(
+        inner: C,
+        sealing: Sealing,
+        own: Option<Address>,
+        datagram_bytes_max: u16,
+        memory_bytes_max: u64,
+    ) -> Sealed<C> {
+        let now = Time(clock::now_ns());
         let associations =
             (memory_bytes_max / MEMORY_SHARE / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
         let config = Config {
@@ -114,11 +125,13 @@ impl<C: Carrier> Sealed<C> {
             inner,
             associations: Associations::new(config, now.0),
             sealing,
+            own,
             held: Held::default(),
             open: Open::Nothing,
             scratch: Scratch::new(),
             now,
             unsent: false,
+            plain_narrow: None,
             counts: Counts::default(),
         }
     }
@@ -196,15 +209,6 @@ impl<C: Carrier> Carrier for Sealed<C> {
         self.inner.receive()
     }
 
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        self.inner.now_ns()
-    }
-
-    fn secret(&self) -> Result<[u8; 32], SysError> {
-        self.inner.secret()
-    }
-
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
         let Sealed { inner, associations, held, scratch, now, unsent, counts, sealing, .. } = self;
         inner.arrived(|from, bytes, _| {
@@ -222,7 +226,7 @@ impl<C: Carrier> Carrier for Sealed<C> {
                     datagram(from.with_secured(true), body, &who);
                 }
                 Opened::Datagram(_) | Opened::Taken => *unsent = true,
-                //= wire.md R-SEC-1
+                //= wire.md R-SEC-5
                 Opened::Plain if sealing.required => counts.plain += 1,
                 Opened::Plain => datagram(from, bytes, &Plain(sealing)),
                 Opened::Dropped => {}
@@ -289,7 +293,12 @@ impl<C: Carrier> Carrier for Sealed<C> {
     }
 
     fn take_too_big(&mut self) -> Option<Narrow> {
+        if let Some(narrow) = self.plain_narrow.take() {
+            return Some(narrow);
+        }
         let narrow = self.inner.take_too_big()?;
+        // Connections with and without a seal go the same way.
+        self.plain_narrow = (!self.sealing.required).then_some(narrow);
         Some(Narrow {
             to: narrow.to.with_secured(true),
             datagram_bytes_max: narrow.datagram_bytes_max.saturating_sub(OVERHEAD_BYTES as u16),
@@ -298,7 +307,16 @@ impl<C: Carrier> Carrier for Sealed<C> {
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
         // Whatever this side asks for is sealed.
-        self.inner.parse(uri).map(|to| to.with_secured(true))
+        let to = self.inner.parse(uri)?;
+        if self.own == Some(to) {
+            // There would have to be two associations with one address.
+            return Err(
+                "that is this endpoint itself, which can't shake hands with itself: give it what it has \
+                        without a connection, or use an endpoint of shared memory"
+                    .to_owned(),
+            );
+        }
+        Ok(to.with_secured(true))
     }
 
     fn uri_of(&self, peer: Address) -> String {

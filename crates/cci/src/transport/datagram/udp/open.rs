@@ -12,6 +12,7 @@ use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
 use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;
 use crate::transport::{Transport, ip_port};
+use cci_proto::Address;
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::udp::UdpSocket;
 
@@ -68,12 +69,13 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     let interface = device.interface.as_deref();
     let Some(second) = second else {
         let uri = uri::format(socket.local_addr(), interface);
+        let own = Address::from(socket.local_addr());
         let carrier = Udp::new(socket, datagram_bytes, memory_bytes);
         let Some(sealing) = sealing else {
             let connections = Datagram::open(carrier, uri, sizes, device, options)?;
             return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
         };
-        let carrier = Sealed::new(carrier, sealing, datagram_bytes_max, memory_bytes);
+        let carrier = Sealed::new(carrier, sealing, Some(own), datagram_bytes_max, memory_bytes);
         let connections = Datagram::open(carrier, uri, sizes, device, options)?;
         return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
     };

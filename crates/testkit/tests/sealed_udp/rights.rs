@@ -1,0 +1,137 @@
+//! What peers may do, by name.
+
+use crate::stage::*;
+use cci::{
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectError, ConnectFailure, Event, Names, Piece,
+    Place, Rma, RmaFlags, RmaKind, Security, Status,
+};
+
+fn names(list: &str) -> Names {
+    Names::parse(list).unwrap()
+}
+
+#[test]
+fn both_ends_know_who_is_there() {
+    let (mut client, mut server) = (Side::with(KEY1), Side::with(&format!("{KEY2}{KEY1}")));
+    join(&mut client, &mut server, &mut None);
+    assert_eq!(server.asked, [Some("node1".to_owned())]);
+    for side in [&client, &server] {
+        let connection = side.last();
+        assert_eq!(side.endpoint.peer_identity(connection).unwrap().to_string(), "node1 (psk)");
+        let shown = side.endpoint.explain(connection).unwrap().to_string();
+        assert!(shown.contains("encryption: sealed by AES-256-GCM, peer node1 known by Noise"), "{shown}");
+        assert_eq!(side.device_counter("security_handshakes"), 1);
+    }
+    talk(&mut client, &mut server, &mut None);
+    // The other way round the server's own key counts, which the client has not.
+    // What was made serves both directions. Without it, the server's own key counts, which clients have not.
+    join(&mut server, &mut client, &mut None);
+    let mut other = Side::with(KEY1);
+    let to = address(&other.endpoint);
+    assert_eq!(fails(&mut server, &mut other, to), ConnectFailure::TimedOut);
+}
+
+#[test]
+fn who_may_not_connect_is_not_heard_of() {
+    let only = |list: &str| keys(&format!("{KEY2}{KEY1}")).allow_connect(names(list));
+    let mut server = Side::new(open(Some(only("node2")), None));
+    let to = address(&server.endpoint);
+    assert_eq!(fails(&mut Side::with(KEY1), &mut server, to), ConnectFailure::TimedOut);
+    assert!(server.device_counter("handshake-refused") > 0);
+    join(&mut Side::with(KEY2), &mut server, &mut None);
+    // Nor is somebody asked who may not be connected.
+    let mut everybody = Side::with(&format!("{KEY2}{KEY1}"));
+    let to = address(&everybody.endpoint);
+    let mut choosy = Side::new(open(Some(keys(KEY1).allow_connect(names("node2"))), None));
+    assert_eq!(fails(&mut choosy, &mut everybody, to), ConnectFailure::TimedOut);
+}
+
+#[test]
+fn memory_is_for_those_who_may() {
+    let security =
+        keys(&format!("{KEY2}{KEY1}")).allow_rma_read(names("node1, node2")).allow_rma_write(names("node2"));
+    let mut server = Side::new(open(Some(security), None));
+    let memory = server.endpoint.allocate(4096).unwrap();
+    let theirs = server.endpoint.register(&memory, Access::ALL).unwrap();
+    for (keys, writes) in [(KEY1, false), (KEY2, true)] {
+        let mut client = Side::with(keys);
+        join(&mut client, &mut server, &mut None);
+        let own = client.endpoint.allocate(4096).unwrap();
+        let ours = client.endpoint.register(&own, Access::LOCAL).unwrap();
+        let to = client.last();
+        let refused = if writes { Status::Success } else { Status::RmaHandle };
+        for (kind, status) in [(RmaKind::Read, Status::Success), (RmaKind::Write, refused)] {
+            let rma = Rma {
+                kind,
+                local: &[Piece::new(ours, 0, 1000)],
+                remote: &[Piece::new(theirs, 0, 1000)],
+                message: None,
+                context: 1,
+                flags: RmaFlags::NONE,
+            };
+            client.endpoint.rma(to, &rma).unwrap();
+            client.ended.clear();
+            assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0]
+                .ended
+                .is_empty()));
+            assert_eq!(client.ended, [(1, status)], "{keys} {kind:?}");
+        }
+        let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+        client.ended.clear();
+        client.endpoint.atomic(to, atomic, Place::new(theirs, 0), None, 2, RmaFlags::NONE).unwrap();
+        assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0]
+            .ended
+            .is_empty()));
+        assert_eq!(client.ended, [(2, refused)], "{keys}");
+    }
+    let counters = server.endpoint.counters();
+    assert_eq!((counters.rma_refused, counters.rma_refused_by_name), (2, 2));
+}
+
+#[test]
+fn a_request_may_be_accepted_elsewhere_by_those_who_may() {
+    let mut broker = Side::with(&format!("{KEY2}{KEY1}"));
+    let mut client = Side::with(KEY1);
+    let ask = |client: &mut Side, broker: &mut Side| {
+        client.dial(address(&broker.endpoint), PATIENCE);
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            client.poll();
+            if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
+                break request;
+            }
+            assert!(std::time::Instant::now() < until);
+        }
+    };
+    // A worker with the same key of its own, to whom the client has never spoken.
+    let mut worker = Side::with(KEY1);
+    let request = ask(&mut client, &mut broker);
+    worker.endpoint.accept(request, 5).unwrap();
+    let both = |sides: &[&mut Side]| !sides[0].made.is_empty() && !sides[2].made.is_empty();
+    assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, both));
+    assert_eq!(worker.endpoint.peer_identity(worker.last()).unwrap().name(), "node1");
+    talk(&mut client, &mut worker, &mut None);
+    // One that does not allow this name, and one that seals nothing.
+    let choosy = Security::psk(KEY1.as_bytes()).unwrap().allow_connect(names("node2"));
+    for (security, word) in [(Some(choosy), "allow_connect"), (None, "another kind of device")] {
+        let mut worker = Side::new(open(security, None));
+        let request = ask(&mut client, &mut broker);
+        let refused = worker.endpoint.accept(request, 5).unwrap_err().to_string();
+        assert!(refused.contains(word) || refused.contains("kind of device"), "{refused}");
+        let made = client.made.len();
+        assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, |sides| sides[0]
+            .made
+            .len()
+            > made));
+        assert_eq!(client.made.last(), Some(&Err(ConnectFailure::Refused)));
+    }
+}
+
+#[test]
+fn groups_are_not_for_those_who_require_it() {
+    let mut server = open(Some(keys(KEY1)), None);
+    let refused = server.connect("udp://239.1.2.3:5000", b"", Attribute::MulticastSend, 0, None);
+    assert!(matches!(refused, Err(ConnectError::Insecure)), "{refused:?}");
+    let mut lenient = open(Some(keys(KEY1).required(false)), None);
+    lenient.connect("udp://239.1.2.3:5000", b"", Attribute::MulticastSend, 0, None).unwrap();
+}

@@ -11,6 +11,7 @@ use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Events that may be out with the program beyond one for each receive and send buffer.
 const SPARE_EVENTS: u32 = 1024;
@@ -140,11 +141,12 @@ impl CEndpoint {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint, &mut Side) -> R) -> Result<R, Failure> {
         match &self.engine {
-            Engine::Locking(shared) => Ok(shared.with(|endpoint| {
+            // In a fork child an error, before anything is touched that a thread of the parent's may have been at.
+            Engine::Locking(shared) => Ok(shared.try_with(|endpoint| {
                 // SAFETY: we hold the lock, `with` is the only place that reaches `side`, and `f` does not come back
                 // here (it could not: the lock is not recursive).
                 f(endpoint, unsafe { &mut *self.side.get() })
-            })),
+            })?),
             Engine::Single { endpoint, busy } => {
                 // A plain load and a plain store: a check for mistakes, not a lock.
                 if busy.load(Ordering::Relaxed) {
@@ -157,8 +159,30 @@ impl CEndpoint {
                 let _leave = Leave(busy);
                 // SAFETY: the program promised one thread at a time for this endpoint at `cci_init`, and `f` does not
                 // come back here (the flag would refuse it).
-                Ok(unsafe { f(&mut *endpoint.get(), &mut *self.side.get()) })
+                let (endpoint, side) = unsafe { (&mut *endpoint.get(), &mut *self.side.get()) };
+                endpoint.check_process()?;
+                Ok(f(endpoint, side))
             }
+        }
+    }
+
+    /// Waits until `look` finds something. What it takes from the endpoint it enters on the C side under the same lock:
+    /// another thread's call in between could give the name of a connection to a new one.
+    pub fn wait_with<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut(&mut Endpoint, &mut Side) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        match &self.engine {
+            Engine::Locking(shared) => Ok(shared.wait_with(timeout, |endpoint| {
+                // SAFETY: as in `with`: the lock is held while this runs, and `look` does not come back here.
+                look(endpoint, unsafe { &mut *self.side.get() })
+            })?),
+            Engine::Single { .. } => self.with(|endpoint, side| match endpoint.wait_any(timeout) {
+                Ok(true) => Ok(look(endpoint, side)),
+                Ok(false) => Ok(None),
+                Err(error) => Err(Failure::from(error)),
+            })?,
         }
     }
 

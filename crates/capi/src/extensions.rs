@@ -86,17 +86,18 @@ pub unsafe extern "C" fn cci_wait_event(
         }
         // Before the event, so that none is lost for want of a struct.
         let place = owner.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
-        let waited = match owner.shared() {
-            Some(shared) => shared.wait(timeout),
-            None => owner.with(|endpoint, _| endpoint.wait(timeout))?,
-        };
-        let found = owner.with(|endpoint, side| match waited {
-            Ok(Some(found)) => Ok(fill_any(owner, endpoint, side, place, found)),
+        let waited = owner.wait_with(timeout, |endpoint, side| {
+            let event = endpoint.next_event()?;
+            Some(fill_any(owner, endpoint, side, place, event))
+        });
+        let found = match waited {
+            Ok(Some(found)) => found,
             other => {
-                side.events.put_back(place);
-                Err(other.map_or_else(Failure::from, |_| Failure::code(CCI_EAGAIN)))
+                let failure = other.map_or_else(|failure| failure, |_| Failure::code(CCI_EAGAIN));
+                owner.with(|_, side| side.events.put_back(place))?;
+                return Err(failure);
             }
-        })??;
+        };
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { event.write(found) };
         Ok(())

@@ -116,6 +116,7 @@ impl From<SendError> for Failure {
             // A handle that the engine has forgotten was disconnected by the program: to C it is the same thing.
             SendError::Disconnected | SendError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
             SendError::ReceiveOnly => Failure::told(CCI_EINVAL, error.to_string()),
+            SendError::OtherProcess => Failure::told(CCI_ERROR, error.to_string()),
         }
     }
 }
@@ -146,6 +147,7 @@ impl From<RmaError> for Failure {
             // As with sends: no text.
             RmaError::WouldBlock => Failure::code(CCI_ENOBUFS),
             RmaError::Disconnected | RmaError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
+            RmaError::OtherProcess => Failure::told(CCI_ERROR, error.to_string()),
         }
     }
 }
@@ -156,6 +158,7 @@ impl From<OptionError> for Failure {
             OptionError::UnknownConnection => CCI_ERR_DISCONNECTED,
             OptionError::OutOfRange => CCI_ERANGE,
             OptionError::NoMemory => CCI_ENOMEM,
+            OptionError::OtherProcess => CCI_ERROR,
             OptionError::Fixed | OptionError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
         };
         Failure::told(status, error.to_string())

@@ -18,7 +18,7 @@ use crate::options::{Attribute, Options, SendFlags};
 use crate::transport::{self, Armed, Dial, Transport};
 use cci_proto::RmaPiece;
 use cci_sys::process::fork;
-use cci_sys::{clock, cpu, random};
+use cci_sys::{SysError, clock, cpu, random};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,6 +81,24 @@ impl Endpoint {
         })
     }
 
+    /// Whether this process may use the endpoint: the one that opened it may. In a child that `fork` made without `exec`
+    /// every call fails, or does nothing, and dropping it there harms nobody: the child opens endpoints of its own.
+    ///
+    /// # Errors
+    /// Says so.
+    pub fn check_process(&self) -> Result<(), SysError> {
+        fork::check(self.made_by)
+    }
+
+    pub(crate) fn made_by(&self) -> fork::Token {
+        self.made_by
+    }
+
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        fork::same_process(self.made_by)
+    }
+
     /// What others connect to. It holds as long as the endpoint lives.
     pub fn uri(&self) -> &str {
         self.transport.uri()
@@ -109,6 +127,7 @@ impl Endpoint {
         context: u64,
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
+        self.check_process().map_err(ConnectError::System)?;
         if request.len() > limits::REQUEST_BYTES_MAX {
             return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
         }
@@ -138,6 +157,7 @@ impl Endpoint {
     /// # Errors
     /// [`AcceptError`]: the peer is told that it was refused; no event will come.
     pub fn accept(&mut self, mut request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
+        self.check_process().map_err(AcceptError::System)?;
         let Some(body) = request.body.take() else { return Err(AcceptError::Gone) };
         let body = *body;
         let Some(connection) = self.core.insert(context, body.attribute, ConnState::Accepting) else {
@@ -165,7 +185,8 @@ impl Endpoint {
     /// completion; the handle is refused from now on. The peer learns it when it next uses the connection.
     /// Unknown and already closed connections are ignored.
     pub fn disconnect(&mut self, connection: Connection) {
-        let Some(conn) = self.core.conn_mut(connection) else { return };
+        let ours = self.is_ours();
+        let Some(conn) = self.core.conn_mut(connection).filter(|_| ours) else { return };
         if conn.state == ConnState::Closing {
             return;
         }
@@ -228,6 +249,9 @@ impl Endpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
+        if !self.is_ours() {
+            return Err(SendError::OtherProcess);
+        }
         let Some(conn) = self.core.conn(connection) else { return Err(SendError::UnknownConnection) };
         match conn.state {
             ConnState::Open => {}
@@ -339,6 +363,9 @@ impl Endpoint {
     /// [`Endpoint::recv_buffers_free`] is 0, messages may be waiting for a buffer: drop some.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
+        if !self.is_ours() {
+            return None;
+        }
         // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
         self.taken_since_progress += 1;
         if self.taken_since_progress > limits::EVENTS_PER_PROGRESS || !self.core.has_events() {
@@ -355,6 +382,9 @@ impl Endpoint {
     /// Makes progress — takes in what came, sends what waits, times out what is due — without taking an event.
     #[inline]
     pub fn progress(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
         if let Some(fates) = self.core.origin.take() {
             self.settle(fates);
         }
@@ -389,6 +419,9 @@ impl Endpoint {
     /// those who sleep without having seen [`Endpoint::next_event`] return None; it does this itself once
     /// the handle was asked for.
     pub fn arm(&mut self) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
         if !self.core.has_events() {
             self.progress();
         }
@@ -442,7 +475,8 @@ impl Endpoint {
     /// (CCI-020). It belongs to the endpoint. Programs that only call `wait` or poll should not ask for it: keeping it
     /// level-triggered costs a system call where an endpoint goes idle.
     pub fn os_handle(&mut self) -> BorrowedFd<'_> {
-        if !self.exported {
+        // A fork child must not make it readable for its parent.
+        if !self.exported && self.is_ours() {
             self.exported = true;
             self.core.poller.set_pending(true);
         }
@@ -455,6 +489,7 @@ impl Endpoint {
     /// # Errors
     /// Only if the system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
+        self.check_process()?;
         if let Some(event) = self.next_event() {
             return Ok(Some(event));
         }
@@ -468,6 +503,23 @@ impl Endpoint {
                 return Ok(None);
             }
         }
+    }
+
+    /// The same without taking the event: whether [`Endpoint::next_event`] has one now.
+    ///
+    /// # Errors
+    /// As [`Endpoint::wait`].
+    pub fn wait_any(&mut self, timeout: Option<Duration>) -> Result<bool, WaitError> {
+        self.check_process()?;
+        self.progress();
+        let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
+        while !self.core.has_events() {
+            if until_ns.is_some_and(|until_ns| clock::now_ns() >= until_ns) {
+                return Ok(false);
+            }
+            self.pause(until_ns, Core::has_events)?;
+        }
+        Ok(true)
     }
 
     /// Spins, then sleeps, until `done` or `until_ns`. May return early.
@@ -554,7 +606,7 @@ impl Endpoint {
 
     /// True while messages can be sent.
     pub fn is_open(&self, connection: Connection) -> bool {
-        self.core.conn(connection).is_some_and(|conn| conn.state == ConnState::Open)
+        self.is_ours() && self.core.conn(connection).is_some_and(|conn| conn.state == ConnState::Open)
     }
 
     /// Changes the default send timeout, for connections made from now on.
@@ -575,6 +627,9 @@ impl Endpoint {
     /// # Errors
     /// [`OptionError::OutOfRange`], [`OptionError::NoMemory`].
     pub fn set_recv_buffers(&mut self, count: u32) -> Result<(), OptionError> {
+        if !self.is_ours() {
+            return Err(OptionError::OtherProcess);
+        }
         if count == 0 || count > limits::RECV_BUFFERS_MAX {
             return Err(OptionError::OutOfRange);
         }
@@ -587,6 +642,9 @@ impl Endpoint {
     /// # Errors
     /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: there is less, give the number to [`Endpoint::create`].
     pub fn set_send_buffers(&mut self, count: u32) -> Result<(), OptionError> {
+        if !self.is_ours() {
+            return Err(OptionError::OtherProcess);
+        }
         if count == 0 || count > limits::SENDS_MAX {
             return Err(OptionError::OutOfRange);
         }
@@ -594,6 +652,9 @@ impl Endpoint {
     }
 
     fn tell_defaults(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
         let options = &self.core.options;
         self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
     }
@@ -635,6 +696,9 @@ impl Endpoint {
     /// Counters since the endpoint was opened.
     pub fn counters(&self) -> EndpointCounters {
         let mut counters = self.core.counters.clone();
+        if !self.is_ours() {
+            return counters;
+        }
         counters.rma_refused = self.core.regions.refused;
         counters.rma_refused_by_name = self.core.regions.refused_by_name;
         counters.regions = u64::from(self.core.regions.len());
@@ -660,6 +724,9 @@ impl Endpoint {
     /// Which path the connection takes, which others were looked at and why not, what holds it up.
     pub fn explain(&self, connection: Connection) -> Option<Explanation> {
         let conn = self.core.conn(connection)?;
+        if !self.is_ours() {
+            return None;
+        }
         let mut explanation = Explanation {
             transport: self.device.transport().name().to_owned(),
             attribute: conn.attribute.short_name().to_owned(),
@@ -672,6 +739,9 @@ impl Endpoint {
     }
 
     fn link(&self, connection: Connection) -> Result<u64, OptionError> {
+        if !self.is_ours() {
+            return Err(OptionError::OtherProcess);
+        }
         match self.core.conn(connection) {
             Some(conn) if conn.link != u64::MAX => Ok(conn.link),
             _ => Err(OptionError::UnknownConnection),
@@ -687,7 +757,7 @@ impl Endpoint {
     /// Disconnects everything and goes on delivering what was sent, until it is, or for `limit` at most. Says whether
     /// all of it was delivered or failed. Dropping the endpoint does this with a limit of a second.
     pub fn close(mut self, limit: Duration) -> bool {
-        self.drain(as_ns(limit))
+        self.is_ours() && self.drain(as_ns(limit))
     }
 
     fn drain(&mut self, limit_ns: u64) -> bool {
@@ -718,7 +788,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         // A fork child shares the parent's sockets: what it sent there would close the parent's connections.
-        if !fork::same_process(self.made_by) {
+        if !self.is_ours() {
             return;
         }
         self.drain(limits::LINGER_NS_MAX);

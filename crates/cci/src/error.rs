@@ -147,6 +147,8 @@ pub enum SendError {
     UnknownConnection,
     /// The connection receives what is sent to a multicast group: nothing can be sent on it.
     ReceiveOnly,
+    /// Another process opened the endpoint, and this one is its fork child: open your own.
+    OtherProcess,
 }
 
 /// Why memory was not registered, or a registration not ended. Nothing changed.
@@ -201,6 +203,8 @@ pub enum RmaError {
     Disconnected,
     /// No connection of this endpoint.
     UnknownConnection,
+    /// Another process opened the endpoint, and this one is its fork child: open your own.
+    OtherProcess,
 }
 
 /// Why an option was not set.
@@ -216,6 +220,8 @@ pub enum OptionError {
     Unsupported,
     /// The system has no memory for it.
     NoMemory,
+    /// Another process opened the endpoint, and this one is its fork child: open your own.
+    OtherProcess,
 }
 
 /// Why waiting failed: only the system's doing.
@@ -311,12 +317,16 @@ impl fmt::Display for AcceptError {
     }
 }
 
+const OTHER_PROCESS: &str =
+    "another process opened the endpoint, and this is its fork child: open your own here";
+
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SendError::TooLong { len_bytes, max_bytes } => {
                 write!(f, "message of {len_bytes} bytes on a connection that takes {max_bytes}")
             }
+            SendError::OtherProcess => f.write_str(OTHER_PROCESS),
             SendError::WouldBlock => write!(f, "no send buffer free now: get events, then try again"),
             SendError::Disconnected => write!(f, "the connection is closed"),
             SendError::UnknownConnection => write!(f, "no such connection on this endpoint"),
@@ -372,6 +382,7 @@ impl fmt::Display for RmaError {
             }
             RmaError::WouldBlock => write!(f, "too many operations in progress: get events, then try again"),
             RmaError::Disconnected => write!(f, "the connection is closed"),
+            RmaError::OtherProcess => f.write_str(OTHER_PROCESS),
             RmaError::UnknownConnection => write!(f, "no such connection on this endpoint"),
         }
     }
@@ -384,6 +395,7 @@ impl fmt::Display for OptionError {
             OptionError::OutOfRange => "the value is out of range",
             OptionError::Fixed => "this option is fixed when the endpoint is opened",
             OptionError::Unsupported => "this device has no such option",
+            OptionError::OtherProcess => OTHER_PROCESS,
             OptionError::NoMemory => "no memory for it",
         })
     }
@@ -413,6 +425,7 @@ impl From<SendError> for RmaError {
             SendError::Disconnected => RmaError::Disconnected,
             SendError::UnknownConnection => RmaError::UnknownConnection,
             SendError::ReceiveOnly => RmaError::Unreliable,
+            SendError::OtherProcess => RmaError::OtherProcess,
         }
     }
 }

@@ -8,8 +8,9 @@ use crate::{
     AcceptError, Attribute, ConnectError, ConnectRequest, Connection, ConnectionCounters, Device, Endpoint,
     EndpointCounters, Event, Explanation, SendError, SendFlags, Status, WaitError, limits,
 };
-use cci_sys::clock;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use cci_sys::process::fork;
+use cci_sys::{SysError, clock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use thread::{Doing, Helper, ProgressThread};
 
@@ -26,6 +27,10 @@ pub struct SharedEndpoint {
 }
 
 struct Inner {
+    /// These never change, and are had without the lock.
+    uri: String,
+    device: Device,
+    made_by: fork::Token,
     state: Mutex<State>,
     changed: Condvar,
     poller: Arc<Poller>,
@@ -56,14 +61,65 @@ impl SharedEndpoint {
 
     fn over(endpoint: Endpoint, helper: Option<Arc<Helper>>) -> SharedEndpoint {
         let poller = endpoint.poller();
+        let (uri, device, made_by) =
+            (endpoint.uri().to_owned(), endpoint.device().clone(), endpoint.made_by());
         let state = Mutex::new(State { endpoint, sleeper: false, helper: Doing::Naps });
-        let inner = Inner { state, changed: Condvar::new(), poller, helper };
+        let inner = Inner { uri, device, made_by, state, changed: Condvar::new(), poller, helper };
         SharedEndpoint { thread: None, inner: Arc::new(inner) }
     }
 
     /// Runs `f` with the endpoint locked: several calls in a row, or those this form does not repeat.
+    ///
+    /// # Panics
+    /// In a child made by `fork`, which can't use its parent's endpoint, where a thread that the child does not have held
+    /// the lock: nobody would ever give it back. [`SharedEndpoint::try_with`] and all other calls return an error instead.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
+        if self.is_ours() { self.with_own(f) } else { self.with_copy(f) }
+    }
+
+    /// The same in the process that opened the endpoint; in a child made by `fork`, `f` is not run.
+    ///
+    /// # Errors
+    /// This is a fork child.
+    #[inline]
+    pub fn try_with<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> Result<R, SysError> {
+        if self.is_ours() { Ok(self.with_own(f)) } else { Err(self.not_ours()) }
+    }
+
+    /// See [`Endpoint::check_process`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_process(&self) -> Result<(), SysError> {
+        fork::check(self.inner.made_by)
+    }
+
+    #[inline]
+    fn is_ours(&self) -> bool {
+        fork::same_process(self.inner.made_by)
+    }
+
+    #[cold]
+    fn not_ours(&self) -> SysError {
+        let error = self.check_process().err();
+        error.unwrap_or_else(|| SysError::new("use an endpoint", std::io::ErrorKind::Unsupported))
+    }
+
+    /// In a fork child: every call of the endpoint's refuses by itself.
+    #[cold]
+    fn with_copy<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
+        match self.inner.state.try_lock() {
+            Ok(mut state) => f(&mut state.endpoint),
+            Err(TryLockError::Poisoned(state)) => f(&mut state.into_inner().endpoint),
+            Err(TryLockError::WouldBlock) => panic!(
+                "SharedEndpoint::with in a fork child, while a thread of the parent's held the endpoint: open your own"
+            ),
+        }
+    }
+
+    #[inline]
+    fn with_own<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state.endpoint);
         if state.sleeper {
@@ -93,12 +149,12 @@ impl SharedEndpoint {
 
     /// See [`Endpoint::uri`].
     pub fn uri(&self) -> String {
-        self.with(|endpoint| endpoint.uri().to_owned())
+        self.inner.uri.clone()
     }
 
     /// See [`Endpoint::device`].
     pub fn device(&self) -> Device {
-        self.with(|endpoint| endpoint.device().clone())
+        self.inner.device.clone()
     }
 
     /// See [`Endpoint::connect`].
@@ -113,7 +169,8 @@ impl SharedEndpoint {
         context: u64,
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
-        self.with(|endpoint| endpoint.connect(uri, request, attribute, context, timeout))
+        self.try_with(|endpoint| endpoint.connect(uri, request, attribute, context, timeout))
+            .map_err(ConnectError::System)?
     }
 
     /// See [`Endpoint::accept`].
@@ -121,12 +178,12 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn accept(&self, request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
-        self.with(|endpoint| endpoint.accept(request, context))
+        self.try_with(|endpoint| endpoint.accept(request, context)).map_err(AcceptError::System)?
     }
 
     /// See [`Endpoint::disconnect`].
     pub fn disconnect(&self, connection: Connection) {
-        self.with(|endpoint| endpoint.disconnect(connection));
+        let _ = self.try_with(|endpoint| endpoint.disconnect(connection));
     }
 
     /// See [`Endpoint::send`].
@@ -140,7 +197,8 @@ impl SharedEndpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
-        self.with(|endpoint| endpoint.send(connection, message, context, flags))
+        self.try_with(|endpoint| endpoint.send(connection, message, context, flags))
+            .unwrap_or(Err(SendError::OtherProcess))
     }
 
     /// See [`Endpoint::send_vectored`].
@@ -154,7 +212,8 @@ impl SharedEndpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
-        self.with(|endpoint| endpoint.send_vectored(connection, segments, context, flags))
+        self.try_with(|endpoint| endpoint.send_vectored(connection, segments, context, flags))
+            .unwrap_or(Err(SendError::OtherProcess))
     }
 
     /// See [`Endpoint::send_blocking`]. Other threads go on using the endpoint meanwhile.
@@ -162,6 +221,9 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn send_blocking(&self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
+        if !self.is_ours() {
+            return Err(SendError::OtherProcess);
+        }
         let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
         let context = loop {
             match self.with(|endpoint| endpoint.try_start_blocking(connection, segments)) {
@@ -188,7 +250,7 @@ impl SharedEndpoint {
 
     /// See [`Endpoint::next_event`].
     pub fn next_event(&self) -> Option<Event> {
-        self.with(Endpoint::next_event)
+        self.try_with(Endpoint::next_event).ok().flatten()
     }
 
     /// See [`Endpoint::wait`]. Each event goes to one of the threads that wait.
@@ -196,30 +258,43 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
+        self.wait_with(timeout, Endpoint::next_event)
+    }
+
+    /// Waits until `look` finds something; it is called with the endpoint locked, so that what it takes can be entered
+    /// into tables of the caller's before another thread's call changes what it means.
+    ///
+    /// # Errors
+    /// As [`Endpoint::wait`].
+    pub fn wait_with<T>(
+        &self,
+        timeout: Option<Duration>,
+        look: impl FnMut(&mut Endpoint) -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
         let until_ns = timeout.map(|timeout| {
             clock::now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
         });
-        self.until(until_ns, Endpoint::next_event)
+        self.until(until_ns, look)
     }
 
     /// See [`Endpoint::counters`].
     pub fn counters(&self) -> EndpointCounters {
-        self.with(|endpoint| endpoint.counters())
+        self.try_with(|endpoint| endpoint.counters()).unwrap_or_default()
     }
 
     /// See [`Endpoint::connection_counters`].
     pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
-        self.with(|endpoint| endpoint.connection_counters(connection))
+        self.try_with(|endpoint| endpoint.connection_counters(connection)).ok().flatten()
     }
 
     /// See [`Endpoint::peer_identity`].
     pub fn peer_identity(&self, connection: Connection) -> Option<cci_secure::Identity> {
-        self.with(|endpoint| endpoint.peer_identity(connection).cloned())
+        self.try_with(|endpoint| endpoint.peer_identity(connection).cloned()).ok().flatten()
     }
 
     /// See [`Endpoint::explain`].
     pub fn explain(&self, connection: Connection) -> Option<Explanation> {
-        self.with(|endpoint| endpoint.explain(connection))
+        self.try_with(|endpoint| endpoint.explain(connection)).ok().flatten()
     }
 
     /// Waits until `look` finds what it looks for, or it is `until_ns`.
@@ -228,6 +303,7 @@ impl SharedEndpoint {
         until_ns: Option<u64>,
         mut look: impl FnMut(&mut Endpoint) -> Option<T>,
     ) -> Result<Option<T>, WaitError> {
+        self.check_process()?;
         if let Some(found) = self.spin(until_ns, &mut look) {
             return Ok(Some(found));
         }

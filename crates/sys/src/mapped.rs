@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicU32;
 use rustix::io::Result;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+use crate::process::fork;
+
 /// Of the processor's cache.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE_BYTES: usize = 64;
@@ -17,6 +19,7 @@ const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 pub(crate) struct Mapped {
     base: NonNull<u8>,
     len_bytes: usize,
+    made_by: fork::Token,
 }
 
 // SAFETY: the value owns a mapping that is valid on every thread; what is reached through `&Mapped` is atomic, or under
@@ -44,7 +47,7 @@ impl Mapped {
 
     fn own(base: *mut u8, len_bytes: usize) -> Result<Mapped> {
         let base = NonNull::new(base).ok_or(rustix::io::Errno::NOMEM)?;
-        let mapped = Mapped { base, len_bytes };
+        let mapped = Mapped { base, len_bytes, made_by: fork::token() };
         // SAFETY: concerns the mapping just made only.
         unsafe { madvise(base.as_ptr().cast(), len_bytes, Advice::LinuxDontFork) }?;
         Ok(mapped)
@@ -140,6 +143,10 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        // A fork child has no such mapping; something else may lie at that address by now.
+        if !fork::same_process(self.made_by) {
+            return;
+        }
         // SAFETY: mapped by `of` or `anonymous`, and nothing borrowed from `self` is left. A failure leaves memory mapped.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len_bytes) };
     }

@@ -52,11 +52,13 @@ pub fn send_signal(pid: u32, signal: Signal) -> Result<()> {
 /// The token lies in a page that the kernel wipes in a fork child (`MADV_WIPEONFORK`), so a child finds 0 there
 /// and takes a new one.
 pub mod fork {
+    use std::io;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+    use crate::error::SysError;
     use crate::random;
 
     /// Stands for this process; a fork child's differs. 0 is never a token.
@@ -66,6 +68,7 @@ pub mod fork {
     /// The token of the running process. The first call makes a few system calls, later ones read one word.
     pub fn token() -> Token {
         let Some(word) = wiped_word() else { return Token(pid_token()) };
+        KNOWN.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);
         let known = word.load(Ordering::Relaxed);
         if known != 0 {
             return Token(known);
@@ -78,14 +81,40 @@ pub mod fork {
         }
     }
 
-    /// Whether this is still the process that took `token`.
+    /// Whether this is still the process that took `token`. Two loads and a comparison.
     #[inline]
     pub fn same_process(token: Token) -> bool {
+        // Acquire pairs with the Release in `token`: who sees the address sees the page.
+        let word = KNOWN.load(Ordering::Acquire);
+        if word.is_null() {
+            return same_process_slowly(token);
+        }
+        // SAFETY: only `token` stores here, and what it stores is a word that stays mapped until the process ends.
+        unsafe { &*word }.load(Ordering::Relaxed) == token.0
+    }
+
+    #[cold]
+    fn same_process_slowly(token: Token) -> bool {
         match wiped_word() {
             Some(word) => word.load(Ordering::Relaxed) == token.0,
             None => pid_token() == token.0,
         }
     }
+
+    /// Says no to a fork child that uses what another process opened.
+    ///
+    /// # Errors
+    /// `Unsupported`, where this is not the process that took `token`.
+    pub fn check(token: Token) -> Result<(), SysError> {
+        if same_process(token) {
+            return Ok(());
+        }
+        let why = "it belongs to the process that opened it, and this is a fork child: open your own here";
+        Err(SysError::new("use an endpoint", io::Error::new(io::ErrorKind::Unsupported, why)))
+    }
+
+    /// Where the wiped word is, once a token was taken. Null: not known, or there is none.
+    static KNOWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
     /// Where the kernel cannot wipe a page (before 4.14): one `getpid` per check.
     fn pid_token() -> u64 {

@@ -108,6 +108,13 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// Whether this process has the mapping: the one that made it has, its fork children do not.
+    pub fn is_mapped(&self) -> bool {
+        crate::process::fork::same_process(self.made_by)
+    }
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
         // A fork child has no such mapping; something else may lie at that address by now.

@@ -18,6 +18,7 @@ impl Endpoint {
     /// # Errors
     /// [`RegisterError::Length`] for 0 bytes, [`RegisterError::System`].
     pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
+        self.check_process().map_err(RegisterError::System)?;
         if len_bytes == 0 {
             return Err(RegisterError::Length);
         }
@@ -40,6 +41,7 @@ impl Endpoint {
         memory: &Memory,
         what: impl Into<Registration>,
     ) -> Result<RmaHandle, RegisterError> {
+        self.check_process().map_err(RegisterError::System)?;
         let Registration { range, access, only } = what.into();
         let range = range.unwrap_or(0..memory.len());
         if range.is_empty() {
@@ -74,6 +76,7 @@ impl Endpoint {
     /// # Errors
     /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.
     pub fn deregister(&mut self, handle: &RmaHandle) -> Result<(), RegisterError> {
+        self.check_process().map_err(RegisterError::System)?;
         let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
         self.transport.region_removed(&mut self.core, handle.region(), &region);
         if !region.memory.is_library() {

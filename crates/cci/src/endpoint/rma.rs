@@ -267,6 +267,9 @@ impl Endpoint {
 
     /// The transport's name of an open, reliable connection, and its MSS.
     fn rma_link(&self, connection: Connection) -> Result<(u64, u32), RmaError> {
+        if !self.is_ours() {
+            return Err(RmaError::OtherProcess);
+        }
         let Some(conn) = self.core.conn(connection) else { return Err(RmaError::UnknownConnection) };
         match conn.state {
             ConnState::Open => {}

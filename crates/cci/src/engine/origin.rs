@@ -6,6 +6,7 @@ use super::peers::Peer;
 use super::poller::Poller;
 use crate::Attribute;
 use crate::device::TransportKind;
+use cci_sys::process::fork;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -50,6 +51,7 @@ pub(crate) struct Origin {
     fates: Mutex<Option<Vec<Fate>>>,
     /// Where the endpoint's owner may be asleep. Not kept alive by requests: it is descriptors.
     poller: Weak<Poller>,
+    made_by: fork::Token,
 }
 
 impl Origin {
@@ -58,10 +60,15 @@ impl Origin {
             news: AtomicBool::new(false),
             fates: Mutex::new(Some(Vec::new())),
             poller: Arc::downgrade(poller),
+            made_by: fork::token(),
         }
     }
 
     pub fn tell(&self, fate: Fate) {
+        // A fork child's word is nobody's: its parent still has the request, and would only be woken for nothing.
+        if !fork::same_process(self.made_by) {
+            return;
+        }
         {
             let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
             match fates.as_mut() {

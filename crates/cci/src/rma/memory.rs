@@ -18,6 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// [`Endpoint::allocate`](crate::Endpoint::allocate) gives memory of the library's own, which processes on the same host
 /// map directly; [`Memory::foreign`] takes memory that the program has from elsewhere.
+///
+/// A child made by `fork` has the handle and not the library's memory: nothing is mapped there, and the calls here find
+/// everything beyond its end.
 #[derive(Clone)]
 pub struct Memory {
     bytes: Bytes,
@@ -156,13 +159,13 @@ impl Memory {
     /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end.
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
-        self.bytes.read(offset, out)
+        self.is_here() && self.bytes.read(offset, out)
     }
 
     /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end.
     #[must_use]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
-        self.bytes.write(offset, data)
+        self.is_here() && self.bytes.write(offset, data)
     }
 
     /// An atomic operation of the owner's own, atomic against those of peers; returns the value before.
@@ -170,7 +173,7 @@ impl Memory {
     /// # Errors
     /// The place is beyond the end, or its address not a multiple of the operation's width.
     pub fn atomic(&self, offset: usize, atomic: Atomic) -> Result<u64, AtomicRefusal> {
-        self.bytes.atomic(offset, atomic_op(atomic))
+        self.atomic_op(offset, atomic_op(atomic))
     }
 
     /// Reads 4 or 8 bytes at once, as an atomic operation; 4 bytes are zero-extended.
@@ -180,7 +183,19 @@ impl Memory {
     pub fn load(&self, offset: usize, width: AtomicWidth) -> Result<u64, AtomicRefusal> {
         let load =
             AtomicOp { kind: ring::AtomicKind::Load, width: ring_width(width), operand: 0, compare: 0 };
-        self.bytes.atomic(offset, load)
+        self.atomic_op(offset, load)
+    }
+
+    fn atomic_op(&self, offset: usize, op: AtomicOp) -> Result<u64, AtomicRefusal> {
+        if self.is_here() { self.bytes.atomic(offset, op) } else { Err(AtomicRefusal::OutOfRange) }
+    }
+
+    /// The library's memory is not mapped in a child made by `fork`.
+    fn is_here(&self) -> bool {
+        match &self.source {
+            Source::Library(charged) => charged.segment.segment().is_mapped(),
+            Source::Foreign(_) => true,
+        }
     }
 
     /// True where the library allocated it: peers on the same host map it directly.

@@ -14,7 +14,7 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn allocate(&self, len_bytes: usize) -> Result<Memory, RegisterError> {
-        self.with(|endpoint| endpoint.allocate(len_bytes))
+        self.try_with(|endpoint| endpoint.allocate(len_bytes))?
     }
 
     /// See [`Endpoint::register`].
@@ -26,7 +26,7 @@ impl SharedEndpoint {
         memory: &Memory,
         what: impl Into<Registration>,
     ) -> Result<RmaHandle, RegisterError> {
-        self.with(|endpoint| endpoint.register(memory, what))
+        self.try_with(|endpoint| endpoint.register(memory, what))?
     }
 
     /// See [`Endpoint::deregister`].
@@ -34,12 +34,12 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn deregister(&self, handle: &RmaHandle) -> Result<(), RegisterError> {
-        self.with(|endpoint| endpoint.deregister(handle))
+        self.try_with(|endpoint| endpoint.deregister(handle))?
     }
 
     /// See [`Endpoint::forget_registrations`].
     pub fn forget_registrations(&self, start: *const u8, len_bytes: usize) {
-        self.with(|endpoint| endpoint.forget_registrations(start, len_bytes));
+        let _ = self.try_with(|endpoint| endpoint.forget_registrations(start, len_bytes));
     }
 
     /// See [`Endpoint::rma_write`].
@@ -55,7 +55,8 @@ impl SharedEndpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        self.with(|endpoint| endpoint.rma_write(connection, from, to, len_bytes, context, flags))
+        self.try_with(|endpoint| endpoint.rma_write(connection, from, to, len_bytes, context, flags))
+            .unwrap_or(Err(RmaError::OtherProcess))
     }
 
     /// See [`Endpoint::rma_read`].
@@ -71,7 +72,8 @@ impl SharedEndpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        self.with(|endpoint| endpoint.rma_read(connection, into, from, len_bytes, context, flags))
+        self.try_with(|endpoint| endpoint.rma_read(connection, into, from, len_bytes, context, flags))
+            .unwrap_or(Err(RmaError::OtherProcess))
     }
 
     /// See [`Endpoint::rma`].
@@ -79,7 +81,7 @@ impl SharedEndpoint {
     /// # Errors
     /// As there.
     pub fn rma(&self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        self.with(|endpoint| endpoint.rma(connection, rma))
+        self.try_with(|endpoint| endpoint.rma(connection, rma)).unwrap_or(Err(RmaError::OtherProcess))
     }
 
     /// See [`Endpoint::rma_blocking`]. Other threads go on using the endpoint meanwhile.
@@ -103,7 +105,8 @@ impl SharedEndpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        self.with(|endpoint| endpoint.atomic(connection, atomic, target, result, context, flags))
+        self.try_with(|endpoint| endpoint.atomic(connection, atomic, target, result, context, flags))
+            .unwrap_or(Err(RmaError::OtherProcess))
     }
 
     /// See [`Endpoint::atomic_blocking`]. Other threads go on using the endpoint meanwhile.
@@ -129,6 +132,7 @@ impl SharedEndpoint {
         connection: Connection,
         mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
     ) -> Result<Status, RmaError> {
+        self.check_process().map_err(|_| RmaError::OtherProcess)?;
         let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
         let context = loop {
             match self.with(&mut start) {

@@ -10,6 +10,7 @@ use super::refusal::Refusal;
 use super::socket::Socket;
 use crate::error::SysError;
 use crate::ethernet::{EndpointLock, Mac};
+use crate::process::fork;
 
 /// Sizes of the maps, as in `steer.c`.
 const SLOTS: u32 = 256;
@@ -41,6 +42,7 @@ pub struct Seat {
     check: Check,
     /// How many connections were told of, and not taken back.
     connections: usize,
+    made_by: fork::Token,
 }
 
 impl Seat {
@@ -60,7 +62,8 @@ impl Seat {
         };
         let [m0, m1, m2, m3, m4, m5] = mac;
         let value = [slot, queue, u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes([m4, m5, 0, 0])];
-        let seat = Seat { program, endpoint: lock.endpoint(), value, check: Check::Nothing, connections: 0 };
+        let (endpoint, made_by) = (lock.endpoint(), fork::token());
+        let seat = Seat { program, endpoint, value, check: Check::Nothing, connections: 0, made_by };
         seat.write().map_err(|error| {
             Refusal::System(SysError::new("enter an endpoint in the map of an XDP program", error))
         })?;
@@ -130,6 +133,10 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        // A fork child drops a copy: the place is its parent's, and the maps are everybody's.
+        if !fork::same_process(self.made_by) {
+            return;
+        }
         let _ = self.program.endpoints.remove(&self.endpoint);
         // The socket's slot is emptied by the kernel when the socket is closed.
         if self.connections > 0 {

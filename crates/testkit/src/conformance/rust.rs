@@ -248,7 +248,7 @@ fn rma_refusal(error: RmaError) -> Refusal {
     match error {
         RmaError::TooLong { .. } => Refusal::TooLong,
         RmaError::WouldBlock => Refusal::WouldBlock,
-        RmaError::Disconnected | RmaError::UnknownConnection => Refusal::Closed,
+        RmaError::Disconnected | RmaError::UnknownConnection | RmaError::OtherProcess => Refusal::Closed,
         RmaError::Unreliable | RmaError::Lengths | RmaError::LocalHandle | RmaError::TooManyPieces { .. } => {
             Refusal::BadArgument
         }
@@ -278,6 +278,6 @@ fn refusal(error: SendError) -> Refusal {
         SendError::TooLong { .. } => Refusal::TooLong,
         SendError::WouldBlock => Refusal::WouldBlock,
         SendError::Disconnected | SendError::UnknownConnection => Refusal::Closed,
-        SendError::ReceiveOnly => Refusal::BadArgument,
+        SendError::ReceiveOnly | SendError::OtherProcess => Refusal::BadArgument,
     }
 }

@@ -57,8 +57,10 @@ pub struct EndpointCounters {
     pub registrations_idle_bytes: u64,
     /// Sends and operations that ended with an error, silent ones included.
     pub sends_failed: u64,
-    /// Times a message waited because every receive buffer was out with the program.
+    /// Times a message waited because every receive buffer was out with the program, or all that were its sender's share.
     pub receiver_not_ready: u64,
+    /// Of these, for the latter: its connection held as many as were left for all others.
+    pub over_share: u64,
     /// Connections open now.
     pub connections_open: u64,
     /// Connections made since the endpoint was opened.

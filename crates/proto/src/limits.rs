@@ -157,6 +157,9 @@ pub const REPLIES_MAX: usize = 256;
 /// Resets are sent no faster than one in this time, over a burst of [`REPLIES_MAX`].
 pub const RESET_INTERVAL_NS: u64 = 50_000;
 
+/// Connections that wait for receive buffers and are looked at when some come back; the others have their turn next.
+pub const WAITING_PER_RETURN_MAX: usize = 64;
+
 /// The share of the memory cap that packet buffers get: one in this many parts.
 pub const POOL_SHARE: u64 = 2;
 

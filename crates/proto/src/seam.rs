@@ -72,6 +72,12 @@ pub trait Sink: Memory {
     /// and, if it can keep no more, says receiver-not-ready to that sender only.
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool;
 
+    /// Whether [`Sink::message`] would take one of this connection now. As given, that is not known, and it is taken to.
+    fn has_buffer_for(&mut self, conn: ConnKey, token: u64) -> bool {
+        let _ = (conn, token);
+        true
+    }
+
     /// Something happened; each event is given exactly once.
     fn event(&mut self, event: Event);
 }

@@ -40,12 +40,21 @@ const SLOT_ALIGN_BYTES: usize = 64;
 const COLLECT_SLOTS: u32 = 8;
 
 const NIL: u32 = u32::MAX;
-/// In `below` of a slot that is out and parked.
-const PARKED: u32 = u32::MAX - 1;
+/// In `below` of a slot that is out: this, and for whom it is out in the bits of [`HOLDER_MAX`]. No slot has this number.
+const OUT: u32 = 1 << 31;
+/// The same of one that is parked as well.
+const PARKED: u32 = OUT | 1 << 30;
+/// The highest number that may stand for whoever a slot is out for.
+pub const HOLDER_MAX: u32 = (1 << 29) - 1;
 const ORPHAN: u64 = 1 << 63;
 const ONE_HOME: u64 = 1 << 32;
 
-const _: () = assert!(SLOTS_MAX < PARKED && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
+const _: () = assert!(SLOTS_MAX <= OUT && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
+const _: () = assert!(PARKED | HOLDER_MAX < NIL, "the end of a list is no slot that is out");
+
+const fn is_parked(below: u32) -> bool {
+    below & PARKED == PARKED && below != NIL
+}
 
 /// Top of the stack of returned slots.
 const fn top(state: u64) -> u32 {
@@ -61,7 +70,7 @@ const fn home(state: u64) -> u32 {
 #[repr(align(128))]
 struct Shared {
     state: AtomicU64,
-    /// Per slot, the one below it in the list that it is on.
+    /// Per slot, the one below it in the list that it is on; of one that is out, [`OUT`] or [`PARKED`].
     below: Box<[AtomicU32]>,
     /// The number of the only thread that may put slots on `returned`; [`here::NOWHERE`]: none.
     home: AtomicU64,
@@ -187,16 +196,24 @@ impl SlotPool {
     /// Takes a free slot; `None` when all are out.
     #[inline]
     pub fn take(&mut self) -> Option<SlotMut> {
+        self.take_for(0)
+    }
+
+    /// The same for one whom [`each_out`](Self::each_out) will name; at most [`HOLDER_MAX`].
+    #[inline]
+    pub fn take_for(&mut self, holder: u32) -> Option<SlotMut> {
         let index = self.take_index()?;
+        self.shared().below.get(index as usize)?.store(OUT | holder & HOLDER_MAX, Ordering::Relaxed);
         Some(SlotMut { slot: self.slot(index, self.slot_bytes) })
     }
 
     /// Takes a free slot and parks it, to be [filled](Self::fill) and to wait in some queue of the owner's under a name of
-    /// half its size, which needs no dropping. It is out until [`unpark`](Self::unpark).
+    /// half its size, which needs no dropping. It is out, for `holder` (at most [`HOLDER_MAX`]), also after
+    /// [`unpark`](Self::unpark), until it is returned.
     #[inline]
-    pub fn take_parked(&mut self) -> Option<Parked> {
+    pub fn take_parked(&mut self, holder: u32) -> Option<Parked> {
         let index = self.take_index()?;
-        self.shared().below.get(index as usize)?.store(PARKED, Ordering::Relaxed);
+        self.shared().below.get(index as usize)?.store(PARKED | holder & HOLDER_MAX, Ordering::Relaxed);
         self.parked += 1;
         Some(Parked { index, len_bytes: self.slot_bytes })
     }
@@ -206,7 +223,7 @@ impl SlotPool {
     #[inline]
     pub fn fill(&mut self, parked: &mut Parked, len_bytes: u32) -> Option<&mut [u8]> {
         let shared = self.shared();
-        if shared.below.get(parked.index as usize)?.load(Ordering::Relaxed) != PARKED
+        if !is_parked(shared.below.get(parked.index as usize)?.load(Ordering::Relaxed))
             || len_bytes > self.slot_bytes
         {
             return None;
@@ -265,10 +282,11 @@ impl SlotPool {
     #[inline]
     pub fn unpark(&mut self, parked: Parked) -> Option<Slot> {
         let below = self.shared().below.get(parked.index as usize)?;
-        if below.load(Ordering::Relaxed) != PARKED {
+        let was = below.load(Ordering::Relaxed);
+        if !is_parked(was) {
             return None;
         }
-        below.store(NIL, Ordering::Relaxed);
+        below.store(was & !(PARKED ^ OUT), Ordering::Relaxed);
         self.parked -= 1;
         Some(self.slot(parked.index, parked.len_bytes.min(self.slot_bytes)))
     }
@@ -319,6 +337,25 @@ impl SlotPool {
         self.collect_returned();
         // Acquire: if it is, their uses come before the free.
         home(self.shared().state.load(Ordering::Acquire)) + self.free + self.parked == self.count
+    }
+
+    /// Tells for whom each slot is out that is. Takes a look at every slot of the pool.
+    pub fn each_out(&mut self, mut tell: impl FnMut(u32)) {
+        self.collect_returned();
+        self.collect();
+        for below in &self.shared().below {
+            // Relaxed: written by this thread, or by one that has just returned the slot.
+            let below = below.load(Ordering::Relaxed);
+            if below & OUT != 0 && below != NIL {
+                tell(below & HOLDER_MAX);
+            }
+        }
+    }
+
+    /// Slots on the owner's list: at most those that are free, and all of them after a look at what was returned.
+    #[inline]
+    pub fn free_at_hand(&self) -> u32 {
+        self.free
     }
 
     /// Slots that [`take`](Self::take) can give now.
@@ -625,7 +662,7 @@ mod tests {
     fn parked_and_back() {
         let mut pool = SlotPool::new(2, 8).unwrap();
         let mut other = SlotPool::new(2, 8).unwrap();
-        let mut parked = pool.take_parked().unwrap();
+        let mut parked = pool.take_parked(7).unwrap();
         assert!(pool.fill(&mut parked, 9).is_none());
         assert!(other.fill(&mut parked, 5).is_none());
         pool.fill(&mut parked, 5).unwrap().copy_from_slice(b"12345");
@@ -639,9 +676,35 @@ mod tests {
     }
 
     #[test]
+    fn tells_for_whom_slots_are_out() {
+        let mut pool = SlotPool::new(6, 8).unwrap();
+        let holders = |pool: &mut SlotPool| {
+            let mut holders = Vec::new();
+            pool.each_out(|holder| holders.push(holder));
+            holders.sort_unstable();
+            holders
+        };
+        assert_eq!(holders(&mut pool), []);
+        let first = pool.take_parked(HOLDER_MAX).unwrap();
+        let (second, third) = (pool.take_for(3).unwrap(), pool.take_parked(0).unwrap());
+        assert_eq!((pool.free_at_hand(), pool.free_count()), (3, 3));
+        assert_eq!(holders(&mut pool), [0, 3, HOLDER_MAX]);
+        let first = pool.unpark(first).unwrap();
+        assert_eq!(holders(&mut pool), [0, 3, HOLDER_MAX], "still out");
+        thread::spawn(|| drop(second)).join().unwrap();
+        assert_eq!(holders(&mut pool), [0, HOLDER_MAX]);
+        drop(first);
+        drop(pool.unpark(third));
+        assert_eq!(holders(&mut pool), []);
+        assert!((0..6).all(|_| pool.take_parked(HOLDER_MAX).is_some()));
+        assert_eq!(holders(&mut pool), [HOLDER_MAX; 6]);
+        assert!(pool.take().is_none());
+    }
+
+    #[test]
     fn a_parked_slot_goes_with_its_pool() {
         let mut pool = SlotPool::new(2, 8).unwrap();
-        let (parked, out) = (pool.take_parked(), pool.take().unwrap());
+        let (parked, out) = (pool.take_parked(7), pool.take().unwrap());
         assert!(parked.is_some());
         drop(pool);
         drop(out);

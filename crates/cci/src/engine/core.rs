@@ -9,6 +9,7 @@ use super::queue::Queue;
 use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
+use super::shares::{Shares, holder};
 use crate::event::{ConnectRequest, Connection, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
@@ -87,6 +88,9 @@ pub(crate) struct Blocked {
 /// See the module. Fields are open to the transports, which are its only users beside the endpoint.
 pub(crate) struct Core {
     pub receive: ReceiveBuffers,
+    shares: Shares,
+    /// With no more free than this, who may have one is asked.
+    scarce_buffers: u32,
     /// What peers may access.
     pub regions: Regions,
     /// Who the peers are, where that was proved.
@@ -133,6 +137,8 @@ impl Core {
         Ok(Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes)
                 .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
+            shares: Shares::new(options.recv_buffers),
+            scarce_buffers: options.recv_buffers / 2,
             events: Queue::with_capacity(reserve as usize),
             conns: Slab::new(limits::CONNECTIONS_MAX),
             regions: Regions::new(),
@@ -163,6 +169,8 @@ impl Core {
         // Room for their events beside what was reserved before.
         self.events.reserve(more as usize);
         self.options.recv_buffers = count;
+        self.shares = Shares::new(count);
+        self.scarce_buffers = count / 2;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
         Ok(())
     }
@@ -171,7 +179,8 @@ impl Core {
         self.memory().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Copies a message into a receive buffer and queues it. False, and counted, when no buffer is free.
+    /// Copies a message into a receive buffer and queues it. False, and counted, when no buffer is free, or none for this
+    /// connection, which holds as many as are left for all others.
     #[inline]
     pub fn deliver(&mut self, connection: Connection, payload: &[u8]) -> bool {
         self.deliver_with(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
@@ -181,7 +190,10 @@ impl Core {
     #[inline]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
-        let Some(filled) = self.receive.take(len, fill) else {
+        if self.receive.free_at_hand() <= self.scarce_buffers && !self.has_share(connection, true) {
+            return false;
+        }
+        let Some(filled) = self.receive.take(holder(connection), len, fill) else {
             self.counters.receiver_not_ready += 1;
             return false;
         };
@@ -189,6 +201,35 @@ impl Core {
         self.counters.bytes_received += len as u64;
         self.events.push_recv(filled, connection);
         true
+    }
+
+    /// Whether a message of this connection would find a buffer.
+    pub fn has_buffer_for(&mut self, connection: Connection) -> bool {
+        self.receive.free_count() != 0 && self.has_share(connection, false)
+    }
+
+    /// Whether one more buffer is this connection's share, which it then `takes`; where it is not, that is counted.
+    #[cold]
+    fn has_share(&mut self, connection: Connection, takes: bool) -> bool {
+        let free = self.receive.free_count();
+        // One connection alone may have them all.
+        if free > self.scarce_buffers || free == 0 || self.counters.connections_open < 2 {
+            return true;
+        }
+        let holder = holder(connection);
+        let has = self.shares.may_take(holder, &mut self.receive, self.counters.messages_received);
+        if takes && has {
+            self.shares.took(holder);
+        } else if takes {
+            self.counters.receiver_not_ready += 1;
+            self.counters.over_share += 1;
+        }
+        has
+    }
+
+    /// A number that grows whenever the program returns a buffer.
+    pub fn returns(&self) -> u64 {
+        self.counters.messages_received.wrapping_add(u64::from(self.receive.free_count()))
     }
 
     /// A send ended. The one place where completions become events.
@@ -447,7 +488,7 @@ impl Core {
     /// Bytes held by the engine itself, by kind.
     pub fn memory(&self) -> [(&'static str, u64); 7] {
         [
-            ("receive buffers", self.receive.bytes() as u64),
+            ("receive buffers", self.receive.bytes() as u64 + self.shares.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
             ("connection table", self.conns.bytes() as u64),
             ("regions", self.regions.bytes()),

@@ -13,4 +13,5 @@ mod queue;
 mod receive;
 pub(crate) mod regions;
 pub(crate) mod registrations;
+mod shares;
 pub(crate) mod spin;

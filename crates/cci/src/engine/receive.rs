@@ -22,19 +22,19 @@ impl ReceiveBuffers {
         Ok(ReceiveBuffers { first: SlotPool::new(count, slot_bytes)?, more: Vec::new() })
     }
 
-    /// Takes a free buffer and has it filled; it is parked then. None: all are out.
+    /// Takes a free buffer for `holder` and has it filled; it is parked then. None: all are out.
     #[inline]
-    pub fn take(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
-        let Some(mut parked) = self.first.take_parked() else {
-            return self.take_of_more(len, fill).map(Filled::Slot);
+    pub fn take(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
+        let Some(mut parked) = self.first.take_parked(holder) else {
+            return self.take_of_more(holder, len, fill).map(Filled::Slot);
         };
         fill(self.first.fill(&mut parked, u32::try_from(len).ok()?)?);
         Some(Filled::Parked(parked))
     }
 
     #[cold]
-    fn take_of_more(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Slot> {
-        let mut slot = self.more.iter_mut().find_map(SlotPool::take)?;
+    fn take_of_more(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Slot> {
+        let mut slot = self.more.iter_mut().find_map(|pool| pool.take_for(holder))?;
         fill(slot.fill().get_mut(..len)?);
         Some(slot.freeze(len))
     }
@@ -57,6 +57,23 @@ impl ReceiveBuffers {
         self.first.free_count() + self.more.iter().map(SlotPool::free_count).sum::<u32>()
     }
 
+    /// Of the first pool, buffers that are free without a look at what was returned: a cheap lower bound.
+    #[inline]
+    pub fn free_at_hand(&self) -> u32 {
+        self.first.free_at_hand()
+    }
+
+    /// All of them, free or not.
+    #[cfg(test)]
+    pub fn count(&self) -> u32 {
+        self.first.count() + self.more.iter().map(SlotPool::count).sum::<u32>()
+    }
+
+    /// Tells for whom each buffer is out that is. Takes a look at every buffer.
+    pub fn each_out(&mut self, mut tell: impl FnMut(u32)) {
+        std::iter::once(&mut self.first).chain(&mut self.more).for_each(|pool| pool.each_out(&mut tell));
+    }
+
     /// Bytes of memory that they take.
     pub fn bytes(&self) -> usize {
         self.first.bytes() + self.more.iter().map(SlotPool::bytes).sum::<usize>()
@@ -71,7 +88,7 @@ mod tests {
     fn added_buffers_are_used_and_come_back() {
         let mut buffers = ReceiveBuffers::new(2, 64).unwrap();
         let take = |buffers: &mut ReceiveBuffers| {
-            let filled = buffers.take(3, |buffer| buffer.copy_from_slice(b"abc"))?;
+            let filled = buffers.take(9, 3, |buffer| buffer.copy_from_slice(b"abc"))?;
             match filled {
                 Filled::Parked(parked) => buffers.unpark(parked),
                 Filled::Slot(slot) => Some(slot),

@@ -5,7 +5,8 @@ use super::pool::Buf;
 use super::shared::Shared;
 use crate::conn::{Active, Conn, want};
 use crate::limits::{
-    ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WINDOW_BUNDLES_MAX,
+    ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WAITING_PER_RETURN_MAX,
+    WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Holds, Messages, flags};
@@ -371,8 +372,10 @@ impl Shared {
                 self.deliver_held(conn, head.index, sink);
             }
         }
+        let (key, token) = (conn.key(head.index), conn.token);
         if let Some(active) = conn.active.as_deref_mut() {
-            if active.refusing && active.rx.deliver == active.rx.next {
+            let ready = active.refusing && active.rx.deliver == active.rx.next;
+            if ready && sink.has_buffer_for(key, token) {
                 active.refusing = false;
             }
             self.ack_now(active, head.index);
@@ -381,34 +384,67 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may
-    /// go on.
+    /// Whether somebody waits for receive buffers.
+    pub fn waits_for_buffers(&self) -> bool {
+        !self.shared.holding.is_empty() || !self.shared.refused.is_empty()
+    }
+
+    /// Whether the last [`Endpoint::buffers_returned`] left some out, with whom the next one goes on.
+    pub fn waits_for_a_turn(&self) -> bool {
+        self.shared.is_feeding
+    }
+
+    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may go on, as
+    /// far as there are buffers for them.
     pub fn buffers_returned(&mut self, now: Time, sink: &mut impl Sink) {
-        for _ in 0..self.shared.holding.len() {
+        self.shared.is_feeding = !self.feed(now, sink);
+    }
+
+    /// True if all who wait were looked at.
+    fn feed(&mut self, now: Time, sink: &mut impl Sink) -> bool {
+        let (holding, refused) = (self.shared.holding.len(), self.shared.refused.len());
+        for _ in 0..holding.min(WAITING_PER_RETURN_MAX) {
             let Some(index) = self.shared.holding.pop_front() else { break };
             let Some(conn) = self.table.at_mut(index) else { continue };
+            let (key, token) = (conn.key(index), conn.token);
             let Some(active) = conn.active.as_deref_mut().filter(|active| active.holding) else { continue };
+            if !sink.has_buffer_for(key, token) {
+                // None is left that is its share; others may have theirs.
+                self.shared.holding.push_back(index);
+                continue;
+            }
             active.holding = false;
             active.used_at = now;
             let took_all = self.shared.deliver_held(conn, index, sink);
             if let Some(active) = conn.active.as_deref_mut() {
                 self.shared.arm(active);
             }
-            if !took_all {
-                return; // no more buffers; the one that waits goes to the end of the queue
+            if !took_all && sink.has_buffer_for(key, token) {
+                return false; // no more buffers, and nobody knows whose; the one that waits goes to the end of the queue
             }
         }
         //= wire.md R-RNR-4
-        for _ in 0..READY_PER_RETURN_MAX.min(self.shared.refused.len()) {
+        let mut told = 0;
+        for _ in 0..refused.min(WAITING_PER_RETURN_MAX) {
+            if told == READY_PER_RETURN_MAX {
+                return false;
+            }
             let Some(index) = self.shared.refused.pop_front() else { break };
             let Some(conn) = self.table.at_mut(index) else { continue };
+            let (key, token) = (conn.key(index), conn.token);
             let Some(active) = conn.active.as_deref_mut().filter(|active| active.listed) else { continue };
+            if active.refusing && !sink.has_buffer_for(key, token) {
+                self.shared.refused.push_back(index);
+                continue;
+            }
             active.listed = false;
             if active.refusing {
                 active.refusing = false;
                 active.used_at = now;
                 self.shared.ack_now(active, index);
+                told += 1;
             }
         }
+        holding.max(refused) <= WAITING_PER_RETURN_MAX
     }
 }

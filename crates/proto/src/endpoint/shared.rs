@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub ready: VecDeque<u32>,
     /// Connections that hold messages for the program.
     pub holding: VecDeque<u32>,
+    /// Not all who wait for receive buffers were looked at.
+    pub is_feeding: bool,
     /// Connections whose peers were told receiver-not-ready.
     pub refused: VecDeque<u32>,
     #[expect(clippy::vec_box, reason = "the boxes move into connections and back")]
@@ -70,6 +72,7 @@ impl Shared {
             timers: Timers::new(),
             ready: VecDeque::new(),
             holding: VecDeque::new(),
+            is_feeding: false,
             refused: VecDeque::new(),
             spare_actives: Vec::new(),
             spare_tx: Vec::new(),

@@ -37,8 +37,12 @@ pub(super) struct Glue {
     failures_told: u64,
     /// The others that were counted.
     failures_counted: u64,
-    /// The protocol holds messages for which there was no receive buffer.
+    /// There was no receive buffer at all.
     pub starved: bool,
+    /// The protocol holds messages, or keeps senders waiting, for which there was none, or none that was theirs.
+    pub waiting: bool,
+    /// [`Core::returns`] when all those who wait had had a try.
+    pub fed_at: u64,
     /// Connections that the protocol still has to raise the last event of.
     pub live: u64,
     /// Requests of peers that may not connect.
@@ -64,6 +68,8 @@ impl Glue {
             unwelcome: Vec::new(),
             refused: Vec::new(),
             starved: false,
+            waiting: false,
+            fed_at: 0,
             live: 0,
             not_permitted: 0,
             too_long: 0,
@@ -133,8 +139,15 @@ impl Sink for ToProgram<'_> {
             return true;
         }
         let taken = self.core.deliver(Connection::from_bits(token), payload);
-        self.glue.starved |= !taken;
+        if !taken {
+            self.glue.waiting = true;
+            self.glue.starved |= self.core.receive.free_count() == 0;
+        }
         taken
+    }
+
+    fn has_buffer_for(&mut self, _: ConnKey, token: u64) -> bool {
+        self.core.has_buffer_for(Connection::from_bits(token))
     }
 
     #[inline]

@@ -41,6 +41,9 @@ use cci_sys::clock;
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
+/// The same of calls that bring mostly what is thrown away: it costs little, and behind a flood of it waits what honest
+/// peers have sent.
+const RECV_CALLS_IN_VAIN_MAX: u32 = 32;
 /// Fewer datagrams than this in one call: the socket is empty, or as good as.
 const RECV_MORE: usize = 16;
 /// Rounds of filling and flushing the send batch in one progress.
@@ -132,6 +135,12 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
+    /// Datagrams and messages that came and were good for nothing.
+    fn thrown_away(&self) -> u64 {
+        let counters = self.proto.counters();
+        counters.faults() + counters.unreliable_drops
+    }
+
     /// Takes what has arrived, up to a bound; whether something had.
     fn receive(&mut self, core: &mut Core) -> bool {
         if self.glue.starved {
@@ -141,7 +150,8 @@ impl<C: Carrier> Datagram<C> {
             self.received_at = self.now;
         }
         let mut came = false;
-        for _ in 0..RECV_CALLS_MAX {
+        let (mut calls, mut in_vain) = (0, 0);
+        while calls < RECV_CALLS_MAX && in_vain < RECV_CALLS_IN_VAIN_MAX {
             let count = match self.carrier.receive() {
                 Received::Datagrams(count) => count,
                 Received::Failed { first } => {
@@ -156,6 +166,7 @@ impl<C: Carrier> Datagram<C> {
             }
             came = true;
             self.read_clock();
+            let thrown_away = if count < RECV_MORE { 0 } else { self.thrown_away() };
             let Datagram { carrier, proto, glue, now, .. } = self;
             carrier.at(*now);
             carrier.arrived(|from, datagram, who| {
@@ -168,17 +179,28 @@ impl<C: Carrier> Datagram<C> {
             if count < RECV_MORE || self.glue.starved {
                 break;
             }
+            if self.thrown_away() - thrown_away >= count as u64 / 2 {
+                in_vain += 1;
+            } else {
+                calls += 1;
+            }
         }
         came
     }
 
     /// Delivers what waited for a receive buffer, once there are some again.
     fn feed(&mut self, core: &mut Core) {
-        if !self.glue.starved || core.receive.free_count() == 0 {
+        let returns = core.returns();
+        if !self.glue.waiting || core.receive.free_count() == 0 || returns == self.glue.fed_at {
             return;
         }
         self.glue.starved = false;
-        self.proto.buffers_returned(self.now, &mut ToProgram { core, glue: &mut self.glue, who: &Nobody });
+        let mut sink = ToProgram { core, glue: &mut self.glue, who: &Nobody };
+        self.proto.buffers_returned(self.now, &mut sink);
+        if !self.proto.waits_for_a_turn() {
+            self.glue.fed_at = returns;
+        }
+        self.glue.waiting = self.proto.waits_for_buffers();
         self.glue.settle(&mut self.proto, core, self.now);
     }
 
@@ -415,7 +437,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.left_alone_at = None;
-        if self.glue.starved {
+        if self.glue.waiting {
             self.read_clock();
             self.feed(core);
         }
@@ -450,7 +472,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
         let feed_ns =
-            if self.glue.starved || !self.carrier.is_watched() { soon(limits::ROOM_POLL_NS) } else { None };
+            if self.glue.waiting || !self.carrier.is_watched() { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }

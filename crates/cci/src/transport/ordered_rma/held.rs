@@ -73,6 +73,10 @@ impl Flow {
         if self.holding.is_empty() {
             return true;
         }
+        // A message that would only come back for want of a buffer is not asked for.
+        if !core.has_buffer_for(self.connection) {
+            return true;
+        }
         for at in 0..self.holding.len().min(core.receive.free_count() as usize) {
             let Some(&slot) = self.holding.get(at) else { break };
             if !matches!(self.job(slot), Job::Held) {

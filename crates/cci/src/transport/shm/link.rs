@@ -10,7 +10,7 @@ use super::rma::state::LinkRma;
 use super::table::{Table, complete};
 use super::wire::kind;
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{Connection, Status};
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
@@ -79,6 +79,8 @@ pub(super) struct Link {
     pub stalls: u64,
     /// What the consumer is stalled on: a message that may be dropped waits only while the program is behind.
     pub stalled_by_reliable: bool,
+    /// Whose message it is.
+    pub stalled_for: Option<Connection>,
     pub rnr: u64,
     pub rma: LinkRma,
     /// What is mapped of the peer's memory; made when it is first wanted.
@@ -124,6 +126,7 @@ impl Link {
             ring_bytes: ends.ring_bytes,
             stalls: 0,
             stalled_by_reliable: false,
+            stalled_for: None,
             rnr: 0,
             rma: LinkRma::new(),
             asker: None,

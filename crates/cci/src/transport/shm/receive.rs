@@ -9,6 +9,7 @@ use super::say;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
+use crate::event::Connection;
 use cci_ring::spsc::Corrupt;
 
 /// Records taken from one link before the others have their turn.
@@ -18,8 +19,8 @@ const RECORDS_PER_POLL_MAX: u32 = 64;
 enum Taken {
     /// Done with.
     Yes,
-    /// No receive buffer: it stays.
-    No { is_reliable: bool },
+    /// No receive buffer, or none for this connection: it stays.
+    No { is_reliable: bool, connection: Option<Connection> },
     /// About a connection's life; handled once the record is no longer borrowed.
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
     /// About mappings.
@@ -50,9 +51,10 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
         match take_one(link, table, core)? {
             None => break,
             Some(Taken::Yes) => {}
-            Some(Taken::No { is_reliable }) => {
+            Some(Taken::No { is_reliable, connection }) => {
                 link.consumer.stall();
                 link.stalled_by_reliable = is_reliable;
+                link.stalled_for = connection;
                 link.stalls += 1;
                 table.counts.stalls += 1;
                 break;
@@ -86,9 +88,13 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
 /// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back; or if what waits may
 /// be dropped, now that the program holds every buffer and has no event left to take.
 #[cold]
-fn resume(link: &mut Link, core: &Core) -> bool {
+fn resume(link: &mut Link, core: &mut Core) -> bool {
     let may_drop = !link.stalled_by_reliable && !core.has_events();
-    if core.receive.free_count() == 0 && !may_drop {
+    let has_buffer = match link.stalled_for {
+        Some(connection) => core.has_buffer_for(connection),
+        None => core.receive.free_count() != 0,
+    };
+    if !has_buffer && !may_drop {
         return false;
     }
     if link.life == Life::Up {
@@ -139,7 +145,8 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
         conn.bytes_received += u64::from(len_bytes);
     } else if conn.is_reliable || core.has_events() {
         // Also what may be lost, while the program is only behind with its events: the ring holds it as well.
-        return Ok(Some(Taken::No { is_reliable: conn.is_reliable }));
+        let (is_reliable, connection) = (conn.is_reliable, Some(conn.connection));
+        return Ok(Some(Taken::No { is_reliable, connection }));
     } else {
         counts.unreliable_no_buffer += 1;
     }
@@ -154,7 +161,11 @@ fn take_other(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Opt
     link.out.acknowledged(header.ack, table, core)?;
     if header.kind == kind::RMA {
         let taken = rma::take(&record, link.key, &mut link.rma, link.pull.as_deref_mut(), table, core)?;
-        return Ok(Some(if taken { Taken::Yes } else { Taken::No { is_reliable: true } }));
+        if taken {
+            return Ok(Some(Taken::Yes));
+        }
+        let connection = table.named(header.conn, header.flags).map(|(_, conn)| conn.connection);
+        return Ok(Some(Taken::No { is_reliable: true, connection }));
     }
     if matches!(header.kind, kind::MAP..=kind::TRIED) {
         let mut words = [[0; 8]; 3];

@@ -256,12 +256,12 @@ impl Tcp {
             let Some(key) = self.starved.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_starved = false;
-            let free = core.receive.free_count();
+            let (free, has_buffer) = (core.receive.free_count(), core.has_buffer_for(conn.connection));
             match conn.input.take {
-                Take::Holding { until_ns } if free > 0 || self.shared.now_ns >= until_ns => {
-                    self.feed_held(core, key, free == 0);
+                Take::Holding { until_ns } if has_buffer || self.shared.now_ns >= until_ns => {
+                    self.feed_held(core, key, !has_buffer);
                 }
-                Take::Dropping if free > 0 => {
+                Take::Dropping if has_buffer => {
                     //= wire.md R-TCP-11
                     conn.input.take = Take::Awaited;
                     let header = conn.header(Kind::Ready, 4);

@@ -127,14 +127,14 @@ impl Tcp {
     }
 
     /// Has the kernel tell of what is waited for. False: something is to be done at once.
-    fn arm_streams(&mut self, core: &Core) -> bool {
-        let free = core.receive.free_count() > 0;
+    fn arm_streams(&mut self, core: &mut Core) -> bool {
         for key in &self.bulks.active {
             let Some(conn) = self.conns.get_mut(*key) else { continue };
             let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
             let Some(bulk) = conn.bulk.as_mut() else { continue };
             if let Some(flow) = self.bulks.flows.get(bulk.flow)
-                && (flow.waits_for_buffers() && free || flow.is_let_through(&self.bulks.flows.ops, taken))
+                && (flow.waits_for_buffers() && core.has_buffer_for(conn.connection)
+                    || flow.is_let_through(&self.bulks.flows.ops, taken))
                 && bulk.writer.is_empty()
             {
                 return false;

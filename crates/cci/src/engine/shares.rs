@@ -1,0 +1,217 @@
+//! Who may have one more receive buffer while they are scarce: a connection that holds fewer than are left for all others
+//! (Choudhury and Hahne's dynamic threshold). So nobody who floods, and nobody whose messages the program keeps, locks
+//! others out; see ADR 0019.
+//!
+//! Nothing is counted while more than half of the buffers are free: nobody can hold more than that then. Below it the
+//! buffers are counted, which takes a look at each, so seldom that a message costs a few nanoseconds more; between two
+//! counts it is known what has changed, though not whose returned buffers were.
+
+use super::receive::ReceiveBuffers;
+use crate::event::Connection;
+
+/// Bits of a holder's number that are its connection's index; the others are of its generation.
+const INDEX_BITS: u32 = 22;
+const _: () = assert!(crate::limits::CONNECTIONS_MAX <= 1 << INDEX_BITS && INDEX_BITS < 29);
+const _: () = assert!(cci_ring::pool::HOLDER_MAX == (1 << 29) - 1);
+
+/// No holder.
+const NOBODY: u32 = u32::MAX;
+/// Buffers returned, or taken without a note, by which counts may be wrong: one in this many of those that are free.
+const SLACK: u32 = 4;
+
+/// The number by which the buffers of a connection are known. Buffers of one that ended before, in the same place of the
+/// table, are nobody's: the program has them, and no connection can be blamed for it.
+#[inline]
+pub(super) fn holder(connection: Connection) -> u32 {
+    (connection.generation << INDEX_BITS | connection.index) & cci_ring::pool::HOLDER_MAX
+}
+
+/// How many buffers each connection holds, as far as it was counted.
+pub(super) struct Shares {
+    /// A table with open addressing, at most three quarters full.
+    held: Box<[(u32, u32)]>,
+    holders: usize,
+    /// Buffers ever taken, and those free, at the last count.
+    counted_at: u64,
+    free_then: u32,
+    /// Taken since, by those whom the table knows of.
+    noted: u64,
+}
+
+impl Shares {
+    /// For so many buffers.
+    pub fn new(buffers: u32) -> Shares {
+        let places = 2 * buffers.next_power_of_two() as usize;
+        let held = vec![(NOBODY, 0); places].into_boxed_slice();
+        Shares { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.held)
+    }
+
+    /// Whether `holder` may have one of the buffers that are free. `taken`: how many were ever taken.
+    pub fn may_take(&mut self, holder: u32, buffers: &mut ReceiveBuffers, taken: u64) -> bool {
+        let free = buffers.free_count();
+        let unnoted = taken.wrapping_sub(self.counted_at).saturating_sub(self.noted);
+        let held = self.held_by(holder);
+        if self.counted_at != 0 && u64::from(held) + unnoted < u64::from(free) {
+            return true;
+        }
+        let returned = u64::from(free) + unnoted + self.noted;
+        let changed = returned.saturating_sub(u64::from(self.free_then)) + unnoted;
+        let full = self.holders * 4 > self.held.len() * 3;
+        if self.counted_at != 0 && changed < u64::from(free / SLACK).max(1) && !full {
+            return held < free;
+        }
+        self.count(buffers, taken);
+        self.held_by(holder) < self.free_then
+    }
+
+    /// It has taken one.
+    pub fn took(&mut self, holder: u32) {
+        self.noted += 1;
+        self.add(holder);
+    }
+
+    fn count(&mut self, buffers: &mut ReceiveBuffers, taken: u64) {
+        self.held.fill((NOBODY, 0));
+        (self.holders, self.noted, self.counted_at) = (0, 0, taken);
+        buffers.each_out(|holder| self.add(holder));
+        self.free_then = buffers.free_count();
+    }
+
+    fn add(&mut self, holder: u32) {
+        let (at, places) = (self.place_of(holder), self.held.len());
+        let Some((who, count)) = self.held.get_mut(at) else { return };
+        if *who == NOBODY {
+            if (self.holders + 1) * 8 > places * 7 {
+                // Kept from filling up, as lookups end at a free place. It is counted anew before long.
+                return;
+            }
+            *who = holder;
+            self.holders += 1;
+        }
+        *count += 1;
+    }
+
+    fn held_by(&self, holder: u32) -> u32 {
+        self.held.get(self.place_of(holder)).map_or(0, |(_, count)| *count)
+    }
+
+    /// Where it is in the table, or would be.
+    fn place_of(&self, holder: u32) -> usize {
+        let mask = self.held.len() - 1;
+        // Fibonacci hashing: neighbours in the table of connections come to lie far apart.
+        let mut at = (u64::from(holder).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        while self.held.get(at).is_some_and(|(who, _)| *who != holder && *who != NOBODY) {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::receive::Filled;
+
+    fn connection(index: u32) -> Connection {
+        Connection { index, generation: 1 }
+    }
+
+    /// What the engine does for a message.
+    struct Desk {
+        buffers: ReceiveBuffers,
+        shares: Shares,
+        taken: u64,
+        out: Vec<(u32, cci_ring::pool::Slot)>,
+    }
+
+    impl Desk {
+        fn new(buffers: u32) -> Desk {
+            let shares = Shares::new(buffers);
+            Desk { buffers: ReceiveBuffers::new(buffers, 64).unwrap(), shares, taken: 1, out: Vec::new() }
+        }
+
+        fn message(&mut self, index: u32, noted: bool) -> bool {
+            let holder = holder(connection(index));
+            let (free, count) = (self.buffers.free_count(), self.buffers.count());
+            let scarce = free * 2 <= count;
+            if free == 0 || scarce && !self.shares.may_take(holder, &mut self.buffers, self.taken) {
+                return false;
+            }
+            if scarce && noted {
+                self.shares.took(holder);
+            }
+            self.taken += 1;
+            match self.buffers.take(holder, 1, |_| {}).unwrap() {
+                Filled::Parked(parked) => {
+                    let slot = self.buffers.unpark(parked).unwrap();
+                    self.out.push((index, slot));
+                }
+                Filled::Slot(slot) => self.out.push((index, slot)),
+            }
+            true
+        }
+
+        fn held_by(&self, index: u32) -> usize {
+            self.out.iter().filter(|(who, _)| *who == index).count()
+        }
+    }
+
+    #[test]
+    fn one_that_floods_leaves_half_and_two_leave_a_third() {
+        for buffers in [2, 7, 64, 1000] {
+            let mut desk = Desk::new(buffers);
+            while desk.message(1, true) {}
+            assert_eq!(desk.held_by(1), buffers.div_ceil(2) as usize);
+            while desk.message(2, true) {}
+            assert!(desk.held_by(2) >= buffers as usize / 4, "{}", desk.held_by(2));
+            assert!(desk.message(3, true) || desk.buffers.free_count() == 0, "a third finds room");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_may_be_taken_again() {
+        let mut desk = Desk::new(64);
+        while desk.message(1, true) {}
+        assert!(!desk.message(1, true));
+        desk.out.clear();
+        let mut again = 0;
+        while desk.message(1, true) {
+            again += 1;
+        }
+        assert_eq!(again, 32);
+    }
+
+    /// Against a simple count of everything, for a long time, with and without notes.
+    #[test]
+    fn decisions_are_right_but_for_the_slack() {
+        let mut state = 0x1234_5678_9abc_def1_u64;
+        let mut next = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        for buffers in [4, 33, 256] {
+            let mut desk = Desk::new(buffers);
+            for _ in 0..20_000 {
+                if next(5) < 2 && !desk.out.is_empty() {
+                    let at = next(desk.out.len() as u64) as usize;
+                    desk.out.swap_remove(at);
+                    continue;
+                }
+                // Three that flood, and many that say a word now and then.
+                let index = if next(4) > 0 { next(3) as u32 } else { 10 + next(90) as u32 };
+                let (held, free) = (desk.held_by(index), desk.buffers.free_count() as usize);
+                let noted = next(3) > 0;
+                let took = desk.message(index, noted);
+                let slack = free / SLACK as usize;
+                assert!(took || held + slack >= free, "{held} held, {free} free: refused");
+                assert!(!took || held < free + slack.max(1) || free * 2 > buffers as usize);
+            }
+        }
+    }
+}

@@ -3,6 +3,8 @@
 mod peers;
 mod registration;
 mod rma;
+#[cfg(feature = "simulated")]
+pub(crate) mod simulated;
 
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
@@ -68,6 +70,11 @@ impl Endpoint {
         let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(&device.0, &options, &poller)?;
+        Endpoint::of(device, core, transport)
+    }
+
+    /// An endpoint of parts that fit each other.
+    fn of(device: &Device, core: Core, transport: Box<dyn Transport>) -> Result<Endpoint, CreateError> {
         Ok(Endpoint {
             transport,
             core,

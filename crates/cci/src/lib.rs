@@ -45,6 +45,9 @@ mod options;
 mod rma;
 mod security;
 mod shared;
+#[cfg(feature = "simulated")]
+#[doc(hidden)]
+pub mod simulated;
 mod transport;
 
 pub use context::Context;

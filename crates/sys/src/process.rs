@@ -65,6 +65,11 @@ pub mod fork {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Token(u64);
 
+    impl Token {
+        /// Stands for no process: those of processes are odd.
+        pub const NOBODY: Token = Token(2);
+    }
+
     /// The token of the running process. The first call makes a few system calls, later ones read one word.
     pub fn token() -> Token {
         let Some(word) = wiped_word() else { return Token(pid_token()) };

@@ -12,3 +12,4 @@ pub mod net;
 pub mod relay;
 pub mod sim;
 pub mod traffic;
+pub mod whole;

@@ -1,4 +1,4 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -9,6 +9,7 @@ mod install;
 mod lint;
 mod process;
 mod reliability;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -31,6 +32,8 @@ Usage: cargo xtask TASK
                          bench/instructions; with --bless, write them there
   reliability            the campaigns of docs/reliability.md at length, hours of them, and the figures into it; with
                          --from FILE, the figures that an earlier run of tests left in target/figures.tsv
+  sim [--seeds N] [--first S] [--seed S] [--trace]
+                         whole endpoints in simulation: 10,000 seeds unless told otherwise, or one; a failure is shrunk
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ["counts", "--bless"] => counts::run_task(true),
         ["reliability"] => reliability::run(),
         ["reliability", "--from", figures] => reliability::from(figures),
+        ["sim", arguments @ ..] => sim::run(arguments),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

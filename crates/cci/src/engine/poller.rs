@@ -79,6 +79,12 @@ impl Poller {
         Ok(part)
     }
 
+    /// One on which nobody sleeps: it keeps what it is told, and makes nothing readable.
+    #[cfg(feature = "simulated")]
+    pub fn for_simulation() -> Result<Poller, SysError> {
+        Poller::bare(None)
+    }
+
     fn bare(apart: Option<Apart>) -> Result<Poller, SysError> {
         Ok(Poller {
             epoll: Epoll::new()?,
@@ -182,6 +188,12 @@ impl Poller {
         let Some(Signals { timer, .. }) = &self.signals else { return Ok(()) };
         let set = if at_ns == u64::MAX { timer.disarm() } else { timer.arm(at_ns) };
         set.map_err(|source| SysError::new("timerfd_settime", source))
+    }
+
+    /// When the timer was last set to go off; None: it is not set.
+    #[cfg(feature = "simulated")]
+    pub fn timer_at_ns(&self) -> Option<u64> {
+        Some(self.timer_at_ns.load(Ordering::Relaxed)).filter(|at_ns| *at_ns != u64::MAX)
     }
 
     /// Sleeps until something is readable or the time is over.

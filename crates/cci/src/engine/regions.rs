@@ -36,6 +36,31 @@ pub(crate) struct Regions {
     pub refused: u64,
     /// Of those, the ones that the region allows, but not to that peer.
     pub refused_by_name: u64,
+    /// Where the keys of handles come from.
+    pub keys: Keys,
+}
+
+/// Where the keys of handles come from: nobody may guess them.
+pub(crate) enum Keys {
+    /// The system's random numbers.
+    System,
+    /// A simulation's: the next one is drawn from this.
+    #[cfg(feature = "simulated")]
+    Seed(u64),
+}
+
+impl Keys {
+    fn draw(&mut self) -> Result<u64, SysError> {
+        match self {
+            Keys::System => random::u64(),
+            #[cfg(feature = "simulated")]
+            Keys::Seed(state) => {
+                // An odd constant: every state is met once before the first comes again.
+                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                Ok(state.rotate_left(17) ^ state.wrapping_mul(0xbf58_476d_1ce4_e5b9))
+            }
+        }
+    }
 }
 
 /// Regions of one endpoint.
@@ -43,7 +68,13 @@ pub(crate) const REGIONS_MAX: u32 = 1 << 20;
 
 impl Regions {
     pub fn new() -> Regions {
-        Regions { table: Slab::new(REGIONS_MAX), limited: HashMap::new(), refused: 0, refused_by_name: 0 }
+        Regions {
+            table: Slab::new(REGIONS_MAX),
+            limited: HashMap::new(),
+            refused: 0,
+            refused_by_name: 0,
+            keys: Keys::System,
+        }
     }
 
     /// Enters a region. None: the table is full. The range was checked.
@@ -54,7 +85,7 @@ impl Regions {
         access: Access,
         only: Option<Connection>,
     ) -> Result<Option<RmaHandle>, SysError> {
-        let key = random::u64()?;
+        let key = self.keys.draw()?;
         let len = range.end.saturating_sub(range.start);
         let Some(bytes) = memory.bytes().part(range.start, len) else { return Ok(None) };
         let is_target =

@@ -7,6 +7,7 @@ pub(crate) mod table;
 use crate::congestion::Window;
 use crate::endpoint::rma::state::Rma;
 use crate::endpoint::timers::TimerId;
+use crate::limits::message_bytes_max;
 use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
@@ -33,8 +34,8 @@ pub(crate) struct Conn {
     pub idle_rtt: u32,
     /// 0: the endpoint's default.
     pub send_timeout_ms: u32,
-    /// What is sent at most: the smaller of the two sides'.
-    pub datagram_bytes: u16,
+    /// How long datagrams may be.
+    pub fit: Fit,
     /// The receiver-not-ready epoch in which we send.
     pub tx_epoch: u16,
     /// The epoch in which we take data.
@@ -45,6 +46,41 @@ pub(crate) struct Conn {
     pub idle_window_kib: u16,
     pub state: ConnState,
     pub attribute: Attribute,
+}
+
+/// How long datagrams may be: as long as both sides take, or as the way there does, if that has turned out to be less. A
+/// multiple of 8, so that the lowest bit is free to say which.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fit(u16);
+
+impl Fit {
+    const NARROW: u16 = 1;
+
+    /// What one side takes, or both.
+    pub const fn agreed(bytes: u16) -> Fit {
+        Fit(bytes & !7)
+    }
+
+    pub const fn bytes(self) -> u16 {
+        self.0 & !7
+    }
+
+    /// The other side takes no more than this.
+    pub fn agree(&mut self, bytes: u16) {
+        *self = Fit(self.bytes().min(bytes) & !7 | self.0 & Fit::NARROW);
+    }
+
+    /// The way there takes no more than this. `open`: how long messages may be has been told, and stays so.
+    pub fn narrow(&mut self, bytes: u16, open: bool) {
+        if bytes & !7 < self.bytes() {
+            *self = Fit(bytes & !7 | if open { Fit::NARROW } else { 0 });
+        }
+    }
+
+    /// Whether the way takes less than what was agreed.
+    pub const fn is_narrow(self) -> bool {
+        self.0 & Fit::NARROW != 0
+    }
 }
 
 const _: () = {
@@ -137,6 +173,13 @@ impl Conn {
         ConnKey { index, generation: self.generation }
     }
 
+    /// The longest message to be taken. `own_bytes`: the longest datagram of this side. Behind a narrow way only the caller
+    /// knows what was agreed, and keeps to it.
+    //= wire.md R-MTU-1
+    pub fn message_bytes_max(&self, own_bytes: u16) -> usize {
+        message_bytes_max(if self.fit.is_narrow() { own_bytes } else { self.fit.bytes() })
+    }
+
     /// This side has closed, and nothing of its own is still to be answered.
     pub fn takes_no_more(&self) -> bool {
         match self.state {
@@ -210,7 +253,7 @@ impl Active {
             rx: Rx::new(conn.idle_rx),
             rx_ring: None,
             rma: None,
-            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window_kib), now),
+            path: Path::new(rtt, Window::restored(conn.fit.bytes(), conn.idle_window_kib), now),
             bond: None,
             rack_due: Time::FAR,
             rnr_end: Time(0),

@@ -1,6 +1,6 @@
 //! The connection table: an index finds a connection, with no hashing.
 
-use super::Conn;
+use super::{Conn, Fit};
 use crate::{Address, Attribute, ConnKey, ConnState, Seq};
 
 /// Connections per piece: the table grows by pieces, so that growing moves nothing.
@@ -31,7 +31,7 @@ fn empty(next_free: u32) -> Conn {
         idle_rx: Seq(0),
         idle_rtt: 0,
         send_timeout_ms: 0,
-        datagram_bytes: 0,
+        fit: Fit::agreed(0),
         tx_epoch: 0,
         rx_epoch: 0,
         peer_window_kib: 0,

@@ -103,8 +103,8 @@ impl Endpoint {
                 || active.and_then(|active| active.dial.as_deref()).is_some_and(|dial| dial.cookie.is_some()),
             peer: conn.peer,
             token: conn.token,
-            message_bytes_max: message_bytes_max(conn.datagram_bytes),
-            datagram_bytes_max: conn.datagram_bytes,
+            message_bytes_max: message_bytes_max(conn.fit.bytes()),
+            datagram_bytes_max: conn.fit.bytes(),
             rtt_ns: active
                 .map_or(u64::from(conn.idle_rtt) << 6, |active| active.best_path().rtt.smoothed_ns_or_zero()),
             rtt_ns_min: active.map_or(0, |active| active.best_path().rtt.min_ns()),
@@ -200,7 +200,8 @@ impl Endpoint {
                 && conn.state != ConnState::Free
                 && (conn.peer == to || conn.address(SECOND) == to)
             {
-                conn.datagram_bytes = conn.datagram_bytes.min(bytes);
+                let open = !matches!(conn.state, ConnState::Dialing | ConnState::Accepting);
+                conn.fit.narrow(bytes, open);
             }
         }
     }

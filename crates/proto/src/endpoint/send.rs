@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::sends::{SendId, ticks};
 use crate::conn::Active;
-use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX, message_bytes_max};
+use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX};
 use crate::reliable::tx::TxSlot;
 use crate::wire::{record_bytes, write_record};
 use crate::{Blocked, ConnKey, ConnState, SendError, Time};
@@ -29,7 +29,7 @@ impl Endpoint {
             _ => return Err(SendError::Disconnected),
         }
         let len = segments.iter().map(|segment| segment.len()).sum();
-        let max = message_bytes_max(conn.datagram_bytes);
+        let max = conn.message_bytes_max(self.shared.config.datagram_bytes_max);
         if len > max {
             return Err(SendError::TooLong { max });
         }
@@ -37,7 +37,7 @@ impl Endpoint {
         if shared.sends.is_full() || !shared.wake(conn, key.index, now) {
             return Err(SendError::WouldBlock);
         }
-        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
+        let body_bytes_max = usize::from(conn.fit.bytes()) - HEADER_BYTES;
         let Some(active) = conn.active.as_deref_mut() else { return Err(SendError::WouldBlock) };
         active.make_room(shared, record_bytes(len), body_bytes_max)?;
         active.append(shared, now, segments, len, context, silent)?;

@@ -271,14 +271,14 @@ impl Shared {
         let body_bytes = usize::from(slot.body_bytes);
         let mut sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
         // The bundle was filled without regard to the acknowledgement: what does not fit travels alone.
-        let room = usize::from(conn.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
+        let room = usize::from(conn.fit.bytes()).saturating_sub(HEADER_BYTES + body_bytes);
         let cut = sack.bytes() > room;
         if cut {
             sack = Sack { words: [0; SACK_WORDS_MAX], len: 0 };
         }
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
         //= wire.md R-MTU-2
-        let fragment = len > usize::from(conn.datagram_bytes) || slot.resends >= 3;
+        let fragment = len > usize::from(conn.fit.bytes()) || slot.resends >= 3;
         let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
         if active.waits_after(which, slot.body_bytes, conn.peer_window_kib) {
             head.flags |= flags::PROBE;

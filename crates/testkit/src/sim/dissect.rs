@@ -28,7 +28,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 }
 
 /// One line about a datagram, for traces.
-pub(super) fn line(bytes: &[u8]) -> String {
+pub(crate) fn line(bytes: &[u8]) -> String {
     let kind = number(bytes, 0, 1) as usize & 15;
     let name = TYPES.get(kind).copied().unwrap_or_default();
     let to = format!("{}.{} nonce {:016x}", number(bytes, 4, 4), number(bytes, 8, 4), number(bytes, 16, 8));
@@ -36,13 +36,15 @@ pub(super) fn line(bytes: &[u8]) -> String {
         return format!("{name} to {to}");
     }
     format!(
-        "{name} to {to} flags {} seq {:x} ack {:x} epoch {} takes {} window {} body {} sack {:x}{}",
+        "{name} to {to} flags {} seq {:x} ack {:x} epoch {} takes {} window {} time {} echo {} body {} sack {:x}{}",
         number(bytes, 1, 1),
         number(bytes, 24, 4),
         number(bytes, 28, 4),
         number(bytes, 42, 2),
         number(bytes, 44, 2),
         number(bytes, 40, 2),
+        number(bytes, 32, 4),
+        number(bytes, 36, 4),
         number(bytes, 46, 2) * 8,
         if number(bytes, 2, 1) > 0 { number(bytes, 48, 8) } else { 0 },
         records(bytes.get(48 + 8 * number(bytes, 2, 1) as usize..).unwrap_or_default())

@@ -5,15 +5,15 @@
 //! follows from the seed: the same seed gives the same [`Report::trace`].
 
 mod adversary;
-mod contents;
-mod dissect;
+pub(crate) mod contents;
+pub(crate) mod dissect;
 mod ledger;
 mod net;
 mod node;
 mod plan;
 mod reader;
 mod rma;
-mod rng;
+pub(crate) mod rng;
 mod scenario;
 mod talks;
 mod world;

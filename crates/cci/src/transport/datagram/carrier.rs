@@ -6,6 +6,7 @@ use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::Identity;
+use cci_sys::{SysError, clock, random};
 
 /// What a receive call brought.
 pub(super) enum Received {
@@ -47,6 +48,19 @@ impl Who for Nobody {
 pub(super) trait Carrier: Transmit + Send {
     /// One receive call. What the last one brought is given back.
     fn receive(&mut self) -> Received;
+
+    /// The clock of this endpoint, nanoseconds: the system's, except in simulations.
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    /// What the protocol derives nonces and cookies from: different for every endpoint and every start.
+    fn secret(&self) -> Result<[u8; 32], SysError> {
+        let mut secret = [0; 32];
+        random::fill(&mut secret)?;
+        Ok(secret)
+    }
 
     /// Gives the datagrams of the last call, once.
     fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));

@@ -11,6 +11,8 @@ mod multicast;
 mod open;
 mod report;
 mod sealed;
+#[cfg(feature = "simulated")]
+mod sim;
 mod size;
 mod udp;
 
@@ -18,6 +20,8 @@ mod udp;
 mod tests;
 
 pub(crate) use eth::{lacks_xdp, open as open_eth, show_mac};
+#[cfg(feature = "simulated")]
+pub(crate) use sim::open as open_simulated;
 pub(crate) use size::{
     FRAME_MTU_BYTES_MIN, MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max,
     message_bytes_max_in_frame,
@@ -37,7 +41,6 @@ use crate::event::Connection;
 use crate::explain::Explanation;
 use crate::limits;
 use cci_proto::{ConnKey, Endpoint, Request, Time};
-use cci_sys::clock;
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
@@ -91,7 +94,7 @@ struct Datagram<C> {
 impl<C: Carrier> Datagram<C> {
     fn read_clock(&mut self) -> Time {
         // Never back, also where threads take turns: the clock allows for some nanoseconds.
-        self.now = self.now.max(Time(clock::now_ns()));
+        self.now = self.now.max(Time(self.carrier.now_ns()));
         self.sends_since_clock = 0;
         self.polls_since_clock = 0;
         self.now

@@ -9,7 +9,6 @@ use crate::event::Event;
 use crate::limits;
 use crate::options::Options;
 use cci_proto::{Config, ConfigError, Endpoint, Time};
-use cci_sys::{clock, random};
 
 /// What an entry of the engine's connection table may cost while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
@@ -37,12 +36,13 @@ impl<C: Carrier> Datagram<C> {
     ) -> Result<Datagram<C>, CreateError> {
         let config = config(device, options, &carrier, sizes)?;
         let proto = Endpoint::new(config).map_err(|error| config_error(error, options))?;
+        let now = Time(carrier.now_ns());
         Ok(Datagram {
             proto,
             carrier,
             glue: Glue::new(device.kind, sizes.datagram_bytes_max, device.max_send_size),
             uri,
-            now: Time(clock::now_ns()),
+            now,
             polls_since_clock: 0,
             polls_per_clock: 0,
             received_at: Time(0),
@@ -77,10 +77,8 @@ fn config(
         });
     };
     let connections = (rest_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, limits::CONNECTIONS_MAX.into());
-    let mut secret = [0; 32];
-    random::fill(&mut secret)?;
     Ok(Config {
-        secret,
+        secret: carrier.secret()?,
         datagram_bytes_max: sizes.datagram_bytes_max,
         memory_bytes_max: rest_bytes / 4 * 3,
         receive_buffer_bytes: sizes.receive_buffer_bytes,

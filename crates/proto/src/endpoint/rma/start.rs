@@ -3,7 +3,7 @@
 use super::ops::{NewOp, OpKind, Ops};
 use crate::endpoint::Endpoint;
 use crate::endpoint::sends::{SendId, ticks};
-use crate::limits::{RMA_PIECES_MAX, message_bytes_max};
+use crate::limits::RMA_PIECES_MAX;
 use crate::rma::{Atomic, RmaError, RmaKind, RmaPiece, RmaPlace};
 use crate::{ConnKey, ConnState, Time};
 
@@ -80,8 +80,10 @@ impl Endpoint {
         if !conn.attribute.is_reliable() {
             return Err(RmaError::Unreliable);
         }
-        let (max, message_bytes) =
-            (message_bytes_max(conn.datagram_bytes), new.message.map_or(0, <[u8]>::len));
+        let (max, message_bytes) = (
+            conn.message_bytes_max(self.shared.config.datagram_bytes_max),
+            new.message.map_or(0, <[u8]>::len),
+        );
         if message_bytes > max {
             return Err(RmaError::TooLong { max });
         }

@@ -62,11 +62,12 @@ fn a_path_that_becomes_narrower_is_followed() {
     net.ends[0].path_mtu_changed(net.now, address(1), 1460);
     assert_eq!(net.ends[0].connection(client).unwrap().datagram_bytes_max, 1456, "a multiple of 8");
     assert_eq!(
-        net.ends[0].send(net.now, client, &[&[0; 1401]], 0, false),
-        Err(SendError::TooLong { max: 1400 })
+        net.ends[0].send(net.now, client, &[&[0; 8897]], 0, false),
+        Err(SendError::TooLong { max: 8896 }),
+        "what was agreed stays, and goes in fragments"
     );
     for context in 50..100 {
-        net.send(0, client, &[1; 1400], context);
+        net.send(0, client, &[1; 8896][..if context % 2 == 0 { 1400 } else { 8896 }], context);
     }
     net.run(SECOND);
     assert_eq!(net.apps[0].statuses().len(), 100);

@@ -18,7 +18,7 @@ use crate::security::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};
-use cci_sys::clock;
+use cci_sys::SysError;
 
 /// Room for any datagram, as it came.
 const DATAGRAM_BYTES: usize = 1 << 16;
@@ -110,7 +110,7 @@ impl<C: Carrier> Sealed<C> {
         datagram_bytes_max: u16,
         memory_bytes_max: u64,
     ) -> Sealed<C> {
-        let now = Time(clock::now_ns());
+        let now = Time(inner.now_ns());
         let associations =
             (memory_bytes_max / MEMORY_SHARE / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
         let config = Config {
@@ -207,6 +207,15 @@ impl<C: Carrier> Carrier for Sealed<C> {
     #[inline]
     fn receive(&mut self) -> Received {
         self.inner.receive()
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    fn secret(&self) -> Result<[u8; 32], SysError> {
+        self.inner.secret()
     }
 
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {

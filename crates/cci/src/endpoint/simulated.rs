@@ -1,0 +1,77 @@
+//! What the simulator needs of an endpoint beyond its interface.
+
+use super::{Endpoint, Poller};
+use crate::device::{Device, DeviceInfo, TransportKind};
+use crate::engine::core::Core;
+use crate::engine::regions::Keys;
+use crate::error::CreateError;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::options::Options;
+use crate::simulated::{Network, Place};
+use crate::transport::datagram;
+use cci_sys::process::fork;
+use std::sync::Arc;
+
+/// How long a program may sleep.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Not at all: something can be had now.
+    No,
+    /// Until then, on the endpoint's clock, unless a datagram comes.
+    Until(u64),
+    /// Until a datagram comes.
+    Forever,
+}
+
+/// Opens an endpoint there.
+///
+/// # Errors
+/// As [`Endpoint::create`].
+pub fn open(place: &Place, network: Box<dyn Network>, options: Options) -> Result<Endpoint, CreateError> {
+    super::check(&options)?;
+    let message_bytes_max = cci_proto::limits::message_bytes_max(place.datagram_bytes_max);
+    let info = DeviceInfo {
+        max_send_size: u32::try_from(message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX).min(MESSAGE_BYTES_MAX),
+        ip: Some(place.address.ip()),
+        mtu_bytes: place.datagram_bytes_max.into(),
+        ..DeviceInfo::new("simulated".to_owned(), TransportKind::Udp)
+    };
+    let device = Device(Arc::new(info));
+    let poller = Arc::new(Poller::for_simulation()?);
+    let mut core = Core::new(options.clone(), device.max_send_size(), poller)?;
+    let mut seed = 0;
+    for (at, byte) in place.secret.iter().enumerate() {
+        seed ^= u64::from(*byte) << (at % 8 * 8);
+    }
+    core.regions.keys = Keys::Seed(seed);
+    let transport = datagram::open_simulated(place, network, &device.0, &options)?;
+    Endpoint::of(&device, core, transport)
+}
+
+/// Prepares for sleep as [`Endpoint::arm`] does, and says how long that sleep would be.
+pub fn sleep(endpoint: &mut Endpoint) -> Sleep {
+    if endpoint.arm() {
+        return Sleep::No;
+    }
+    endpoint.core.poller.timer_at_ns().map_or(Sleep::Forever, Sleep::Until)
+}
+
+/// Begins what dropping begins: every connection is closed, requests are refused.
+pub fn close_begins(endpoint: &mut Endpoint) {
+    for connection in endpoint.core.connections() {
+        endpoint.disconnect(connection);
+    }
+}
+
+/// Nothing is on its way any more, no connection is left, and no event waits: dropping takes no time.
+pub fn is_drained(endpoint: &Endpoint) -> bool {
+    endpoint.core.operations.is_empty()
+        && endpoint.core.connections().is_empty()
+        && endpoint.transport.is_drained()
+        && !endpoint.has_news()
+}
+
+/// Drops it as if its process had been killed: nobody hears of it.
+pub fn abandon(mut endpoint: Endpoint) {
+    endpoint.made_by = fork::Token::NOBODY;
+}

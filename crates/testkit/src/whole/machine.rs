@@ -1,0 +1,153 @@
+//! A machine: a clock, a plug, an endpoint, and what its program holds.
+
+use super::clock::Clock;
+use super::network::{Wire, address_of};
+use super::scenario::Machine;
+use crate::sim::Rng;
+use cci::simulated::{self, Place};
+use cci::{Connection, Endpoint, Message, Options};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A message that the program keeps.
+pub(super) struct Held {
+    pub until_ns: u64,
+    pub side: usize,
+    pub message: Message,
+}
+
+/// A machine.
+pub(super) struct Host {
+    pub spec: Machine,
+    pub clock: Clock,
+    pub wire: Wire,
+    pub endpoint: Option<Endpoint>,
+    /// Whose connection that is.
+    pub sides: BTreeMap<u64, usize>,
+    /// Sides that live here, for as long as there is something to be done.
+    pub active: Vec<usize>,
+    pub held: Vec<Held>,
+    /// How long each message is kept, until when.
+    pub hold_ns: u64,
+    pub hold_until_ns: u64,
+    pub wake_ns: Option<u64>,
+    pub next_poll_ns: u64,
+    pub polls: u64,
+    /// Polls in a row that did nothing, and since when.
+    pub idle_polls: u32,
+    pub idle_since_ns: u64,
+    /// Endpoints it has had.
+    pub incarnation: u64,
+}
+
+impl Host {
+    pub fn new(spec: &Machine, seed: u64) -> Host {
+        let mut rng = Rng::new(seed ^ (spec.host as u64) << 20);
+        Host {
+            clock: Clock::new(spec.rate_ppm, 1_000_000_000 + rng.below(1 << 40)),
+            spec: spec.clone(),
+            wire: Wire::default(),
+            endpoint: None,
+            sides: BTreeMap::new(),
+            active: Vec::new(),
+            held: Vec::new(),
+            hold_ns: 0,
+            hold_until_ns: 0,
+            wake_ns: None,
+            next_poll_ns: 0,
+            polls: 0,
+            idle_polls: 0,
+            idle_since_ns: 0,
+            incarnation: 0,
+        }
+    }
+
+    /// Opens its endpoint.
+    pub fn open(&mut self, now_ns: u64, number: usize, seed: u64) -> Result<(), String> {
+        self.incarnation += 1;
+        self.set_clock(now_ns);
+        let spec = &self.spec;
+        let place = Place {
+            address: address_of(number),
+            datagram_bytes_max: spec.datagram_bytes_max,
+            receive_buffer_bytes: spec.socket_bytes as u64,
+            batch: spec.batch,
+            secret: Rng::new(seed ^ (number as u64) << 32 ^ self.incarnation).secret(),
+        };
+        let options = Options {
+            recv_buffers: spec.recv_buffers,
+            send_buffers: spec.send_buffers,
+            rma_operations: spec.rma_operations,
+            send_timeout: Duration::from_nanos(spec.send_timeout_ns),
+            keepalive: spec.keepalive_ns.map(Duration::from_nanos),
+            memory_bytes_max: spec.memory_bytes_max,
+            ..Options::default()
+        };
+        let opened = simulated::open(&place, Box::new(self.wire.clone()), options);
+        let mut endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
+        if spec.exported {
+            let _ = endpoint.os_handle();
+        }
+        self.endpoint = Some(endpoint);
+        Ok(())
+    }
+
+    /// The endpoint is gone without a word, and so is everything that was its.
+    pub fn crash(&mut self) {
+        self.held.clear();
+        if let Some(endpoint) = self.endpoint.take() {
+            simulated::abandon(endpoint);
+        }
+        self.sides.clear();
+        self.active.clear();
+        self.wake_ns = None;
+        self.idle_polls = 0;
+        let mut plug = self.wire.plug();
+        plug.inbox.clear();
+        plug.inbox_bytes = 0;
+        plug.out.clear();
+    }
+
+    pub fn set_clock(&self, now_ns: u64) {
+        let shows_ns = self.clock.shows_ns(now_ns);
+        self.wire.plug().now_ns = shows_ns;
+    }
+
+    pub fn side_of(&self, connection: Connection) -> Option<usize> {
+        self.sides.get(&connection.to_bits()).copied()
+    }
+
+    /// How long a message that comes now is kept.
+    pub fn keeps_until_ns(&self, now_ns: u64) -> Option<u64> {
+        (now_ns < self.hold_until_ns).then_some(now_ns + self.hold_ns)
+    }
+
+    /// Memory is under its cap; free buffers are what is not held.
+    pub fn check(&mut self) -> Result<(), String> {
+        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+        let memory = endpoint.counters().memory;
+        if memory.total_bytes > memory.cap_bytes {
+            return Err(format!("holds {memory:?}"));
+        }
+        let free = endpoint.recv_buffers_free();
+        if free + self.held.len() as u32 > self.spec.recv_buffers {
+            return Err(format!("{free} buffers are free and {} held", self.held.len()));
+        }
+        Ok(())
+    }
+
+    /// All is home: buffers, connections, operations, regions.
+    pub fn check_home(&mut self) -> Result<(), String> {
+        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+        let free = endpoint.recv_buffers_free();
+        let counters = endpoint.counters();
+        if free != self.spec.recv_buffers {
+            return Err(format!("{free} of {} buffers are home", self.spec.recv_buffers));
+        }
+        if counters.connections_open != 0 || counters.regions != 0 {
+            let (open, regions) = (counters.connections_open, counters.regions);
+            return Err(format!("{open} connections are open, {regions} regions are left"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,391 @@
+//! Work in a peer's memory, and what must be there when.
+//!
+//! The region is cut into places with a strip between them that nobody may touch. At most one operation, or one and a
+//! fenced one behind it, is under way in a place, so what it must hold is known whenever none is.
+
+use super::scenario::Operating;
+use super::side::Sent;
+use crate::sim::Rng;
+use crate::sim::contents::{fill_pattern, is_pattern};
+use crate::sim::rng::mix;
+use cci::{Access, Connection, Endpoint, Memory, Registration, RmaHandle, Status};
+use std::collections::BTreeSet;
+
+const PLACES: usize = 8;
+/// Before the first place: the word that atomics change.
+const HEAD_BYTES: usize = 64;
+const STRIP_BYTES: usize = 16;
+const STRIP: u8 = 0xa5;
+/// Where results of atomics go, in the local memory's head.
+pub(super) const RESULTS: usize = HEAD_BYTES / 8;
+
+/// What an operation does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Write {
+        message: bool,
+    },
+    Read,
+    /// Adds one to the word; `result`: where its value from before goes.
+    Add {
+        result: usize,
+    },
+    /// With a handle that is no good any more, or never was.
+    Bad,
+    /// An atomic at a place that is not aligned.
+    Odd,
+    /// Told nobody, in a place of its own.
+    Silent,
+}
+
+/// An operation.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Op {
+    pub kind: Kind,
+    pub place: usize,
+    /// Which of the regions, one after the other, it is for.
+    pub generation: u32,
+    pub sent: Sent,
+}
+
+/// A place in the region.
+#[derive(Copy, Clone, Debug, Default)]
+struct Place {
+    /// What it holds, once known; 0: zeros.
+    base: Option<u64>,
+    /// Operations under way there.
+    busy: u8,
+    /// The last one.
+    last: u32,
+    /// One of those under way has failed: nobody knows what it holds, or will hold.
+    dead: bool,
+}
+
+/// What one side does in its peer's memory.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub spec: Operating,
+    pub left: u32,
+    pub ops: Vec<Op>,
+    pub outstanding: u32,
+    pub generation: u32,
+    pub handle: RmaHandle,
+    /// A handle that was good once.
+    pub stale: Option<RmaHandle>,
+    pub local_handle: RmaHandle,
+    target: Memory,
+    local: Memory,
+    places: [Place; PLACES],
+    adds_started: u64,
+    adds_done: u64,
+    /// Values that additions have found.
+    found: BTreeSet<u64>,
+    results: [bool; RESULTS],
+    results_lost: usize,
+    /// Regions that were deregistered, and what they held then.
+    graves: Vec<(Memory, Vec<u8>)>,
+}
+
+fn bytes_of(spec: &Operating) -> usize {
+    HEAD_BYTES + PLACES * 2 * (spec.bytes as usize + STRIP_BYTES)
+}
+
+/// Memory as it is at the beginning: zeros, and strips.
+fn prepare(endpoint: &mut Endpoint, spec: &Operating) -> Result<Memory, String> {
+    let memory = endpoint.allocate(bytes_of(spec)).map_err(|error| format!("allocate: {error}"))?;
+    for place in 0..2 * PLACES {
+        let strip = offset_of(spec, place) as usize + spec.bytes as usize;
+        if !memory.write(strip, &[STRIP; STRIP_BYTES]) {
+            return Err("memory shorter than asked for".into());
+        }
+    }
+    Ok(memory)
+}
+
+fn offset_of(spec: &Operating, place: usize) -> u64 {
+    (HEAD_BYTES + place * (spec.bytes as usize + STRIP_BYTES)) as u64
+}
+
+fn contents(memory: &Memory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.len()];
+    let _ = memory.read(0, &mut bytes);
+    bytes
+}
+
+impl Work {
+    /// Registers memory at both ends.
+    pub fn new(
+        spec: &Operating,
+        own: &mut Endpoint,
+        owner: &mut Endpoint,
+        only: Option<Connection>,
+    ) -> Result<Work, String> {
+        let local = prepare(own, spec)?;
+        let local_handle =
+            own.register(&local, Access::LOCAL).map_err(|error| format!("register: {error}"))?;
+        let (target, handle) = Work::expose(spec, owner, only)?;
+        Ok(Work {
+            spec: spec.clone(),
+            left: 0,
+            ops: Vec::new(),
+            outstanding: 0,
+            generation: 0,
+            handle,
+            stale: None,
+            local_handle,
+            target,
+            local,
+            places: [Place { base: Some(0), ..Place::default() }; PLACES],
+            adds_started: 0,
+            adds_done: 0,
+            found: BTreeSet::new(),
+            results: [false; RESULTS],
+            results_lost: 0,
+            graves: Vec::new(),
+        })
+    }
+
+    fn expose(
+        spec: &Operating,
+        owner: &mut Endpoint,
+        only: Option<Connection>,
+    ) -> Result<(Memory, RmaHandle), String> {
+        let target = prepare(owner, spec)?;
+        let what = Registration { range: None, access: Access::ALL, only };
+        let handle = owner.register(&target, what).map_err(|error| format!("register: {error}"))?;
+        Ok((target, handle))
+    }
+
+    pub fn has_more(&self) -> bool {
+        // The first place is for what nobody is told of.
+        let place = self.places[1..].iter().any(|place| !place.dead);
+        self.left > 0 && place && self.results_lost < RESULTS
+    }
+
+    /// The owner takes the region back and offers another.
+    pub fn renew(&mut self, owner: &mut Endpoint, only: Option<Connection>) -> Result<(), String> {
+        owner.deregister(&self.handle).map_err(|error| format!("deregister: {error}"))?;
+        self.check_adds()?;
+        let (target, handle) = Work::expose(&self.spec, owner, only)?;
+        let old = std::mem::replace(&mut self.target, target);
+        let held = contents(&old);
+        self.graves.push((old, held));
+        self.stale = Some(std::mem::replace(&mut self.handle, handle));
+        self.generation += 1;
+        (self.adds_started, self.adds_done) = (0, 0);
+        self.found.clear();
+        for place in &mut self.places {
+            // What is under way may still put something into the local memory that belongs to this place.
+            place.dead |= place.busy > 0;
+            place.base = Some(0);
+        }
+        Ok(())
+    }
+
+    /// What operation `index` of side `side` puts there.
+    fn base(side: usize, index: u32) -> u64 {
+        mix((side as u64) << 32 | u64::from(index)) | 1
+    }
+
+    /// A place where nothing is under way, and its content is known if it is to be read.
+    pub fn free_place(&self, rng: &mut Rng, known: bool) -> Option<usize> {
+        let first = rng.below(PLACES as u64 - 1) as usize;
+        let good = |at: &usize| {
+            let place = &self.places[*at];
+            place.busy == 0 && !place.dead && (!known || place.base.is_some())
+        };
+        (0..PLACES - 1).map(|at| 1 + (first + at) % (PLACES - 1)).find(good)
+    }
+
+    pub fn free_result(&mut self) -> Option<usize> {
+        self.results.iter().position(|taken| !taken)
+    }
+
+    /// Offset of a place in the peer's region.
+    pub fn offset(&self, place: usize) -> u64 {
+        offset_of(&self.spec, place)
+    }
+
+    /// Where in the local memory the data of operation `index` is, or goes; that of a fenced one lies elsewhere than that
+    /// of the one before it.
+    pub fn local_offset(&self, place: usize, fenced: bool) -> u64 {
+        offset_of(&self.spec, place + if fenced { PLACES } else { 0 })
+    }
+
+    /// Puts into local memory what is to be written.
+    pub fn fill(&self, side: usize, index: u32, place: usize, fenced: bool) -> Result<(), String> {
+        let mut bytes = vec![0; self.spec.bytes as usize];
+        fill_pattern(Work::base(side, index), 0, &mut bytes);
+        let offset = self.local_offset(place, fenced) as usize;
+        self.local.write(offset, &bytes).then_some(()).ok_or_else(|| "local memory too short".into())
+    }
+
+    /// An operation was taken.
+    pub fn started(&mut self, op: Op) {
+        let index = self.ops.len() as u32;
+        match op.kind {
+            Kind::Add { result } => {
+                self.adds_started += 1;
+                self.results[result] = true;
+            }
+            Kind::Write { .. } | Kind::Read => {
+                let place = &mut self.places[op.place];
+                place.busy += 1;
+                place.last = index;
+            }
+            Kind::Bad | Kind::Odd | Kind::Silent => {}
+        }
+        self.outstanding += u32::from(op.kind != Kind::Silent);
+        self.ops.push(op);
+    }
+
+    /// A completion came: says what is wrong with it.
+    pub fn completed(&mut self, side: usize, index: u32, status: Status, gentle: bool) -> Result<(), String> {
+        let op = self.ops.get_mut(index as usize).ok_or("of an operation never started")?;
+        if let Some(first) = op.sent.status.replace(status) {
+            return Err(format!("twice: {first:?}, then {status:?}"));
+        }
+        if op.kind == Kind::Silent {
+            return Err("though it was silent".into());
+        }
+        let op = *op;
+        self.outstanding = self.outstanding.saturating_sub(1);
+        let current = op.generation == self.generation;
+        let good = match op.kind {
+            Kind::Bad => matches!(status, Status::RmaHandle),
+            Kind::Odd => matches!(status, Status::RmaOperation) || (status == Status::RmaHandle && !current),
+            _ => status == Status::Success || (status == Status::RmaHandle && !current),
+        };
+        let trouble = matches!(status, Status::Disconnected | Status::TimedOut | Status::ReceiverNotReady);
+        if !good && (gentle || !trouble) {
+            return Err(format!("with {status:?}"));
+        }
+        if op.sent.delivered > 0 && matches!(status, Status::RmaHandle | Status::ReceiverNotReady) {
+            return Err(format!("with {status:?} though its message was delivered"));
+        }
+        match op.kind {
+            Kind::Add { result } => self.added(result, status, current),
+            Kind::Write { .. } | Kind::Read => self.place_done(side, &op, status, current),
+            Kind::Bad | Kind::Odd | Kind::Silent => Ok(()),
+        }
+    }
+
+    fn added(&mut self, result: usize, status: Status, current: bool) -> Result<(), String> {
+        if !matches!(status, Status::Success | Status::RmaHandle) {
+            // Where the value from before would go may still be written to: never used again.
+            self.results_lost += 1;
+            return Ok(());
+        }
+        self.results[result] = false;
+        if status != Status::Success {
+            return Ok(());
+        }
+        if !current {
+            return Ok(());
+        }
+        self.adds_done += 1;
+        let mut word = [0; 8];
+        let _ = self.local.read(8 * result, &mut word);
+        let value = u64::from_ne_bytes(word);
+        if value >= self.adds_started || !self.found.insert(value) {
+            return Err(format!("an addition found {value}, of {} started", self.adds_started));
+        }
+        Ok(())
+    }
+
+    fn place_done(&mut self, side: usize, op: &Op, status: Status, current: bool) -> Result<(), String> {
+        let place = &mut self.places[op.place];
+        place.busy = place.busy.saturating_sub(1);
+        if status != Status::Success {
+            place.dead = true;
+            place.base = None;
+        }
+        if place.dead || place.busy > 0 || !current {
+            return Ok(());
+        }
+        if op.kind == Kind::Read {
+            let Some(base) = place.base else { return Ok(()) };
+            return self.check(&self.local, self.local_offset(op.place, false), base, "read");
+        }
+        let base = Work::base(side, place.last);
+        place.base = Some(base);
+        self.check(&self.target, self.offset(op.place), base, "written")
+    }
+
+    fn check(&self, memory: &Memory, offset: u64, base: u64, what: &str) -> Result<(), String> {
+        let mut bytes = vec![0; self.spec.bytes as usize];
+        if !memory.read(offset as usize, &mut bytes) {
+            return Err("beyond the memory's end".into());
+        }
+        let wrong = match base {
+            0 => bytes.iter().position(|byte| *byte != 0).map(|at| at as u64),
+            base => is_pattern(base, 0, &bytes).err(),
+        };
+        wrong.map_or(Ok(()), |at| Err(format!("what was {what} is wrong from byte {at} on")))
+    }
+
+    /// The message behind the data of operation `index` came.
+    pub fn delivered(&mut self, side: usize, index: u32, len: usize) -> Result<(), String> {
+        let op = self.ops.get_mut(index as usize).ok_or("behind an operation never started")?;
+        op.sent.delivered = op.sent.delivered.saturating_add(1);
+        let op = *op;
+        if op.kind != (Kind::Write { message: true }) || op.sent.len_bytes as usize != len {
+            return Err(format!("behind an operation without such a message: {op:?}"));
+        }
+        if op.sent.delivered > 1 {
+            return Err("for the second time".into());
+        }
+        if matches!(op.sent.status, Some(Status::RmaHandle | Status::ReceiverNotReady)) {
+            return Err(format!("behind an operation that ended with {:?}", op.sent.status));
+        }
+        let place = &self.places[op.place];
+        if op.generation == self.generation && place.last == index && !place.dead {
+            self.check(&self.target, self.offset(op.place), Work::base(side, index), "announced")?;
+        }
+        Ok(())
+    }
+
+    fn check_adds(&self) -> Result<(), String> {
+        let mut word = [0; 8];
+        let _ = self.target.read(0, &mut word);
+        let value = u64::from_ne_bytes(word);
+        if !(self.adds_done..=self.adds_started).contains(&value) {
+            let (done, started) = (self.adds_done, self.adds_started);
+            return Err(format!("{value} additions happened; {done} completed of {started}"));
+        }
+        Ok(())
+    }
+
+    /// At the end: nothing beside the places was touched, nor what was deregistered.
+    pub fn finish(&self, owed: bool) -> Result<(), String> {
+        self.check_adds()?;
+        for memory in [&self.target, &self.local] {
+            for place in 0..2 * PLACES {
+                let mut strip = [0; STRIP_BYTES];
+                let _ =
+                    memory.read(offset_of(&self.spec, place) as usize + self.spec.bytes as usize, &mut strip);
+                if strip != [STRIP; STRIP_BYTES] {
+                    return Err(format!("what lies behind place {place} was changed"));
+                }
+            }
+        }
+        if self.graves.iter().any(|(memory, held)| contents(memory) != *held) {
+            return Err("a region changed after it was deregistered".into());
+        }
+        let never = |op: &&Op| op.kind != Kind::Silent && op.sent.status.is_none();
+        if owed && let Some(op) = self.ops.iter().find(never) {
+            return Err(format!("an operation never completed: {op:?}"));
+        }
+        Ok(())
+    }
+
+    /// An operation that succeeded and whose message never came.
+    pub fn missing(&self) -> Option<String> {
+        let missing = |op: &&Op| {
+            op.kind == (Kind::Write { message: true })
+                && op.sent.status == Some(Status::Success)
+                && op.sent.delivered == 0
+        };
+        self.ops.iter().find(missing).map(|op| format!("no message behind {op:?}"))
+    }
+}

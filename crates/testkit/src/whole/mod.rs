@@ -1,0 +1,25 @@
+//! Whole endpoints in simulation: many [`cci::Endpoint`]s in one thread, with their engine, buffers, events, transport and protocol, on a
+//! network and on clocks that follow from a seed.
+//!
+//! A [`Scenario`] is a list of explicit [`Step`]s: who connects to whom, who says what, what goes wrong when. [`run`] carries
+//! it out and judges every step against what a program is promised; [`shrink`] takes a scenario that fails and leaves out
+//! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
+//!
+//! Beside it, [`crate::sim`] runs the protocol alone, which is faster and reaches into what endpoints hide.
+
+mod clock;
+mod draw;
+mod judge;
+mod machine;
+mod memory;
+mod network;
+mod program;
+mod scenario;
+mod shrink;
+mod side;
+mod speaker;
+mod world;
+
+pub use scenario::{Act, Answer, End, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather};
+pub use shrink::{Limits, Shrunk, shrink};
+pub use world::{Broken, Report, run, run_with_trace};

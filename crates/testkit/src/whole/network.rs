@@ -1,0 +1,242 @@
+//! The network between machines: lengths and times, and what each machine's plug holds.
+
+use super::scenario::{Scenario, Weather};
+use crate::sim::Rng;
+use crate::sim::rng::mix;
+use cci::simulated::{Network, TooLong};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const PORT: u16 = 4_791;
+/// Datagrams that are remembered, to come again later.
+const SEEN_MAX: usize = 4_096;
+/// Headers around a datagram.
+const OVERHEAD_BYTES: u64 = 66;
+
+/// A datagram on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub from: usize,
+    pub to: usize,
+    pub bytes: Arc<[u8]>,
+}
+
+/// Where a machine's endpoints are.
+pub(super) fn address_of(machine: usize) -> SocketAddr {
+    let [_, _, high, low] = (machine as u32).to_be_bytes();
+    SocketAddr::from(([10, 0, high, low], PORT))
+}
+
+/// The machine at an address.
+pub(super) fn machine_at(address: SocketAddr) -> Option<usize> {
+    match address {
+        SocketAddr::V4(v4) if v4.port() == PORT => {
+            let [_, _, high, low] = v4.ip().octets();
+            Some(usize::from(u16::from_be_bytes([high, low])))
+        }
+        _ => None,
+    }
+}
+
+/// What the machine's endpoint and the world share.
+#[derive(Default)]
+pub(super) struct Plug {
+    /// What its clock shows.
+    pub now_ns: u64,
+    pub inbox: VecDeque<(SocketAddr, Arc<[u8]>)>,
+    pub inbox_bytes: usize,
+    pub out: Vec<(SocketAddr, Box<[u8]>)>,
+    /// Datagrams that may leave in this turn.
+    pub room: usize,
+    pub narrow: BTreeMap<SocketAddr, u16>,
+    /// Datagrams that were too long for their way.
+    pub too_long: u64,
+}
+
+/// The endpoint's end of it.
+#[derive(Clone, Default)]
+pub(super) struct Wire(Arc<Mutex<Plug>>);
+
+impl Wire {
+    pub fn plug(&self) -> MutexGuard<'_, Plug> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Network for Wire {
+    fn now_ns(&self) -> u64 {
+        self.plug().now_ns
+    }
+
+    fn has_room(&self) -> bool {
+        let plug = self.plug();
+        plug.out.len() < plug.room
+    }
+
+    fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong> {
+        let mut plug = self.plug();
+        if let Some(bytes) = plug.narrow.get(&to).copied().filter(|_| !fragment)
+            && datagram.len() > usize::from(bytes)
+        {
+            plug.too_long += 1;
+            return Err(TooLong { datagram_bytes_max: bytes });
+        }
+        plug.out.push((to, datagram.into()));
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Option<(SocketAddr, Box<[u8]>)> {
+        let mut plug = self.plug();
+        let (from, bytes) = plug.inbox.pop_front()?;
+        plug.inbox_bytes -= bytes.len();
+        Some((from, Box::from(&*bytes)))
+    }
+}
+
+/// A time during which some datagrams are lost.
+struct Cut {
+    until_ns: u64,
+    hits: Hits,
+}
+
+enum Hits {
+    Way(Option<usize>, Option<usize>),
+    Between(u64),
+}
+
+impl Cut {
+    fn hits(&self, from: usize, to: usize) -> bool {
+        match self.hits {
+            Hits::Way(source, target) => {
+                source.is_none_or(|source| source == from) && target.is_none_or(|target| target == to)
+            }
+            Hits::Between(group) => (mix(group ^ from as u64) ^ mix(group ^ to as u64)) & 1 == 1,
+        }
+    }
+}
+
+/// The network.
+pub(super) struct Net {
+    seed: u64,
+    weather: Weather,
+    fair: Weather,
+    storm: Option<(Weather, u64)>,
+    calm_ns: u64,
+    cuts: Vec<Cut>,
+    /// By machine: until when its link is busy outwards and inwards.
+    busy_ns: Vec<[u64; 2]>,
+    /// Datagrams so far from one machine to another: chance follows from that, so that leaving out a step does not
+    /// change what becomes of everything else.
+    counts: BTreeMap<(usize, usize), u64>,
+    seen: VecDeque<Packet>,
+    pub sent: u64,
+    pub lost: u64,
+}
+
+impl Net {
+    pub fn new(scenario: &Scenario) -> Net {
+        Net {
+            seed: mix(scenario.seed ^ 0x6e65_7400),
+            weather: scenario.weather.clone(),
+            fair: scenario.weather.fair(),
+            storm: None,
+            calm_ns: scenario.calm_ns(),
+            cuts: Vec::new(),
+            busy_ns: vec![[0; 2]; scenario.machines.len()],
+            counts: BTreeMap::new(),
+            seen: VecDeque::new(),
+            sent: 0,
+            lost: 0,
+        }
+    }
+
+    pub fn cut(&mut self, from: Option<usize>, to: Option<usize>, until_ns: u64) {
+        self.cuts.push(Cut { until_ns, hits: Hits::Way(from, to) });
+    }
+
+    pub fn split(&mut self, group: u64, until_ns: u64) {
+        self.cuts.push(Cut { until_ns, hits: Hits::Between(group) });
+    }
+
+    pub fn storm(&mut self, weather: &Weather, until_ns: u64) {
+        self.storm = Some((weather.clone(), until_ns));
+    }
+
+    /// Datagrams seen before, in an order that follows from `draw`.
+    pub fn seen(&self, draw: u64, count: u32) -> Vec<Packet> {
+        let mut rng = Rng::new(draw);
+        let pick = |_| self.seen.get(rng.below(self.seen.len() as u64) as usize).cloned();
+        (0..count).filter_map(pick).collect()
+    }
+
+    /// When a datagram offered now gets there, each copy of it.
+    pub fn launch(&mut self, now_ns: u64, packet: &Packet) -> Vec<u64> {
+        self.sent += 1;
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(packet.clone());
+        let (from, to) = (packet.from, packet.to);
+        let count = self.counts.entry((from, to)).or_default();
+        *count += 1;
+        let mut rng = Rng::new(self.seed ^ mix((from as u64) << 32 | to as u64) ^ mix(*count));
+        self.cuts.retain(|cut| cut.until_ns > now_ns);
+        if self.cuts.iter().any(|cut| cut.hits(from, to)) {
+            self.lost += 1;
+            return Vec::new();
+        }
+        let weather = match &self.storm {
+            Some((storm, until_ns)) if now_ns < *until_ns => storm,
+            _ if now_ns >= self.calm_ns => &self.fair,
+            _ => &self.weather,
+        };
+        let lost = rng.pct(weather.loss_pct);
+        let copies = 1 + usize::from(rng.pct(weather.duplicate_pct));
+        let under_way: Vec<u64> = (0..copies)
+            .map(|_| {
+                let held_ns = if rng.pct(weather.reorder_pct) { weather.reorder_ns } else { 0 };
+                weather.delay_ns + rng.below(weather.jitter_ns + 1) + held_ns
+            })
+            .collect();
+        let (bits_per_s, queue_bytes) = (weather.link_bits_per_s, weather.link_queue_bytes);
+        let Some(left_ns) = self.pass(now_ns, from, 0, packet.bytes.len(), bits_per_s, queue_bytes) else {
+            return Vec::new();
+        };
+        if lost {
+            self.lost += 1;
+            return Vec::new();
+        }
+        under_way.into_iter().map(|ns| left_ns + ns).collect()
+    }
+
+    /// A datagram comes to its machine's link: when it is through; None: the queue is full.
+    pub fn arrive(&mut self, now_ns: u64, packet: &Packet) -> Option<u64> {
+        let (bits_per_s, queue_bytes) = (self.weather.link_bits_per_s, self.weather.link_queue_bytes);
+        self.pass(now_ns, packet.to, 1, packet.bytes.len(), bits_per_s, queue_bytes)
+    }
+
+    fn pass(
+        &mut self,
+        now_ns: u64,
+        machine: usize,
+        way: usize,
+        bytes: usize,
+        bits_per_s: u64,
+        queue_bytes: u64,
+    ) -> Option<u64> {
+        if bits_per_s == 0 {
+            return Some(now_ns);
+        }
+        let busy_ns = &mut self.busy_ns[machine][way];
+        let wait_ns = busy_ns.saturating_sub(now_ns);
+        let bytes = bytes as u64 + OVERHEAD_BYTES;
+        let queued_bytes = (u128::from(wait_ns) * u128::from(bits_per_s) / 8_000_000_000) as u64;
+        if queued_bytes + bytes > queue_bytes {
+            self.lost += 1;
+            return None;
+        }
+        *busy_ns = now_ns.max(*busy_ns) + bytes * 8_000_000_000 / bits_per_s;
+        Some(*busy_ns)
+    }
+}

@@ -1,0 +1,209 @@
+//! What programs do with their events.
+
+use super::judge::Judge;
+use super::machine::{Held, Host};
+use super::scenario::{Answer, End};
+use super::side::{Life, Side};
+use crate::sim::contents;
+use cci::{ConnectFailure, ConnectRequest, Connection, Event};
+
+/// Least length of a request: the side that asks, twice.
+pub(super) const REQUEST_BYTES_MIN: usize = 16;
+
+/// A request that a program thinks about.
+pub(super) struct Waiting {
+    pub due_ns: u64,
+    pub machine: usize,
+    pub client: usize,
+    pub request: ConnectRequest,
+}
+
+/// What a client says of itself in its request.
+pub(super) fn request_of(side: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len.max(REQUEST_BYTES_MIN)];
+    contents::fill(side as u32, 0, &mut bytes);
+    bytes
+}
+
+/// Events of one turn after which there is no end of them.
+const EVENTS_MAX: usize = 100_000;
+
+/// Takes events until there are none; how many.
+pub(super) fn take_all(
+    host: &mut Host,
+    machine: usize,
+    judge: &mut Judge,
+    now_ns: u64,
+    waiting: &mut Vec<Waiting>,
+) -> usize {
+    for taken in 0..EVENTS_MAX {
+        match host.endpoint.as_mut().and_then(cci::Endpoint::next_event) {
+            Some(event) => handle(host, machine, judge, now_ns, event, waiting),
+            None => return taken,
+        }
+    }
+    judge.fail(now_ns, "storm", format!("machine {machine}: no end of events"));
+    EVENTS_MAX
+}
+
+/// Takes one event.
+fn handle(
+    host: &mut Host,
+    machine: usize,
+    judge: &mut Judge,
+    now_ns: u64,
+    event: Event,
+    waiting: &mut Vec<Waiting>,
+) {
+    match event {
+        Event::Send { connection, context, status } => {
+            judge.completed(now_ns, machine, connection, context, status);
+        }
+        Event::Recv(message) => {
+            let Some(side) = host.side_of(message.connection()) else {
+                let what = format!("machine {machine}: a message on {:?}", message.connection());
+                return judge.fail(now_ns, "delivery", what);
+            };
+            judge.delivered(now_ns, side, &message);
+            if let Some(until_ns) = host.keeps_until_ns(now_ns) {
+                host.held.push(Held { until_ns, side, message });
+            }
+        }
+        Event::Connect { context, result } => {
+            ended(host, machine, judge, now_ns, context, result, End::Client)
+        }
+        Event::Accept { context, result } => {
+            ended(host, machine, judge, now_ns, context, result, End::Server)
+        }
+        Event::ConnectRequest(request) => asked(machine, judge, now_ns, request, waiting),
+        Event::KeepaliveTimedOut { connection } => {
+            let side = host.side_of(connection).and_then(|side| judge.sides.get_mut(side));
+            let left = side.and_then(|side| {
+                side.keepalives = side.keepalives.checked_sub(1)?;
+                Some(())
+            });
+            judge.note(now_ns, 7, machine as u64, connection.to_bits());
+            if left.is_none() {
+                judge.fail(
+                    now_ns,
+                    "keepalive",
+                    format!("machine {machine}: once too often on {connection:?}"),
+                );
+            }
+        }
+        Event::DeviceFailed => judge.fail(now_ns, "device", format!("machine {machine}: the device failed")),
+    }
+}
+
+fn ended(
+    host: &mut Host,
+    machine: usize,
+    judge: &mut Judge,
+    now_ns: u64,
+    context: u64,
+    result: Result<Connection, ConnectFailure>,
+    end: End,
+) {
+    judge.note(now_ns, 5, context, u64::from(result.is_ok()));
+    judge.say(now_ns, || format!("side {context}: {end:?} ends with {result:?}"));
+    let gentle = judge.gentle;
+    let number = context as usize;
+    let wrong = match judge.sides.get_mut(number) {
+        None => Some("of no side there is".to_owned()),
+        Some(side) if side.machine != machine || side.end != end => Some("on another machine".to_owned()),
+        Some(side) if side.life != Life::Pending => Some(format!("while {:?}", side.life)),
+        Some(side) => match result {
+            Err(why) => {
+                side.life = Life::Failed;
+                gentle.then(|| format!("with {why:?} though nothing was wrong"))
+            }
+            Ok(connection) => {
+                side.life = Life::Up;
+                side.connection = Some(connection);
+                side.progress_ns = now_ns;
+                side.keepalives += u32::from(host.spec.keepalive_ns.is_some());
+                let other = host.sides.insert(connection.to_bits(), number);
+                if side.has_more() {
+                    host.active.push(number);
+                }
+                other.map(|other| format!("as {connection:?}, which is side {other}'s"))
+            }
+        },
+    };
+    if let Some(what) = wrong {
+        judge.fail(now_ns, "connect", format!("side {context}: {end:?} ended {what}"));
+    }
+}
+
+fn asked(
+    machine: usize,
+    judge: &mut Judge,
+    now_ns: u64,
+    request: ConnectRequest,
+    waiting: &mut Vec<Waiting>,
+) {
+    let client = match contents::identify(request.data()) {
+        Some((side, 0)) => side as usize,
+        _ => return judge.fail(now_ns, "request", format!("machine {machine}: {request:?} is damaged")),
+    };
+    judge.note(now_ns, 6, machine as u64, client as u64);
+    judge.say(now_ns, || format!("machine {machine} is asked by side {client}"));
+    let Some(side) = judge.sides.get(client) else {
+        return judge.fail(now_ns, "request", format!("machine {machine} is asked by side {client}"));
+    };
+    let wrong = side.end != End::Client
+        || side.talk.server != machine
+        || side.attribute() != request.attribute()
+        || request.data().len() != side.talk.request_bytes.max(REQUEST_BYTES_MIN);
+    if wrong {
+        return judge.fail(
+            now_ns,
+            "request",
+            format!("machine {machine}: {request:?} is not side {client}'s"),
+        );
+    }
+    let due_ns = now_ns + side.talk.answer_ns;
+    waiting.push(Waiting { due_ns, machine, client, request });
+}
+
+/// Answers a request; which machine has something to do for it.
+pub(super) fn answer(
+    hosts: &mut [Host],
+    judge: &mut Judge,
+    now_ns: u64,
+    waiting: Waiting,
+    jobs: impl FnOnce(&mut Side),
+) -> Option<usize> {
+    let Waiting { machine, client, request, .. } = waiting;
+    let talk = judge.sides[client].talk.clone();
+    let by = match talk.answer {
+        Answer::Reject => {
+            drop(request);
+            return Some(machine);
+        }
+        Answer::Broker(other) => other,
+        Answer::Accept => machine,
+    };
+    let host = hosts.get_mut(by)?;
+    host.set_clock(now_ns);
+    let Some(endpoint) = &mut host.endpoint else {
+        drop(request);
+        return Some(machine);
+    };
+    let number = judge.sides.len();
+    let mut side = Side::new(&talk, End::Server, by, Some(client));
+    jobs(&mut side);
+    match endpoint.accept(request, number as u64) {
+        Ok(()) => {}
+        Err(error) => {
+            // Without memory a request is refused. Nothing else stands in the way of one.
+            side.life = Life::Failed;
+            if !matches!(error, cci::AcceptError::NoMemory) || judge.gentle {
+                judge.fail(now_ns, "accept", format!("machine {by}: {error}"));
+            }
+        }
+    }
+    judge.sides.push(side);
+    judge.say(now_ns, || format!("machine {by} accepts side {client} as side {number}"));
+    Some(by)
+}

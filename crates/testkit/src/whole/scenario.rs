@@ -1,0 +1,246 @@
+//! What a run is: machines, weather, and a list of steps that can be left out one by one.
+
+use cci::Attribute;
+
+/// A run, whole.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it was drawn from; all chance in the run follows from it, too.
+    pub seed: u64,
+    /// The machines, each with one endpoint at a time.
+    pub machines: Vec<Machine>,
+    /// The network as long as no step says otherwise. After the last fault it is [`Weather::fair`].
+    pub weather: Weather,
+    /// What happens, at times of the simulation's own clock.
+    pub steps: Vec<Step>,
+    /// What is broken on purpose, to see that it is found.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// A machine, its clock, and how its endpoint is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Largest datagram that it sends, bytes.
+    pub datagram_bytes_max: u16,
+    /// As in [`cci::Options`].
+    pub recv_buffers: u32,
+    /// As in [`cci::Options`].
+    pub send_buffers: u32,
+    /// As in [`cci::Options`].
+    pub rma_operations: u32,
+    /// As in [`cci::Options`].
+    pub memory_bytes_max: u64,
+    /// As in [`cci::Options`], by its own clock.
+    pub send_timeout_ns: u64,
+    /// As in [`cci::Options`], by its own clock.
+    pub keepalive_ns: Option<u64>,
+    /// Datagrams of one batch.
+    pub batch: usize,
+    /// Bytes that its socket holds.
+    pub socket_bytes: usize,
+    /// From a datagram's arrival to the program's next look, and from one look to the next.
+    pub poll_ns: u64,
+    /// How much faster its clock runs than the simulation's, millionths.
+    pub rate_ppm: i64,
+    /// Whose clock it is: machines of one number are processes of one host.
+    pub host: usize,
+    /// Its program sleeps on the descriptor: every call leaves it as it should be.
+    pub exported: bool,
+}
+
+/// What the network does to datagrams.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weather {
+    /// Lost, of 100.
+    pub loss_pct: f64,
+    /// Arriving twice, of 100.
+    pub duplicate_pct: f64,
+    /// Least time under way.
+    pub delay_ns: u64,
+    /// And so much more at most, each for itself.
+    pub jitter_ns: u64,
+    /// Held up by `reorder_ns`, of 100.
+    pub reorder_pct: f64,
+    /// See there.
+    pub reorder_ns: u64,
+    /// Rate of every machine's link, each way; 0: no limit.
+    pub link_bits_per_s: u64,
+    /// Bytes that wait before it; what finds no room is lost.
+    pub link_queue_bytes: u64,
+}
+
+impl Weather {
+    /// A quick network that loses nothing, on the same links.
+    #[must_use]
+    pub fn fair(&self) -> Weather {
+        Weather {
+            loss_pct: 0.0,
+            duplicate_pct: 0.0,
+            delay_ns: self.delay_ns.min(100_000),
+            jitter_ns: 0,
+            reorder_pct: 0.0,
+            reorder_ns: 0,
+            ..self.clone()
+        }
+    }
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// When, by the simulation's clock.
+    pub at_ns: u64,
+    /// What.
+    pub act: Act,
+}
+
+/// Which end of a talk.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It dialled.
+    Client,
+    /// It accepted.
+    Server,
+}
+
+/// What happens. What concerns a talk that was never begun, or a machine that is down, does nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A client dials.
+    Connect(Talk),
+    /// One end of a talk sends messages, as soon as it can.
+    Say(u32, End, Job),
+    /// One end of a talk works in the other's memory.
+    Operate(u32, End, Operating),
+    /// The owner deregisters what the other end works in, and registers new memory.
+    Deregister(u32, End),
+    /// One end disconnects.
+    HangUp(u32, End),
+    /// One end sets its send timeout, nanoseconds of its own clock.
+    SendTimeout(u32, End, u64),
+    /// One end sets its keepalive.
+    Keepalive(u32, End, u64),
+    /// A machine's endpoint is gone without a farewell; after so many nanoseconds there is another at the same address.
+    Crash(usize, u64),
+    /// A machine's clock jumps forward by so many nanoseconds.
+    Jump(usize, u64),
+    /// Everything from one machine (None: from all) to one (None: to all) is lost for so many nanoseconds.
+    Cut(Option<usize>, Option<usize>, u64),
+    /// The machines fall into two groups, by the bits of the first number, that hear nothing of each other for so long.
+    Split(u64, u64),
+    /// Other weather for so long.
+    Storm(Weather, u64),
+    /// A machine's program keeps every message for the first time, for the second.
+    Hold(usize, u64, u64),
+    /// So many datagrams seen long ago or lately come again.
+    Replay(u32),
+    /// The way from one machine to another takes only so many bytes from now on.
+    Narrow(usize, usize, u16),
+}
+
+/// A connection to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Talk {
+    /// Its number, by which other steps name it.
+    pub number: u32,
+    /// Who dials.
+    pub client: usize,
+    /// Who is dialled.
+    pub server: usize,
+    /// What is asked for.
+    pub attribute: Attribute,
+    /// Length of the request, 16 bytes at least.
+    pub request_bytes: usize,
+    /// None: tries for ever.
+    pub timeout_ns: Option<u64>,
+    /// What the server's program does.
+    pub answer: Answer,
+    /// And how long it thinks about it.
+    pub answer_ns: u64,
+}
+
+/// What a server's program does with a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Accepts.
+    Accept,
+    /// Rejects.
+    Reject,
+    /// Has another machine's endpoint accept: a broker and its workers, in one process.
+    Broker(usize),
+}
+
+/// Messages to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// How many.
+    pub messages: u32,
+    /// Shortest, bytes; no message is longer than the connection takes.
+    pub bytes_min: usize,
+    /// Longest.
+    pub bytes_max: usize,
+    /// Without a completion, of 100.
+    pub silent_pct: f64,
+    /// Sent at once.
+    pub burst: u32,
+    /// Between bursts.
+    pub gap_ns: u64,
+}
+
+/// Work in the peer's memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operating {
+    /// How many operations.
+    pub operations: u32,
+    /// Length of each place of the region, bytes.
+    pub bytes: u32,
+    /// Under way at once.
+    pub outstanding_max: u32,
+    /// Kinds follow from this.
+    pub draw: u64,
+}
+
+/// A promise broken on purpose.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The network changes a byte of every so many datagrams with data: against that, plain connections have nothing.
+    Flip(u32),
+    /// Every so many completions are lost between library and program.
+    LoseCompletion(u32),
+    /// Of every so many messages, one is taken for having come twice.
+    Repeat(u32),
+}
+
+impl Scenario {
+    /// When the last fault ends.
+    #[must_use]
+    pub fn calm_ns(&self) -> u64 {
+        let end = |step: &Step| {
+            step.at_ns
+                + match step.act {
+                    Act::Crash(_, ns) | Act::Cut(.., ns) | Act::Split(_, ns) | Act::Storm(_, ns) => ns,
+                    Act::Hold(_, hold_ns, for_ns) => hold_ns.max(for_ns),
+                    _ => 0,
+                }
+        };
+        self.steps.iter().map(end).max().unwrap_or(0)
+    }
+
+    /// Nothing happens that may make anything fail.
+    #[must_use]
+    pub fn is_gentle(&self) -> bool {
+        let gentle = |step: &Step| match &step.act {
+            Act::Connect(talk) => {
+                talk.answer != Answer::Reject
+                    && talk.answer_ns < 1_000_000_000
+                    && talk.timeout_ns.is_none_or(|ns| ns >= 60_000_000_000)
+            }
+            Act::Say(..) | Act::Operate(..) | Act::Replay(_) | Act::Narrow(..) => true,
+            Act::Keepalive(_, _, ns) => *ns >= 10_000_000_000,
+            Act::Hold(_, hold_ns, _) => *hold_ns < 1_000_000_000,
+            _ => false,
+        };
+        self.machines.iter().all(|machine| machine.send_timeout_ns >= 60_000_000_000)
+            && self.steps.iter().all(gentle)
+    }
+}

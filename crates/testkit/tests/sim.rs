@@ -1,0 +1,220 @@
+//! Whole endpoints in simulation: thousands of scenarios, each judged at every step.
+//!
+//! `CCI_WORLD_SEEDS=N` runs N seeds from `CCI_WORLD_FIRST` on, `CCI_WORLD_SEED=S` only seed S; with `CCI_WORLD_TRACE=1` a
+//! failure shows all that happened before it. `cargo xtask sim` sets them.
+
+use cci_testkit::whole::{
+    Act, Answer, Broken, End, Job, Limits, Machine, Report, Sabotage, Scenario, Step, Talk, Weather, run,
+    run_with_trace, shrink,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SEEDS_DEFAULT: u64 = 2_000;
+/// Failures after which the rest is not worth the time.
+const FAILURES_MAX: usize = 10;
+
+fn from_env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// A panic of the library's is a broken promise like any other.
+fn attempt(scenario: &Scenario) -> Result<Report, Broken> {
+    guarded(|| run(scenario))
+}
+
+fn guarded(run: impl FnOnce() -> Result<Report, Broken>) -> Result<Report, Broken> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Broken { rule: "panic", at_ns: 0, what: text.unwrap_or_default(), lines: Vec::new() })
+    })
+}
+
+/// Everything worth knowing of a failure: the least scenario that fails so, and what happened in it.
+fn explain(seed: u64, scenario: &Scenario, broken: Broken) -> String {
+    let first = broken.to_string();
+    let limits = Limits { runs: 600, time: Duration::from_secs(40) };
+    let least = shrink(scenario, broken, |scenario| attempt(scenario).err(), limits);
+    let steps: Vec<String> = least.scenario.steps.iter().map(|step| format!("  {step:?}")).collect();
+    let mut text = format!(
+        "seed {seed}: {first}\nleast scenario, after {} runs: {} of {} steps\n{}\nweather {:?}\nwhich breaks: {}\n",
+        least.runs,
+        least.scenario.steps.len(),
+        scenario.steps.len(),
+        steps.join("\n"),
+        least.scenario.weather,
+        least.broken,
+    );
+    if let Err(broken) = guarded(|| run_with_trace(&least.scenario)) {
+        let lines_max = if from_env("CCI_WORLD_TRACE").is_some() { usize::MAX } else { 60 };
+        let from = broken.lines.len().saturating_sub(lines_max);
+        text += &broken.lines[from..].join("\n");
+    }
+    text + &format!("\nreplay: cargo xtask sim --seed {seed} --trace\n")
+}
+
+#[test]
+fn every_seed_keeps_the_promises() {
+    let only = from_env("CCI_WORLD_SEED");
+    let first = only.or_else(|| from_env("CCI_WORLD_FIRST")).unwrap_or(1);
+    let seeds = if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(SEEDS_DEFAULT) };
+    let next = AtomicU64::new(first);
+    let done = Mutex::new((Report::default(), 0u64, Vec::new(), Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds || done.lock().unwrap().2.len() >= FAILURES_MAX {
+                return;
+            }
+            let scenario = Scenario::draw(seed);
+            let began = Instant::now();
+            let result = attempt(&scenario);
+            let mut done = done.lock().unwrap();
+            done.3.push((began.elapsed(), seed));
+            match result {
+                Ok(report) => {
+                    done.1 = done.1.max(report.endpoints);
+                    let sum = &mut done.0;
+                    sum.endpoints += report.endpoints;
+                    sum.sides += report.sides;
+                    sum.messages += report.messages;
+                    sum.operations += report.operations;
+                    sum.failures += report.failures;
+                    sum.datagrams += report.datagrams;
+                    sum.lost += report.lost;
+                    sum.polls += report.polls;
+                    sum.end_ns += report.end_ns;
+                }
+                Err(broken) => done.2.push((seed, broken)),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(2);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let (sum, most, mut failed, mut times) = done.into_inner().unwrap();
+    times.sort_unstable();
+    println!(
+        "{seeds} seeds, {} s of virtual time, at most {most} endpoints: {sum:?}",
+        sum.end_ns / 1_000_000_000
+    );
+    println!("longest: {:?}", times.iter().rev().take(5).collect::<Vec<_>>());
+    cci_testkit::figures::note("simulation.seeds", seeds);
+    cci_testkit::figures::note("simulation.endpoints", sum.endpoints);
+    cci_testkit::figures::note("simulation.messages", sum.messages);
+    cci_testkit::figures::note("simulation.operations", sum.operations);
+    cci_testkit::figures::note("simulation.datagrams", sum.datagrams);
+    failed.sort_by_key(|(seed, _)| *seed);
+    for (seed, broken) in &failed {
+        let line = broken.to_string();
+        println!("seed {seed}: {}", line.lines().next().unwrap_or_default());
+    }
+    if let Some((seed, broken)) = failed.into_iter().next() {
+        panic!("{}", explain(seed, &Scenario::draw(seed), broken));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 1..=60 {
+        let scenario = Scenario::draw(seed);
+        let (once, again) = (attempt(&scenario), attempt(&scenario));
+        assert_eq!(once.ok(), again.ok(), "seed {seed}");
+    }
+}
+
+/// Machines 0 and 1, and a talk from 0 to 1 as the first of these steps.
+fn pair(attribute: cci::Attribute, steps: Vec<Step>) -> Scenario {
+    let drawn = Scenario::draw(1);
+    let machine = |host| Machine {
+        datagram_bytes_max: 1_472,
+        recv_buffers: 8,
+        send_buffers: 16,
+        rma_operations: 8,
+        memory_bytes_max: 1 << 20,
+        send_timeout_ns: 100_000_000_000,
+        keepalive_ns: None,
+        batch: 16,
+        socket_bytes: 212_992,
+        poll_ns: 2_000,
+        rate_ppm: 0,
+        host,
+        exported: false,
+    };
+    let weather = Weather { loss_pct: 0.0, link_bits_per_s: 0, ..drawn.weather.fair() };
+    let talk = Talk {
+        number: 0,
+        client: 0,
+        server: 1,
+        attribute,
+        request_bytes: 16,
+        timeout_ns: None,
+        answer: Answer::Accept,
+        answer_ns: 0,
+    };
+    let connect = Step { at_ns: 0, act: Act::Connect(talk) };
+    let steps = std::iter::once(connect).chain(steps).collect();
+    Scenario { machines: vec![machine(0), machine(1)], weather, steps, ..drawn }
+}
+
+/// Seed 197 of the first draw: on a way that had become narrower, messages as long as `max_send_size` said were refused.
+#[test]
+fn a_way_that_becomes_narrower_takes_messages_as_long_as_was_agreed() {
+    for attribute in
+        [cci::Attribute::ReliableOrdered, cci::Attribute::ReliableUnordered, cci::Attribute::Unreliable]
+    {
+        let job = Job {
+            messages: 20,
+            bytes_min: 9_000,
+            bytes_max: 9_000,
+            silent_pct: 0.0,
+            burst: 4,
+            gap_ns: 1_000,
+        };
+        let scenario = pair(
+            attribute,
+            vec![
+                Step { at_ns: 50_000_000, act: Act::Narrow(0, 1, 1_152) },
+                Step { at_ns: 51_000_000, act: Act::Say(0, End::Client, job) },
+            ],
+        );
+        let report = run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
+        // The first is lost to the discovery, where nobody repeats it.
+        assert!(report.messages >= 19, "{report:?}");
+    }
+}
+
+/// The first seed from which a sabotaged run breaks one of `rules`, shrunk.
+fn found(sabotage: Sabotage, rules: &[&str]) -> (usize, usize) {
+    for seed in 1..=60 {
+        let scenario = Scenario { sabotage: Some(sabotage), ..Scenario::draw(seed) };
+        let Err(broken) = attempt(&scenario) else { continue };
+        if !rules.contains(&broken.rule) || scenario.steps.len() < 8 {
+            continue;
+        }
+        let limits = Limits { runs: 300, time: Duration::from_secs(20) };
+        let least = shrink(&scenario, broken, |scenario| attempt(scenario).err(), limits);
+        println!("{sabotage:?}: {} steps become {:?}", scenario.steps.len(), least.scenario.steps);
+        return (scenario.steps.len(), least.scenario.steps.len());
+    }
+    panic!("{sabotage:?} was never found");
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_found_and_shrunk() {
+    for (sabotage, rules) in [
+        (Sabotage::Repeat(7), &["delivery"][..]),
+        (Sabotage::LoseCompletion(5), &["completion", "starvation", "work", "end"]),
+        (Sabotage::Flip(9), &["delivery"]),
+    ] {
+        let (before, after) = found(sabotage, rules);
+        assert!(after <= 3 && after < before, "{sabotage:?}: {before} steps, then {after}");
+    }
+}

@@ -18,6 +18,7 @@ mod identity;
 mod keys;
 pub mod limits;
 mod replay;
+mod stream;
 #[cfg(test)]
 mod testing;
 
@@ -26,3 +27,4 @@ pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
 pub use handshake::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;
+pub use stream::{STREAM_MAGIC, SealedStream};

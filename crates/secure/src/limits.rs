@@ -31,6 +31,9 @@ pub const HANDSHAKE_PIECES_MAX: usize = 32;
 /// Bytes of a record's header in a stream.
 pub const RECORD_HEADER_BYTES: usize = 4;
 
+/// What sealing adds to a record in a stream, bytes.
+pub const RECORD_OVERHEAD_BYTES: usize = RECORD_HEADER_BYTES + TAG_BYTES;
+
 /// The longest body of a record in a stream.
 pub const RECORD_BODY_BYTES_MAX: usize = 16 << 10;
 

@@ -1,0 +1,313 @@
+//! Sealed streams: a handshake, then records. For anything that carries bytes in order.
+
+use crate::credentials::Credentials;
+use crate::handshake::{Failure, Handshake};
+use crate::identity::{Authorisation, Identity, Method, Rights};
+use crate::keys::{Opener, Sealer, UpdateLimits};
+use crate::limits::{
+    HANDSHAKE_BYTES_MAX, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, TAG_BYTES,
+};
+
+/// What every sealed stream begins with, from the side that dials; its version and method follow, and two zeros.
+pub const STREAM_MAGIC: [u8; 4] = *b"CCIs";
+
+/// Bytes that a sealed stream begins with.
+const PREAMBLE_BYTES: usize = 8;
+const VERSION: u8 = 1;
+const PROLOGUE: &[u8] = b"cci stream 1";
+const EPOCH_MASK: u64 = 255;
+
+const SEALED: u8 = 1;
+const HANDSHAKE: u8 = 2;
+/// The side that was dialled has seen the certificate of the other one, and takes it.
+const DONE: u8 = 3;
+
+/// One side of a sealed stream. It moves no bytes: its owner does.
+///
+/// First [`SealedStream::shake`] takes what comes and [`SealedStream::said`] has what is to be written, until
+/// [`SealedStream::peer`] says who is there. From then on all is records: [`SealedStream::seal`] and
+/// [`SealedStream::open`], in the order of the stream.
+pub struct SealedStream {
+    state: State,
+    said: Vec<u8>,
+    update: UpdateLimits,
+}
+
+enum State {
+    /// Dialled by somebody who has said nothing yet.
+    Called(Credentials, Authorisation),
+    Shaking(Box<Shaking>),
+    Open(Box<Keys>),
+    Over,
+}
+
+struct Shaking {
+    handshake: Handshake,
+    authorisation: Authorisation,
+    method: Method,
+    initiator: bool,
+    heard: usize,
+    /// The own side has its keys; the peer has not said that it is content.
+    keys: Option<Box<Keys>>,
+}
+
+struct Keys {
+    peer: Identity,
+    rights: Rights,
+    sealer: Sealer,
+    opener: Opener,
+    opened: u64,
+}
+
+fn method_number(method: Method) -> u8 {
+    match method {
+        Method::Psk => 1,
+        Method::Certificate => 2,
+    }
+}
+
+//= wire.md R-SEC-12
+fn preamble(method: Method) -> [u8; PREAMBLE_BYTES] {
+    let [a, b, c, d] = STREAM_MAGIC;
+    [a, b, c, d, VERSION, method_number(method), 0, 0]
+}
+
+impl SealedStream {
+    /// The side that dials; its first words are in [`SealedStream::said`].
+    ///
+    /// # Errors
+    ///
+    /// The system has no randomness.
+    pub fn dial(
+        credentials: &Credentials,
+        authorisation: &Authorisation,
+        update: UpdateLimits,
+    ) -> Result<SealedStream, Failure> {
+        let handshake = Handshake::initiate(credentials, PROLOGUE, None)?;
+        let method = credentials.method();
+        let shaking = Shaking {
+            handshake,
+            authorisation: authorisation.clone(),
+            method,
+            initiator: true,
+            heard: 0,
+            keys: None,
+        };
+        let said = preamble(method).to_vec();
+        let mut stream = SealedStream { state: State::Shaking(Box::new(shaking)), said, update };
+        stream.say()?;
+        Ok(stream)
+    }
+
+    /// The side that was dialled. It says nothing before the other one has, and with pre-shared keys nothing to whoever
+    /// has none of ours.
+    #[must_use]
+    pub fn answer(
+        credentials: &Credentials,
+        authorisation: &Authorisation,
+        update: UpdateLimits,
+    ) -> SealedStream {
+        let state = State::Called(credentials.clone(), authorisation.clone());
+        SealedStream { state, said: Vec::new(), update }
+    }
+
+    /// What is to be written; the owner takes bytes off its front.
+    pub fn said(&mut self) -> &mut Vec<u8> {
+        &mut self.said
+    }
+
+    /// Who is there and what it may do; `None` before the handshake is over.
+    #[must_use]
+    pub fn peer(&self) -> Option<(&Identity, Rights)> {
+        match &self.state {
+            State::Open(keys) => Some((&keys.peer, keys.rights)),
+            _ => None,
+        }
+    }
+
+    /// The handshake is over: all that comes and goes is records.
+    #[must_use]
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// How many bytes the next part of the handshake, or record, has, as far as `bytes` (its beginning) show: more than
+    /// `bytes` has if it is not whole.
+    ///
+    /// # Errors
+    ///
+    /// No such thing begins like that.
+    pub fn wanted(&self, bytes: &[u8]) -> Result<usize, Failure> {
+        if matches!(self.state, State::Called(..)) {
+            return Ok(PREAMBLE_BYTES);
+        }
+        match bytes {
+            [low, high, kind, ..] => {
+                let len = RECORD_HEADER_BYTES + usize::from(u16::from_le_bytes([*low, *high]));
+                let fits = match *kind {
+                    SEALED => {
+                        (RECORD_OVERHEAD_BYTES..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX).contains(&len)
+                    }
+                    HANDSHAKE => !self.is_open() && len <= RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX,
+                    DONE => !self.is_open() && len == RECORD_HEADER_BYTES,
+                    _ => false,
+                };
+                if fits { Ok(len) } else { Err(Failure::Malformed) }
+            }
+            _ => Ok(RECORD_HEADER_BYTES),
+        }
+    }
+
+    /// Takes one whole part of the peer's handshake, as long as [`SealedStream::wanted`] said.
+    ///
+    /// # Errors
+    ///
+    /// Why it goes no further. What [`SealedStream::said`] has then says why, and may be written before the end.
+    pub fn shake(&mut self, part: &[u8], now_ns: u64) -> Result<(), Failure> {
+        let done = self.shake_on(part, now_ns);
+        if done.is_err() {
+            if let State::Shaking(shaking) = &mut self.state
+                && shaking.method == Method::Certificate
+                && shaking.heard > 0
+            {
+                let _ = say_into(&mut shaking.handshake, &mut self.said);
+            }
+            self.state = State::Over;
+        }
+        done
+    }
+
+    fn shake_on(&mut self, part: &[u8], now_ns: u64) -> Result<(), Failure> {
+        match &mut self.state {
+            State::Called(credentials, authorisation) => {
+                let method = credentials.method();
+                if part != preamble(method) {
+                    return Err(Failure::Malformed);
+                }
+                let handshake = Handshake::respond(credentials, PROLOGUE)?;
+                let authorisation = authorisation.clone();
+                let shaking =
+                    Shaking { handshake, authorisation, method, initiator: false, heard: 0, keys: None };
+                self.state = State::Shaking(Box::new(shaking));
+                Ok(())
+            }
+            State::Shaking(shaking) => match part {
+                [_, _, DONE, 0] if shaking.keys.is_some() => {
+                    if let Some(keys) = shaking.keys.take() {
+                        self.state = State::Open(keys);
+                    }
+                    Ok(())
+                }
+                [_, _, HANDSHAKE, 0, bytes @ ..] => {
+                    shaking.heard += bytes.len();
+                    if shaking.heard > HANDSHAKE_BYTES_MAX {
+                        return Err(Failure::Malformed);
+                    }
+                    shaking.handshake.read(bytes)?;
+                    // Before this side answers.
+                    if let Some(peer) = shaking.handshake.peer() {
+                        admit(&shaking.authorisation, peer)?;
+                    }
+                    self.say()?;
+                    self.establish(now_ns)
+                }
+                _ => Err(Failure::Malformed),
+            },
+            State::Open(_) | State::Over => Err(Failure::Malformed),
+        }
+    }
+
+    fn say(&mut self) -> Result<(), Failure> {
+        match &mut self.state {
+            State::Shaking(shaking) => say_into(&mut shaking.handshake, &mut self.said),
+            _ => Ok(()),
+        }
+    }
+
+    fn establish(&mut self, now_ns: u64) -> Result<(), Failure> {
+        let State::Shaking(shaking) = &mut self.state else { return Ok(()) };
+        if !shaking.handshake.is_done() || shaking.keys.is_some() {
+            return Ok(());
+        }
+        let made = shaking.handshake.finish(&[])?;
+        let rights = match admit(&shaking.authorisation, &made.peer) {
+            Ok(rights) => rights,
+            Err(failure) => {
+                // What would have told the peer that it is welcome.
+                self.said.clear();
+                return Err(failure);
+            }
+        };
+        let keys = Box::new(Keys {
+            peer: made.peer,
+            rights,
+            sealer: Sealer::new(made.send, now_ns, self.update),
+            opener: Opener::new(&made.receive),
+            opened: 0,
+        });
+        match (shaking.method, shaking.initiator) {
+            (Method::Psk, _) => self.state = State::Open(keys),
+            //= wire.md R-SEC-13
+            // Whether this side's certificate will do is not known yet.
+            (Method::Certificate, true) => shaking.keys = Some(keys),
+            (Method::Certificate, false) => {
+                self.said.extend_from_slice(&[0, 0, DONE, 0]);
+                self.state = State::Open(keys);
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals a whole record in place: room for the header ([`RECORD_HEADER_BYTES`]), the body, room for the tag. False: the
+    /// stream is not open, or the body is too long.
+    #[must_use]
+    pub fn seal(&mut self, record: &mut [u8], now_ns: u64) -> bool {
+        let State::Open(keys) = &mut self.state else { return false };
+        let len = record.len();
+        if !(RECORD_OVERHEAD_BYTES..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX).contains(&len) {
+            return false;
+        }
+        let (epoch, _) = keys.sealer.next(now_ns);
+        let [low, high] = u16::try_from(len - RECORD_HEADER_BYTES).unwrap_or(u16::MAX).to_le_bytes();
+        //= wire.md R-SEC-14
+        let head = [low, high, SEALED, (epoch & EPOCH_MASK) as u8];
+        let (head_room, rest) = record.split_at_mut(RECORD_HEADER_BYTES);
+        let (body, tag_room) = rest.split_at_mut(len - RECORD_OVERHEAD_BYTES);
+        head_room.copy_from_slice(&head);
+        let tag: [u8; TAG_BYTES] = keys.sealer.seal(&head, body);
+        tag_room.copy_from_slice(&tag);
+        true
+    }
+
+    /// Opens a whole record in place, as long as [`SealedStream::wanted`] said; what was in it. `None`: the peer has not
+    /// sealed that, at this place of the stream: nothing that comes can be believed any more.
+    pub fn open<'r>(&mut self, record: &'r mut [u8]) -> Option<&'r mut [u8]> {
+        let State::Open(keys) = &mut self.state else { return None };
+        let (head, sealed) = record.split_at_mut_checked(RECORD_HEADER_BYTES)?;
+        let [_, _, SEALED, epoch] = *head else { return None };
+        let body = keys.opener.open(u64::from(epoch), EPOCH_MASK, keys.opened, head, sealed)?;
+        keys.opened += 1;
+        keys.opener.forget_before();
+        Some(body)
+    }
+}
+
+fn admit(authorisation: &Authorisation, peer: &Identity) -> Result<Rights, Failure> {
+    let rights = authorisation.rights(peer);
+    if rights.connect { Ok(rights) } else { Err(Failure::NotAllowed(peer.to_string())) }
+}
+
+fn say_into(handshake: &mut Handshake, said: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    let written = handshake.write(&mut bytes);
+    for part in bytes.chunks(RECORD_BODY_BYTES_MAX) {
+        let [low, high] = u16::try_from(part.len()).unwrap_or(u16::MAX).to_le_bytes();
+        said.extend_from_slice(&[low, high, HANDSHAKE, 0]);
+        said.extend_from_slice(part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

@@ -116,6 +116,13 @@ impl SealedStream {
         &mut self.said
     }
 
+    /// Something is to be written.
+    #[must_use]
+    #[inline]
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// Who is there and what it may do; `None` before the handshake is over.
     #[must_use]
     pub fn peer(&self) -> Option<(&Identity, Rights)> {

@@ -234,13 +234,7 @@ pub(crate) fn open(
         }
         TransportKind::Udp => datagram::open_udp(device, options),
         TransportKind::Eth => datagram::open_eth(device, options),
-        TransportKind::Tcp => match Sealing::of(device, options)? {
-            None => tcp::open(device, options, poller),
-            Some(_) => Err(CreateError::BadOption {
-                name: "security",
-                reason: "TCP is not sealed yet: use udp or eth".to_owned(),
-            }),
-        },
+        TransportKind::Tcp => tcp::open(device, options, poller, Sealing::of(device, options)?),
         TransportKind::Any => any::open(device, options, poller),
     }
 }

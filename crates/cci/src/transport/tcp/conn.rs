@@ -3,12 +3,12 @@
 use super::bulk::state::Bulk;
 use super::input::{Input, Keepers};
 use super::out::Out;
+use super::pipe::Pipe;
 use super::queue::Chunks;
 use super::sends::{Send, Sends};
 use super::wire::{Header, Kind, Ticket};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use cci_sys::tcp::Stream;
 use std::net::SocketAddr;
 
 /// Where a connection stands.
@@ -34,7 +34,7 @@ pub(super) struct Conn {
     /// The engine's handle.
     pub connection: Connection,
     /// None: gone, or to be dialled again.
-    pub stream: Option<Stream>,
+    pub stream: Option<Pipe>,
     pub state: State,
     pub is_reliable: bool,
     /// We dialled it.
@@ -181,11 +181,22 @@ pub(super) enum Fault {
     Silent,
     /// Sent records that want an answer, and did not read the answers.
     Answers,
+    /// Not somebody who may connect, or nobody who proves who it is.
+    Refused,
+    /// A record that the peer has not sealed.
+    Forged,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 5] =
-        [Fault::Record, Fault::Handshake, Fault::Ticket, Fault::Silent, Fault::Answers];
+    pub const ALL: [Fault; 7] = [
+        Fault::Record,
+        Fault::Handshake,
+        Fault::Ticket,
+        Fault::Silent,
+        Fault::Answers,
+        Fault::Refused,
+        Fault::Forged,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -194,6 +205,8 @@ impl Fault {
             Fault::Ticket => "bad-second-stream",
             Fault::Silent => "silent-client",
             Fault::Answers => "answers-not-read",
+            Fault::Refused => "handshake-refused",
+            Fault::Forged => "sealed-forged",
         }
     }
 }

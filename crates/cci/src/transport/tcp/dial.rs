@@ -1,7 +1,8 @@
 //! The side of a handshake that dials.
 
-use super::conn::{Conn, State};
-use super::hand::{Hand, Stage};
+use super::conn::{Conn, Fault, State};
+use super::hand::{Hand, Stage, Unread};
+use super::pipe::{self, Pipe};
 use super::wire::{Kind, Said};
 use super::{SCHEME, Tcp};
 use crate::engine::core::Core;
@@ -82,7 +83,10 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let Some(peer) = conn.peer else { return };
         conn.again_ns = u64::MAX;
-        match Stream::connect(self.local, peer) {
+        let dialled = Stream::connect(self.local, peer)
+            .map_err(io::Error::from)
+            .and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).map_err(io::Error::other));
+        match dialled {
             Ok(stream) => {
                 conn.out = super::out::Out::new();
                 conn.out.say_first(&conn.hello);
@@ -98,14 +102,14 @@ impl Tcp {
                     self.connected(core, key);
                 }
             }
-            Err(error) => self.call_failed(core, key, &io::Error::from(error)),
+            Err(error) => self.call_failed(core, key, &error),
         }
     }
 
     /// The stream of a connection that was dialled can be written, or has failed.
     pub(super) fn connected(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let Some(stream) = &conn.stream else { return };
+        let Some(stream) = &mut conn.stream else { return };
         if let Err(error) = stream.take_error() {
             return self.call_failed(core, key, &error);
         }
@@ -117,8 +121,8 @@ impl Tcp {
         if let Err(error) = conn.out.write(stream, &self.shared.sends) {
             return self.call_failed(core, key, &error);
         }
-        let interest = if conn.out.blocked { Interest::Both } else { Interest::Read };
-        conn.is_watched_for_room = conn.out.blocked;
+        conn.is_watched_for_room = conn.out.blocked && stream.waits_for_room();
+        let interest = if conn.is_watched_for_room { Interest::Both } else { Interest::Read };
         core.poller.rewatch(stream.as_fd(), token::make(token::CONN, key), interest);
     }
 
@@ -126,6 +130,13 @@ impl Tcp {
     fn call_failed(&mut self, core: &mut Core, key: Key, error: &io::Error) {
         let now_ns = self.shared.now_ns;
         let Some(conn) = self.conns.get_mut(key) else { return };
+        // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
+        let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+            && conn.stream.as_ref().is_some_and(Pipe::is_shaking);
+        if is_cut || pipe::is_refusal(error) {
+            self.shared.counts.fault(Fault::Refused);
+            return self.dial_failed(core, key, ConnectFailure::NotPermitted);
+        }
         match error.kind() {
             ErrorKind::ConnectionRefused => self.dial_failed(core, key, ConnectFailure::Refused),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -157,18 +168,23 @@ impl Tcp {
     /// The peer answers.
     pub(super) fn answered(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let Some(stream) = &conn.stream else { return };
-        let said = match super::hand::read_said(stream, &mut conn.hello_answer) {
+        let Some(stream) = &mut conn.stream else { return };
+        let (fault, why) = match super::hand::read_said(stream, &mut conn.hello_answer) {
             Ok(None) => return,
-            Ok(Some(said)) => said,
-            Err(super::hand::Unread::Gone) => {
-                return self.dial_failed(core, key, ConnectFailure::Disconnected);
-            }
-            Err(super::hand::Unread::Fault) => {
-                self.shared.counts.fault(super::conn::Fault::Handshake);
-                return self.dial_failed(core, key, ConnectFailure::Disconnected);
-            }
+            Ok(Some(said)) => return self.answered_with(core, key, said),
+            Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
+            Err(Unread::Refused) => (Some(Fault::Refused), ConnectFailure::NotPermitted),
+            Err(Unread::Forged) => (Some(Fault::Forged), ConnectFailure::Disconnected),
+            Err(Unread::Fault) => (Some(Fault::Handshake), ConnectFailure::Disconnected),
         };
+        if let Some(fault) = fault {
+            self.shared.counts.fault(fault);
+        }
+        self.dial_failed(core, key, why);
+    }
+
+    fn answered_with(&mut self, core: &mut Core, key: Key, said: Said) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
         core.heard(conn.connection);
         match said {
             //= wire.md R-TCP-3
@@ -182,6 +198,7 @@ impl Tcp {
                 conn.ticket = ticket;
                 conn.bulk_at = ip_uri::from_here(at, self.local).ok();
                 (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
+                self.identify(core, key);
                 self.open_conn(core, key);
                 //= wire.md R-TCP-3
                 self.say(key, Kind::Confirm);
@@ -191,7 +208,7 @@ impl Tcp {
             Said::Reject { no_memory: false } => self.dial_failed(core, key, ConnectFailure::Refused),
             Said::Version { theirs } => self.dial_failed(core, key, ConnectFailure::Version { theirs }),
             Said::Hello { .. } | Said::Bulk(_) | Said::OtherHello | Said::Heard => {
-                self.shared.counts.fault(super::conn::Fault::Handshake);
+                self.shared.counts.fault(Fault::Handshake);
                 self.dial_failed(core, key, ConnectFailure::Disconnected);
             }
         }
@@ -236,6 +253,7 @@ impl Tcp {
         }
         //= wire.md R-TCP-15
         let stream = conn.bulk_at.and_then(|at| Stream::connect(self.local, at).ok());
+        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).ok());
         let said = Said::Bulk(conn.ticket).bytes();
         let hand = stream.and_then(|stream| {
             let until_ns = self.shared.now_ns.saturating_add(BULK_NS_MAX);

@@ -1,6 +1,7 @@
 //! Streams that are no connection's yet: of clients that have not said what they want, and second streams being made.
 
 use super::conn::Fault;
+use super::pipe::{self, Pipe};
 use super::wire::{SAID_BYTES_MAX, Said};
 use super::{HANDS_SILENT_MAX, Tcp};
 use crate::Status;
@@ -8,14 +9,13 @@ use crate::engine::core::Core;
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
-use cci_sys::tcp::Stream;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// See the module.
 pub(super) struct Hand {
-    pub stream: Stream,
+    pub stream: Pipe,
     pub peer: Option<SocketAddr>,
     /// When it is over.
     pub until_ns: u64,
@@ -36,11 +36,15 @@ pub(super) enum Stage {
 pub(super) enum Unread {
     /// The peer has closed, or died.
     Gone,
+    /// One side did not prove to be somebody whom the other wants.
+    Refused,
+    /// Something came that the peer has not sealed.
+    Forged,
     Fault,
 }
 
 /// Reads a part of a handshake, and no byte behind it. None: more is to come.
-pub(super) fn read_said(stream: &Stream, bytes: &mut Vec<u8>) -> Result<Option<Said>, Unread> {
+pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Said>, Unread> {
     loop {
         //= wire.md R-TCP-2
         let needed = match Said::parse(bytes) {
@@ -56,6 +60,8 @@ pub(super) fn read_said(stream: &Stream, bytes: &mut Vec<u8>) -> Result<Option<S
             Ok(0) => return Err(Unread::Gone),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if pipe::is_refusal(&error) => return Err(Unread::Refused),
+            Err(error) if pipe::is_forgery(&error) => return Err(Unread::Forged),
             Err(_) => return Err(Unread::Gone),
         }
     }
@@ -85,10 +91,12 @@ impl Tcp {
     /// A client says what it wants.
     fn hear(&mut self, core: &mut Core, key: Key) {
         let Some(hand) = self.hands.get_mut(key) else { return };
-        let said = match read_said(&hand.stream, &mut hand.bytes) {
+        let said = match read_said(&mut hand.stream, &mut hand.bytes) {
             Ok(None) => return,
             Ok(Some(said)) => said,
             Err(Unread::Gone) => return self.end_hand(core, key, None),
+            Err(Unread::Refused) => return self.end_hand(core, key, Some(Fault::Refused)),
+            Err(Unread::Forged) => return self.end_hand(core, key, Some(Fault::Forged)),
             Err(Unread::Fault) => return self.end_hand(core, key, Some(Fault::Handshake)),
         };
         match said {
@@ -98,7 +106,11 @@ impl Tcp {
                 //= wire.md R-TCP-15
                 let named = Key::from_bits(ticket.key);
                 let known = self.conns.get(named).is_some_and(|conn| {
-                    !conn.dialled && conn.is_reliable && conn.ticket == ticket && conn.bulk_may_come()
+                    !conn.dialled
+                        && conn.is_reliable
+                        && conn.ticket == ticket
+                        && conn.stream.as_ref().is_some_and(|first| first.has_peer_of(&hand.stream))
+                        && conn.bulk_may_come()
                 });
                 if known {
                     self.bulk_came(core, named, hand.stream);
@@ -108,7 +120,7 @@ impl Tcp {
             }
             Said::OtherHello => {
                 //= wire.md R-TCP-4
-                if let Some(hand) = self.take_hand(core, key) {
+                if let Some(mut hand) = self.take_hand(core, key) {
                     // What is not read would have the kernel reset the stream, and the answer might be lost.
                     let _ = hand.stream.recv(&mut [0; SAID_BYTES_MAX]);
                     // It is short, and the stream is new: there is room. If not, the client learns by its end.
@@ -121,18 +133,26 @@ impl Tcp {
         }
     }
 
-    /// Our second stream is connected, or is not.
+    /// Our second stream is connected, or is not, or its handshake goes on.
     fn bulk_connected(&mut self, core: &mut Core, key: Key, conn: Key) {
-        let Some(hand) = self.hands.get(key) else { return };
+        let Some(hand) = self.hands.get_mut(key) else { return };
         let sent = hand.stream.take_error().and_then(|()| hand.stream.send(&hand.bytes));
         if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
+            // the handshake always can.
+            let interest = if hand.stream.waits_for_room() { Interest::Write } else { Interest::Read };
+            core.poller.rewatch(hand.stream.as_fd(), token::make(token::HAND, key), interest);
             return;
         }
-        let whole = sent.is_ok_and(|len| len == hand.bytes.len());
+        let whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
         let Some(hand) = self.take_hand(core, key) else { return };
-        if whole && self.conns.get(conn).is_some() {
+        let first = self.conns.get(conn).and_then(|conn| conn.stream.as_ref());
+        if whole && first.is_some_and(|first| first.has_peer_of(&hand.stream)) {
             self.bulk_came(core, conn, hand.stream);
         } else {
+            if sent.as_ref().is_err_and(pipe::is_refusal) {
+                self.shared.counts.fault(Fault::Refused);
+            }
             self.end(core, conn, Status::Disconnected);
         }
     }

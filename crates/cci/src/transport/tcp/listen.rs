@@ -2,11 +2,13 @@
 
 use super::conn::{Fault, State};
 use super::hand::{Hand, Stage};
+use super::pipe::Pipe;
 use super::wire::{Said, Ticket};
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::peers::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::{self, MESSAGE_BYTES_MAX};
@@ -14,7 +16,6 @@ use crate::options::Attribute;
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
-use cci_sys::tcp::Stream;
 use cci_sys::{clock, random};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ const CONFIRM_NS_MAX: u64 = 30_000_000_000;
 
 /// A request that the program decides on: all that is needed to go on with it, on whatever endpoint.
 pub(super) struct Request {
-    stream: Stream,
+    stream: Pipe,
     peer: SocketAddr,
     mss: u32,
 }
@@ -57,6 +58,7 @@ impl Tcp {
                 }
             };
             let until_ns = self.shared.now_ns + SILENCE_NS_MAX;
+            let stream = Pipe::accepted(stream, self.security.as_ref());
             let hand = Hand { stream, peer: Some(peer), until_ns, bytes: Vec::new(), stage: Stage::Silent };
             let Ok(key) = self.hands.insert(hand) else { return self.rest(core) };
             self.hands_due_ns = self.hands_due_ns.min(until_ns);
@@ -94,8 +96,12 @@ impl Tcp {
         mss: u32,
         payload: Vec<u8>,
     ) {
-        let Some(hand) = self.take_hand(core, key) else { return };
+        let Some(mut hand) = self.take_hand(core, key) else { return };
         let Some(peer) = hand.peer else { return };
+        let who = self.peer_on(&hand.stream);
+        if who.as_ref().is_some_and(|who| !who.rights.connect) {
+            return self.shared.counts.fault(Fault::Refused);
+        }
         if matches!(hand.stream.peek(&mut [0]), Ok(0)) {
             // It has given up meanwhile: nobody is there to be accepted.
             return;
@@ -113,7 +119,7 @@ impl Tcp {
             via: TransportKind::Tcp,
             ticket: 0,
             inner: Box::new(Request { stream: hand.stream, peer, mss }),
-            identity: None,
+            identity: who,
             origin: core.origin.clone(),
         });
     }
@@ -146,20 +152,25 @@ impl Tcp {
         if gone {
             return Err(AcceptError::Gone);
         }
-        let Request { stream, peer, mss } = *inner;
-        let refuse = |stream: &Stream| {
+        let Request { mut stream, peer, mss } = *inner;
+        let may_not = self.peer_on(&stream).is_some_and(|who| !who.rights.connect);
+        if may_not || self.requires_security() && stream.peer().is_none() {
+            let _ = stream.send(&Said::Reject { no_memory: false }.bytes());
+            return Err(AcceptError::NotPermitted);
+        }
+        let refuse = |stream: &mut Pipe| {
             let _ = stream.send(&Said::Reject { no_memory: true }.bytes());
             AcceptError::NoMemory
         };
         let mut secret = [0; 16];
         if random::fill(&mut secret).is_err() {
-            return Err(refuse(&stream));
+            return Err(refuse(&mut stream));
         }
         let is_reliable = request.attribute.is_reliable();
         let Some(key) = self.insert_conn(connection, State::Accepting, is_reliable) else {
-            return Err(refuse(&stream));
+            return Err(refuse(&mut stream));
         };
-        let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&stream)) };
+        let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
         conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
         conn.peer = Some(peer);
         conn.ticket = Ticket { key: key.to_bits(), secret };
@@ -168,11 +179,35 @@ impl Tcp {
         let accept = Said::Accept { mss: self.mss, at: self.local, ticket: conn.ticket };
         conn.out.say_first(&accept.bytes());
         conn.stream = Some(stream);
+        self.identify(core, key);
         self.watch(core, key);
         self.make(key);
         self.flush(core, key);
         // If it has ended at once the event is there already, and the key names nothing any more.
         Ok(key)
+    }
+
+    /// Who is at the other end and what it may do here; `None` where nobody is told apart.
+    pub(super) fn peer_on(&self, stream: &Pipe) -> Option<Peer> {
+        let identity = stream.peer().and_then(|peer| peer.identity);
+        let rights = match &self.security {
+            Some(security) => security.sealing.rights(identity.as_ref()),
+            // It came to another endpoint, which tells peers apart.
+            None => stream.peer()?.rights,
+        };
+        Some(Peer { identity, rights })
+    }
+
+    fn requires_security(&self) -> bool {
+        self.security.as_ref().is_some_and(|security| security.sealing.required)
+    }
+
+    /// Has the engine know who is at the other end, before that can ask for anything.
+    pub(super) fn identify(&self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get(key) else { return };
+        if let Some(who) = conn.stream.as_ref().and_then(|stream| self.peer_on(stream)) {
+            core.identify(conn.connection, &who);
+        }
     }
 
     /// The client has confirmed.
@@ -183,7 +218,7 @@ impl Tcp {
     /// The program refused a request.
     pub(super) fn refuse(&mut self, inner: RequestInner) {
         self.shown = self.shown.saturating_sub(1);
-        if let Ok(request) = inner.downcast::<Request>() {
+        if let Ok(mut request) = inner.downcast::<Request>() {
             // It is short, and the stream is new: there is room. If not, the client learns by its end.
             let _ = request.stream.send(&Said::Reject { no_memory: false }.bytes());
         }

@@ -19,6 +19,7 @@ mod input;
 mod listen;
 mod open;
 mod out;
+mod pipe;
 mod poll;
 mod queue;
 mod read;
@@ -67,6 +68,8 @@ const SILENCE_NS_MAX: u64 = 5_000_000_000;
 pub(super) struct Tcp {
     uri: String,
     listener: Listener,
+    /// None: streams are plain.
+    security: Option<pipe::Security>,
     local: SocketAddr,
     /// The longest message here.
     mss: u32,

@@ -2,6 +2,7 @@
 
 use super::conn::{Counts, Shared};
 use super::input::{Keepers, SCRATCH_BYTES};
+use super::pipe::Security;
 use super::queue::Chunks;
 use super::sends::{Send, Sends};
 use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
@@ -10,6 +11,7 @@ use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::limits;
 use crate::options::Options;
+use crate::security::Sealing;
 use crate::transport::{ip_port, ip_uri};
 use cci_ring::slab::Slab;
 use cci_sys::clock;
@@ -26,6 +28,8 @@ const CHUNKS_BYTES_MAX: u64 = 256 << 20;
 const INPUTS_SHARE: u64 = 16;
 /// And this part the table of connections, while it doubles.
 const CONNS_SHARE: u64 = 3;
+/// And this part what is sealed and not sent, and what came and is not opened.
+const BUFFERS_SHARE: u64 = 8;
 /// Streams that are no connection's yet.
 const HANDS_MAX: u32 = 64 << 10;
 
@@ -34,6 +38,7 @@ pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,
     poller: &Arc<Poller>,
+    sealing: Option<Sealing>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
     let port = ip_port::port("TCP", device, options)?;
@@ -48,6 +53,7 @@ pub(crate) fn open(
     let tcp = Tcp {
         uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
         listener,
+        security: sealing.map(|sealing| Security::new(sealing, rest_bytes / BUFFERS_SHARE)),
         local,
         mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
         send_timeout_ns: ns(options.send_timeout),

@@ -3,11 +3,11 @@
 //! Messages lie in a [`Queue`] as records, from the first unacknowledged one on, and each has its entry in [`Sends`]. What is
 //! not a message — acknowledgements and the like — lies in `control`, and goes between two records.
 
+use super::pipe::Pipe;
 use super::queue::{Chunks, PARTS_MAX, Queue};
 use super::sends::{Fifo, NIL, Send, Sends};
 use super::wire::{Fault, HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX};
 use crate::engine::core::SendOp;
-use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind, IoSlice};
 
 /// Control records of a peer that asks for ever more answers and reads none; and the rest of a message that was begun.
@@ -142,7 +142,10 @@ impl Out {
 
     /// Writes the one message that waits; [`Out::is_quiet`] was true before it was pushed.
     #[inline]
-    pub fn write_lone(&mut self, stream: &Stream, sends: &Sends) -> io::Result<Written> {
+    pub fn write_lone(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Written> {
+        if stream.has_unsent() {
+            return self.write(stream, sends);
+        }
         let run = self.queue.run(self.written, self.queue.tail());
         if self.written + run.len() as u64 != self.queue.tail() {
             return self.write(stream, sends);
@@ -150,7 +153,7 @@ impl Out {
         match stream.send(run) {
             Ok(len) => {
                 self.advance(len as u64, sends);
-                self.blocked = self.written < self.queue.tail();
+                self.blocked = self.written < self.queue.tail() || stream.has_unsent();
                 Ok(Written { bytes: len as u64, writes: 1 })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -192,23 +195,19 @@ impl Out {
     }
 
     /// Writes what may be written until all is, or the kernel has no room.
-    pub fn write(&mut self, stream: &Stream, sends: &Sends) -> io::Result<Written> {
+    pub fn write(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Written> {
         let mut done = Written::default();
-        self.blocked = false;
-        while self.wants() {
+        self.blocked = !stream.flush()?;
+        while !self.blocked && self.wants() {
             match self.write_once(stream, sends) {
                 Ok((len, wanted)) => {
                     done.bytes += len as u64;
                     done.writes += 1;
-                    if len < wanted {
-                        self.blocked = true;
-                        break;
-                    }
+                    self.blocked = len < wanted || stream.has_unsent();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     done.writes += 1;
                     self.blocked = true;
-                    break;
                 }
                 Err(error) => return Err(error),
             }
@@ -218,7 +217,7 @@ impl Out {
 
     /// One write: the rest of a record that was begun, or control records and whole messages behind them.
     /// Answers how much was written, of how much.
-    fn write_once(&mut self, stream: &Stream, sends: &Sends) -> io::Result<(usize, usize)> {
+    fn write_once(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<(usize, usize)> {
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         let control = self.control.get(self.control_written..).unwrap_or_default();
         let (mut count, mut control_bytes) = (0, 0);

@@ -9,11 +9,11 @@ use super::Tcp;
 use super::conn::{Conn, Fault, Shared, State};
 use super::input::{READ_BYTES, Take};
 use super::out::Flow;
+use super::pipe::{self, Pipe};
 use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_ring::slab::Key;
-use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
 
 /// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
@@ -49,10 +49,11 @@ impl Tcp {
 
     fn read_into(&mut self, core: &mut Core, key: Key, scratch: &mut [u8]) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        let Some(stream) = &conn.stream else { return false };
+        let Some(stream) = &mut conn.stream else { return false };
         let kept = conn.input.kept().len();
-        // Where nothing more may be kept, what is not a whole record stays in the kernel.
-        let keeps = self.shared.keepers.has_room() || kept > 0;
+        // Where nothing more may be kept, what is not a whole record stays in the kernel. What was sealed can't be put
+        // back; it comes from somebody who is known.
+        let keeps = self.shared.keepers.has_room() || kept > 0 || stream.is_sealed();
         let Some((room, space)) = scratch.split_at_mut_checked(kept) else { return false };
         let Some(space) = space.get_mut(..READ_BYTES) else { return false };
         let got = if keeps { stream.recv_now(space) } else { peek(stream, space) };
@@ -63,6 +64,11 @@ impl Tcp {
                 return false;
             }
             Ok(Some(len)) if len > 0 => len,
+            //= wire.md R-SEC-14
+            Err(error) if pipe::is_forgery(&error) => {
+                self.fault(core, key, Fault::Forged);
+                return true;
+            }
             Ok(_) | Err(_) => {
                 self.end(core, key, Status::Disconnected);
                 return true;
@@ -82,7 +88,7 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return true };
         if keeps {
             conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default());
-        } else if let Some(stream) = &conn.stream {
+        } else if let Some(stream) = &mut conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
             if used == 0 {
                 // A part of a record: no end is found behind it by reading; the kernel tells of it.
@@ -299,7 +305,7 @@ impl Tcp {
 
     /// A stream of which nothing but the end is wanted.
     fn read_last(&mut self, core: &mut Core, key: Key) {
-        let Some(Conn { stream: Some(stream), .. }) = self.conns.get(key) else { return };
+        let Some(Conn { stream: Some(stream), .. }) = self.conns.get_mut(key) else { return };
         match stream.recv(&mut self.scratch) {
             Ok(0) => {}
             Ok(_) => return,
@@ -311,7 +317,7 @@ impl Tcp {
 }
 
 /// As a read that takes nothing.
-fn peek(stream: &Stream, space: &mut [u8]) -> io::Result<Option<usize>> {
+fn peek(stream: &Pipe, space: &mut [u8]) -> io::Result<Option<usize>> {
     match stream.peek(space) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
         other => other.map(Some),

@@ -4,9 +4,11 @@ use super::conn::{Conn, Fault, State};
 use super::hand::Hand;
 use super::input::SCRATCH_BYTES;
 use super::out::{Flow, UNLIMITED};
+use super::pipe::Pipe;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};
+use crate::security::Sealing;
 use cci_ring::slab::Key;
 
 impl Tcp {
@@ -26,6 +28,9 @@ impl Tcp {
             ("read and not taken yet", self.shared.keepers.bytes()),
             ("lists", (lists * size_of::<Key>()) as u64),
         ]);
+        if let Some(security) = &self.security {
+            into.push(("sealed, or to be opened", security.bytes()));
+        }
         self.count_bulk_memory(into);
     }
 
@@ -61,7 +66,7 @@ impl Tcp {
 
     pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
         let Some(conn) = self.conns.get(key) else { return ConnectionCounters::default() };
-        let info = conn.stream.as_ref().and_then(cci_sys::tcp::Stream::info).unwrap_or_default();
+        let info = conn.stream.as_ref().and_then(Pipe::info).unwrap_or_default();
         ConnectionCounters {
             messages_sent: conn.messages_sent,
             bytes_sent: conn.bytes_sent,
@@ -93,7 +98,18 @@ impl Tcp {
         into.paths.push(option("shared memory", false, why_not));
         into.facts.push(("state", state(conn.state).to_owned()));
         into.facts.push(("largest message", format!("{} bytes", conn.mss)));
-        if let Some(info) = conn.stream.as_ref().and_then(cci_sys::tcp::Stream::info) {
+        if self.security.is_some() {
+            let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
+            let text = match (peer, &conn.stream) {
+                (Some(peer), _) => Sealing::describe(&peer),
+                (None, Some(stream)) if stream.is_sealed() && conn.state == State::Dialing => {
+                    "not yet: the handshake is under way".to_owned()
+                }
+                _ => "none: the peer has none, and this endpoint does not require it".to_owned(),
+            };
+            into.facts.push(("encryption", text));
+        }
+        if let Some(info) = conn.stream.as_ref().and_then(Pipe::info) {
             into.facts.extend([
                 ("round trip, smoothed", format!("{:.1} us", info.rtt_ns as f64 / 1e3)),
                 ("congestion window", format!("{} bytes", info.window_bytes)),

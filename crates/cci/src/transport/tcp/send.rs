@@ -70,7 +70,7 @@ impl Tcp {
             return Ok(());
         }
         conn.out.lone_poll = self.polls;
-        let Some(stream) = &conn.stream else { return Ok(()) };
+        let Some(stream) = &mut conn.stream else { return Ok(()) };
         let written = conn.out.write_lone(stream, &shared.sends);
         shared.counts.lone += 1;
         let done = written.as_ref().is_ok_and(|_| !conn.out.blocked && conn.is_reliable);
@@ -107,7 +107,7 @@ impl Tcp {
     /// Writes what waits on one connection.
     pub(super) fn flush(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let Some(stream) = &conn.stream else { return };
+        let Some(stream) = &mut conn.stream else { return };
         if matches!(conn.state, State::Gone) || conn.out.blocked && conn.is_watched_for_room {
             return;
         }
@@ -137,7 +137,7 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         match (conn.state, &conn.stream) {
             (State::Closing, _) => self.go_on_closing(core, key),
-            (State::Lingering, Some(stream)) if !conn.out.wants() => {
+            (State::Lingering, Some(stream)) if !conn.out.wants() && !stream.has_unsent() => {
                 // One that fails has nothing to shut down any more.
                 let _ = stream.shutdown_write();
             }

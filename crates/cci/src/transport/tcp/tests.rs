@@ -3,6 +3,7 @@
 mod flow;
 mod hostile;
 mod parts;
+mod sealed;
 
 use crate::config::ini;
 use crate::{Attribute, ConnectFailure, Connection, Device, Endpoint, Event, Options};

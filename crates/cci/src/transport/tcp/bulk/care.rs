@@ -81,8 +81,9 @@ impl Tcp {
             *due_ns = overdue_ns.min(*due_ns);
             return Looked::Keep;
         }
-        let Bulk { writer, reader, moved_ns, .. } = &mut **bulk;
-        let is_idle = flow.is_idle() && writer.is_empty() && reader.is_between_records();
+        let Bulk { stream, writer, reader, moved_ns, .. } = &mut **bulk;
+        let is_sent = stream.as_ref().is_none_or(|stream| !stream.has_unsent());
+        let is_idle = is_sent && flow.is_idle() && writer.is_empty() && reader.is_between_records();
         if !is_idle || now_ns < moved_ns.saturating_add(IDLE_NS) {
             return Looked::Keep;
         }
@@ -143,7 +144,7 @@ impl Tcp {
             else {
                 continue;
             };
-            let wants_room = !writer.is_empty();
+            let wants_room = !writer.is_empty() || stream.has_unsent();
             let name = token::make(token::BULK, *key);
             if !*is_watched {
                 // The system refused before; if it does again, deadlines look after it.

@@ -13,6 +13,7 @@ mod work;
 use self::state::Bulk;
 use super::Tcp;
 use super::conn::State;
+use super::pipe::{self, Pipe};
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;
@@ -25,8 +26,6 @@ use cci_proto::RmaPiece;
 use cci_ring::memory::Bytes;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
-use cci_sys::tcp::Stream;
-use cci_sys::tcp_memory;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
@@ -101,11 +100,15 @@ impl Bulks {
 }
 
 /// The second stream as [`ordered_rma`](crate::transport::ordered_rma) wants it.
-struct Wire<'a>(&'a Stream);
+struct Wire<'a> {
+    stream: &'a mut Pipe,
+    /// Something came that the peer has not sealed.
+    forged: bool,
+}
 
 impl ByteStream for Wire<'_> {
     fn write(&mut self, head: &[u8], data: Option<&Bytes>) -> Result<usize, Ended> {
-        match tcp_memory::send(self.0.as_fd(), head, data) {
+        match self.stream.send_memory(head, data) {
             Ok(taken) => Ok(taken),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             Err(_) => Err(Ended),
@@ -113,11 +116,14 @@ impl ByteStream for Wire<'_> {
     }
 
     fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended> {
-        match tcp_memory::recv(self.0.as_fd(), to, rest) {
+        match self.stream.recv_memory(to, rest) {
             Ok(0) => Err(Ended),
             Ok(got) => Ok(got),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-            Err(_) => Err(Ended),
+            Err(error) => {
+                self.forged = pipe::is_forgery(&error);
+                Err(Ended)
+            }
         }
     }
 }
@@ -193,7 +199,7 @@ impl Tcp {
     }
 
     /// The second stream of a connection is there.
-    pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, stream: Stream) {
+    pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
         if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
             // Nobody else knows the ticket: its CONFIRM is on the way.
             self.confirmed(core, key);

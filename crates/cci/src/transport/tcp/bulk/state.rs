@@ -1,14 +1,14 @@
 //! What a connection has for remote memory; what is done with it is beside this file.
 
+use super::super::pipe::Pipe;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
 use crate::transport::token::NOWHERE;
 use cci_ring::slab::Key;
-use cci_sys::tcp::Stream;
 
 /// What a connection has for remote memory.
 pub(in crate::transport::tcp) struct Bulk {
     /// None: it is being made, or has ended.
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<Pipe>,
     /// Lent while something is under way.
     pub(super) flow: Key,
     pub(super) writer: Writer,

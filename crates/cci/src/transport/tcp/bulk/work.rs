@@ -48,13 +48,14 @@ impl Tcp {
     pub(super) fn work_bulk(&mut self, core: &mut Core, key: Key, reads: bool) {
         match self.try_work(core, key, reads) {
             Ok(()) => self.go_on_closing(core, key),
-            Err(Over::Ended) => self.bulk_ended(core, key),
+            Err(None) => self.bulk_ended(core, key),
             //= wire.md R-TCP-1
-            Err(Over::Fault) => self.fault(core, key, Fault::Record),
+            Err(Some(fault)) => self.fault(core, key, fault),
         }
     }
 
-    fn try_work(&mut self, core: &mut Core, key: Key, reads: bool) -> Result<(), Over> {
+    /// An error: the stream has ended, or why it has to.
+    fn try_work(&mut self, core: &mut Core, key: Key, reads: bool) -> Result<(), Option<Fault>> {
         let now_ns = self.shared.now_ns;
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let delivers = conn.takes_messages();
@@ -75,12 +76,20 @@ impl Tcp {
             *flow = lent;
         }
         let Some((flow, ops)) = flows.get_mut(*flow) else { return Ok(()) };
-        let mut wire = Wire(stream);
+        // What was sealed waits for room, and all that is behind it.
+        let has_room = stream.flush().map_err(|_| None)?;
+        let mut wire = Wire { stream, forged: false };
         let (mut came, mut moved) = (Came::default(), false);
         if reads {
             let message_bytes_max = *message_bytes_max;
             let mut intake = Intake { flow, ops, core, message_bytes_max, delivers };
-            came = reader.poll(&mut wire, scratch, &mut intake, &mut { turn_bytes })?;
+            let read = reader.poll(&mut wire, scratch, &mut intake, &mut { turn_bytes });
+            //= wire.md R-SEC-14
+            came = read.map_err(|over| match over {
+                Over::Ended if wire.forged => Some(Fault::Forged),
+                Over::Ended => None,
+                Over::Fault => Some(Fault::Record),
+            })?;
             counts.reads += std::mem::take(&mut reader.reads);
             counts.bytes_read += std::mem::take(&mut reader.bytes);
             counts.bytes_placed += std::mem::take(&mut reader.placed_bytes);
@@ -89,13 +98,13 @@ impl Tcp {
         if came.bytes > 0 {
             conn.heard_ns = now_ns;
         }
-        if writer.may_try(turn_bytes as usize) && (flow.wants_turn() || !writer.is_empty()) {
+        if has_room && writer.may_try(turn_bytes as usize) && (flow.wants_turn() || !writer.is_empty()) {
             let mut channel = StreamChannel { stream: &mut wire, writer, taken };
             let turn = flow.turn(ops, core, &mut channel, &mut { turn_bytes });
             if turn.broken {
-                return Err(Over::Ended);
+                return Err(None);
             }
-            let all = writer.flush(&mut wire)?;
+            let all = writer.flush(&mut wire).map_err(|_| None)?;
             *at_once |= if all { turn.at_once } else { !writer.is_full() };
             counts.writes += std::mem::take(&mut writer.writes);
             let written = std::mem::take(&mut writer.bytes);

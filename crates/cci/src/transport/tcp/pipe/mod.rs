@@ -1,0 +1,210 @@
+//! A stream as the transport uses it: the kernel's, or one whose bytes are sealed on their way to it.
+//!
+//! A sealed pipe shakes hands by itself, whenever it is asked to send or to receive; until that is over there is neither
+//! room nor anything to read. What it was given is sealed into records of a borrowed buffer, and what the kernel does not
+//! take at once stays there ([`Pipe::has_unsent`]). Reading takes no byte out of the kernel that can't be passed on at
+//! once, but for parts of a record, so that the kernel always knows whether there is something to be read.
+
+mod pool;
+mod sealed;
+#[cfg(test)]
+mod tests;
+
+use self::pool::Pool;
+use self::sealed::Sealed;
+use crate::engine::peers::Peer;
+use crate::security::Sealing;
+use cci_ring::memory::Bytes;
+use cci_secure::{Failure, UpdateLimits};
+use cci_sys::tcp::{Info, Stream};
+use cci_sys::tcp_memory;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// What an endpoint seals its streams by.
+pub(super) struct Security {
+    pub sealing: Sealing,
+    pool: Arc<Pool>,
+    update: UpdateLimits,
+}
+
+impl Security {
+    /// Buffers may take so many bytes.
+    pub fn new(sealing: Sealing, bytes_max: u64) -> Security {
+        Security { sealing, pool: Arc::new(Pool::new(bytes_max)), update: UpdateLimits::default() }
+    }
+
+    /// Bytes of buffers that were made.
+    pub fn bytes(&self) -> u64 {
+        self.pool.bytes()
+    }
+}
+
+/// See the module.
+pub(super) struct Pipe {
+    stream: Stream,
+    sealed: Option<Box<Sealed>>,
+}
+
+impl Pipe {
+    /// The side that dialled. The error is this side's own: no randomness.
+    pub fn dialled(stream: Stream, security: Option<&Security>) -> Result<Pipe, Failure> {
+        let sealed = security.map(Sealed::dial).transpose()?.map(Box::new);
+        Ok(Pipe { stream, sealed })
+    }
+
+    /// The side that was dialled.
+    pub fn accepted(stream: Stream, security: Option<&Security>) -> Pipe {
+        Pipe { stream, sealed: security.map(|security| Box::new(Sealed::answer(security))) }
+    }
+
+    /// Who is at the other end, once that is proved. A plain stream has nobody.
+    pub fn peer(&self) -> Option<Peer> {
+        let (identity, rights) = self.sealed.as_ref()?.peer()?;
+        Some(Peer { identity: Some(identity.clone()), rights })
+    }
+
+    /// Both ends are the same two, or both streams are plain.
+    pub fn has_peer_of(&self, other: &Pipe) -> bool {
+        let of = |pipe: &Pipe| pipe.peer().map(|peer| peer.identity);
+        of(self) == of(other)
+    }
+
+    #[inline]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    /// The handshake is not over.
+    pub fn is_shaking(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| !sealed.is_open())
+    }
+
+    /// If something waits to be sent, it waits for room, and not for the peer's part of the handshake.
+    pub fn waits_for_room(&self) -> bool {
+        self.sealed.as_ref().is_none_or(|sealed| sealed.is_open() || sealed.has_unsent())
+    }
+
+    /// Something was taken that the kernel has not.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.has_unsent())
+    }
+
+    /// Gives the kernel what it has not. False: it has no room for all.
+    #[inline]
+    pub fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.sealed {
+            None => Ok(true),
+            Some(sealed) => sealed.flush(&self.stream),
+        }
+    }
+
+    /// As [`Stream::send`].
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.sealed {
+            None => self.stream.send(bytes),
+            Some(sealed) => sealed.send(&self.stream, &[bytes]),
+        }
+    }
+
+    /// As [`Stream::send_vectored`].
+    pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.sealed {
+            None => self.stream.send_vectored(parts),
+            Some(sealed) => sealed.send(&self.stream, parts),
+        }
+    }
+
+    /// As [`tcp_memory::send`].
+    pub fn send_memory(&mut self, head: &[u8], data: Option<&Bytes>) -> io::Result<usize> {
+        match &mut self.sealed {
+            None => tcp_memory::send(self.stream.as_fd(), head, data),
+            Some(sealed) => sealed.send_memory(&self.stream, head, data),
+        }
+    }
+
+    /// As [`Stream::recv`].
+    #[inline]
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.sealed {
+            None => self.stream.recv(buffer),
+            Some(sealed) => sealed.recv(&mut self.stream, buffer),
+        }
+    }
+
+    /// As [`Stream::recv_now`].
+    #[inline]
+    pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match &mut self.sealed {
+            None => self.stream.recv_now(buffer),
+            Some(sealed) => match sealed.recv(&mut self.stream, buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                other => other.map(Some),
+            },
+        }
+    }
+
+    /// As [`tcp_memory::recv`].
+    pub fn recv_memory(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
+        match &mut self.sealed {
+            None => tcp_memory::recv(self.stream.as_fd(), to, rest),
+            Some(sealed) => sealed.recv_memory(&mut self.stream, to, rest),
+        }
+    }
+
+    /// As [`Stream::peek`]; of a sealed one only whether there is something, or its end.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.sealed {
+            Some(sealed) if sealed.has_input() => Ok(1),
+            _ => self.stream.peek(buffer),
+        }
+    }
+
+    pub fn take_error(&self) -> io::Result<()> {
+        self.stream.take_error()
+    }
+
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        self.stream.shutdown_write()
+    }
+
+    pub fn set_user_timeout_ms(&self, timeout_ms: u32) -> io::Result<()> {
+        self.stream.set_user_timeout_ms(timeout_ms)
+    }
+
+    pub fn set_unsent_bytes_max(&self, bytes: u32) -> io::Result<()> {
+        self.stream.set_unsent_bytes_max(bytes)
+    }
+
+    pub fn info(&self) -> Option<Info> {
+        self.stream.info()
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The peer did not prove to be somebody who may connect, or this side to the peer.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Failure>())
+}
+
+/// Something came that the peer has not sealed.
+pub(super) fn is_forgery(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidData
+}

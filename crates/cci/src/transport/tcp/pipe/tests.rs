@@ -1,0 +1,137 @@
+//! Two pipes over a stream of this machine, in one thread: neither ever waits.
+
+use super::*;
+use crate::Options;
+use crate::device::{DeviceInfo, TransportKind};
+use crate::security::Security as Given;
+use cci_sys::tcp::Listener;
+use std::time::{Duration, Instant};
+
+const KEY: &[u8] = b"a = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn security(update: UpdateLimits) -> Security {
+    let device = DeviceInfo::new("t".to_owned(), TransportKind::Tcp);
+    let options = Options { security: Some(Given::psk(KEY).unwrap()), ..Options::default() };
+    let sealing = Sealing::of(&device, &options).unwrap().unwrap();
+    Security { update, ..Security::new(sealing, 1 << 20) }
+}
+
+fn pair(security: &Security) -> (Pipe, Pipe) {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let dialled = Stream::connect("127.0.0.1:0".parse().unwrap(), listener.local_addr()).unwrap();
+    let start = Instant::now();
+    let accepted = loop {
+        if let Ok((stream, _)) = listener.accept() {
+            break stream;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    };
+    (Pipe::dialled(dialled, Some(security)).unwrap(), Pipe::accepted(accepted, Some(security)))
+}
+
+fn nothing(result: &io::Result<usize>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+fn byte(at: usize) -> u8 {
+    (at * 31 + at / 251) as u8
+}
+
+/// Bytes of all kinds of sends come out by all kinds of reads, in order, through buffers that fill up meanwhile; and all
+/// that was borrowed is given back.
+#[test]
+fn what_goes_in_comes_out() {
+    const TOTAL: usize = 6 << 20;
+    let security = security(UpdateLimits { records: 50, age_ns: u64::MAX });
+    let (mut a, mut b) = pair(&security);
+    let (mut sent, mut got, mut round) = (0usize, 0usize, 0usize);
+    let start = Instant::now();
+    let mut buffer = vec![0; 100_000];
+    while got < TOTAL {
+        assert!(start.elapsed() < PATIENCE, "{sent} {got}");
+        round += 1;
+        if a.flush().unwrap() && sent < TOTAL {
+            let len = [1, 20, 500, 70_000, 16_384, 300_000][round % 6].min(TOTAL - sent);
+            let bytes: Vec<u8> = (sent..sent + len).map(byte).collect();
+            let (first, second) = bytes.split_at(len / 3);
+            let taken = if round % 2 == 0 {
+                a.send(&bytes)
+            } else {
+                a.send_vectored(&[IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(second)])
+            };
+            match taken {
+                Ok(taken) => sent += taken,
+                other => assert!(nothing(&other), "{other:?}"),
+            }
+        }
+        // Now and then the reader lets things pile up.
+        if round % 50 < 20 {
+            continue;
+        }
+        let room = [1, 33, 4096, 65_536, 100_000][round / 3 % 5];
+        match b.recv(&mut buffer[..room]) {
+            Ok(len) => {
+                assert!(len > 0 && buffer[..len].iter().enumerate().all(|(i, is)| *is == byte(got + i)));
+                got += len;
+            }
+            other => assert!(nothing(&other), "{other:?}"),
+        }
+    }
+    assert!(a.flush().unwrap() && !a.has_unsent());
+    assert!(nothing(&b.recv(&mut buffer)));
+    let made = security.bytes();
+    assert!(made <= 4 * pool::BUFFER_BYTES as u64, "{made}");
+    assert!(b.has_peer_of(&a) && a.peer().is_some());
+    a.shutdown_write().unwrap();
+    assert_eq!(b.recv(&mut buffer).unwrap(), 0);
+}
+
+/// The kernel tells of what it has: with room for a whole record, nothing stays behind in the pipe.
+#[test]
+fn nothing_is_left_where_the_kernel_does_not_see_it() {
+    let security = security(UpdateLimits::default());
+    let (mut a, mut b) = pair(&security);
+    let mut buffer = vec![0; 65_536];
+    let start = Instant::now();
+    while nothing(&a.send(&[7; 9])) {
+        let _ = b.recv(&mut buffer);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    for _ in 0..200 {
+        let mut sent = 0;
+        while sent < 150_000 {
+            match a.send(&vec![1; 15_000]) {
+                Ok(len) => sent += len,
+                other => {
+                    assert!(nothing(&other));
+                    break;
+                }
+            }
+        }
+        while b.recv(&mut buffer).is_ok() {}
+        let _ = a.flush();
+        let left = b.sealed.as_ref().unwrap().content_len();
+        assert_eq!(left, 0);
+    }
+}
+
+/// A short read, as of the handshake of connections, takes no more from the kernel than its record.
+#[test]
+fn short_reads_leave_the_next_record_to_the_kernel() {
+    let security = security(UpdateLimits::default());
+    let (mut a, mut b) = pair(&security);
+    let (start, mut first) = (Instant::now(), [0; 3]);
+    while nothing(&a.send(b"one")) {
+        assert!(nothing(&b.recv(&mut first)) && start.elapsed() < PATIENCE);
+    }
+    a.send(b"second").unwrap();
+    while b.recv(&mut first).ok() != Some(3) {
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(&first, b"one");
+    assert!(!b.sealed.as_ref().unwrap().has_input());
+    assert_eq!(b.peek(&mut [0]).unwrap(), 1);
+    let mut rest = [0; 64];
+    assert_eq!((b.recv(&mut rest[..2]).unwrap(), b.recv(&mut rest).unwrap()), (2, 4));
+}

@@ -75,7 +75,8 @@ impl BitOr for SendFlags {
 pub struct Options {
     /// Where to listen: a port for UDP, a name or an absolute path for shared memory. None: the library chooses.
     pub service: Option<String>,
-    /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1.
+    /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1. While several connections are open,
+    /// one gets no more than are left for the others; alone, it may have all.
     pub recv_buffers: u32,
     /// Sends that may be in progress at once. At least 1.
     pub send_buffers: u32,

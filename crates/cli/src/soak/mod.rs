@@ -163,6 +163,9 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             return Err(Failure::usage("raw Ethernet needs two interfaces, made here by root")
                 .remedy("as root, or other devices"));
         }
+        if !USUAL.contains(&device.as_str()) {
+            crate::devices::named(&crate::devices::context()?, &device)?;
+        }
         Ok(Plan {
             pair,
             relay: device == "udp" && !pair,

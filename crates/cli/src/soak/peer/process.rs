@@ -34,6 +34,8 @@ const REPORT_NS: u64 = 1_000_000_000;
 const CATCH_UP_NS: u64 = 300_000_000;
 /// Events taken between two looks at the rest.
 const EVENTS_MAX: usize = 128;
+/// Ends of sessions remembered.
+const RECENT_MAX: usize = 40;
 /// What [`Plant::Leak`] loses with each report.
 const LEAK_BYTES: usize = 24 << 20;
 
@@ -89,6 +91,8 @@ struct Peer {
     since_ns: u64,
     ending: Option<u64>,
     leaving: bool,
+    /// How sessions ended lately.
+    recent: VecDeque<String>,
     leaked: Vec<Vec<u8>>,
     leaked_files: Vec<std::fs::File>,
 }
@@ -169,6 +173,7 @@ impl Peer {
             since_ns: now_ns,
             ending: None,
             leaving: false,
+            recent: VecDeque::new(),
             leaked: Vec::new(),
             leaked_files: Vec::new(),
         })
@@ -282,7 +287,10 @@ impl Peer {
             return match event {
                 // Of a connection that was closed here, or of an endpoint before.
                 Event::Recv(_) | Event::KeepaliveTimedOut { .. } => Ok(()),
-                other => Err(Failure::new(format!("{other:?} is of no session"))),
+                other => {
+                    let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
+                    Err(Failure::new(format!("{other:?} is of no session; lately:\n{}", recent.join("\n"))))
+                }
             };
         };
         let shared = &mut self.shared;
@@ -349,8 +357,13 @@ impl Peer {
 
     fn ended(&mut self, id: u32, end: End) -> Outcome {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(format!("session {id:#x} with {}: {end:?}", session.with));
         match end {
             End::Clean => self.shared.report.clean += 1,
+            End::Broken(why) if session.lingers(&why) => return Ok(()),
             End::Broken(why) if !session.is_closing() => {
                 self.shared.report.broken += 1;
                 let explained = session.describe(&self.shared.endpoint);

@@ -23,6 +23,8 @@ const CLOSING_NS_MAX: u64 = 45_000_000_000;
 const PING_NS: u64 = 1_000_000_000;
 /// On UU, silence for so long is the end.
 const SILENCE_NS: u64 = 3_000_000_000;
+/// What came before the end of a connection, and waits for a receive buffer, comes within this.
+const GONE_NS: u64 = 5_000_000_000;
 /// FINs on UU: one will come through.
 const UNRELIABLE_FINS: u32 = 3;
 
@@ -109,6 +111,8 @@ pub struct Session {
     done: bool,
     progress_ns: u64,
     ping_ns: u64,
+    /// The library says that the connection is over, how, and since when.
+    gone: Option<(String, u64)>,
 }
 
 impl Session {
@@ -138,6 +142,7 @@ impl Session {
             done: false,
             progress_ns: now_ns,
             ping_ns: now_ns,
+            gone: None,
         }
     }
 
@@ -222,6 +227,15 @@ impl Session {
         Ok(())
     }
 
+    /// The connection is over. True: what was sent before may still come, and then all was well.
+    pub fn lingers(&mut self, why: &str) -> bool {
+        if self.phase != Phase::Open || !self.attribute.is_reliable() || self.gone.is_some() {
+            return false;
+        }
+        self.gone = Some((why.to_owned(), clock::now_ns()));
+        true
+    }
+
     /// The library says that the peer is silent or has closed, which is how most sessions end for the side that waits.
     pub fn silent(&mut self) -> Result<(), End> {
         match self.phase {
@@ -264,6 +278,7 @@ impl Session {
         match status {
             Status::Success => Ok(()),
             _ if !self.attribute.is_reliable() => Err(End::Clean),
+            _ if self.gone.is_some() => Ok(()),
             _ => Err(End::Broken(format!("{op:?} ended with: {status}"))),
         }
     }
@@ -290,6 +305,12 @@ impl Session {
         };
         if !self.attribute.is_reliable() {
             return self.step_unreliable(shared, connection, now_ns);
+        }
+        if let Some((why, since_ns)) = &self.gone {
+            if now_ns > since_ns + GONE_NS {
+                return Err(End::Broken(why.clone()));
+            }
+            return self.finish().map(|()| false);
         }
         if now_ns > self.progress_ns + STALL_NS {
             return Err(End::Wrong(format!("nothing went on for {} s", STALL_NS / 1_000_000_000)));
@@ -413,9 +434,12 @@ impl Session {
                 *byte ^= 0x10;
                 Some(1)
             }
-            Plant::Lose => Some(0),
-            Plant::Repeat => Some(2),
-            Plant::Memory | Plant::Leak | Plant::Descriptors | Plant::Hang => None,
+            // Without an order it shows only at the end.
+            Plant::Lose if self.attribute == Attribute::ReliableOrdered => Some(0),
+            Plant::Repeat if self.attribute == Attribute::ReliableOrdered => Some(2),
+            Plant::Lose | Plant::Repeat | Plant::Memory | Plant::Leak | Plant::Descriptors | Plant::Hang => {
+                None
+            }
         }
     }
 

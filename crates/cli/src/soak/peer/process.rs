@@ -32,6 +32,8 @@ const END_LIMIT_NS: u64 = 60_000_000_000;
 const REPORT_NS: u64 = 1_000_000_000;
 /// Work that was not done may be made up for so long at once.
 const CATCH_UP_NS: u64 = 300_000_000;
+/// Something may be begun at least so often.
+const BEGIN_NS: u64 = 250_000_000;
 /// Events taken between two looks at the rest.
 const EVENTS_MAX: usize = 128;
 /// Ends of sessions remembered.
@@ -89,6 +91,8 @@ struct Peer {
     /// Time spent on anything but waiting, against the load allowed.
     busy_ns: u64,
     since_ns: u64,
+    /// When something could be begun last.
+    begun_ns: u64,
     ending: Option<u64>,
     leaving: bool,
     /// How sessions ended lately.
@@ -171,6 +175,7 @@ impl Peer {
             report_ns: now_ns,
             busy_ns: 0,
             since_ns: now_ns,
+            begun_ns: now_ns,
             ending: None,
             leaving: false,
             recent: VecDeque::new(),
@@ -218,16 +223,20 @@ impl Peer {
         }
     }
 
-    /// Within the load that this peer may be.
+    /// Within the load that this peer may be. On a machine that is too busy, time passes between two instructions, and a
+    /// little is begun all the same.
     fn may_begin(&mut self, now_ns: u64) -> bool {
         let allowed_ns = (now_ns - self.since_ns) / 100 * u64::from(self.setup.load_percent);
-        if allowed_ns > self.busy_ns + CATCH_UP_NS {
-            // What could not be done long ago is not made up for.
-            self.since_ns = now_ns;
-            self.busy_ns = 0;
+        if allowed_ns > self.busy_ns + CATCH_UP_NS || now_ns > self.begun_ns + BEGIN_NS {
+            // What could not be done long ago is not made up for, nor paid for.
+            (self.since_ns, self.busy_ns, self.begun_ns) = (now_ns, 0, now_ns);
             return true;
         }
-        self.busy_ns <= allowed_ns
+        let may = self.busy_ns <= allowed_ns;
+        if may {
+            self.begun_ns = now_ns;
+        }
+        may
     }
 
     /// False: end at once.

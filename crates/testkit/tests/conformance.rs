@@ -53,6 +53,10 @@ mod udp_certificates {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_CERTIFICATES);
 }
 
+mod tcp_psk {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_PSK);
+}
+
 mod eth_psk {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_PSK);
 }
@@ -115,6 +119,10 @@ mod udp_psk_memory {
 
 mod udp_certificates_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::UDP_CERTIFICATES);
+}
+
+mod tcp_psk_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_PSK);
 }
 
 mod eth_psk_memory {

@@ -144,6 +144,11 @@ security = certificates
 certificate = @/node1.pem
 private_key = @/node1.key
 authorities = @/authority.pem
+[tcp-psk]
+transport = tcp
+ip = 127.0.0.1
+security = psk
+psk_file = @/cluster.psk
 [eth-psk]
 transport = eth
 interface = a0
@@ -340,6 +345,8 @@ pub const UDP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest {
     smaller: Some(("udp-certificates-small", "udp-certificates-small")),
     ..UDP_PSK
 };
+/// TCP whose peers have a key in common.
+pub const TCP_PSK: DeviceUnderTest = DeviceUnderTest { name: "tcp-psk", flavour: true, ..TCP4 };
 /// Raw Ethernet whose peers have a key in common.
 pub const ETH_PSK: DeviceUnderTest = DeviceUnderTest {
     name: "eth-psk",

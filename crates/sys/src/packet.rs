@@ -44,6 +44,9 @@ pub struct Options {
     pub send_frames: usize,
 }
 
+/// Flushes in a row of which the kernel took nothing before the frame at the head is taken for one that never leaves.
+const IN_VAIN_MAX: u32 = 4;
+
 /// A packet socket with mapped rings: non-blocking, close-on-exec, gone with its process.
 #[derive(Debug)]
 pub struct Socket {
@@ -58,6 +61,8 @@ pub struct Socket {
     in_use: usize,
     /// Of those, the newest ones, which the kernel has not looked at.
     unsent: usize,
+    /// Flushes in a row in which the kernel took none of them.
+    in_vain: u32,
     /// A frame was begun, with room for so many bytes.
     begun: Option<usize>,
     stats: FrameStats,
@@ -104,6 +109,7 @@ impl Socket {
             lent: false,
             in_use: 0,
             unsent: 0,
+            in_vain: 0,
             begun: None,
             stats: FrameStats::default(),
         })
@@ -131,6 +137,15 @@ impl Socket {
             self.unsent -= 1;
             self.stats.sent += 1;
         }
+    }
+
+    /// The kernel takes frames in order, and one that the interface refuses for ever (too long for who is behind it) stays
+    /// at the head. Its payload is given up, as datagrams may be lost: its headers, which mean nothing alone, are let go.
+    fn pass_refused(&mut self) {
+        self.in_vain = 0;
+        // SAFETY: the kernel looks at the slot only while `sendto` runs, which takes `&mut self`.
+        unsafe { self.rings.write(self.send.back(self.unsent) + ring::LEN_OFFSET, PAYLOAD_OFFSET as u32) };
+        self.stats.refused += 1;
     }
 
     fn recv_status(&self) -> u32 {
@@ -193,7 +208,13 @@ impl FrameSocket for Socket {
         let done =
             unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, flags, std::ptr::null(), 0) };
         let error = io::Error::last_os_error();
+        let before = self.unsent;
         self.count_unsent();
+        let in_vain = self.unsent == before && error.raw_os_error() == Some(libc::ENOBUFS);
+        self.in_vain = if done < 0 && in_vain { self.in_vain + 1 } else { 0 };
+        if self.in_vain >= IN_VAIN_MAX {
+            self.pass_refused();
+        }
         if done >= 0 {
             return Ok(());
         }

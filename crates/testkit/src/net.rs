@@ -269,11 +269,24 @@ impl Veth {
         }
     }
 
+    /// Has what leaves an end be lost, delayed and reordered: `how` is what netem takes, such as `delay 1ms loss 1%`.
+    ///
+    /// # Errors
+    /// Says why, where this kernel has no netem.
+    pub fn netem(&self, end: End, wire: u8, how: &str) -> Result<(), Unavailable> {
+        let name = self.name(end, wire);
+        self.run(end, "tc", &format!("qdisc replace dev {name} root netem {how}\n"))
+    }
+
     /// Takes the IPv4 address of an end away and gives it another, which ends in this number.
     pub fn readdress(&self, end: End, wire: u8, last: u8) -> Ipv4Addr {
         let name = self.name(end, wire);
         let address = Ipv4Addr::new(10, 77, wire, last);
-        self.must(end, "ip", &format!("-4 addr flush dev {name}\naddr add {address}/24 dev {name}\n"));
+        self.must(
+            end,
+            "ip",
+            &format!("addr flush dev {name} to 10.77.0.0/16\naddr add {address}/24 dev {name}\n"),
+        );
         address
     }
 

@@ -180,3 +180,102 @@ fn a_wire_that_stays_cut_ends_everything_in_time() {
         again.finish();
     }
 }
+
+#[test]
+fn an_address_that_comes_back_loses_nothing_and_another_one_needs_another_endpoint() {
+    const LIMIT: Duration = Duration::from_millis(700);
+    for kind in [Kind::Udp4, Kind::Tcp4, Kind::Any] {
+        for end in [End::A, End::B] {
+            let Some((veth, mut traffic)) = kind.start(RO, timeout(LIMIT)) else { return };
+            let own = u8::from(end == End::B) + 1;
+            let other = veth.readdress(end, 0, 77);
+            traffic.run(ms(100));
+            veth.readdress(end, 0, own);
+            traffic.until_received(500);
+            let messages = traffic.finish();
+            traffic.run(ms(20));
+            veth.readdress(end, 0, 77);
+            traffic.run(ms(20));
+            let took = traffic.finish_broken(&[Status::TimedOut, Status::Disconnected]);
+            println!(
+                "{kind:?}: {messages} messages once; at another address of {end:?} all ended after {took:?}"
+            );
+            assert!(took < 3 * LIMIT, "{}", traffic.state());
+            // At the new address there is an endpoint once somebody makes one.
+            let transport = if kind == Kind::Tcp4 { "tcp" } else { "udp" };
+            let at = |here: End, ip: std::net::IpAddr| {
+                let _inside = veth.enter(here);
+                let device = device(&format!("transport = {transport}\nip = {ip}"));
+                Endpoint::create(&device, timeout(LIMIT)).unwrap()
+            };
+            let ip = |here: End| if here == end { other.into() } else { veth.ip(here, 0, false) };
+            let (client, server) = (at(End::A, ip(End::A)), at(End::B, ip(End::B)));
+            let mut again = Traffic::join(client, server, RU).unwrap();
+            again.until_received(500);
+            again.finish();
+            figures::note("netfault.addresses_changed", 3);
+        }
+    }
+}
+
+#[test]
+fn of_two_ways_one_is_cut_again_and_again() {
+    for attribute in [RO, RU] {
+        let Ok(veth) = Veth::across(&[Wire::default(); 2]).map_err(|reason| println!("skipped: {reason}"))
+        else {
+            return;
+        };
+        let open = |end| {
+            let _inside = veth.enter(end);
+            let lines =
+                format!("transport = udp\nip = {}, {}", veth.ip(end, 0, false), veth.ip(end, 1, false));
+            Endpoint::create(&device(&lines), Options::default()).unwrap()
+        };
+        let mut traffic = Traffic::join(open(End::A), open(End::B), attribute).unwrap();
+        traffic.until_received(500);
+        for round in 0..times(8) {
+            let wire = (round % 2) as u8;
+            if round % 4 < 2 {
+                veth.cut(wire)
+            } else {
+                veth.down(End::B, wire)
+            }
+            traffic.until_received(400);
+            if round % 4 < 2 {
+                veth.mend(wire)
+            } else {
+                veth.up(End::B, wire)
+            }
+            // Sometimes it is up again before the next one goes, sometimes not.
+            traffic.run(ms(10 + 40 * (round % 3)));
+            traffic.until_received(100);
+        }
+        let messages = traffic.finish();
+        let lost = traffic.client.counter("ways_lost") + traffic.server.counter("ways_lost");
+        println!(
+            "{attribute:?}: {messages} messages once, {lost} times a way was lost\n{}",
+            traffic.client.explained()
+        );
+        figures::note("netfault.ways_cut", times(8));
+        figures::note("netfault.messages_once", messages);
+    }
+}
+
+#[test]
+fn an_interface_taken_away_ends_everything() {
+    const LIMIT: Duration = Duration::from_millis(700);
+    for kind in ALL {
+        let Some((veth, mut traffic)) = kind.start(RU, timeout(LIMIT)) else { return };
+        veth.remove(0);
+        let start = Instant::now();
+        traffic.run(ms(20));
+        let took = traffic.finish_broken(&[Status::TimedOut, Status::Disconnected, Status::DeviceDead]);
+        let events = (traffic.client.events().to_vec(), traffic.server.events().to_vec());
+        println!("{kind:?}: all ended after {took:?}, events {events:?}");
+        assert!(start.elapsed() < 3 * LIMIT, "{}", traffic.state());
+        if kind.is_raw() {
+            assert!(events.0 == ["DeviceFailed"] && events.1 == ["DeviceFailed"], "{}", traffic.state());
+        }
+        figures::note("netfault.interfaces_removed", 1);
+    }
+}

@@ -280,6 +280,8 @@ impl Any {
 
     /// Gives up ways on which nobody answers.
     pub(super) fn time_out(&mut self, core: &mut Core, now_ns: u64) {
+        // The answer may have come just now, after the way was due to be given up: then it is over, and the program knows.
+        self.settle_told(core);
         while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let Some(Reverse((_, bits))) = self.due.pop() else { return };
             let connection = Connection::from_bits(bits);

@@ -420,3 +420,35 @@ fn a_sleeping_endpoint_wakes_for_every_way() {
     }
     thread.join().unwrap();
 }
+
+/// The answer comes when the way is due to be given up, as to a process that was stopped meanwhile: both are seen at once.
+#[test]
+fn an_answer_at_the_last_moment_is_the_only_end() {
+    let (mut client, mut server) = (endpoint("any"), endpoint("any"));
+    let uri = server.uri().to_owned();
+    // The first way may be silent for a third of that.
+    let timeout = Duration::from_millis(1_500);
+    client.connect(&uri, b"", Attribute::ReliableOrdered, 7, Some(timeout)).unwrap();
+    let start = Instant::now();
+    let request = loop {
+        assert!(start.elapsed() < timeout / 3, "a machine too busy for this test");
+        assert!(client.next_event().is_none());
+        if let Some(Event::ConnectRequest(request)) = server.next_event() {
+            break request;
+        }
+    };
+    server.accept(request, 1).unwrap();
+    while start.elapsed() < timeout / 2 {
+        server.progress();
+    }
+    let (mut ends, mut accepts, mut connection) = (0, 0, None);
+    while start.elapsed() < timeout * 2 {
+        accepts += u32::from(matches!(server.next_event(), Some(Event::Accept { .. })));
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            ends += 1;
+            connection = connection.or(Some(result.unwrap()));
+        }
+    }
+    assert_eq!((ends, accepts), (1, 1));
+    assert!(client.is_open(connection.unwrap()));
+}

@@ -309,6 +309,7 @@ impl CTwo {
                 memory_cap_bytes: 0,
                 progress_thread: progress_thread.into(),
                 reserved: 0,
+                security: std::ptr::null(),
             };
             let (mut endpoint, mut fd) = (null(), -1);
             // SAFETY: a device of the list, options, and places for the results.

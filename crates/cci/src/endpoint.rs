@@ -3,6 +3,7 @@
 mod peers;
 mod registration;
 mod rma;
+mod settings;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;
 
@@ -614,90 +615,6 @@ impl Endpoint {
     /// True while messages can be sent.
     pub fn is_open(&self, connection: Connection) -> bool {
         self.is_ours() && self.core.conn(connection).is_some_and(|conn| conn.state == ConnState::Open)
-    }
-
-    /// Changes the default send timeout, for connections made from now on.
-    pub fn set_default_send_timeout(&mut self, timeout: Duration) {
-        self.core.options.send_timeout = timeout;
-        self.tell_defaults();
-    }
-
-    /// Changes the default keepalive, for connections made from now on.
-    pub fn set_default_keepalive(&mut self, timeout: Option<Duration>) {
-        self.core.options.keepalive = timeout;
-        self.tell_defaults();
-    }
-
-    /// Raises the number of receive buffers to `count`; with as many or more there already, nothing changes. The
-    /// memory cap rises by what the new buffers take.
-    ///
-    /// # Errors
-    /// [`OptionError::OutOfRange`], [`OptionError::NoMemory`].
-    pub fn set_recv_buffers(&mut self, count: u32) -> Result<(), OptionError> {
-        if !self.is_ours() {
-            return Err(OptionError::OtherProcess);
-        }
-        if count == 0 || count > limits::RECV_BUFFERS_MAX {
-            return Err(OptionError::OutOfRange);
-        }
-        self.core.raise_receive_buffers(count)
-    }
-
-    /// Asks for room for `count` sends in progress. Devices set their room apart when the endpoint is opened, so this
-    /// says only whether there is as much.
-    ///
-    /// # Errors
-    /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: there is less, give the number to [`Endpoint::create`].
-    pub fn set_send_buffers(&mut self, count: u32) -> Result<(), OptionError> {
-        if !self.is_ours() {
-            return Err(OptionError::OtherProcess);
-        }
-        if count == 0 || count > limits::SENDS_MAX {
-            return Err(OptionError::OutOfRange);
-        }
-        if count > self.core.options.send_buffers { Err(OptionError::Fixed) } else { Ok(()) }
-    }
-
-    fn tell_defaults(&mut self) {
-        if !self.is_ours() {
-            return;
-        }
-        let options = &self.core.options;
-        self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
-    }
-
-    /// How long a reliable send on this connection may take.
-    ///
-    /// # Errors
-    /// [`OptionError::UnknownConnection`].
-    pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
-        let link = self.link(connection)?;
-        self.transport.set_send_timeout(link, as_ns(timeout));
-        self.touched();
-        Ok(())
-    }
-
-    /// Raises [`Event::KeepaliveTimedOut`] when the peer is silent for so long; None: off.
-    ///
-    /// # Errors
-    /// [`OptionError::UnknownConnection`].
-    pub fn set_keepalive(
-        &mut self,
-        connection: Connection,
-        timeout: Option<Duration>,
-    ) -> Result<(), OptionError> {
-        let link = self.link(connection)?;
-        self.transport.set_keepalive(&mut self.core, link, timeout.map_or(0, as_ns));
-        self.touched();
-        Ok(())
-    }
-
-    /// The send timeout and keepalive in force for a connection.
-    pub fn timeouts(&self, connection: Connection) -> Option<(Duration, Option<Duration>)> {
-        let link = self.link(connection).ok()?;
-        let (send_ns, keepalive_ns) = self.transport.timeouts_ns(link)?;
-        let keepalive = (keepalive_ns > 0).then(|| Duration::from_nanos(keepalive_ns));
-        Some((Duration::from_nanos(send_ns), keepalive))
     }
 
     /// Counters since the endpoint was opened.

@@ -2,7 +2,7 @@
 //! network and on clocks that follow from a seed.
 //!
 //! A [`Scenario`] is a list of explicit [`Step`]s: who connects to whom, who says what, what goes wrong when. [`run`] carries
-//! it out and judges every step against what a program is promised; [`shrink`] takes a scenario that fails and leaves out
+//! it out and judges every step against what a program is promised; [`shrink()`] takes a scenario that fails and leaves out
 //! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
 //!
 //! Beside it, [`crate::sim`] runs the protocol alone, which is faster and reaches into what endpoints hide.

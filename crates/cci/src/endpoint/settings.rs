@@ -68,7 +68,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Raises [`Event::KeepaliveTimedOut`] when the peer is silent for so long; None: off.
+    /// Raises [`Event::KeepaliveTimedOut`](crate::Event::KeepaliveTimedOut) when the peer is silent for so long; None: off.
     ///
     /// # Errors
     /// [`OptionError::UnknownConnection`].

@@ -161,7 +161,7 @@ fn pair(attribute: cci::Attribute, steps: Vec<Step>) -> Scenario {
     };
     let connect = Step { at_ns: 0, act: Act::Connect(talk) };
     let steps = std::iter::once(connect).chain(steps).collect();
-    Scenario { machines: vec![machine(0), machine(1)], weather, steps, ..drawn }
+    Scenario { machines: vec![machine(0), machine(1)], weather, steps, sealed: false, ..drawn }
 }
 
 /// Seed 197 of the first draw: on a way that had become narrower, messages as long as `max_send_size` said were refused.

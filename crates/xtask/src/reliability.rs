@@ -27,12 +27,20 @@ const fn minutes(count: u64) -> Duration {
 }
 
 /// What the long run runs, one after the other.
-const CAMPAIGNS: &[Campaign] = &[Campaign {
-    name: "protocol in simulation",
-    arguments: &["test", "-p", "cci-testkit", "--test", "proto_sim"],
-    environment: &[("CCI_SIM_SEEDS", "10000")],
-    limit: minutes(60),
-}];
+const CAMPAIGNS: &[Campaign] = &[
+    Campaign {
+        name: "protocol in simulation",
+        arguments: &["test", "-p", "cci-testkit", "--test", "proto_sim"],
+        environment: &[("CCI_SIM_SEEDS", "10000")],
+        limit: minutes(60),
+    },
+    Campaign {
+        name: "whole endpoints in simulation",
+        arguments: &["test", "-p", "cci-testkit", "--test", "sim"],
+        environment: &[("CCI_WORLD_SEEDS", "10000")],
+        limit: minutes(60),
+    },
+];
 
 /// Figures by name, added up.
 #[derive(Debug, Default, PartialEq, Eq)]

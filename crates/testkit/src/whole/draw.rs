@@ -62,7 +62,9 @@ impl Scenario {
             machines[0].memory_bytes_max = 16 << 20;
         }
         let weather = draw_weather(&mut rng, kind);
-        let mut scenario = Scenario { seed, machines, weather, steps: Vec::new(), sabotage: None };
+        // Drawn apart, so that it changes nothing else of what a seed means.
+        let sealed = Rng::new(seed ^ 0x7365_616c).pct(10.0);
+        let mut scenario = Scenario { seed, machines, weather, steps: Vec::new(), sealed, sabotage: None };
         let span_ns = rng.pick(&[5 * MS, 50 * MS, 500 * MS, 3 * SECOND]);
         let talks = draw_talks(&mut rng, kind, count);
         for number in 0..talks {

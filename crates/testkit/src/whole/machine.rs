@@ -5,9 +5,12 @@ use super::network::{Wire, address_of};
 use super::scenario::Machine;
 use crate::sim::Rng;
 use cci::simulated::{self, Place};
-use cci::{Connection, Endpoint, Message, Options};
+use cci::{Connection, Endpoint, Message, Options, Security};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Everybody's key, where endpoints are sealed.
+const KEY: &[u8] = b"all = 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
 
 /// A message that the program keeps.
 pub(super) struct Held {
@@ -63,7 +66,7 @@ impl Host {
     }
 
     /// Opens its endpoint.
-    pub fn open(&mut self, now_ns: u64, number: usize, seed: u64) -> Result<(), String> {
+    pub fn open(&mut self, now_ns: u64, number: usize, seed: u64, sealed: bool) -> Result<(), String> {
         self.incarnation += 1;
         self.set_clock(now_ns);
         let spec = &self.spec;
@@ -74,7 +77,9 @@ impl Host {
             batch: spec.batch,
             secret: Rng::new(seed ^ (number as u64) << 32 ^ self.incarnation).secret(),
         };
+        let security = sealed.then(|| Security::psk(KEY)).transpose().map_err(|error| error.to_string())?;
         let options = Options {
+            security,
             recv_buffers: spec.recv_buffers,
             send_buffers: spec.send_buffers,
             rma_operations: spec.rma_operations,

@@ -18,6 +18,7 @@ mod scenario;
 mod shrink;
 mod side;
 mod speaker;
+mod steps;
 mod world;
 
 pub use scenario::{Act, Answer, End, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather};

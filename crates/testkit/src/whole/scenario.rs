@@ -13,6 +13,8 @@ pub struct Scenario {
     pub weather: Weather,
     /// What happens, at times of the simulation's own clock.
     pub steps: Vec<Step>,
+    /// Endpoints seal what they send, and take nothing else.
+    pub sealed: bool,
     /// What is broken on purpose, to see that it is found.
     pub sabotage: Option<Sabotage>,
 }

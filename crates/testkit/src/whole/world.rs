@@ -2,10 +2,9 @@
 
 use super::judge::Judge;
 use super::machine::Host;
-use super::memory::Work;
 use super::network::{Net, Packet, address_of, machine_at};
-use super::program::{self, Waiting, request_of};
-use super::scenario::{Act, End, Job, Operating, Scenario, Step, Talk};
+use super::program::{self, Waiting};
+use super::scenario::{Act, Operating, Scenario};
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
 use crate::sim::contents;
@@ -14,7 +13,6 @@ use crate::sim::rng::mix;
 use cci::simulated::{self, Sleep};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -31,6 +29,8 @@ const STARVED_NS: u64 = 8 * SECOND;
 const WORK_NS: u64 = 300 * SECOND;
 /// From the last farewell until nothing is left.
 const FAREWELL_NS: u64 = 200 * SECOND;
+/// What sealing may add to a datagram.
+const SEAL_BYTES_MAX: usize = 64;
 const LOOK_NS: u64 = 50 * MS;
 
 /// A promise that was not kept.
@@ -77,7 +77,7 @@ pub struct Report {
     pub polls: u64,
 }
 
-enum What {
+pub(super) enum What {
     AtLink(Packet),
     AtSocket(Packet),
     Wake(usize),
@@ -87,7 +87,7 @@ enum What {
     Look,
 }
 
-struct Entry {
+pub(super) struct Entry {
     at_ns: u64,
     order: u64,
     what: What,
@@ -112,7 +112,7 @@ impl Ord for Entry {
 
 /// How far a run is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Things go wrong.
     Trouble,
     /// Nothing does any more; what was begun is done.
@@ -124,23 +124,23 @@ enum Phase {
     Over,
 }
 
-struct World<'a> {
-    scenario: &'a Scenario,
-    net: Net,
-    hosts: Vec<Host>,
-    judge: Judge,
-    waiting: Vec<Waiting>,
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) net: Net,
+    pub(super) hosts: Vec<Host>,
+    pub(super) judge: Judge,
+    pub(super) waiting: Vec<Waiting>,
     /// What sides that do not exist yet are to do.
-    jobs: BTreeMap<(u32, bool), Vec<Doing>>,
-    works: BTreeMap<(u32, bool), Vec<Operating>>,
-    queue: BinaryHeap<Reverse<Entry>>,
-    now_ns: u64,
-    order: u64,
-    events: u64,
-    endpoints: u64,
-    flips: u32,
-    phase: Phase,
-    calm_ns: u64,
+    pub(super) jobs: BTreeMap<(u32, bool), Vec<Doing>>,
+    pub(super) works: BTreeMap<(u32, bool), Vec<Operating>>,
+    pub(super) queue: BinaryHeap<Reverse<Entry>>,
+    pub(super) now_ns: u64,
+    pub(super) order: u64,
+    pub(super) events: u64,
+    pub(super) endpoints: u64,
+    pub(super) flips: u32,
+    pub(super) phase: Phase,
+    pub(super) calm_ns: u64,
 }
 
 /// Carries a scenario out and judges it.
@@ -248,12 +248,12 @@ impl<'a> World<'a> {
         (0..named.len()).filter(|machine| named[*machine]).collect()
     }
 
-    fn at(&mut self, at_ns: u64, what: What) {
+    pub(super) fn at(&mut self, at_ns: u64, what: What) {
         self.order += 1;
         self.queue.push(Reverse(Entry { at_ns: at_ns.max(self.now_ns), order: self.order, what }));
     }
 
-    fn wake(&mut self, machine: usize, at_ns: u64) {
+    pub(super) fn wake(&mut self, machine: usize, at_ns: u64) {
         let host = &mut self.hosts[machine];
         let at_ns = at_ns.max(self.now_ns).max(host.next_poll_ns);
         if host.endpoint.is_some() && host.wake_ns.is_none_or(|set| set > at_ns) {
@@ -265,7 +265,7 @@ impl<'a> World<'a> {
     fn open(&mut self, machine: usize) {
         self.endpoints += 1;
         self.judge.say(self.now_ns, || format!("machine {machine} opens its endpoint"));
-        match self.hosts[machine].open(self.now_ns, machine, self.scenario.seed) {
+        match self.hosts[machine].open(self.now_ns, machine, self.scenario.seed, self.scenario.sealed) {
             Ok(()) => self.wake(machine, self.now_ns),
             Err(what) => self.judge.fail(self.now_ns, "open", what),
         }
@@ -384,7 +384,8 @@ impl<'a> World<'a> {
                 self.judge.fail(self.now_ns, "network", format!("machine {machine} sends to {to}"));
                 break;
             };
-            if bytes.len() > usize::from(self.scenario.machines[machine].datagram_bytes_max) {
+            let seal_bytes = if self.scenario.sealed { SEAL_BYTES_MAX } else { 0 };
+            if bytes.len() > usize::from(self.scenario.machines[machine].datagram_bytes_max) + seal_bytes {
                 self.judge.fail(
                     self.now_ns,
                     "network",
@@ -397,9 +398,11 @@ impl<'a> World<'a> {
         count
     }
 
-    fn launch(&mut self, packet: Packet) {
+    pub(super) fn launch(&mut self, packet: Packet) {
         let now_ns = self.now_ns;
-        let hash = packet.bytes.chunks(8).fold(packet.bytes.len() as u64, |hash, chunk| {
+        // Handshakes of sealed endpoints draw keys from the system: only lengths follow from the seed.
+        let told = if self.scenario.sealed { &[] } else { &*packet.bytes };
+        let hash = told.chunks(8).fold(packet.bytes.len() as u64, |hash, chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             mix(hash ^ u64::from_le_bytes(word))
@@ -430,245 +433,6 @@ impl<'a> World<'a> {
                 bytes[100] ^= 1;
             }
         }
-    }
-
-    fn act(&mut self, step: &Step) {
-        let now_ns = self.now_ns;
-        self.judge.say(now_ns, || format!("step {:?}", step.act));
-        match &step.act {
-            Act::Connect(talk) => self.connect(talk),
-            Act::Say(talk, end, job) => self.say(*talk, *end, job),
-            Act::Operate(talk, end, spec) => self.operate(*talk, *end, spec),
-            Act::Deregister(talk, end) => self.renew(*talk, *end),
-            Act::HangUp(talk, end) => {
-                if let Some(side) = self.judge.side_of(*talk, *end) {
-                    self.hang_up(side, true);
-                }
-            }
-            Act::SendTimeout(talk, end, ns) => self.set(*talk, *end, |endpoint, connection| {
-                endpoint.set_send_timeout(connection, Duration::from_nanos(*ns)).is_ok()
-            }),
-            Act::Keepalive(talk, end, ns) => {
-                if let Some(side) = self.judge.side_of(*talk, *end) {
-                    self.judge.sides[side].keepalives += 1;
-                }
-                self.set(*talk, *end, |endpoint, connection| {
-                    endpoint.set_keepalive(connection, Some(Duration::from_nanos(*ns))).is_ok()
-                });
-            }
-            Act::Crash(machine, down_ns) => self.crash(*machine, *down_ns),
-            Act::Jump(machine, ns) => {
-                let host = self.scenario.machines[*machine].host;
-                for machine in 0..self.hosts.len() {
-                    if self.hosts[machine].spec.host == host {
-                        self.hosts[machine].clock.jump(*ns);
-                        self.hosts[machine].wake_ns = None;
-                        self.wake(machine, now_ns);
-                    }
-                }
-            }
-            Act::Cut(from, to, ns) => self.net.cut(*from, *to, now_ns + ns),
-            Act::Split(group, ns) => self.net.split(*group, now_ns + ns),
-            Act::Storm(weather, ns) => self.net.storm(weather, now_ns + ns),
-            Act::Hold(machine, hold_ns, for_ns) => {
-                self.hosts[*machine].hold_ns = *hold_ns;
-                self.hosts[*machine].hold_until_ns = now_ns + for_ns;
-            }
-            Act::Replay(count) => {
-                let again = self.net.seen(mix(self.scenario.seed ^ step.at_ns), *count);
-                for (number, packet) in again.into_iter().enumerate() {
-                    self.at(now_ns + 1_000 * number as u64, What::AtLink(packet));
-                }
-            }
-            Act::Narrow(from, to, bytes) => {
-                self.hosts[*from].wire.plug().narrow.insert(address_of(*to), *bytes);
-            }
-        }
-    }
-
-    fn connect(&mut self, talk: &Talk) {
-        let number = self.judge.sides.len();
-        let mut side = Side::new(talk, End::Client, talk.client, None);
-        let host = &mut self.hosts[talk.client];
-        host.set_clock(self.now_ns);
-        let Some(endpoint) = &mut host.endpoint else { return };
-        let uri = format!("udp://{}", address_of(talk.server));
-        let request = request_of(number, talk.request_bytes);
-        let timeout = talk.timeout_ns.map(Duration::from_nanos);
-        if let Err(error) = endpoint.connect(&uri, &request, talk.attribute, number as u64, timeout) {
-            side.life = Life::Failed;
-            if !matches!(error, cci::ConnectError::NoMemory) || self.judge.gentle {
-                self.judge.fail(self.now_ns, "connect", format!("side {number}: {error}"));
-            }
-        }
-        side.jobs.extend(self.jobs.get(&(talk.number, true)).into_iter().flatten().cloned());
-        self.judge.sides.push(side);
-        self.wake(talk.client, self.now_ns);
-    }
-
-    fn say(&mut self, talk: u32, end: End, job: &Job) {
-        let doing = Doing { left: job.messages, job: job.clone(), in_burst: 0, next_ns: self.now_ns };
-        if job.messages == 0 {
-            return;
-        }
-        match self.judge.side_of(talk, end) {
-            Some(side) => {
-                let this = &mut self.judge.sides[side];
-                if this.outstanding == 0 && !this.has_more() {
-                    this.progress_ns = self.now_ns;
-                }
-                this.jobs.push_back(doing);
-                self.activate(side);
-            }
-            None => self.jobs.entry((talk, end == End::Client)).or_default().push(doing),
-        }
-    }
-
-    fn activate(&mut self, side: usize) {
-        let Side { machine, life, .. } = self.judge.sides[side];
-        if life == Life::Up && !self.hosts[machine].active.contains(&side) {
-            self.hosts[machine].active.push(side);
-            self.wake(machine, self.now_ns);
-        }
-    }
-
-    /// Work in memory begins once both ends are up.
-    fn operate(&mut self, talk: u32, end: End, spec: &Operating) {
-        let client = end == End::Client;
-        self.works.entry((talk, client)).or_default().push(spec.clone());
-        self.at(self.now_ns, What::Answer);
-    }
-
-    fn begin_work(&mut self, key: (u32, bool), side: usize, owner: usize) -> Result<(), String> {
-        let Some(specs) = self.works.remove(&key) else { return Ok(()) };
-        let (machine, other) = (self.judge.sides[side].machine, self.judge.sides[owner].machine);
-        for spec in specs {
-            let [own, owners] = match self.hosts.get_disjoint_mut([machine, other]) {
-                Ok(both) => both,
-                Err(_) => return Ok(()),
-            };
-            let (Some(own), Some(owners)) = (&mut own.endpoint, &mut owners.endpoint) else { return Ok(()) };
-            let only = self.judge.sides[owner].connection.filter(|_| spec.draw.is_multiple_of(2));
-            let work = &mut self.judge.sides[side].work;
-            if work.is_none() {
-                *work = Some(Work::new(&spec, own, owners, only)?);
-            }
-            if let Some(work) = work {
-                work.left += spec.operations;
-            }
-        }
-        let this = &mut self.judge.sides[side];
-        if this.outstanding == 0 {
-            this.progress_ns = self.now_ns;
-        }
-        self.activate(side);
-        Ok(())
-    }
-
-    fn begin_works(&mut self) {
-        let keys: Vec<(u32, bool)> = self.works.keys().copied().collect();
-        for (talk, client) in keys {
-            let (end, other) = if client { (End::Client, End::Server) } else { (End::Server, End::Client) };
-            let (Some(side), Some(owner)) = (self.judge.side_of(talk, end), self.judge.side_of(talk, other))
-            else {
-                continue;
-            };
-            let up = |at: usize| self.judge.sides[at].life == Life::Up;
-            if up(side)
-                && up(owner)
-                && speaker::can_operate(self.judge.sides[side].attribute())
-                && let Err(what) = self.begin_work((talk, client), side, owner)
-            {
-                self.judge.fail(self.now_ns, "memory", what);
-            }
-        }
-    }
-
-    fn renew(&mut self, talk: u32, end: End) {
-        let Some(side) = self.judge.side_of(talk, end) else { return };
-        let Some(owner) = self.judge.peer(side) else { return };
-        let Side { machine, life, connection, .. } = self.judge.sides[owner];
-        if life != Life::Up {
-            return;
-        }
-        self.hosts[machine].set_clock(self.now_ns);
-        let Some(endpoint) = &mut self.hosts[machine].endpoint else { return };
-        if let Some(work) = &mut self.judge.sides[side].work {
-            let only = connection.filter(|_| work.spec.draw.is_multiple_of(2));
-            if let Err(what) = work.renew(endpoint, only) {
-                self.judge.fail(self.now_ns, "memory", format!("side {side}: {what}"));
-            }
-        }
-    }
-
-    fn set(&mut self, talk: u32, end: End, change: impl FnOnce(&mut cci::Endpoint, cci::Connection) -> bool) {
-        let Some(side) = self.judge.side_of(talk, end) else { return };
-        let Side { machine, life, connection, .. } = self.judge.sides[side];
-        self.hosts[machine].set_clock(self.now_ns);
-        if life == Life::Up
-            && let (Some(endpoint), Some(connection)) = (&mut self.hosts[machine].endpoint, connection)
-        {
-            if !change(endpoint, connection) {
-                self.judge.fail(self.now_ns, "option", format!("side {side}: refused"));
-            }
-            self.wake(machine, self.now_ns);
-        }
-    }
-
-    fn hang_up(&mut self, side: usize, of_itself: bool) {
-        let this = &mut self.judge.sides[side];
-        if this.life != Life::Up {
-            return;
-        }
-        this.life = Life::Closed;
-        this.hung_up |= of_itself;
-        this.jobs.clear();
-        if let Some(work) = &mut this.work {
-            work.left = 0;
-        }
-        let (machine, connection) = (this.machine, this.connection);
-        self.hosts[machine].set_clock(self.now_ns);
-        if let (Some(endpoint), Some(connection)) = (&mut self.hosts[machine].endpoint, connection) {
-            endpoint.disconnect(connection);
-        }
-        self.wake(machine, self.now_ns);
-    }
-
-    fn crash(&mut self, machine: usize, down_ns: u64) {
-        if self.hosts[machine].endpoint.is_none() {
-            return;
-        }
-        self.waiting.retain(|waiting| waiting.machine != machine);
-        self.hosts[machine].crash();
-        for side in self.judge.sides.iter_mut().filter(|side| side.machine == machine) {
-            if !matches!(side.life, Life::Failed) {
-                side.life = Life::Crashed;
-            }
-        }
-        self.at(self.now_ns + down_ns, What::Reopen(machine));
-    }
-
-    fn wake_for_answers(&mut self) {
-        if let Some(at_ns) = self.waiting.iter().map(|waiting| waiting.due_ns).min() {
-            self.at(at_ns, What::Answer);
-        }
-    }
-
-    fn answers(&mut self) {
-        let now_ns = self.now_ns;
-        while let Some(at) = self.waiting.iter().position(|waiting| waiting.due_ns <= now_ns) {
-            let waiting = self.waiting.remove(at);
-            let machine = waiting.machine;
-            let jobs = &self.jobs;
-            let woken = program::answer(&mut self.hosts, &mut self.judge, now_ns, waiting, |side| {
-                side.jobs.extend(jobs.get(&(side.talk.number, false)).into_iter().flatten().cloned());
-            });
-            for machine in woken.into_iter().chain([machine]) {
-                self.wake(machine, now_ns);
-            }
-        }
-        self.begin_works();
-        self.wake_for_answers();
     }
 
     /// Judges progress, and goes from phase to phase.

@@ -3,6 +3,7 @@
 use super::Datagram;
 use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use super::open::Sizes;
+use super::sealed::{MEMORY_SHARE, Sealed};
 use super::udp::uri;
 use crate::counters::DropReason;
 use crate::device::DeviceInfo;
@@ -10,6 +11,7 @@ use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::explain::Explanation;
 use crate::options::Options;
+use crate::security::Sealing;
 use crate::simulated::{Network, Place};
 use crate::transport::Transport;
 use cci_proto::{Address, ConnectionInfo, Transmit};
@@ -27,10 +29,11 @@ pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,
 ) -> Result<Box<dyn Transport>, CreateError> {
+    let sealing = Sealing::of(device, options)?;
     let sizes = Sizes {
         datagram_bytes_max: place.datagram_bytes_max,
         receive_buffer_bytes: place.receive_buffer_bytes,
-        reserved_bytes: 0,
+        reserved_bytes: sealing.as_ref().map_or(0, |_| options.memory_bytes_max / MEMORY_SHARE),
     };
     let carrier = Sim {
         network,
@@ -45,6 +48,11 @@ pub(crate) fn open(
         is_watched: false,
     };
     let uri = uri::format(place.address, None);
+    let Some(sealing) = sealing else {
+        return Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?));
+    };
+    let own = Some(Address::from(place.address));
+    let carrier = Sealed::new(carrier, sealing, own, place.datagram_bytes_max, options.memory_bytes_max);
     Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
 }
 

@@ -18,6 +18,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         if let Some(index) = self.known(from, piece) {
             return self.go_on(index, piece, now_ns);
         }
+        //= wire.md R-SEC-7
+        if self.is_own(from, piece.id) {
+            self.counters.replayed += 1;
+            return Opened::Dropped;
+        }
         //= wire.md R-SEC-4
         if piece.offset != 0 || piece.receiver != 0 || piece.bytes.is_empty() {
             self.counters.unknown += 1;
@@ -41,6 +46,16 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             .into_iter()
             .flatten()
             .find(is_it)
+    }
+
+    /// Whether this side began that handshake with the address: somebody gives it back what it said itself.
+    fn is_own(&self, from: A, id: u64) -> bool {
+        let Some(neighbour) = self.neighbours.get(&from) else { return false };
+        let is_it = |index: u32| self.table.get(index).is_some_and(|entry| entry.id == id && entry.initiator);
+        [neighbour.begun_here, neighbour.current, neighbour.before.map(|(before, _)| before)]
+            .into_iter()
+            .flatten()
+            .any(is_it)
     }
 
     /// Answers by a cookie: with keys, only somebody who has one of ours, and each message only once.

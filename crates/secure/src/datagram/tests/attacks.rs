@@ -42,6 +42,35 @@ fn what_was_recorded_is_not_taken_again_nor_answered() {
 }
 
 #[test]
+fn what_comes_back_is_not_answered_and_ends_nothing() {
+    for (one, two) in kinds() {
+        let mut nodes = [Node::new(1, config(one)), Node::new(2, config(two))];
+        let mut net = Vec::new();
+        nodes[0].send(2, b"message0", 0, &mut net);
+        let mut came_back = 0;
+        for _ in 0..20 {
+            let flying = std::mem::take(&mut net);
+            // Whoever is between them gives the first side all that it says, as if the second had said it.
+            for datagram in flying {
+                if datagram.to == 2 {
+                    let mut answers = Vec::new();
+                    let back = Flying { from: 2, to: 1, bytes: datagram.bytes.clone() };
+                    nodes[0].receive(back, 0, &mut answers);
+                    assert!(answers.is_empty(), "{answers:?}");
+                    came_back += 1;
+                }
+                let to = nodes.iter_mut().find(|node| node.at == datagram.to).unwrap();
+                to.receive(datagram, 0, &mut net);
+            }
+        }
+        assert!(came_back > 2);
+        assert_eq!(nodes[1].got, [(1, b"message0".to_vec())]);
+        let counters = nodes[0].all.counters();
+        assert_eq!((counters.handshakes, counters.cookies), (1, 0), "{counters:?}");
+    }
+}
+
+#[test]
 fn recorded_ones_get_no_state_elsewhere() {
     for credentials in kinds() {
         let (_, seen) = exchange(&credentials);

@@ -97,7 +97,7 @@ impl From<ConnectError> for Failure {
 impl From<AcceptError> for Failure {
     fn from(error: AcceptError) -> Failure {
         let status = match &error {
-            AcceptError::OtherDevice => CCI_EINVAL,
+            AcceptError::OtherDevice | AcceptError::Itself => CCI_EINVAL,
             AcceptError::Gone => CCI_ERR_DISCONNECTED,
             AcceptError::NotPermitted => CCI_ECONNREFUSED,
             AcceptError::NoMemory => CCI_ENOMEM,

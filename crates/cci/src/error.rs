@@ -123,6 +123,8 @@ pub enum AcceptError {
     Gone,
     /// By its name the peer may not connect to this endpoint, or somebody else is at its address now.
     NotPermitted,
+    /// The request is this endpoint's own, and it seals what it sends: it can't shake hands with itself.
+    Itself,
     /// Out of connections or of memory under the cap.
     NoMemory,
     /// The system refused something.
@@ -311,6 +313,11 @@ impl fmt::Display for AcceptError {
             AcceptError::NotPermitted => {
                 write!(f, "the peer is not among those that allow_connect names for this endpoint")
             }
+            AcceptError::Itself => write!(
+                f,
+                "the request is this endpoint's own, and with security on it can't connect to itself: accept it on \
+                 another one"
+            ),
             AcceptError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),
             AcceptError::System(error) => write!(f, "{error}"),
         }

@@ -115,7 +115,8 @@ fn ended(
         Some(side) => match result {
             Err(why) => {
                 side.life = Life::Failed;
-                gentle.then(|| format!("with {why:?} though nothing was wrong"))
+                let is_due = side.asks_itself && why == ConnectFailure::Refused;
+                (gentle && !is_due).then(|| format!("with {why:?} though nothing was wrong"))
             }
             Ok(connection) => {
                 side.life = Life::Up;
@@ -195,6 +196,11 @@ pub(super) fn answer(
     jobs(&mut side);
     match endpoint.accept(request, number as u64) {
         Ok(()) => {}
+        // Only sealed endpoints say so.
+        Err(cci::AcceptError::Itself) if by == judge.sides[client].machine => {
+            side.life = Life::Failed;
+            judge.sides[client].asks_itself = true;
+        }
         Err(error) => {
             // Without memory a request is refused. Nothing else stands in the way of one.
             side.life = Life::Failed;

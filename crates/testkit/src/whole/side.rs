@@ -63,6 +63,8 @@ pub(super) struct Side {
     pub peer: Option<usize>,
     /// The program disconnected before the end of the run.
     pub hung_up: bool,
+    /// It asks in vain: its request was given to its own endpoint, which can't take it.
+    pub asks_itself: bool,
     /// It was told that the connection is over.
     pub told_dead: bool,
     pub flow: Flow,
@@ -91,6 +93,7 @@ impl Side {
             life: Life::Pending,
             peer,
             hung_up: false,
+            asks_itself: false,
             told_dead: false,
             flow: Flow::default(),
             jobs: VecDeque::new(),

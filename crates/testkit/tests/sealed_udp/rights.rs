@@ -127,6 +127,26 @@ fn a_request_may_be_accepted_elsewhere_by_those_who_may() {
     }
 }
 
+/// Seed 693 of the simulation: such a connection was begun, shook hands with itself and timed out.
+#[test]
+fn a_request_that_comes_back_to_who_asked_is_refused_with_a_reason() {
+    let (mut broker, mut client) = (Side::with(KEY1), Side::with(KEY1));
+    client.dial(address(&broker.endpoint), PATIENCE);
+    let until = std::time::Instant::now() + PATIENCE;
+    let request = loop {
+        client.poll();
+        if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
+            break request;
+        }
+        assert!(std::time::Instant::now() < until);
+    };
+    let refused = client.endpoint.accept(request, 5).unwrap_err();
+    assert!(matches!(refused, cci::AcceptError::Itself), "{refused}");
+    let is_told = |sides: &[&mut Side]| !sides[0].made.is_empty();
+    assert!(run(&mut [&mut client, &mut broker], &mut None, PATIENCE, is_told));
+    assert_eq!(client.made, [Err(ConnectFailure::Refused)]);
+}
+
 #[test]
 fn groups_are_not_for_those_who_require_it() {
     let mut server = open(Some(keys(KEY1)), None);

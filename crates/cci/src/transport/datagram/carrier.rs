@@ -81,6 +81,12 @@ pub(super) trait Carrier: Transmit + Send {
     #[inline]
     fn time_out(&mut self) {}
 
+    /// Whether a request from there is one of this endpoint's own, where it can't have a connection with itself.
+    fn is_barred_self(&self, at: Address) -> bool {
+        let _ = at;
+        false
+    }
+
     /// This endpoint accepts a request from there by somebody with that identity: who it is to this endpoint. None: it may
     /// not be connected here, or somebody else is there now.
     fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {

@@ -313,6 +313,11 @@ impl<C: Carrier> Transport for Datagram<C> {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         }
+        if self.carrier.is_barred_self(inner.peer()) {
+            request.inner = inner;
+            request.refuse();
+            return Err(AcceptError::Itself);
+        }
         let (from, now) = (inner.peer(), self.read_clock());
         let peer = match &request.identity {
             None => None,

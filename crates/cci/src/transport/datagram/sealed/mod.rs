@@ -260,6 +260,10 @@ impl<C: Carrier> Carrier for Sealed<C> {
         }
     }
 
+    fn is_barred_self(&self, at: Address) -> bool {
+        self.own == Some(at.with_secured(false))
+    }
+
     fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
         let rights = self.sealing.rights(identity);
         let is_it = match identity {

@@ -22,13 +22,14 @@ fn a_receiver_without_buffers_stalls_its_ring_and_resumes() {
         Event::Send { status: Status::Success, .. } => completed += 1,
         other => panic!("{other:?}"),
     });
-    assert_eq!((kept.len(), completed), (4, 4));
-    assert_eq!(b.recv_buffers_free(), 0);
+    // Where there are others, one connection gets no more than half.
+    assert_eq!((kept.len(), completed), (2, 2));
+    assert_eq!(b.recv_buffers_free(), 2);
     assert!(a.explain(ours).unwrap().to_string().contains("peer has no receive buffer"));
-    // The other link is not stopped by it, once there is a buffer: its message is not behind the stalled ones.
+    // The other link is not stopped by it.
     c.send(other, b"from c", 0, SendFlags::NONE).unwrap();
     drop(kept.pop());
-    let mut numbers: Vec<u64> = (0..3).collect();
+    let mut numbers = vec![0];
     let (mut from_c, start) = (false, Instant::now());
     while numbers.len() < 19 || !from_c {
         assert!(start.elapsed() < PATIENCE, "{numbers:?} {from_c}");
@@ -43,7 +44,7 @@ fn a_receiver_without_buffers_stalls_its_ring_and_resumes() {
             kept.clear();
         }
     }
-    assert_eq!(numbers[3..], (4..20).collect::<Vec<_>>(), "in order, nothing lost");
+    assert_eq!(numbers[1..], (2..20).collect::<Vec<_>>(), "in order, nothing lost");
     assert!(counter(&b, "stalls") > 0 && b.counters().receiver_not_ready > 0);
 }
 

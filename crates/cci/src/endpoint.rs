@@ -377,7 +377,7 @@ impl Endpoint {
         // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
         self.taken_since_progress += 1;
         if self.taken_since_progress > limits::EVENTS_PER_PROGRESS || !self.core.has_events() {
-            self.progress();
+            self.progress_here();
         }
         if self.exported {
             self.keep_level();
@@ -390,9 +390,14 @@ impl Endpoint {
     /// Makes progress — takes in what came, sends what waits, times out what is due — without taking an event.
     #[inline]
     pub fn progress(&mut self) {
-        if !self.is_ours() {
-            return;
+        if self.is_ours() {
+            self.progress_here();
         }
+    }
+
+    /// The same in the process that the endpoint was opened in.
+    #[inline]
+    fn progress_here(&mut self) {
         if let Some(fates) = self.core.origin.take() {
             self.settle(fates);
         }

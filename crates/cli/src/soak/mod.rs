@@ -32,6 +32,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Failures of a device told at the end.
+const FAILURES_TOLD: usize = 4;
 /// What is looked at when nothing is named.
 const USUAL: [&str; 5] = ["shm", "udp", "tcp", "any", "eth"];
 /// The screen is drawn so often.
@@ -207,9 +209,11 @@ fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> 
     );
     match all.iter().find(|status| !status.failures.is_empty()) {
         Some(status) => {
-            let first = status.failures.first().map_or("", String::as_str);
-            let more = status.failures.len() - 1;
-            Err(Failure::new(format!("{}: {first}\n(and {more} more failures of this device)", status.name))
+            // Who finds an error ends, and others tell of that: which of them is heard first is chance.
+            let told =
+                status.failures.iter().take(FAILURES_TOLD).map(String::as_str).collect::<Vec<_>>().join("\n");
+            let more = status.failures.len().saturating_sub(FAILURES_TOLD);
+            Err(Failure::new(format!("{}: {told}\n(and {more} more failures of this device)", status.name))
                 .remedy(format!("{again} --device {}, which does the same at other instants", status.name)))
         }
         None if args.json_to_stdout() => Ok(()),

@@ -6,7 +6,6 @@ use super::wire::{Cookie, Piece};
 use super::{Associations, Opened};
 use crate::handshake::{Failure, Handshake};
 use crate::identity::Method;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::hash::Hash;
 
 /// What both sides say they do, and which handshake it is.
@@ -84,10 +83,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
     }
 
-    fn begin(&self, to: A, now_ns: u64) -> Result<(u64, Shaking), Failure> {
-        let mut id = [0; 8];
-        SystemRandom::new().fill(&mut id).map_err(|_| Failure::Internal("no randomness"))?;
-        let id = u64::from_le_bytes(id);
+    fn begin(&mut self, to: A, now_ns: u64) -> Result<(u64, Shaking), Failure> {
+        let id = self.ids.next().ok_or(Failure::Internal("no randomness"))?;
         // While there are connections, the address stays the same identity's: with keys, the same key's.
         let owner = self.neighbours.get(&to).and_then(|neighbour| neighbour.owner.as_ref());
         let peer = owner.or_else(|| self.peer(to).map(|(peer, _)| peer)).map(|peer| peer.name());
@@ -101,7 +98,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// another one is made.
     pub(super) fn ask_anew(&mut self, index: u32, now_ns: u64) {
         let Some(entry) = self.table.get(index) else { return };
-        match self.begin(entry.address, now_ns) {
+        let address = entry.address;
+        match self.begin(address, now_ns) {
             Err(failure) => self.fail(index, &failure, now_ns),
             Ok((id, mut shaking)) => {
                 let Some(entry) = self.table.get_mut(index) else { return };

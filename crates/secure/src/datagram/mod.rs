@@ -4,6 +4,7 @@ mod answer;
 mod ask;
 mod cookie;
 mod entries;
+mod ids;
 mod link;
 mod shaking;
 mod table;
@@ -14,6 +15,7 @@ mod transmit;
 mod wire;
 
 use self::cookie::Jar;
+use self::ids::Ids;
 use self::link::Link;
 use self::table::{Neighbour, PLACES_MAX, Table};
 use self::wire::{COOKIE_DATAGRAM_BYTES, Datagram, EPOCH_MASK, FIRST_BYTE, sealed_head};
@@ -109,6 +111,7 @@ pub struct Associations<A> {
     config: Config,
     counters: Counters,
     jar: Jar,
+    ids: Ids,
     table: Table<A>,
     neighbours: HashMap<A, Neighbour>,
     /// The association that was asked for last.
@@ -148,12 +151,24 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// None yet.
     #[must_use]
     pub fn new(config: Config, now_ns: u64) -> Associations<A> {
+        Associations::with_ids(config, now_ns, Ids::random())
+    }
+
+    /// The same, and what others see of handshakes, besides the keys, follows from a secret: random, except where a run
+    /// is to be repeated.
+    #[must_use]
+    pub fn with_secret(config: Config, now_ns: u64, secret: &[u8; 32]) -> Associations<A> {
+        Associations::with_ids(config, now_ns, Ids::new(secret))
+    }
+
+    fn with_ids(config: Config, now_ns: u64, ids: Ids) -> Associations<A> {
         let places = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
         assert!(places <= PLACES_MAX, "more associations and handshakes than indices: {places}");
         Associations {
             config,
             counters: Counters::default(),
             jar: Jar::new(),
+            ids,
             table: Table::new(),
             neighbours: HashMap::new(),
             last: None,

@@ -52,7 +52,7 @@ pub(crate) fn open(
         return Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?));
     };
     let own = Some(Address::from(place.address));
-    let carrier = Sealed::new(carrier, sealing, own, place.datagram_bytes_max, options.memory_bytes_max);
+    let carrier = Sealed::new(carrier, sealing, own, place.datagram_bytes_max, options.memory_bytes_max)?;
     Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     match sealing {
         None => Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?)),
         Some(sealing) => {
-            let carrier = Sealed::new(carrier, sealing, None, datagram_bytes_max, options.memory_bytes_max);
+            let carrier = Sealed::new(carrier, sealing, None, datagram_bytes_max, options.memory_bytes_max)?;
             Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
         }
     }

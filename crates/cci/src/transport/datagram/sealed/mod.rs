@@ -109,7 +109,8 @@ impl<C: Carrier> Sealed<C> {
         own: Option<Address>,
         datagram_bytes_max: u16,
         memory_bytes_max: u64,
-    ) -> Sealed<C> {
+    ) -> Result<Sealed<C>, SysError> {
+        let secret = inner.secret()?;
         let now = Time(inner.now_ns());
         let associations =
             (memory_bytes_max / MEMORY_SHARE / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
@@ -121,9 +122,9 @@ impl<C: Carrier> Sealed<C> {
             datagram_bytes_max: datagram_bytes_max.into(),
             update: update_limits(),
         };
-        Sealed {
+        Ok(Sealed {
             inner,
-            associations: Associations::new(config, now.0),
+            associations: Associations::with_secret(config, now.0, &secret),
             sealing,
             own,
             held: Held::default(),
@@ -133,7 +134,7 @@ impl<C: Carrier> Sealed<C> {
             unsent: false,
             plain_narrow: None,
             counts: Counts::default(),
-        }
+        })
     }
 
     /// What goes to the inner carrier: handshakes, and what waited for them.

@@ -75,7 +75,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
             let connections = Datagram::open(carrier, uri, sizes, device, options)?;
             return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
         };
-        let carrier = Sealed::new(carrier, sealing, Some(own), datagram_bytes_max, memory_bytes);
+        let carrier = Sealed::new(carrier, sealing, Some(own), datagram_bytes_max, memory_bytes)?;
         let connections = Datagram::open(carrier, uri, sizes, device, options)?;
         return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
     };

@@ -29,7 +29,11 @@ const END_LIMIT: Duration = Duration::from_secs(100);
 /// Time for the explanations of a failure.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(10);
-const SAMPLE: Duration = Duration::from_secs(1);
+/// Memory and descriptors are looked at so often in a long run, more often in a short one: what grows is judged by
+/// [`SAMPLES_WANTED`] of them or more, also where the peers were slow to start.
+const SAMPLE_MAX: Duration = Duration::from_secs(1);
+const SAMPLE_MIN: Duration = Duration::from_millis(50);
+const SAMPLES_WANTED: u32 = 64;
 /// Rates are over so many samples.
 const RATE_SAMPLES: usize = 5;
 /// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last.
@@ -63,6 +67,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Time between two looks at the peers.
+    fn sample_every(&self) -> Duration {
+        (self.lasts / SAMPLES_WANTED).clamp(SAMPLE_MIN, SAMPLE_MAX)
+    }
+
     /// What drives it, by the name of the device.
     fn kind(&self) -> &str {
         self.device.split('-').next().unwrap_or_default()
@@ -255,7 +264,7 @@ impl Scene {
             self.link_up_at = None;
             self.set_link(true)?;
         }
-        if now > self.sampled + SAMPLE {
+        if now > self.sampled + self.plan.sample_every() {
             self.sampled = now;
             self.sample(now);
         }
@@ -472,7 +481,7 @@ impl Scene {
         if done.success() { Ok(()) } else { Err(failed(done.to_string())) }
     }
 
-    /// Once a second: totals and rates, memory and descriptors, silence and stalls.
+    /// At each sample: totals and rates, memory and descriptors, silence and stalls.
     fn sample(&mut self, now: Instant) {
         let mut total = self.dead.clone();
         let (mut memory, mut descriptors, mut peers) = (0, 0, 0);

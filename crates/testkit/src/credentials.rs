@@ -27,27 +27,34 @@ const FILES: &[(&str, &str)] = &[
 /// (names `node1.cci.test` and `storage.cci.test`). One for all processes of a user; removed by nobody, but small.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let own = std::env::temp_dir().join(format!("cci-test-credentials-{}", std::process::id()));
-        share(&own).unwrap_or_else(|error| panic!("{}: {error}", own.display()))
-    })
+    FOLDER.get_or_init(|| share().unwrap_or_else(|error| panic!("credentials for tests: {error}")))
 }
 
-/// Makes the folder under a name of this process's, and gives it to all if none is there yet.
-fn share(own: &Path) -> std::io::Result<PathBuf> {
-    make(own)?;
-    let uid = fs::metadata(own)?.uid();
-    let shared = std::env::temp_dir().join(format!("cci-test-credentials-v{VERSION}-user-{uid}"));
-    if fs::rename(own, &shared).is_ok() {
-        return Ok(shared);
+/// The folder for all of this user's processes, and whether it is there; then it is whole.
+fn shared() -> (PathBuf, bool) {
+    let uid = rustix::process::geteuid().as_raw();
+    let path = std::env::temp_dir().join(format!("cci-test-credentials-v{VERSION}-user-{uid}"));
+    let is_ours = fs::symlink_metadata(&path).is_ok_and(|about| about.is_dir() && about.uid() == uid);
+    (path, is_ours)
+}
+
+/// The folder for all, or one of our own where somebody else has taken its name. A process may be killed at any instant
+/// here: where there is one already, nothing is touched.
+fn share() -> std::io::Result<PathBuf> {
+    if let (path, true) = shared() {
+        return Ok(path);
     }
-    let is_ours = fs::symlink_metadata(&shared).is_ok_and(|about| about.is_dir() && about.uid() == uid);
-    if !is_ours {
-        // Somebody else's; then it stays our own.
-        return Ok(own.to_owned());
+    let own = std::env::temp_dir().join(format!("cci-test-credentials-{}", std::process::id()));
+    make(&own)?;
+    let (path, _) = shared();
+    if fs::rename(&own, &path).is_ok() {
+        return Ok(path);
+    }
+    if !shared().1 {
+        return Ok(own);
     }
     fs::remove_dir_all(own)?;
-    Ok(shared)
+    Ok(path)
 }
 
 fn make(folder: &Path) -> std::io::Result<()> {

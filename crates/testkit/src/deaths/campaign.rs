@@ -68,16 +68,20 @@ pub fn plans() -> Vec<Plan> {
     let silent = |device, share| Plan { send_timeout: seconds(2), ..local(device, share) };
     let wire = |device, share| Plan { among_themselves: false, ..silent(device, share) };
     vec![
-        local(conformance::SHM, 190),
-        local(conformance::SHM_PULL, 90),
-        local(conformance::SHM_RING, 90),
-        local(conformance::TCP4, 150),
-        local(conformance::ANY, 90),
-        silent(conformance::UDP4, 120),
+        local(conformance::SHM, 150),
+        local(conformance::SHM_PULL, 70),
+        local(conformance::SHM_RING, 70),
+        local(conformance::TCP4, 120),
+        local(conformance::TCP_PSK, 50),
+        local(conformance::ANY, 80),
+        silent(conformance::UDP4, 110),
+        silent(conformance::UDP_PSK, 50),
+        silent(conformance::UDP_CERTIFICATES, 20),
         silent(conformance::UDP_BONDED, 80),
         silent(conformance::ANY_FAR, 60),
         wire(conformance::ETH, 60),
-        wire(conformance::ETH_PACKET, 60),
+        wire(conformance::ETH_PACKET, 50),
+        wire(conformance::ETH_PSK, 30),
         Plan { at_once: 1, bystander: false, ..wire(conformance::ETH_DRIVER, 10) },
     ]
 }

@@ -1,7 +1,7 @@
 //! What every process of a campaign does: talks to others as much as it can, and checks all that it gets.
 
 use super::process::{DEVICE, NAME, TEMPER, TIMEOUT_MS};
-use crate::conformance::CONFIG;
+use crate::conformance;
 use crate::kill::Random;
 use crate::kill_rma::area::{Area, LEN};
 use crate::kill_rma::victim::{handles, operate};
@@ -157,8 +157,9 @@ fn say(line: &str) {
 
 impl Peer {
     fn open(name: u32, device: &str, send_timeout: Duration, restless: bool) -> Peer {
-        let context = Context::from_text(CONFIG, "deaths.ini".as_ref()).expect("CONFIG is right");
-        let device = context.device(device).expect("CONFIG names it");
+        let context =
+            Context::from_text(&conformance::config(), "deaths.ini".as_ref()).expect("the INI file is right");
+        let device = context.device(device).expect("the INI file names it");
         let options = Options { send_timeout, keepalive: Some(send_timeout), ..Options::default() };
         let mut endpoint = Endpoint::create(device, options).expect("an endpoint");
         let areas = [true, false, true].map(|library| Area::new(&mut endpoint, library));

@@ -16,6 +16,11 @@ const INITIAL_NS: u64 = 20_000_000;
 /// The longest probe time-out, backed off or not.
 pub(crate) const PROBE_NS_MAX: u64 = 1_000_000_000;
 
+/// A measurement is believed up to this, or up to [`SURPRISE`] times what is known: beyond, a clock has jumped or a
+/// program stood still. A path that did become so long is known after a few more.
+const SURPRISE_NS: u64 = 250_000_000;
+const SURPRISE: u64 = 8;
+
 /// What is known about a path's round-trip time.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Rtt {
@@ -38,7 +43,8 @@ impl Rtt {
 
     /// One measurement.
     pub fn sample(&mut self, now: Time, rtt_ns: u64) {
-        let rtt_ns = rtt_ns.max(1);
+        let known_ns = if self.smoothed_ns == 0 { PROBE_NS_MAX } else { SURPRISE * self.smoothed_ns };
+        let rtt_ns = rtt_ns.clamp(1, known_ns.max(SURPRISE_NS));
         if self.smoothed_ns == 0 {
             *self = Rtt { smoothed_ns: rtt_ns, variation_ns: rtt_ns / 2, min_ns: rtt_ns, min_at: now };
             return;
@@ -102,5 +108,23 @@ mod tests {
         assert_eq!(rtt.min_ns(), 10_000);
         rtt.sample(Time(MIN_NS_KEPT + 1), 50_000);
         assert_eq!(rtt.min_ns(), 50_000);
+    }
+
+    /// Found by the simulation (seed 2333): after the clock of the peer had jumped by 1,000 s, one measurement of 99 s held up
+    /// sending for many seconds.
+    #[test]
+    fn a_jump_of_a_clock_is_soon_forgotten() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time(0), 50_000);
+        rtt.sample(Time(1_000), 99_000_000_000);
+        assert!(rtt.smoothed_ns() < 50_000_000 && rtt.probe_ns(0) < PROBE_NS_MAX, "{rtt:?}");
+    }
+
+    #[test]
+    fn a_path_that_became_long_is_believed() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time(0), 50_000);
+        (1..20).for_each(|step| rtt.sample(Time(step * 1_000_000_000), 2_000_000_000));
+        assert!(rtt.smoothed_ns() > 1_500_000_000, "{rtt:?}");
     }
 }

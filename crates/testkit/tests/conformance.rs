@@ -57,6 +57,14 @@ mod tcp_psk {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_PSK);
 }
 
+mod tcp_certificates {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_CERTIFICATES);
+}
+
+mod any_far_psk {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ANY_FAR_PSK);
+}
+
 mod eth_psk {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_PSK);
 }
@@ -123,6 +131,14 @@ mod udp_certificates_memory {
 
 mod tcp_psk_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_PSK);
+}
+
+mod tcp_certificates_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::TCP_CERTIFICATES);
+}
+
+mod any_far_psk_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::ANY_FAR_PSK);
 }
 
 mod eth_psk_memory {

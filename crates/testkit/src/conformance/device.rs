@@ -149,6 +149,23 @@ transport = tcp
 ip = 127.0.0.1
 security = psk
 psk_file = @/cluster.psk
+[tcp-certificates]
+transport = tcp
+ip = 127.0.0.1
+security = certificates
+certificate = @/node1.pem
+private_key = @/node1.key
+authorities = @/authority.pem
+[any-far-psk]
+transport = any
+ip = 10.77.0.1
+security = psk
+psk_file = @/cluster.psk
+[any-far-psk-b]
+transport = any
+ip = 10.77.0.2
+security = psk
+psk_file = @/cluster.psk
 [eth-psk]
 transport = eth
 interface = a0
@@ -281,6 +298,9 @@ pub const ANY: DeviceUnderTest =
 /// The same between namespaces, as between hosts: there is no shared memory, UDP is taken.
 pub const ANY_FAR: DeviceUnderTest =
     DeviceUnderTest { name: "any-far", peer: Some("any-far-b"), flavour: true, needs: Needs::Across, ..ANY };
+/// The same, whose peers have a key in common.
+pub const ANY_FAR_PSK: DeviceUnderTest =
+    DeviceUnderTest { name: "any-far-psk", peer: Some("any-far-psk-b"), ..ANY_FAR };
 /// UDP with two interfaces at each end.
 pub const UDP_BONDED: DeviceUnderTest = DeviceUnderTest {
     name: "udp-bonded",
@@ -347,6 +367,8 @@ pub const UDP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest {
 };
 /// TCP whose peers have a key in common.
 pub const TCP_PSK: DeviceUnderTest = DeviceUnderTest { name: "tcp-psk", flavour: true, ..TCP4 };
+/// TCP whose peers show certificates.
+pub const TCP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest { name: "tcp-certificates", ..TCP_PSK };
 /// Raw Ethernet whose peers have a key in common.
 pub const ETH_PSK: DeviceUnderTest = DeviceUnderTest {
     name: "eth-psk",

@@ -40,6 +40,12 @@ const CAMPAIGNS: &[Campaign] = &[
         environment: &[("CCI_WORLD_SEEDS", "10000")],
         limit: minutes(60),
     },
+    Campaign {
+        name: "processes that die",
+        arguments: &["test", "-p", "cci-capi", "--test", "deaths"],
+        environment: &[("CCI_KILLS", "5000")],
+        limit: minutes(180),
+    },
 ];
 
 /// Figures by name, added up.

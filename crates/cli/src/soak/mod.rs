@@ -160,17 +160,20 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             .collect::<Outcome<_>>()?,
     };
     let plan = |device: String| {
-        let pair = device == "eth" || (is_root && device == "tcp") || (args.veth && device == "udp");
-        if device == "eth" && !is_root {
+        let transport = if USUAL.contains(&device.as_str()) {
+            device.clone()
+        } else {
+            crate::devices::named(&crate::devices::context()?, &device)?.transport().name().to_owned()
+        };
+        // A device of the INI file's has its own address, which can't be at both ends of a wire; eth has none.
+        let pair = transport == "eth" || (is_root && device == "tcp") || (args.veth && device == "udp");
+        if transport == "eth" && !is_root {
             return Err(Failure::usage("raw Ethernet needs two interfaces, made here by root")
                 .remedy("as root, or other devices"));
         }
-        if !USUAL.contains(&device.as_str()) {
-            crate::devices::named(&crate::devices::context()?, &device)?;
-        }
         Ok(Plan {
             pair,
-            relay: device == "udp" && !pair,
+            relay: transport == "udp" && !pair,
             peers: args.peers,
             seed,
             load_percent: args.load,
@@ -179,6 +182,7 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             fault_every: args.fault_every.into(),
             plant: args.plant,
             device,
+            transport,
         })
     };
     devices.into_iter().map(plan).collect()

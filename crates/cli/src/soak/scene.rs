@@ -46,6 +46,8 @@ const DESCRIPTOR_GROWTH: (u64, u64) = (50, 40);
 pub struct Plan {
     /// Device, or what drives it.
     pub device: String,
+    /// What drives it.
+    pub transport: String,
     /// Across a virtual pair.
     pub pair: bool,
     /// Through a relay.
@@ -70,11 +72,6 @@ impl Plan {
     /// Time between two looks at the peers.
     fn sample_every(&self) -> Duration {
         (self.lasts / SAMPLES_WANTED).clamp(SAMPLE_MIN, SAMPLE_MAX)
-    }
-
-    /// What drives it, by the name of the device.
-    fn kind(&self) -> &str {
-        self.device.split('-').next().unwrap_or_default()
     }
 
     /// Where it is.
@@ -189,7 +186,7 @@ impl Scene {
         let (pid, plan) = (std::process::id(), &self.plan);
         // Below the ports that the system gives away by itself.
         let port = if plan.pair { 20_000 } else { 20_000 + pid as usize % 1_000 * 10 } + index;
-        let service = match plan.kind() {
+        let service = match plan.transport.as_str() {
             "udp" | "tcp" => port.to_string(),
             "eth" => (index + 1).to_string(),
             _ => format!("soak-{pid}-{}-{index}", plan.device),

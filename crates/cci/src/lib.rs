@@ -43,6 +43,7 @@ mod explain;
 pub mod limits;
 mod options;
 mod rma;
+mod sealing;
 mod security;
 mod shared;
 #[cfg(feature = "simulated")]

@@ -20,7 +20,7 @@ use crate::error::{AcceptError, ConnectError, CreateError, SendError};
 use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
 use std::borrow::Cow;
 use std::sync::Arc;

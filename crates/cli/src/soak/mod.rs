@@ -3,6 +3,7 @@
 //! The process that is started conducts: for each device it starts peers (this program once more), does harm to some of
 //! them, and judges what they tell. It takes no part in the traffic.
 
+pub mod args;
 mod child;
 mod faults;
 mod peer;
@@ -16,11 +17,10 @@ mod watch;
 
 pub use faults::Fault;
 pub use peer::run as run_peer;
-pub use talk::Plant;
 
-use crate::args::SoakArgs;
 use crate::failure::{Failure, Outcome};
 use crate::text;
+use args::SoakArgs;
 use cci_measure::site::Site;
 use scene::{Plan, lock};
 use screen::{Screen, thousands};

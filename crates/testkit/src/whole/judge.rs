@@ -7,10 +7,10 @@
 //! - `Success` on a reliable connection came, or will have come when all is over; `ReceiverNotReady` never does;
 //! - what was written or read is there when its completion says so; additions happen once; nothing else is touched.
 
+use super::broken::Broken;
 use super::memory::Kind;
 use super::scenario::{End, Sabotage};
 use super::side::{Life, Side};
-use super::world::Broken;
 use crate::sim::contents;
 use crate::sim::rng::mix;
 use cci::{Attribute, Connection, Status};

@@ -4,7 +4,7 @@
 //! fenced one behind it, is under way in a place, so what it must hold is known whenever none is.
 
 use super::scenario::Operating;
-use super::side::Sent;
+use super::sent::Sent;
 use crate::sim::Rng;
 use crate::sim::contents::{fill_pattern, is_pattern};
 use crate::sim::rng::mix;

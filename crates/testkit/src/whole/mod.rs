@@ -7,6 +7,7 @@
 //!
 //! Beside it, [`crate::sim`] runs the protocol alone, which is faster and reaches into what endpoints hide.
 
+mod broken;
 mod clock;
 mod draw;
 mod judge;
@@ -15,12 +16,14 @@ mod memory;
 mod network;
 mod program;
 mod scenario;
+mod sent;
 mod shrink;
 mod side;
 mod speaker;
 mod steps;
 mod world;
 
+pub use broken::Broken;
 pub use scenario::{Act, Answer, End, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather};
 pub use shrink::{Limits, Shrunk, shrink};
-pub use world::{Broken, Report, run, run_with_trace};
+pub use world::{Report, run, run_with_trace};

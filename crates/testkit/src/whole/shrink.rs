@@ -4,8 +4,8 @@
 //! same kind of promise is broken (delta debugging, Zeller 1999). Chance follows from each pair of machines' own
 //! datagrams, so what is left out changes little of the rest.
 
+use super::broken::Broken;
 use super::scenario::{Act, Job, Machine, Operating, Scenario, Step, Weather};
-use super::world::Broken;
 use std::time::{Duration, Instant};
 
 /// How much is spent on it.

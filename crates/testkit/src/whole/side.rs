@@ -2,6 +2,7 @@
 
 use super::memory::Work;
 use super::scenario::{End, Job, Talk};
+use super::sent::Sent;
 use crate::sim::contents;
 use cci::{Attribute, Connection, Status};
 use std::collections::VecDeque;
@@ -18,17 +19,6 @@ pub(super) enum Life {
     Closed,
     /// The machine's endpoint is gone.
     Crashed,
-}
-
-/// A message or an operation.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Sent {
-    pub len_bytes: u32,
-    pub silent: bool,
-    pub status: Option<Status>,
-    pub delivered: u8,
-    /// Its place among all that was started here.
-    pub ticket: u32,
 }
 
 /// The messages of one side.

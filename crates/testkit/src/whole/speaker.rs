@@ -3,7 +3,8 @@
 use super::judge::{BEHIND, Judge};
 use super::machine::Host;
 use super::memory::{Kind, Op, Work};
-use super::side::{Doing, Life, Sent};
+use super::sent::Sent;
+use super::side::{Doing, Life};
 use crate::sim::Rng;
 use crate::sim::contents;
 use crate::sim::rng::mix;

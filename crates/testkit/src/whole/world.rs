@@ -1,5 +1,6 @@
 //! Virtual time: what happens next.
 
+use super::broken::Broken;
 use super::judge::Judge;
 use super::machine::Host;
 use super::network::{Net, Packet, address_of, machine_at};
@@ -32,25 +33,6 @@ const FAREWELL_NS: u64 = 200 * SECOND;
 /// What sealing may add to a datagram.
 const SEAL_BYTES_MAX: usize = 64;
 const LOOK_NS: u64 = 50 * MS;
-
-/// A promise that was not kept.
-#[derive(Clone, Debug)]
-pub struct Broken {
-    /// Which kind of promise.
-    pub rule: &'static str,
-    /// When, by the simulation's clock.
-    pub at_ns: u64,
-    /// What happened.
-    pub what: String,
-    /// The trace, where one was asked for.
-    pub lines: Vec<String>,
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} broken at {} ns: {}", self.rule, self.at_ns, self.what)
-    }
-}
 
 /// What a run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::explain::Explanation;
 use crate::options::Options;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use crate::simulated::{Network, Place};
 use crate::transport::Transport;
 use cci_proto::{Address, ConnectionInfo, Transmit};

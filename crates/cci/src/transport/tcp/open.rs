@@ -11,7 +11,7 @@ use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::limits;
 use crate::options::Options;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use crate::transport::{ip_port, ip_uri};
 use cci_ring::slab::Slab;
 use cci_sys::clock;

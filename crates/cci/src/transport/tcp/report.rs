@@ -8,7 +8,7 @@ use super::pipe::Pipe;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, PathOption};
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use cci_ring::slab::Key;
 
 impl Tcp {

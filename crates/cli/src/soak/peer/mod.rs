@@ -3,6 +3,7 @@
 mod flow;
 mod frame;
 mod lent;
+mod op;
 mod process;
 mod session;
 mod work;

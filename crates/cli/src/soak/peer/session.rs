@@ -5,6 +5,7 @@ use super::super::talk::{Plant, Report};
 use super::flow::{Flight, Inflow, Script, is_data};
 use super::frame::{Fin, Frame, Hello};
 use super::lent::{Ledger, Lent};
+use super::op::Op;
 use super::work::Work;
 use crate::pattern::Pattern;
 use cci::{Attribute, Connection, Endpoint, Event, RmaError, SendError, SendFlags, Status};
@@ -27,27 +28,6 @@ const SILENCE_NS: u64 = 3_000_000_000;
 const GONE_NS: u64 = 5_000_000_000;
 /// FINs on UU: one will come through.
 const UNRELIABLE_FINS: u32 = 3;
-
-/// What was started and will complete.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// A message of the stream.
-    Message,
-    /// One beside it.
-    Frame,
-    /// The last word.
-    Done,
-    /// A write to a slot.
-    Write { slot: usize },
-    /// A read behind it.
-    Read { slot: usize, seed: u64, len: u64 },
-    /// An addition to the word of the session.
-    Add,
-    /// A swap.
-    Swap { to: u64 },
-    /// An addition to the word of all.
-    Ledger,
-}
 
 /// How a session ends.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use super::super::random::Random;
 use super::flow::Flight;
 use super::frame::{Fin, Frame, Offer};
-use super::session::Op;
+use super::op::Op;
 use crate::memory;
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Connection, Endpoint, Foreign, Memory, Piece, Place,

@@ -7,7 +7,7 @@ use crate::device::{DeviceInfo, EthMode, Unavailable};
 use crate::error::{CreateError, SysError};
 use crate::limits;
 use crate::options::Options;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};

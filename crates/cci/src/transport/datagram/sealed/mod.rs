@@ -14,7 +14,7 @@ use crate::engine::peers::Peer;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::explain::Explanation;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};

@@ -3,7 +3,7 @@
 use super::Sealed;
 use crate::counters::DropReason;
 use crate::explain::Explanation;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use crate::transport::datagram::carrier::Carrier;
 use cci_proto::ConnectionInfo;
 

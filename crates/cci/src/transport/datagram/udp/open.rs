@@ -7,7 +7,7 @@ use super::{Udp, uri};
 use crate::device::DeviceInfo;
 use crate::error::CreateError;
 use crate::options::Options;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
 use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;

@@ -13,7 +13,7 @@ mod tests;
 use self::pool::Pool;
 use self::sealed::Sealed;
 use crate::engine::peers::Peer;
-use crate::security::Sealing;
+use crate::sealing::Sealing;
 use cci_ring::memory::Bytes;
 use cci_secure::{Failure, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};

@@ -1,0 +1,129 @@
+//! What comes of a device's security and a program's together.
+
+use crate::device::{DeviceInfo, TransportKind};
+use crate::error::CreateError;
+use crate::options::Options;
+use crate::security::{SHM_HAS_NONE, Security};
+use cci_secure::{Authorisation, Credentials, Identity, Method, Names, Rights};
+
+/// What an endpoint goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealing {
+    pub credentials: Credentials,
+    /// What comes plain is not for us.
+    pub required: bool,
+    /// The device's and the program's together.
+    pub authorisation: Authorisation,
+}
+
+impl Sealing {
+    /// What the device and the program say together. None: neither says anything.
+    pub fn of(device: &DeviceInfo, options: &Options) -> Result<Option<Sealing>, CreateError> {
+        let bad = |reason: String| Err(CreateError::BadOption { name: "security", reason });
+        let (configured, asked) = (device.security.as_ref(), options.security.as_ref());
+        if asked.is_some() && device.kind == TransportKind::Shm {
+            return bad(SHM_HAS_NONE.to_owned());
+        }
+        let both = [configured, asked];
+        let credentials = match both
+            .map(|security| security.and_then(|security| security.credentials.as_ref()))
+        {
+            [None, None] if asked.is_some() => {
+                return bad(format!(
+                    "device {} has no credentials: give some, by Security::psk_file or certificate_files",
+                    device.name
+                ));
+            }
+            [None, None] => return Ok(None),
+            [Some(_), Some(_)] if configured.is_some_and(Security::is_required) => {
+                return bad(format!(
+                    "device {} requires its own credentials: narrow them by Security::of_device, or open the endpoint on a device without",
+                    device.name
+                ));
+            }
+            [_, Some(own)] | [Some(own), None] => own.clone(),
+        };
+        let required = configured.is_some_and(Security::is_required);
+        if required && asked.is_some_and(|asked| asked.required == Some(false)) {
+            return bad(format!("device {} requires security: a program can't do without", device.name));
+        }
+        // Of a device that serves plain peers, too, a program may ask for more; its own credentials do by themselves.
+        let wants = asked.is_some_and(|asked| asked.required.unwrap_or(asked.credentials.is_some()));
+        let authorisation = both
+            .into_iter()
+            .flatten()
+            .fold(Authorisation::default(), |so_far, more| so_far.and(more.authorisation.clone()));
+        Ok(Some(Sealing { credentials, required: required || wants, authorisation }))
+    }
+
+    /// What this peer may do here; without a name, what everybody may.
+    pub fn rights(&self, peer: Option<&Identity>) -> Rights {
+        let Some(peer) = peer else {
+            let Authorisation { connect, rma_read, rma_write } = &self.authorisation;
+            let connect = *connect == Names::Everyone;
+            return Rights {
+                connect,
+                rma_read: connect && *rma_read == Names::Everyone,
+                rma_write: connect && *rma_write == Names::Everyone,
+            };
+        };
+        self.authorisation.rights(peer)
+    }
+
+    /// For people: how messages to that peer travel.
+    pub fn describe(peer: &Identity) -> String {
+        let by = match peer.method() {
+            Method::Psk => "by Noise and a pre-shared key",
+            Method::Certificate => "by TLS 1.3 and a certificate",
+        };
+        format!("sealed by AES-256-GCM, peer {} known {by}", peer.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: &[u8] = b"node1 = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+    fn keys() -> Security {
+        Security::psk(KEYS).unwrap()
+    }
+
+    fn of(configured: Option<Security>, asked: Option<Security>) -> Result<Option<Sealing>, CreateError> {
+        let device =
+            DeviceInfo { security: configured, ..DeviceInfo::new("d".to_owned(), TransportKind::Udp) };
+        Sealing::of(&device, &Options { security: asked, ..Options::default() })
+    }
+
+    fn required(configured: Option<Security>, asked: Option<Security>) -> Option<bool> {
+        of(configured, asked).unwrap().map(|sealing| sealing.required)
+    }
+
+    #[test]
+    fn a_program_may_ask_for_more_and_never_for_less() {
+        assert_eq!(required(None, None), None);
+        assert_eq!(required(Some(keys()), None), Some(true));
+        assert_eq!(required(Some(keys().required(false)), None), Some(false));
+        assert_eq!(required(None, Some(keys())), Some(true));
+        assert_eq!(required(None, Some(keys().required(false))), Some(false));
+        assert_eq!(required(Some(keys().required(false)), Some(keys())), Some(true));
+        assert_eq!(required(Some(keys().required(false)), Some(Security::of_device())), Some(false));
+        assert_eq!(
+            required(Some(keys().required(false)), Some(Security::of_device().required(true))),
+            Some(true)
+        );
+        assert_eq!(required(Some(keys()), Some(Security::of_device())), Some(true));
+        for (configured, asked, word) in [
+            (Some(keys()), Security::of_device().required(false), "can't do without"),
+            (Some(keys()), keys(), "its own credentials"),
+            (None, Security::of_device(), "no credentials"),
+        ] {
+            let error = of(configured, Some(asked)).unwrap_err().to_string();
+            assert!(error.contains("security") && error.contains(word), "{error}");
+        }
+        let shm = DeviceInfo::new("s".to_owned(), TransportKind::Shm);
+        let error = Sealing::of(&shm, &Options { security: Some(keys()), ..Options::default() }).unwrap_err();
+        assert!(error.to_string().contains("nothing to seal"), "{error}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Options of `cci soak`.
+
+use super::talk::Plant;
+use clap::Args;
+use std::path::PathBuf;
+
+/// What `cci soak` is told.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cci soak                                  a minute on every device of this machine
+  cci soak --for 1h --device shm            an hour of shared memory, with a live screen
+  cci soak --faults none --load 100         as much as the machine can do, undisturbed
+  cci soak --faults kill,stop --every 10s --plain --json soak.json
+
+What is done:
+  Each device gets peer processes that connect to each other and disconnect all the time. Each connection carries
+  messages of every length both ways, silent and not, and on reliable ones writes, reads, atomics, fences and
+  messages behind the data, in memory that is registered and deregistered for it. Some requests are rejected, some
+  memory is taken back while it is worked on. The first two peers are never harmed; the others are, by --faults.
+What is checked:
+  every byte; each message once, and in order on RO; each operation completes once; atomics add up; a session ends
+  early only where a fault explains it; nothing stalls; memory and descriptors do not grow; at the end every session
+  has ended and every buffer is home.
+Where: shm and any in this machine, udp on its loopback through a relay that loses, repeats and delays; tcp and eth
+across a virtual pair of interfaces that goes down and up (as root; otherwise tcp is on the loopback, and eth is not).
+Ctrl-C ends it early, with a verdict all the same. Exit code 0: survived. 1: something was wrong. 2: wrong arguments.")]
+pub struct SoakArgs {
+    /// Only this device: shm, udp, tcp, eth, any, or one by name; may be given several times, or a list
+    #[arg(short, long, value_delimiter = ',')]
+    pub device: Vec<String>,
+    /// How long
+    #[arg(long, default_value = "1m")]
+    pub r#for: humantime::Duration,
+    /// Processes on each device
+    #[arg(long, default_value_t = 4, value_parser = peers)]
+    pub peers: usize,
+    /// Which faults: all, none, or some of kill,segv,stop,renew,slow,weather,link
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    pub faults: Vec<String>,
+    /// Time between two faults on a device, on average
+    #[arg(long, default_value = "2s")]
+    pub fault_every: humantime::Duration,
+    /// Makes the traffic and the faults; otherwise any
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// How much of a core each process may take, percent
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub load: u32,
+    /// UDP too across a virtual pair of interfaces, instead of through a relay
+    #[arg(long)]
+    pub veth: bool,
+    /// Write the results as JSON to this file; - is standard output, which then gets nothing else
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Lines instead of a screen
+    #[arg(long)]
+    pub plain: bool,
+    /// Time between lines
+    #[arg(long, default_value = "10s")]
+    pub every: humantime::Duration,
+    /// The first peer of each device makes this error, which must be found
+    #[arg(long, value_enum, hide = true)]
+    pub plant: Option<Plant>,
+}
+
+impl SoakArgs {
+    /// Standard output is for JSON alone.
+    pub fn json_to_stdout(&self) -> bool {
+        self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
+fn peers(text: &str) -> Result<usize, String> {
+    let value: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (2..=10).contains(&value) { Ok(value) } else { Err("not in 2..=10".to_owned()) }
+}

@@ -1,0 +1,22 @@
+//! What a session has under way.
+
+/// What was started and will complete.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A message of the stream.
+    Message,
+    /// One beside it.
+    Frame,
+    /// The last word.
+    Done,
+    /// A write to a slot.
+    Write { slot: usize },
+    /// A read behind it.
+    Read { slot: usize, seed: u64, len: u64 },
+    /// An addition to the word of the session.
+    Add,
+    /// A swap.
+    Swap { to: u64 },
+    /// An addition to the word of all.
+    Ledger,
+}

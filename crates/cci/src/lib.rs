@@ -40,6 +40,9 @@ mod engine;
 mod error;
 mod event;
 mod explain;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 mod options;
 mod rma;

@@ -141,9 +141,36 @@ pub fn attribute(name: &str) -> Option<Attribute> {
         .find(|attribute| attribute.short_name() == name)
 }
 
+/// Any bytes as a message of either side: what is understood is written again the same. For `fuzz/`, which includes this
+/// file, and the tests.
+#[cfg(any(test, fuzzing))]
+#[allow(clippy::unwrap_used, reason = "it panics where something is wrong")]
+pub fn fuzz(data: &[u8]) {
+    fn again<'a, T: Serialize + Deserialize<'a>>(data: &'a [u8]) {
+        let Ok(value) = serde_json::from_slice::<T>(data) else { return };
+        let text = encode(&value);
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert!(!value.is_null());
+        assert!(text.len() <= 6 * data.len() + 200, "it may not grow beyond what escapes take");
+    }
+    again::<Hello>(data);
+    again::<Order>(data);
+    again::<Answer>(data);
+    let _ = std::str::from_utf8(data).map(attribute);
+}
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kept_inputs_harm_nobody() {
+        replay::replay("cli_protocol", fuzz);
+    }
 
     #[test]
     fn what_is_sent_is_understood() {

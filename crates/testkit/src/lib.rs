@@ -6,6 +6,7 @@ pub mod couple;
 pub mod credentials;
 pub mod deaths;
 pub mod figures;
+pub mod fuzz;
 pub mod kill;
 pub mod kill_rma;
 pub mod net;

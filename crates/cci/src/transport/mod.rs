@@ -3,6 +3,8 @@
 
 pub(crate) mod any;
 pub(crate) mod datagram;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod ip_port;
 pub(crate) mod ip_uri;
 pub(crate) mod ordered_rma;

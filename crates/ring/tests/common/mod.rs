@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cci_ring::atomic::AtomicU64;
 use cci_ring::spsc::{Consumer, Producer, region_bytes};
 
+/// A pair of cache lines.
 #[repr(C, align(128))]
 pub struct Line([AtomicU64; 16]);
 
@@ -16,15 +17,18 @@ pub struct Line([AtomicU64; 16]);
 pub struct Memory(Arc<[Line]>);
 
 impl Memory {
+    /// For a ring of so many bytes.
     pub fn new(data_bytes: usize) -> Self {
         let lines = region_bytes(data_bytes) / size_of::<Line>();
         Memory((0..lines).map(|_| Line([const { AtomicU64::new(0) }; 16])).collect())
     }
 
+    /// Where it begins.
     pub fn base(&self) -> NonNull<u8> {
         NonNull::from(&*self.0).cast()
     }
 
+    /// How long it is.
     pub fn len_bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
@@ -39,11 +43,13 @@ impl Memory {
         &self.0[offset_bytes / 128].0[offset_bytes % 128 / 8]
     }
 
+    /// The end that writes.
     pub fn producer(&self, payload_bytes_max: u32) -> Producer<Memory> {
         // SAFETY: zeroed, alive as long as the clone that the producer gets, atomics only, one producer per test.
         unsafe { Producer::new(self.base(), self.len_bytes(), payload_bytes_max, self.clone()) }.unwrap()
     }
 
+    /// The end that reads.
     pub fn consumer(&self, payload_bytes_max: u32) -> Consumer<Memory> {
         // SAFETY: as above.
         unsafe { Consumer::new(self.base(), self.len_bytes(), payload_bytes_max, self.clone()) }.unwrap()
@@ -60,6 +66,7 @@ pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<Memory>, Con
 pub struct Random(pub u64);
 
 impl Random {
+    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -67,6 +74,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
+    /// One less than `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }

@@ -9,6 +9,8 @@
 //! the reasons.
 
 mod dial;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 mod open;
 mod parts;
 mod report;

@@ -5,6 +5,8 @@
 
 mod carrier;
 mod eth;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 mod glue;
 mod link;
 mod multicast;

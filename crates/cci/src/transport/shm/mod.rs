@@ -15,9 +15,13 @@
 //! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons. Remote memory
 //! access is in [`rma`].
 
+#[cfg(any(test, fuzzing))]
+mod by_hand;
 mod close;
 mod commitment;
 mod dial;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 mod hand;
 mod handshake;
 mod link;

@@ -3,100 +3,15 @@
 mod rma;
 mod taking_back;
 
-use super::wire::{self, Accept, Offer, PeerConn, Request, Said, kind};
+use super::by_hand::*;
+use super::wire::{self, Offer, Said, kind};
 use crate::config::builtin;
 use crate::{Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status};
-use cci_ring::spsc::{Consumer, Producer, RecordHeader, region_bytes};
+use cci_ring::spsc::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
-use cci_sys::unix::{Name, Received, Stream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(10);
-const RING_BYTES: u32 = 32 << 10;
-const OWN: PeerConn = PeerConn { index: 7, generation: 9 };
-
-fn endpoint() -> Endpoint {
-    Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap()
-}
-
-fn until<T>(
-    endpoint: &mut Endpoint,
-    what: &str,
-    mut done: impl FnMut(&mut Endpoint, Option<Event>) -> Option<T>,
-) -> T {
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        let event = endpoint.next_event();
-        if let Some(result) = done(endpoint, event) {
-            return result;
-        }
-    }
-    panic!("{what} did not happen; {:?}", endpoint.counters());
-}
-
-fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
-    endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
-}
-
-/// A client made by hand, up to the server's offer.
-struct Liar {
-    stream: Stream,
-    accept: Accept,
-    offered: Received,
-}
-
-fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Liar {
-    let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
-    let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
-    let request = Request { endpoint, conn: OWN, mss: 4096, attribute };
-    stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
-    until(server, "a request", |server, event| {
-        let Some(Event::ConnectRequest(request)) = event else { return None };
-        server.accept(request, 1).unwrap();
-        Some(())
-    });
-    let mut buffer = [0; wire::BYTES_MAX];
-    let offered = stream.recv(&mut buffer, 2).unwrap();
-    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
-    Liar { stream, accept, offered }
-}
-
-/// The liar's ends of the link, honestly made; and the server's connection.
-struct Lie {
-    producer: Producer<Segment>,
-    consumer: Consumer<Segment>,
-    connection: Connection,
-    conn: PeerConn,
-    /// The ring that the liar reads, once more.
-    again: Segment,
-    stream: Stream,
-}
-
-fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
-    let Offer::New { ring_bytes } = liar.accept.offer else { panic!() };
-    assert_eq!(liar.accept.mss, 8192);
-    let theirs = Segment::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
-    let ours = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
-    let again = ours.fd().unwrap().try_clone_to_owned().unwrap();
-    let again = Segment::open(again, region_bytes(RING_BYTES as usize)).unwrap();
-    let bell = EventFd::new().unwrap();
-    let confirm = Said::Confirm { ring_bytes: RING_BYTES }.bytes();
-    liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
-    let connection = until(server, "an accept", |_, event| match event {
-        Some(Event::Accept { result, .. }) => Some(result.unwrap()),
-        _ => None,
-    });
-    Lie {
-        producer: theirs.into_producer(8192).unwrap(),
-        consumer: ours.into_consumer(8192).unwrap(),
-        connection,
-        conn: liar.accept.conn,
-        again,
-        stream: liar.stream,
-    }
-}
 
 #[test]
 fn what_an_honest_stranger_does_by_hand_works() {

@@ -14,6 +14,8 @@ mod bulk;
 mod close;
 mod conn;
 mod dial;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 mod hand;
 mod input;
 mod listen;

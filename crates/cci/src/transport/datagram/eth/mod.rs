@@ -6,7 +6,7 @@
 
 mod open;
 mod report;
-mod uri;
+pub(super) mod uri;
 
 pub(crate) use open::{lacks_xdp, open};
 pub(crate) use uri::show_mac;

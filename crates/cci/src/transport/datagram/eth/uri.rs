@@ -9,7 +9,7 @@ const SCHEME: &str = "eth://";
 const LOOKS: &str = "write eth://INTERFACE/MAC/ENDPOINT, such as eth://eth0/02:00:00:00:00:01/7";
 
 /// Where a URI leads. The error says what is wrong and what one looks like.
-pub(super) fn parse(uri: &str) -> Result<Address, String> {
+pub(in super::super) fn parse(uri: &str) -> Result<Address, String> {
     let Some(rest) = uri.strip_prefix(SCHEME) else {
         return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));
     };
@@ -59,7 +59,7 @@ pub(crate) fn show_mac(mac: Mac) -> String {
 }
 
 /// The URI of an endpoint. `interface`: where it is, if that is known.
-pub(super) fn format(interface: &str, mac: Mac, endpoint: u32) -> String {
+pub(in super::super) fn format(interface: &str, mac: Mac, endpoint: u32) -> String {
     format!("{SCHEME}{interface}/{}/{endpoint}", show_mac(mac))
 }
 

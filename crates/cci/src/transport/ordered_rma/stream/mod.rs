@@ -3,6 +3,8 @@
 //!
 //! On the stream a record is its length, 4 bytes little-endian, and the record behind it.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod reader;
 #[cfg(test)]
 mod tests;

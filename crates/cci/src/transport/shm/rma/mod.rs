@@ -4,7 +4,7 @@
 //! [`ring`]. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
 pub(super) mod asker;
-mod grant;
+pub(super) mod grant;
 mod granted;
 mod owner;
 pub(super) mod pull;

@@ -1,0 +1,108 @@
+//! Peers made by hand, by the real handshake: of the tests, and of fuzzing.
+#![allow(clippy::unwrap_used, dead_code, reason = "only tests and fuzzing have it, and each uses its part")]
+
+use super::wire::{self, Accept, Offer, PeerConn, Request, Said};
+use crate::config::builtin;
+use crate::{Attribute, Connection, Endpoint, Event, Options};
+use cci_ring::spsc::{Consumer, Producer, region_bytes};
+use cci_sys::event::EventFd;
+use cci_sys::segment::Segment;
+use cci_sys::unix::{Name, Received, Stream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const RING_BYTES: u32 = 32 << 10;
+pub(super) const OWN: PeerConn = PeerConn { index: 7, generation: 9 };
+
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap()
+}
+
+pub(super) fn until<T>(
+    endpoint: &mut Endpoint,
+    what: &str,
+    mut done: impl FnMut(&mut Endpoint, Option<Event>) -> Option<T>,
+) -> T {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let event = endpoint.next_event();
+        if let Some(result) = done(endpoint, event) {
+            return result;
+        }
+    }
+    panic!("{what} did not happen; {:?}", endpoint.counters());
+}
+
+pub(super) fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
+    endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
+}
+
+/// A client made by hand, up to the server's offer.
+pub(super) struct Liar {
+    pub stream: Stream,
+    pub accept: Accept,
+    pub offered: Received,
+}
+
+pub(super) fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Liar {
+    let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
+    let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
+    let request = Request { endpoint, conn: OWN, mss: 4096, attribute };
+    stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
+    until(server, "a request", |server, event| {
+        let Some(Event::ConnectRequest(request)) = event else { return None };
+        server.accept(request, 1).unwrap();
+        Some(())
+    });
+    let mut buffer = [0; wire::BYTES_MAX];
+    let offered = stream.recv(&mut buffer, 2).unwrap();
+    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    Liar { stream, accept, offered }
+}
+
+/// The liar's ends of the link, honestly made; and the server's connection.
+pub(super) struct Lie {
+    pub producer: Producer<Segment>,
+    pub consumer: Consumer<Segment>,
+    pub connection: Connection,
+    pub conn: PeerConn,
+    /// The ring that the liar reads, once more.
+    pub again: Segment,
+    /// And the one that the server reads.
+    pub theirs: Segment,
+    pub bell: EventFd,
+    /// The server's.
+    pub peer_bell: EventFd,
+    pub stream: Stream,
+}
+
+pub(super) fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
+    let Offer::New { ring_bytes } = liar.accept.offer else { panic!() };
+    assert_eq!(liar.accept.mss, 8192);
+    let theirs = Segment::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
+    let twice = theirs.fd().unwrap().try_clone_to_owned().unwrap();
+    let twice = Segment::open(twice, region_bytes(ring_bytes as usize)).unwrap();
+    let peer_bell = EventFd::from_peer(liar.offered.fds.take(1).unwrap()).unwrap();
+    let ours = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let again = ours.fd().unwrap().try_clone_to_owned().unwrap();
+    let again = Segment::open(again, region_bytes(RING_BYTES as usize)).unwrap();
+    let bell = EventFd::new().unwrap();
+    let confirm = Said::Confirm { ring_bytes: RING_BYTES }.bytes();
+    liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
+    let connection = until(server, "an accept", |_, event| match event {
+        Some(Event::Accept { result, .. }) => Some(result.unwrap()),
+        _ => None,
+    });
+    Lie {
+        producer: theirs.into_producer(8192).unwrap(),
+        consumer: ours.into_consumer(8192).unwrap(),
+        connection,
+        conn: liar.accept.conn,
+        again,
+        theirs: twice,
+        bell,
+        peer_bell,
+        stream: liar.stream,
+    }
+}

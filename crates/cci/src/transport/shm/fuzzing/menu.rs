@@ -1,0 +1,63 @@
+//! Descriptors that a peer may send: good ones, and others.
+
+use crate::fuzzing::Script;
+use crate::transport::shm::by_hand::RING_BYTES;
+use cci_ring::spsc::region_bytes;
+use cci_sys::event::EventFd;
+use cci_sys::segment::Segment;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+/// See the module.
+pub(super) struct Menu {
+    ring: Segment,
+    short: Segment,
+    page: Segment,
+    memory: Segment,
+    bell: EventFd,
+    null: File,
+    directory: File,
+    program: File,
+    socket: (UnixStream, UnixStream),
+}
+
+impl Menu {
+    pub fn new() -> Menu {
+        Menu {
+            ring: Segment::create("cci-fuzz", region_bytes(RING_BYTES as usize)).unwrap(),
+            short: Segment::create("cci-fuzz", region_bytes(4096)).unwrap(),
+            page: Segment::create_read_only_for_others(4096).unwrap(),
+            memory: Segment::create_for_rma_small(64 << 10).unwrap(),
+            bell: EventFd::new().unwrap(),
+            null: File::open("/dev/null").unwrap(),
+            directory: File::open("/").unwrap(),
+            program: File::open("/proc/self/exe").unwrap(),
+            socket: UnixStream::pair().unwrap(),
+        }
+    }
+
+    fn one(&self, number: u8) -> BorrowedFd<'_> {
+        match number % 10 {
+            0 | 9 => self.ring.fd().unwrap(),
+            1 => self.bell.as_fd(),
+            2 => self.short.fd().unwrap(),
+            3 => self.page.fd().unwrap(),
+            4 => self.memory.fd().unwrap(),
+            5 => self.null.as_fd(),
+            6 => self.directory.as_fd(),
+            7 => self.program.as_fd(),
+            _ => self.socket.0.as_fd(),
+        }
+    }
+
+    /// Up to four, as the script says; most often those that are right for a link.
+    pub fn pick(&self, script: &mut Script<'_>) -> Vec<BorrowedFd<'_>> {
+        match script.byte() % 8 {
+            0 => Vec::new(),
+            1..=3 => vec![self.one(0), self.one(1)],
+            4 => vec![self.one(4), self.one(3)],
+            how => (0..how - 4 + u8::from(how == 7)).map(|_| self.one(script.byte())).collect(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! See [`crate::fuzzing`].
+#![allow(clippy::unwrap_used, reason = "only tests and fuzzing have it")]
+
+mod knock;
+mod menu;
+mod peer;
+
+pub use knock::shm_handshake;
+pub use peer::shm_peer;
+
+use super::name;
+use super::rma::grant::Grant;
+use super::wire::{BYTES_MAX, Said, parse};
+use crate::ConnectFailure;
+
+/// `shm://` URIs: what is read and written again is read as the same.
+pub fn shm_uri(text: &str) {
+    let Ok(place) = name::parse_uri(text) else { return };
+    let again = name::parse_uri(&place.uri).expect("it was one");
+    assert_eq!((again.name, again.uri), (place.name, place.uri), "{text:?}");
+}
+
+/// Messages of the handshake: what is understood is written back the same.
+pub fn shm_said(data: &[u8]) {
+    let Ok(said) = parse(data) else { return };
+    let bytes = said.bytes();
+    assert!(bytes.as_slice().len() <= BYTES_MAX);
+    // Which version the other side speaks is not in this message.
+    if !matches!(said, Said::Refuse(ConnectFailure::Version { .. })) {
+        assert_eq!(parse(bytes.as_slice()), Ok(said));
+    }
+}
+
+/// Grants, which come over the socket of a link.
+pub fn shm_grant(data: &[u8]) {
+    let Some(grant) = Grant::parse(data) else { return };
+    assert!(grant.start + grant.len_bytes <= grant.memory_bytes && grant.word * 8 < grant.control_bytes);
+    assert_eq!(grant.to_bytes(), data);
+}

@@ -1,0 +1,30 @@
+//! See [`crate::fuzzing`].
+#![allow(clippy::unwrap_used, reason = "only tests and fuzzing have it")]
+
+mod peer;
+
+pub use peer::tcp_peer;
+
+use super::wire::{HEADER_BYTES, Header, SAID_BYTES_MAX, Said};
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// Parts of handshakes, and headers of records: what is understood is written back the same.
+pub fn tcp_said(data: &[u8]) {
+    match Said::parse(data) {
+        Err(Some(needed)) => assert!(needed > data.len() && needed <= SAID_BYTES_MAX),
+        Err(None) | Ok(Said::Version { .. } | Said::OtherHello) => {}
+        Ok(said) => {
+            let bytes = said.bytes();
+            assert!(bytes.len() <= data.len());
+            assert_eq!(Said::parse(&bytes), Ok(said));
+        }
+    }
+    for bytes in data.chunks_exact(HEADER_BYTES).filter_map(|bytes| bytes.first_chunk()) {
+        for mss in [1, 8192, MESSAGE_BYTES_MAX] {
+            if let Ok(header) = Header::parse(*bytes, mss) {
+                assert_eq!(header.bytes(), *bytes);
+                assert!(u32::from(header.len) <= mss.max(4));
+            }
+        }
+    }
+}

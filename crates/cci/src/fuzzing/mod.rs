@@ -14,7 +14,9 @@ mod script;
 mod text;
 
 pub(crate) use crate::transport::fuzzing::with_handle;
-pub use crate::transport::fuzzing::{rma_stream, shm_grant, shm_handshake, shm_peer, shm_said, tcp_peer, tcp_said};
+pub use crate::transport::fuzzing::{
+    rma_stream, shm_grant, shm_handshake, shm_peer, shm_said, tcp_peer, tcp_said,
+};
 pub use regions::rma_handles;
 pub(crate) use script::Script;
 pub use text::{ini, uris};

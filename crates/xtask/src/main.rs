@@ -1,10 +1,11 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|fuzz|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
 mod counts;
 mod devices;
+mod fuzz;
 mod install;
 mod lint;
 mod process;
@@ -12,6 +13,7 @@ mod reliability;
 mod sim;
 mod test;
 mod tidy;
+mod toolchain;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,6 +36,9 @@ Usage: cargo xtask TASK
                          --from FILE, the figures that an earlier run of tests left in target/figures.tsv
   sim [--seeds N] [--first S] [--seed S] [--trace]
                          whole endpoints in simulation: 10,000 seeds unless told otherwise, or one; a failure is shrunk
+  fuzz [--seconds N | --bounded] [TARGET...]
+                         give any bytes to every parser and state machine (cargo-fuzz, nightly), each target for N
+                         seconds, 60 unless told otherwise; or as `test` does: a fixed number of inputs from a fixed seed
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         ["reliability"] => reliability::run(),
         ["reliability", "--from", figures] => reliability::from(figures),
         ["sim", arguments @ ..] => sim::run(arguments),
+        ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

@@ -46,6 +46,18 @@ const CAMPAIGNS: &[Campaign] = &[
         environment: &[("CCI_KILLS", "5000")],
         limit: minutes(180),
     },
+    Campaign {
+        name: "garbage in shared memory",
+        arguments: &["test", "-p", "cci-testkit", "--test", "shm_scribble"],
+        environment: &[("CCI_SCRIBBLE_ROUNDS", "1000")],
+        limit: minutes(30),
+    },
+    Campaign {
+        name: "fuzzing",
+        arguments: &["xtask", "fuzz", "--seconds", "300"],
+        environment: &[],
+        limit: minutes(150),
+    },
 ];
 
 /// Figures by name, added up.

@@ -2,10 +2,10 @@
 
 use crate::counts;
 use crate::devices;
-use crate::process::{Tally, cargo, run_tests, succeeds};
+use crate::process::{Tally, cargo, run_tests};
 use crate::reliability;
+use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
-use std::process::Command;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -59,29 +59,4 @@ fn miri(workspace: &Workspace) -> Tally {
     let mut command = nightly(&["cargo", "miri", "test", "-p", "cci-ring", "--locked"]);
     command.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
     run_tests("miri", &mut command, MIRI_LIMIT)
-}
-
-fn have_miri() -> Result<(), &'static str> {
-    let works = || succeeds(&mut nightly(&["cargo", "miri", "setup"]), MINUTE.saturating_mul(5));
-    if works() {
-        return Ok(());
-    }
-    let mut add = Command::new("rustup");
-    add.args(["toolchain", "install", "nightly", "--profile", "minimal", "-c", "miri", "-c", "rust-src"]);
-    let added = succeeds(&mut add, MINUTE.saturating_mul(5));
-    if added && works() {
-        Ok(())
-    } else {
-        Err("no nightly toolchain with miri, and rustup could not install one")
-    }
-}
-
-/// Through rustup, not `cargo +nightly`: inside `cargo xtask` the name `cargo` may be the stable one itself.
-fn nightly(words: &[&str]) -> Command {
-    let mut command = Command::new("rustup");
-    command.args(["run", "nightly"]).args(words);
-    for set_by_cargo in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(set_by_cargo);
-    }
-    command
 }

@@ -1,0 +1,217 @@
+//! `cargo xtask fuzz`: every target in `fuzz/`, by cargo-fuzz, for a while; and the bounded run of `cargo xtask test`.
+
+use crate::process::{Tally, run_quietly, succeeds};
+use crate::toolchain::{have_nightly, nightly};
+use crate::workspace::Workspace;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const BUILD_LIMIT: Duration = MINUTE.saturating_mul(20);
+/// Of the bounded run, each target: enough to see that it works, and the same every time.
+const RUNS: u64 = 20_000;
+const SECONDS_BOUND: u64 = 4;
+/// An input that takes longer is a finding.
+const INPUT_SECONDS_MAX: u64 = 20;
+const INPUT_BYTES_MAX: u64 = 4096;
+
+/// How long each target runs.
+#[derive(Clone, Copy)]
+enum Effort {
+    /// So many inputs from a fixed seed, or so many seconds, whichever is over first.
+    Bounded,
+    Seconds(u64),
+}
+
+/// `cargo xtask fuzz [--seconds N | --bounded] [TARGET...]`: new inputs stay below `target/fuzz`, and what was found is told.
+pub fn run(arguments: &[&str]) -> Result<(), String> {
+    let (effort, chosen) = match arguments {
+        ["--seconds", number, chosen @ ..] => {
+            let seconds = number.parse().map_err(|_| format!("--seconds {number}: not a number"))?;
+            (Effort::Seconds(seconds), chosen)
+        }
+        ["--bounded", chosen @ ..] => (Effort::Bounded, chosen),
+        chosen => (Effort::Seconds(60), chosen),
+    };
+    let workspace = Workspace::load()?;
+    let targets = targets(&workspace.root)?;
+    if let Some(unknown) = chosen.iter().find(|name| !targets.iter().any(|target| target == *name)) {
+        return Err(format!("there is no target {unknown:?}; there are {}", targets.join(", ")));
+    }
+    let targets: Vec<String> = match chosen {
+        [] => targets,
+        chosen => chosen.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let tally = all(&workspace, &targets, effort)?;
+    println!("test result: {}. {} passed; {} failed", verdict(&tally), tally.passed, tally.failed);
+    if tally.failed == 0 { Ok(()) } else { Err(format!("{} targets found something", tally.failed)) }
+}
+
+fn verdict(tally: &Tally) -> &'static str {
+    if tally.failed == 0 { "ok" } else { "FAILED" }
+}
+
+/// The targets are the files.
+fn targets(root: &Path) -> Result<Vec<String>, String> {
+    let folder = root.join("fuzz/fuzz_targets");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| {
+        entry.file_name().to_str().and_then(|name| name.strip_suffix(".rs")).map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+fn all(workspace: &Workspace, targets: &[String], effort: Effort) -> Result<Tally, String> {
+    let host = match ready() {
+        Ok(host) => host,
+        Err(reason) => {
+            println!("--- fuzz: skipped, {reason}");
+            return Ok(Tally::default());
+        }
+    };
+    let home = workspace.target.join("fuzz");
+    build(workspace, &home)?;
+    let mut tally = Tally::default();
+    let mut inputs = 0;
+    for target in targets {
+        let binary = home.join(&host).join("release").join(target);
+        match one(workspace, &home, &binary, target, effort) {
+            Ok(count) => {
+                tally.passed += 1;
+                inputs += count;
+            }
+            Err(reason) => {
+                println!("--- fuzz: {target}: FAILED: {reason}");
+                tally.failed += 1;
+            }
+        }
+    }
+    println!("--- fuzz: {inputs} inputs to {} targets; {tally}", targets.len());
+    note(inputs)?;
+    Ok(tally)
+}
+
+/// Toolchain and cargo-fuzz, installed if they are missing; answers what the compiler builds for.
+fn ready() -> Result<String, String> {
+    let host = have_nightly()?;
+    if !succeeds(&mut nightly(&["cargo", "fuzz", "--version"]), MINUTE) {
+        // Unoptimised: compiling it is what takes the time.
+        let mut install = Command::new("cargo");
+        install.args(["install", "--locked", "--debug", "cargo-fuzz"]).env_remove("CARGO_TARGET_DIR");
+        if !succeeds(&mut install, MINUTE.saturating_mul(10)) {
+            return Err("cargo-fuzz can't be installed".to_owned());
+        }
+    }
+    Ok(host)
+}
+
+fn build(workspace: &Workspace, home: &Path) -> Result<(), String> {
+    let started = Instant::now();
+    let mut command = nightly(&["cargo", "fuzz", "build", "--fuzz-dir", "fuzz"]);
+    command.current_dir(&workspace.root).env("CARGO_TARGET_DIR", home);
+    let log = home.join("build.log");
+    logged(&mut command, &log)?;
+    let built = run_quietly("building the targets", &mut command, BUILD_LIMIT);
+    built.map_err(|reason| format!("{reason}{}", last_lines(&log)))?;
+    println!("--- fuzz: built in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// One target; answers how many inputs it was given.
+fn one(
+    workspace: &Workspace,
+    home: &Path,
+    binary: &Path,
+    target: &str,
+    effort: Effort,
+) -> Result<u64, String> {
+    // What is found new goes to the first of the folders.
+    let folders = match effort {
+        Effort::Bounded => vec![workspace.root.join("fuzz/corpus").join(target)],
+        Effort::Seconds(_) => {
+            vec![made(home.join("corpus").join(target))?, workspace.root.join("fuzz/corpus").join(target)]
+        }
+    };
+    let found = made(home.join("artifacts").join(target))?;
+    let mut command = Command::new(binary);
+    command.arg(format!("-artifact_prefix={}/", found.display()));
+    command.args([
+        format!("-timeout={INPUT_SECONDS_MAX}"),
+        format!("-max_len={INPUT_BYTES_MAX}"),
+        "-print_final_stats=1".to_owned(),
+    ]);
+    let limit = match effort {
+        Effort::Bounded => {
+            // Nothing is written into the repository: what is kept there was chosen.
+            let fixed = ["-seed=1".to_owned(), format!("-runs={RUNS}"), "-reduce_inputs=0".to_owned()];
+            command.args(fixed).arg(format!("-max_total_time={SECONDS_BOUND}"));
+            let scratch = home.join("bounded").join(target);
+            // What an earlier run found would make this one another.
+            let _ = fs::remove_dir_all(&scratch);
+            command.arg(made(scratch)?);
+            MINUTE
+        }
+        Effort::Seconds(seconds) => {
+            command.arg(format!("-max_total_time={seconds}"));
+            Duration::from_secs(seconds) + MINUTE
+        }
+    };
+    let dictionary = workspace.root.join("fuzz/dictionaries").join(target);
+    if dictionary.exists() {
+        command.arg(format!("-dict={}", dictionary.display()));
+    }
+    command.args(folders);
+    let log = home.join(format!("{target}.log"));
+    logged(&mut command, &log)?;
+    run_quietly(target, &mut command, limit).map_err(|reason| {
+        let kept = format!("what it was is in {}; keep it in fuzz/regressions/{target}", found.display());
+        format!("{reason}{}\n{kept}", last_lines(&log))
+    })?;
+    let count = executions(&log);
+    println!("--- fuzz: {target}: {count} inputs");
+    Ok(count)
+}
+
+fn made(folder: PathBuf) -> Result<PathBuf, String> {
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Standard error goes into a file.
+fn logged(command: &mut Command, log: &Path) -> Result<(), String> {
+    if let Some(folder) = log.parent() {
+        made(folder.to_owned())?;
+    }
+    let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    command.stderr(Stdio::from(file));
+    Ok(())
+}
+
+fn text_of(log: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned()
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = text_of(log);
+    let lines: Vec<&str> = text.lines().collect();
+    format!("\n{}", lines.get(lines.len().saturating_sub(40)..).unwrap_or_default().join("\n"))
+}
+
+fn executions(log: &Path) -> u64 {
+    let text = text_of(log);
+    let line = text.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// For docs/reliability.md; see `cci_testkit::figures`, which this crate does not use.
+fn note(inputs: u64) -> Result<(), String> {
+    let Some(path) = std::env::var_os("CCI_FIGURES").map(PathBuf::from) else { return Ok(()) };
+    let file = File::options().create(true).append(true).open(&path);
+    file.and_then(|mut file| file.write_all(format!("fuzz.inputs\t{inputs}\n").as_bytes()))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}

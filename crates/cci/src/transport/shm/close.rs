@@ -36,9 +36,12 @@ pub(super) fn close_came(
     match conn.state {
         State::Open | State::Broken => {
             let (connection, to) = (conn.connection, peer_of(conn));
-            conn.state = State::Gone;
-            conn.at = token::NOWHERE;
+            // First: if the ring turns out to be corrupt, the connection ends with its link, which must still find it.
             link.complete_taken(table, core)?;
+            if let Some(conn) = table.conns.get_mut(key) {
+                conn.state = State::Gone;
+                conn.at = token::NOWHERE;
+            }
             link.end_sends(table, core, key.index, Status::Disconnected);
             rma::end_flow(link, table, core, key, Status::Disconnected);
             core.peer_gone(connection);

@@ -7,6 +7,7 @@ use super::by_hand::*;
 use super::wire::{self, Offer, Said, kind};
 use crate::config::builtin;
 use crate::{Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status};
+use cci_ring::memory::Backing;
 use cci_ring::spsc::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
@@ -106,6 +107,24 @@ fn an_acknowledgement_of_what_was_never_sent_ends_the_link_and_no_other() {
     assert_eq!(dropped(&server, "link_corrupt"), 1);
     assert!(!server.is_open(lie.connection) && server.is_open(honest.connection));
     assert!(lie.stream.hung_up(), "the liar is hung up on");
+}
+
+#[test]
+fn a_close_beside_a_position_that_cannot_be_ends_the_connection_too() {
+    let mut server = endpoint();
+    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, liar);
+    // How far the liar says to have read, in the first word of its ring: more than was ever written.
+    assert!(lie.again.bytes().write(0, &(64_u64 << 20).to_le_bytes()));
+    let header =
+        RecordHeader { kind: kind::CLOSE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 };
+    lie.producer.push(header, &[]).unwrap();
+    until(&mut server, "the end", |server, event| {
+        assert!(event.is_none(), "{event:?}");
+        (!server.is_open(lie.connection)).then_some(())
+    });
+    assert_eq!(dropped(&server, "link_corrupt"), 1);
+    assert_eq!(server.counters().connections_open, 0);
 }
 
 #[test]

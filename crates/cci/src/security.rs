@@ -6,7 +6,7 @@ use std::path::Path;
 /// How an endpoint knows its peers, and what each may do: authenticated encryption of everything it sends and receives.
 ///
 /// A device's configuration says it (`security = psk` and others, see `docs/guide.md`), or a program by
-/// [`Options::security`]. Where both do, the program may ask for more than the device, never for less.
+/// [`Options::security`](crate::Options::security). Where both do, the program may ask for more than the device, never for less.
 ///
 /// ```no_run
 /// use cci::{Names, Options, Security};

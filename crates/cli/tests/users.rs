@@ -54,6 +54,68 @@ fn another_users_process_goes_another_way_on_the_device_any() {
     }
 }
 
+/// Another user was first to listen under a name: who looks for the endpoint there is not fooled.
+#[test]
+fn a_name_that_another_user_has_taken_fools_nobody() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    // A name that a program chose; and one of the kind that the library makes, which says whose it is: also to root, who may
+    // connect with everybody.
+    let chosen = format!("users-{}", std::process::id());
+    let made = format!("u{SERVER_UID}-{:016x}", std::process::id());
+    for (service, uid) in [(&chosen, SERVER_UID), (&made, SERVER_UID), (&made, 0)] {
+        let squatter =
+            Server::start_as(STRANGER_UID, &command, &["serve", "--device", "shm", "--service", service]);
+        let victim = ping(&command, uid, &format!("shm://{service}"));
+        let said = String::from_utf8_lossy(&victim.stderr).into_owned();
+        assert_eq!(victim.status.code(), Some(1), "{service}, user {uid}: {said}");
+        assert!(said.contains("not permitted"), "{said}");
+        // Who was meant can't listen there, and is told.
+        let serve = ["serve", "--device", "shm", "--service", service];
+        let output = Command::new(&command).args(serve).uid(SERVER_UID).gid(SERVER_UID).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        drop(squatter);
+    }
+}
+
+/// What an endpoint has mapped and open is out of reach for another user's process: its descriptors (rings, regions, bells) by
+/// /proc, its memory by /proc and by tracing.
+#[test]
+fn another_users_process_reads_nothing_of_an_endpoint() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    let server = Server::start(&command, "shm");
+    let own = ping(&command, SERVER_UID, &server.uri);
+    assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
+    let id = server.child.id();
+    let tries = [
+        format!("ls /proc/{id}/fd"),
+        format!("cat /proc/{id}/maps"),
+        format!("head -c 1 /proc/{id}/mem"),
+        format!("for n in 3 4 5 6 7 8 9 10 11 12; do head -c 1 /proc/{id}/fd/$n && exit 0; done; exit 1"),
+        format!("kill -STOP {id}"),
+    ];
+    for what in tries {
+        let output =
+            Command::new("sh").args(["-c", &what]).uid(STRANGER_UID).gid(STRANGER_UID).output().unwrap();
+        assert!(!output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.stdout.is_empty(), "{what}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    // Nothing of it lies in a file system.
+    let files = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let theirs = files.filter(|file| {
+        let owner = file.metadata().map(|data| std::os::unix::fs::MetadataExt::uid(&data));
+        owner.is_ok_and(|uid| uid == SERVER_UID)
+    });
+    assert_eq!(theirs.count(), 0);
+}
+
 fn ping(command: &Path, uid: u32, uri: &str) -> Output {
     let arguments = ["ping", uri, "--count", "2", "--interval", "1ms", "--timeout", "5s", "--explain"];
     Command::new(command).args(arguments).uid(uid).gid(uid).output().unwrap()
@@ -95,13 +157,12 @@ struct Server {
 
 impl Server {
     fn start(command: &Path, device: &str) -> Server {
-        let mut child = Command::new(command)
-            .args(["serve", "--device", device])
-            .uid(SERVER_UID)
-            .gid(SERVER_UID)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Server::start_as(SERVER_UID, command, &["serve", "--device", device])
+    }
+
+    fn start_as(uid: u32, command: &Path, arguments: &[&str]) -> Server {
+        let mut child =
+            Command::new(command).args(arguments).uid(uid).gid(uid).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let uri = lines
             .by_ref()

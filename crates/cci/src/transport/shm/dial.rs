@@ -114,7 +114,8 @@ impl Shm {
             }
         };
         let server = stream.peer_credentials()?;
-        if !is_permitted(&server) {
+        // Root may connect with everybody, but not with a user who waits under a name that says another.
+        if !is_permitted(&server) || name::named_uid(&knock.name).is_some_and(|uid| uid != server.uid) {
             self.table.counts.not_permitted += 1;
             self.end_hand(core, key, ConnectFailure::NotPermitted);
             return Ok(());

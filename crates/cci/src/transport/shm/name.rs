@@ -55,6 +55,15 @@ fn unique() -> Result<String, SysError> {
     Ok(format!("u{}-{:016x}", process::uid(), random::u64()?))
 }
 
+/// The user that a name of [`unique`]'s says.
+pub(super) fn named_uid(name: &Name) -> Option<u32> {
+    let Name::Abstract(socket) = name else { return None };
+    let name = std::str::from_utf8(socket.strip_prefix(PREFIX.as_bytes())?).ok()?;
+    let (uid, random) = name.strip_prefix('u')?.split_once('-')?;
+    let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    uid.parse().ok().filter(|_| is_random)
+}
+
 fn abstract_place(name: &str) -> Result<Place, &'static str> {
     check_characters(name)?;
     if name.len() > NAME_BYTES_MAX {
@@ -114,6 +123,18 @@ mod tests {
         }
         assert!(matches!(parse_uri("shm:///tmp/a").unwrap().name, Name::Path(_)));
         assert!(matches!(parse_uri("shm://tmp/a").unwrap().name, Name::Abstract(_)));
+    }
+
+    #[test]
+    fn a_name_says_whose_it_is() {
+        let uid = |service: Option<&str>| named_uid(&listen_place(&device(None), service).unwrap().name);
+        assert_eq!(uid(None), Some(process::uid()));
+        assert_eq!(uid(Some("u77-0123456789abcdef")), Some(77));
+        for other in
+            ["bench", "u77-bench", "u-0123456789abcdef", "77-0123456789abcdef", "/tmp/u77-0123456789abcdef"]
+        {
+            assert_eq!(uid(Some(other)), None, "{other}");
+        }
     }
 
     #[test]

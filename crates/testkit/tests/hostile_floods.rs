@@ -1,0 +1,334 @@
+//! Floods from strangers, counted: nothing is kept before a cookie has come back, no answer is larger than its question,
+//! guesses at a nonce meet silence, and honest peers still get in.
+//!
+//! `CCI_HOSTILE_FLOOD` (1,000,000 if not given): datagrams of each flood.
+
+use cci::{Attribute, Context, Endpoint, Event, Options, SendFlags};
+use cci_proto::{Address, Config, Memory, PeerFault, Sink, Time, Transmit};
+use cci_testkit::figures;
+use cci_testkit::sim::{Rng, address_of};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn flood() -> u64 {
+    std::env::var("CCI_HOSTILE_FLOOD").map_or(1_000_000, |text| text.parse().unwrap())
+}
+
+/// A program that keeps the requests it is shown.
+#[derive(Default)]
+struct Program {
+    requests: Vec<cci_proto::Request>,
+    messages: u64,
+}
+
+impl Memory for Program {}
+
+impl Sink for Program {
+    fn message(&mut self, _: cci_proto::ConnKey, _: u64, _: &[u8]) -> bool {
+        self.messages += 1;
+        true
+    }
+
+    fn event(&mut self, event: cci_proto::Event) {
+        if let cci_proto::Event::Request(request) = event {
+            self.requests.push(request);
+        }
+    }
+}
+
+/// Takes datagrams, and where they go.
+#[derive(Default)]
+struct Out(Vec<(Address, Vec<u8>)>);
+
+impl Transmit for Out {
+    fn room(&self) -> bool {
+        self.0.len() < 1_000
+    }
+
+    fn begin(&mut self, to: Address, len_max: usize, _: bool) -> Option<&mut [u8]> {
+        self.0.push((to, vec![0; len_max]));
+        self.0.last_mut().map(|(_, bytes)| bytes.as_mut_slice())
+    }
+
+    fn commit(&mut self, len: usize) {
+        if let Some((_, last)) = self.0.last_mut() {
+            last.truncate(len);
+        }
+    }
+}
+
+/// One endpoint of the protocol, its program, and what was counted.
+struct End {
+    protocol: cci_proto::Endpoint,
+    program: Program,
+    now: Time,
+    in_bytes: u64,
+    out_bytes: u64,
+}
+
+impl End {
+    fn new(number: u8) -> End {
+        let config = Config { secret: [number + 1; 32], requests_max: 64, ..Config::default() };
+        let protocol = cci_proto::Endpoint::new(config).unwrap();
+        End { protocol, program: Program::default(), now: Time(5), in_bytes: 0, out_bytes: 0 }
+    }
+
+    fn take(&mut self, from: Address, datagram: &[u8]) {
+        self.in_bytes += datagram.len() as u64;
+        self.protocol.handle_datagram(self.now, from, datagram, &mut self.program);
+    }
+
+    fn give(&mut self) -> Vec<(Address, Vec<u8>)> {
+        let mut out = Out::default();
+        self.protocol.poll_transmit(self.now, &mut out, &mut self.program);
+        self.out_bytes += out.0.iter().map(|(_, datagram)| datagram.len() as u64).sum::<u64>();
+        out.0
+    }
+
+    fn fault(&self, fault: PeerFault) -> u64 {
+        self.protocol.counters().fault(fault)
+    }
+}
+
+/// The `number`th of many strangers.
+fn stranger(number: u64) -> Address {
+    let ip = Ipv4Addr::from_bits(0x0b00_0000 + (number >> 10) as u32);
+    Address::from(SocketAddr::from((ip, 1_024 + (number & 1_023) as u16)))
+}
+
+/// What a client sends first.
+fn hello() -> Vec<u8> {
+    let mut client = End::new(1);
+    client
+        .protocol
+        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
+        .unwrap();
+    client.give().remove(0).1
+}
+
+#[test]
+fn nothing_is_kept_of_a_million_strangers() {
+    let (mut end, hello, count) = (End::new(0), hello(), flood());
+    let before = end.protocol.memory().total_bytes();
+    for number in 0..count {
+        end.take(stranger(number), &hello);
+        if number % 64 == 63 {
+            let (asked, answered) = (end.in_bytes, end.out_bytes);
+            for (to, answer) in end.give() {
+                assert!(answer.len() <= hello.len(), "{to}: {} bytes for {}", answer.len(), hello.len());
+            }
+            assert!(end.out_bytes <= asked && answered <= end.out_bytes);
+            end.now = end.now.plus(64_000);
+        }
+    }
+    end.give();
+    let counters = end.protocol.counters();
+    assert_eq!(counters.requests_received, 0);
+    assert_eq!(end.protocol.memory().total_bytes(), before, "memory");
+    assert!(end.out_bytes * 2 <= end.in_bytes, "{} bytes out for {} in", end.out_bytes, end.in_bytes);
+    println!(
+        "{count} HELLOs: {} B in, {} B out, memory {before} B before and after",
+        end.in_bytes, end.out_bytes
+    );
+    figures::note("hostile.spoofed_hellos", count);
+    figures::note("hostile.hello_bytes_in", end.in_bytes);
+    figures::note("hostile.hello_bytes_out", end.out_bytes);
+}
+
+/// Cookies that nobody was given: each costs a look, and is answered as a HELLO is.
+#[test]
+fn cookies_are_not_guessed() {
+    let (mut end, count) = (End::new(0), flood());
+    let mut client = End::new(1);
+    client
+        .protocol
+        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
+        .unwrap();
+    let hello = client.give().remove(0).1;
+    end.take(address_of(1), &hello);
+    let retry = end.give().remove(0).1;
+    client.take(address_of(0), &retry);
+    let connect = client.give().remove(0).1;
+    let (mut rng, before) = (Rng::new(7), end.protocol.memory().total_bytes());
+    for number in 0..count {
+        let mut guess = connect.clone();
+        //= wire.md R-HS-3
+        if number % 2 == 0 {
+            rng.fill(&mut guess[24..32]);
+            end.take(address_of(1), &guess);
+        } else {
+            // The right one, from where it was not given to.
+            end.take(stranger(number), &guess);
+        }
+        if number % 64 == 63 {
+            assert!(end.give().iter().all(|(_, answer)| answer.len() <= guess.len()));
+        }
+    }
+    assert_eq!((end.fault(PeerFault::Cookie), end.program.requests.len()), (count, 0));
+    assert_eq!(end.protocol.memory().total_bytes(), before);
+    assert!(end.out_bytes <= end.in_bytes);
+    // And who has the cookie gets in.
+    end.take(address_of(1), &connect);
+    assert_eq!(end.program.requests.len(), 1);
+    figures::note("hostile.cookie_guesses", count);
+}
+
+/// A real host that asks again and again, with right cookies: so many requests wait for the program and no more; and once
+/// it has answered, others get in.
+#[test]
+fn requests_of_one_host_are_bounded() {
+    let mut end = End::new(0);
+    let ask = |end: &mut End, number: u64| {
+        let mut client = End::new(1 + (number % 200) as u8);
+        client
+            .protocol
+            .connect(end.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
+            .unwrap();
+        for _ in 0..2 {
+            for (_, datagram) in client.give() {
+                end.take(stranger(number), &datagram);
+            }
+            for (_, datagram) in end.give() {
+                client.take(address_of(0), &datagram);
+            }
+        }
+    };
+    let before = end.protocol.memory().total_bytes();
+    (0..1_000).for_each(|number| ask(&mut end, number));
+    assert_eq!(end.program.requests.len(), 64);
+    assert_eq!(end.protocol.counters().requests_dropped, 1_000 - 64);
+    let kept = end.protocol.memory().total_bytes() - before;
+    assert!(kept < 64 * 1_024, "{kept} bytes for 64 requests");
+    for request in std::mem::take(&mut end.program.requests) {
+        end.protocol.reject(end.now, request);
+    }
+    ask(&mut end, 5_000);
+    assert_eq!(end.program.requests.len(), 1, "another one gets in");
+    figures::note("hostile.connect_floods", 1);
+}
+
+/// Datagrams of a connection but for its nonce, from its peer's address: each is counted, and nothing is said to it.
+#[test]
+fn guesses_at_a_nonce_meet_silence() {
+    let (mut end, mut client, count) = (End::new(0), End::new(1), flood());
+    let token = 1;
+    let key = client
+        .protocol
+        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, token, None)
+        .unwrap();
+    let mut header = None;
+    for _ in 0..4 {
+        for (_, datagram) in client.give() {
+            header = header.or(datagram.first_chunk::<48>().filter(|first| first[0] & 15 >= 8).copied());
+            end.take(address_of(1), &datagram);
+        }
+        for request in std::mem::take(&mut end.program.requests) {
+            end.protocol.accept(end.now, request, 1).unwrap();
+        }
+        for (_, datagram) in end.give() {
+            client.take(address_of(0), &datagram);
+        }
+    }
+    let (header, mut rng) = (header.expect("a connection"), Rng::new(3));
+    end.give();
+    let (before, said) = (end.protocol.memory().total_bytes(), end.out_bytes);
+    for _ in 0..count {
+        let mut guess = header;
+        //= wire.md R-CONN-1
+        rng.fill(&mut guess[16..24]);
+        end.take(address_of(1), &guess);
+    }
+    end.give();
+    assert_eq!(end.fault(PeerFault::Nonce), count);
+    assert_eq!(
+        (end.out_bytes, end.protocol.memory().total_bytes()),
+        (said, before),
+        "silence, and nothing kept"
+    );
+    client.protocol.send(client.now, key, &[b"still here"], 0, false).unwrap();
+    for (_, datagram) in client.give() {
+        end.take(address_of(1), &datagram);
+    }
+    assert_eq!(end.program.messages, 1);
+    figures::note("hostile.nonce_guesses", count);
+}
+
+/// A whole endpoint on a socket, flooded by two threads, while honest peers connect, say a word and leave.
+#[test]
+fn honest_peers_get_in_during_a_flood() {
+    let context =
+        Context::from_text("[d]\ntransport = udp\nip = 127.0.0.1\n", Path::new("floods.ini")).unwrap();
+    let open = || Endpoint::create(&context.devices()[0], Options::default()).unwrap();
+    let mut server = open();
+    let at = server.uri().strip_prefix("udp://").unwrap().to_owned();
+    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let flooders: Vec<_> = (0..2)
+        .map(|_| {
+            let (stop, sent, at, hello) = (stop.clone(), sent.clone(), at.clone(), hello());
+            std::thread::spawn(move || {
+                // Addresses of its own: the sender's word is never taken for it.
+                let sockets: Vec<_> = (0..64).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+                for socket in sockets.iter().cycle() {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if socket.send_to(&hello, &at).is_ok() {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    let (uri, start, mut met) = (server.uri().to_owned(), Instant::now(), 0);
+    let before = server.counters().memory.total_bytes;
+    let mut most_bytes = before;
+    while met < 20 || sent.load(Ordering::Relaxed) < 100_000 {
+        let mut client = open();
+        client.connect(&uri, b"honest", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
+        let mut is_met = false;
+        while !is_met {
+            assert!(start.elapsed() < PATIENCE, "{met} met; {:#?}", server.counters());
+            match client.next_event() {
+                Some(Event::Connect { result, .. }) => {
+                    client.send(result.unwrap(), b"a word", 0, SendFlags::SILENT).unwrap();
+                }
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+            match server.next_event() {
+                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+                Some(Event::Accept { result, .. }) => drop(result.unwrap()),
+                Some(Event::Recv(message)) => {
+                    is_met = *message == *b"a word";
+                    let connection = message.connection();
+                    drop(message);
+                    server.disconnect(connection);
+                }
+                _ => {}
+            }
+            most_bytes = most_bytes.max(server.counters().memory.total_bytes);
+        }
+        met += 1;
+    }
+    stop.store(true, Ordering::Relaxed);
+    flooders.into_iter().for_each(|flooder| flooder.join().unwrap());
+    let counters = server.counters();
+    let count =
+        |name: &str| counters.device.iter().find(|counter| counter.0 == name).map_or(0, |counter| counter.1);
+    println!(
+        "{met} met during {} HELLOs, {} of them read and {} answered; memory {before} B, at most {most_bytes} B",
+        sent.load(Ordering::Relaxed),
+        count("datagrams_received"),
+        count("datagrams_sent"),
+    );
+    assert_eq!(counters.connections_made, met);
+    assert!(count("datagram_bytes_sent") <= count("datagram_bytes_received"));
+    assert!(most_bytes <= before + met * 4_096 + 65_536, "{before} B before, {most_bytes} B");
+    figures::note("hostile.live_hellos", sent.load(Ordering::Relaxed));
+    figures::note("hostile.met_during_flood", met);
+}

@@ -78,9 +78,10 @@ pub struct Options {
     /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1. While several connections are open,
     /// one gets no more than are left for the others; alone, it may have all.
     pub recv_buffers: u32,
-    /// Sends that may be in progress at once. At least 1.
+    /// Sends that may be in progress at once. At least 1. While several connections are open, one may have no more than are left
+    /// for the others.
     pub send_buffers: u32,
-    /// Remote memory operations that may be in progress at once. At least 1.
+    /// Remote memory operations that may be in progress at once. At least 1. Shared as sends are.
     pub rma_operations: u32,
     /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`.
     pub send_timeout: Duration,

@@ -1,34 +1,23 @@
 //! One endpoint, two honest peers and a hostile one, each a process of its own: what a peer does that floods, or whose
 //! messages the program keeps, does not keep the others from their share. Compared is what peers get within one run.
+//! A peer's process is told `<honest or hostile> <attribute> <bytes> <URI>`.
 //!
 //! `CCI_HOSTILE_MESSAGES` (2,000 if not given): messages that each honest peer has to get through beside the hostile one.
 
-use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Message, Options, SendError, SendFlags};
+#[path = "common/hostile.rs"]
+mod hostile;
+
+use cci::{Attribute, Connection, Endpoint, Event, Message, Options, SendError, SendFlags};
 use cci_testkit::figures;
-use cci_testkit::net::Veth;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use hostile::{CONFIG, Killed, PATIENCE, Place, ROLE, device, messages};
 use std::time::{Duration, Instant};
 
-/// What a child process is to do: `<honest or hostile> <attribute> <bytes> <URI>`, with its device in [`CONFIG`].
-const ROLE: &str = "CCI_HOSTILE_ROLE";
-const CONFIG: &str = "CCI_HOSTILE_CONFIG";
-/// Long enough on the slowest machine; nothing is concluded from how long something takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Few, so that they run out.
 const RECV_BUFFERS: u32 = 64;
 /// Turns of a loop of nothing for each message that the program takes: some tens of microseconds.
 const PROGRAM_SPINS: u32 = 3_000;
 /// Sends that an honest peer has under way.
 const HONEST_SENDS: u32 = 16;
-
-fn messages() -> u64 {
-    std::env::var("CCI_HOSTILE_MESSAGES").map_or(2_000, |text| text.parse().unwrap())
-}
-
-fn device(text: &str) -> Device {
-    Context::from_text(text, Path::new("hostile_share.ini")).unwrap().devices()[0].clone()
-}
 
 /// Not a test: a peer, when one of the tests below has started it. Sends until it is killed, or its connection is over.
 #[test]
@@ -68,15 +57,6 @@ fn peer() {
     }
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A peer as the endpoint sees it.
 struct Seen {
     connection: Connection,
@@ -86,51 +66,27 @@ struct Seen {
 
 struct Arena {
     server: Endpoint,
-    clients: String,
+    place: Place,
     seen: Vec<Seen>,
     /// Messages of the hostile that the program keeps, if it does.
     kept: Option<Vec<Message>>,
     children: Vec<Killed>,
-    /// Interfaces, where the device has some.
-    _veth: Option<Veth>,
 }
 
 impl Arena {
     /// None: this machine can't, and it was said why.
     fn open(name: &str) -> Option<Arena> {
-        let veth = match name {
-            "eth" | "eth-packet" => match Veth::pair_here(1500) {
-                Ok(veth) => Some(veth),
-                Err(why) => {
-                    println!("skipped: {name}: {why}");
-                    return None;
-                }
-            },
-            _ => None,
-        };
-        let text = |end: &str| match name {
-            "udp" => "[d]\ntransport = udp\nip = 127.0.0.1\n".to_owned(),
-            "tcp" => "[d]\ntransport = tcp\nip = 127.0.0.1\n".to_owned(),
-            "shm" => "[d]\ntransport = shm\n".to_owned(),
-            "eth" => format!("[d]\ntransport = eth\ninterface = {end}0\n"),
-            _ => format!("[d]\ntransport = eth\ninterface = {end}0\nmode = packet\n"),
-        };
+        let place = Place::find(name)?;
         let options = Options { recv_buffers: RECV_BUFFERS, ..Options::default() };
-        let server = Endpoint::create(&device(&text("a")), options).unwrap();
+        let server = Endpoint::create(&device(&place.here), options).unwrap();
         let (seen, children) = (Vec::new(), Vec::new());
-        Some(Arena { server, clients: text("b"), seen, kept: None, children, _veth: veth })
+        Some(Arena { server, place, seen, kept: None, children })
     }
 
     /// Starts a peer, and waits until it is connected.
     fn join(&mut self, name: &str, attribute: &str, bytes: u32) {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "peer", "--nocapture", "--test-threads=1"])
-            .env(ROLE, format!("{name} {attribute} {bytes} {}", self.server.uri()))
-            .env(CONFIG, &self.clients)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.children.push(Killed(child));
+        let role = format!("{name} {attribute} {bytes} {}", self.server.uri());
+        self.children.push(self.place.start(&role));
         let before = self.seen.len();
         self.until(|arena| arena.seen.len() > before);
     }

@@ -299,7 +299,8 @@ impl Endpoint {
             self.core.order.enter_operation(connection.index, context, silent, earlier)
         });
         let operation = Operation { connection, context, silent, place };
-        let begun = match self.core.operations.insert(operation) {
+        let is_alone = self.core.counters.connections_open < 2;
+        let begun = match self.core.operations.insert(operation, is_alone) {
             Some(name) => start(self, name).inspect_err(|_| {
                 self.core.operations.remove(name);
             }),

@@ -217,7 +217,8 @@ impl Core {
             return true;
         }
         let holder = holder(connection);
-        let has = self.shares.may_take(holder, &mut self.receive, self.counters.messages_received);
+        let each_out = |tell: &mut dyn FnMut(u32)| self.receive.each_out(tell);
+        let has = self.shares.may_take(holder, free, self.counters.messages_received, each_out);
         if takes && has {
             self.shares.took(holder);
         } else if takes {

@@ -1,5 +1,6 @@
 //! Remote memory operations in progress: what each is to the program.
 
+use super::shares::{Shares, holder};
 use crate::event::Connection;
 use cci_ring::slab::{Key, Slab};
 
@@ -16,28 +17,78 @@ pub(crate) struct Operation {
 }
 
 /// See the module.
-pub(crate) struct Operations(Slab<Operation>);
+pub(crate) struct Operations {
+    all: Slab<Operation>,
+    /// Who has how many, once they have been scarce.
+    shares: Option<Shares>,
+    /// How many were ever entered, and one.
+    entered: u64,
+}
 
 impl Operations {
     /// Room for `max`; it is taken as it is first needed, and kept.
     pub fn new(max: u32) -> Operations {
-        Operations(Slab::new(max))
+        Operations { all: Slab::new(max), shares: None, entered: 1 }
     }
 
-    /// Enters one; None: as many are in progress as may be.
-    pub fn insert(&mut self, operation: Operation) -> Option<u64> {
-        self.0.insert(operation).ok().map(Key::to_bits)
+    /// Enters one; None: as many are in progress as may be, or as may be of this connection, unless it `is_alone`: no more than
+    /// are left for all others (ADR 19), so that a peer that answers nothing keeps nobody else from theirs.
+    pub fn insert(&mut self, operation: Operation, is_alone: bool) -> Option<u64> {
+        if self.all.len() >= self.all.max() / 2 && !is_alone && !self.has_share(operation.connection) {
+            return None;
+        }
+        self.entered += 1;
+        self.all.insert(operation).ok().map(Key::to_bits)
+    }
+
+    #[cold]
+    fn has_share(&mut self, connection: Connection) -> bool {
+        let (all, max) = (&self.all, self.all.max());
+        let shares = self.shares.get_or_insert_with(|| Shares::new(max));
+        let each_out = |tell: &mut dyn FnMut(u32)| {
+            all.iter().for_each(|(_, operation)| tell(holder(operation.connection)));
+        };
+        let holder = holder(connection);
+        let has = shares.may_take(holder, max - all.len(), self.entered, each_out);
+        if has {
+            shares.took(holder);
+        }
+        has
     }
 
     pub fn remove(&mut self, name: u64) -> Option<Operation> {
-        self.0.remove(Key::from_bits(name))
+        self.all.remove(Key::from_bits(name))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     pub fn bytes(&self) -> u64 {
-        self.0.bytes() as u64
+        (self.all.bytes() + self.shares.as_ref().map_or(0, Shares::bytes)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_whose_peer_answers_nothing_leaves_half() {
+        for max in [1, 2, 7, 64, 1000] {
+            let mut operations = Operations::new(max);
+            let mut start = |index, is_alone| {
+                let connection = Connection { index, generation: 1 };
+                let operation = Operation { connection, context: 0, silent: false, place: None };
+                operations.insert(operation, is_alone)
+            };
+            let stuck: Vec<_> = std::iter::from_fn(|| start(1, false)).collect();
+            assert_eq!(stuck.len() as u32, max.div_ceil(2), "of {max}");
+            let others = std::iter::from_fn(|| start(2, false)).count() as u32;
+            assert!(others >= max / 4, "{others} of {max}");
+            assert!(max < 4 || start(3, false).is_some(), "a third");
+            while start(1, true).is_some() {}
+            assert_eq!(operations.all.len(), max, "who is alone may have all");
+        }
     }
 }

@@ -1,12 +1,11 @@
-//! Who may have one more receive buffer while they are scarce: a connection that holds fewer than are left for all others
+//! Who may have one more of what all connections share — receive buffers, remote operations — while it is scarce: a connection that holds fewer than are left for all others
 //! (Choudhury and Hahne's dynamic threshold). So nobody who floods, and nobody whose messages the program keeps, locks
 //! others out; see ADR 0019.
 //!
-//! Nothing is counted while more than half of the buffers are free: nobody can hold more than that then. Below it the
-//! buffers are counted, which takes a look at each, so seldom that a message costs a few nanoseconds more; between two
+//! Nothing is counted while more than half of them are free: nobody can hold more than that then. Below it they
+//! are counted, which takes a look at each, so seldom that a message costs a few nanoseconds more; between two
 //! counts it is known what has changed, though not whose returned buffers were.
 
-use super::receive::ReceiveBuffers;
 use crate::event::Connection;
 
 /// Bits of a holder's number that are its connection's index; the others are of its generation.
@@ -22,7 +21,7 @@ const SLACK: u32 = 4;
 /// The number by which the buffers of a connection are known. Buffers of one that ended before, in the same place of the
 /// table, are nobody's: the program has them, and no connection can be blamed for it.
 #[inline]
-pub(super) fn holder(connection: Connection) -> u32 {
+pub(crate) fn holder(connection: Connection) -> u32 {
     (connection.generation << INDEX_BITS | connection.index) & cci_ring::pool::HOLDER_MAX
 }
 
@@ -50,9 +49,15 @@ impl Shares {
         size_of_val(&*self.held)
     }
 
-    /// Whether `holder` may have one of the buffers that are free. `taken`: how many were ever taken.
-    pub fn may_take(&mut self, holder: u32, buffers: &mut ReceiveBuffers, taken: u64) -> bool {
-        let free = buffers.free_count();
+    /// Whether `holder` may have one of those that are `free`. `taken`: how many were ever taken; `each_out` tells who holds
+    /// each that is not free.
+    pub fn may_take(
+        &mut self,
+        holder: u32,
+        free: u32,
+        taken: u64,
+        each_out: impl FnOnce(&mut dyn FnMut(u32)),
+    ) -> bool {
         let unnoted = taken.wrapping_sub(self.counted_at).saturating_sub(self.noted);
         let held = self.held_by(holder);
         if self.counted_at != 0 && u64::from(held) + unnoted < u64::from(free) {
@@ -64,8 +69,8 @@ impl Shares {
         if self.counted_at != 0 && changed < u64::from(free / SLACK).max(1) && !full {
             return held < free;
         }
-        self.count(buffers, taken);
-        self.held_by(holder) < self.free_then
+        self.count(free, taken, each_out);
+        self.held_by(holder) < free
     }
 
     /// It has taken one.
@@ -74,11 +79,11 @@ impl Shares {
         self.add(holder);
     }
 
-    fn count(&mut self, buffers: &mut ReceiveBuffers, taken: u64) {
+    fn count(&mut self, free: u32, taken: u64, each_out: impl FnOnce(&mut dyn FnMut(u32))) {
         self.held.fill((NOBODY, 0));
         (self.holders, self.noted, self.counted_at) = (0, 0, taken);
-        buffers.each_out(|holder| self.add(holder));
-        self.free_then = buffers.free_count();
+        each_out(&mut |holder| self.add(holder));
+        self.free_then = free;
     }
 
     fn add(&mut self, holder: u32) {
@@ -114,7 +119,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::receive::Filled;
+    use crate::engine::receive::{Filled, ReceiveBuffers};
 
     fn connection(index: u32) -> Connection {
         Connection { index, generation: 1 }
@@ -138,7 +143,8 @@ mod tests {
             let holder = holder(connection(index));
             let (free, count) = (self.buffers.free_count(), self.buffers.count());
             let scarce = free * 2 <= count;
-            if free == 0 || scarce && !self.shares.may_take(holder, &mut self.buffers, self.taken) {
+            let each_out = |tell: &mut dyn FnMut(u32)| self.buffers.each_out(tell);
+            if free == 0 || scarce && !self.shares.may_take(holder, free, self.taken, each_out) {
                 return false;
             }
             if scarce && noted {

@@ -78,7 +78,7 @@ impl Shared {
                 acked_bytes[usize::from(slot.path & 1)] += active.acked(self, seq, slot, by, now);
             }
             let first = std::mem::replace(&mut slot.first, SendId::NONE);
-            self.complete(first, Status::Success, key, token, sink);
+            active.tx.sends -= self.complete(first, Status::Success, key, token, sink);
             active.tx.unacked = active.tx.unacked.next();
         }
         let bits = u32::from(sack.len) * 64;
@@ -97,7 +97,7 @@ impl Shared {
             //= wire.md R-ORD-2
             if attribute == Attribute::ReliableUnordered {
                 let first = std::mem::replace(&mut slot.first, SendId::NONE);
-                self.complete(first, Status::Success, key, token, sink);
+                active.tx.sends -= self.complete(first, Status::Success, key, token, sink);
             }
         }
         active.tx_ring = Some(ring);

@@ -22,6 +22,7 @@ impl Endpoint {
         context: u64,
         silent: bool,
     ) -> Result<(), SendError> {
+        let is_alone = self.table.used() < 2;
         let conn = self.table.get_mut(key).ok_or(SendError::Unknown)?;
         match conn.state {
             ConnState::Up => {}
@@ -39,6 +40,11 @@ impl Endpoint {
         }
         let body_bytes_max = usize::from(conn.fit.bytes()) - HEADER_BYTES;
         let Some(active) = conn.active.as_deref_mut() else { return Err(SendError::WouldBlock) };
+        // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
+        // nobody else from theirs. Without any it always may.
+        if active.tx.sends >= shared.sends.left() && !is_alone {
+            return Err(SendError::WouldBlock);
+        }
         active.make_room(shared, record_bytes(len), body_bytes_max)?;
         active.append(shared, now, segments, len, context, silent)?;
         active.used_at = now;
@@ -112,6 +118,7 @@ impl Active {
             slot.first = id;
         }
         slot.last = id;
+        self.tx.sends += 1;
         let body = shared.pool.get_mut(slot.buf);
         let written = write_record(&mut body[usize::from(slot.body_bytes)..], segments, len);
         slot.body_bytes += written as u16;

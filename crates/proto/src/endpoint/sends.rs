@@ -61,6 +61,12 @@ impl Sends {
         self.in_progress
     }
 
+    /// How many more there may be.
+    #[inline]
+    pub fn left(&self) -> u32 {
+        self.nodes.len() as u32 - self.in_progress
+    }
+
     pub fn is_full(&self) -> bool {
         self.free == SendId::NONE
     }

@@ -257,7 +257,7 @@ impl Shared {
         self.timers.at_most(active.timer, due.max(earliest));
     }
 
-    /// Completes a list of sends, each exactly once.
+    /// Completes a list of sends, each exactly once; answers how many they were.
     #[inline]
     pub fn complete(
         &mut self,
@@ -266,12 +266,13 @@ impl Shared {
         conn: ConnKey,
         token: u64,
         sink: &mut impl Sink,
-    ) {
-        let mut id = first;
+    ) -> u32 {
+        let (mut id, before) = (first, self.sends.left());
         while let Some(done) = self.sends.take(id) {
             self.report(done.context, done.silent, status, conn, token, sink);
             id = done.next;
         }
+        self.sends.left() - before
     }
 
     #[inline]

@@ -221,7 +221,7 @@ impl Shared {
             if slot.has(mark::ACKED) && !left {
                 // Stored behind a gap that is being given up: it will be delivered, and nothing before it is open.
                 let first = std::mem::replace(&mut slot.first, SendId::NONE);
-                self.complete(first, Status::Success, key, token, sink);
+                active.tx.sends -= self.complete(first, Status::Success, key, token, sink);
                 continue;
             }
             // What was sent in the epoch in which the receiver takes data may have been taken.
@@ -233,6 +233,7 @@ impl Shared {
                 && ns_since(queued, now.0) >= timeout_ns
             {
                 let Some(done) = self.sends.take(slot.first) else { break };
+                active.tx.sends -= 1;
                 slot.first = done.next;
                 self.report(done.context, done.silent, Status::ReceiverNotReady, key, token, sink);
             }

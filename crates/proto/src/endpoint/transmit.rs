@@ -320,7 +320,7 @@ impl Shared {
         active.path.in_flight_bytes = 0;
         active.tx.unacked = seq.next();
         active.path.probe_due = Time::FAR;
-        self.complete(slot.first, Status::Success, key, token, sink);
+        active.tx.sends -= self.complete(slot.first, Status::Success, key, token, sink);
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
             active.send_due = Time::FAR;

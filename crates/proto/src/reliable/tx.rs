@@ -115,11 +115,22 @@ pub(crate) struct Tx {
     pub irregular: bool,
     /// Packet buffers held.
     pub bufs: u32,
+    /// Sends that have not completed.
+    pub sends: u32,
 }
 
 impl Tx {
     pub fn new(first: Seq) -> Tx {
-        Tx { unacked: first, unsent: first, next: first, open: false, resend: 0, irregular: false, bufs: 0 }
+        Tx {
+            unacked: first,
+            unsent: first,
+            next: first,
+            open: false,
+            resend: 0,
+            irregular: false,
+            bufs: 0,
+            sends: 0,
+        }
     }
 
     /// Bundles queued or unacknowledged.

@@ -1,6 +1,8 @@
 //! A message enters a ring.
 
 use super::Shm;
+use super::link::Link;
+use super::pending::Sends;
 use super::table::State;
 use super::wire::kind;
 use crate::engine::core::{Core, SendOp};
@@ -23,6 +25,7 @@ impl Shm {
         if !self.is_ours() {
             return Err(SendError::Disconnected);
         }
+        let is_alone = self.links.len() < 2;
         let Some(conn) = self.table.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
         if conn.state != State::Open {
             return Err(SendError::Disconnected);
@@ -30,11 +33,13 @@ impl Shm {
         let (at, is_reliable) = (conn.at, conn.is_reliable);
         let (index, generation, connection) = (conn.peer_index, conn.peer_generation, conn.connection);
         let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
-        if (is_reliable && self.table.sends.is_full()) || !link.out.control.is_empty() {
+        let has_room = |sends: &Sends, link: &Link| {
+            (!is_reliable || sends.has_room_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
+        };
+        if !has_room(&self.table.sends, link) {
             // Perhaps the peer has taken something that we have not looked at yet.
             let looked = link.complete_taken(&mut self.table, core).and_then(|_| link.push_control());
-            let blocked = (is_reliable && self.table.sends.is_full()) || !link.out.control.is_empty();
-            if looked.is_err() || blocked {
+            if looked.is_err() || !has_room(&self.table.sends, link) {
                 return Err(SendError::WouldBlock);
             }
         }

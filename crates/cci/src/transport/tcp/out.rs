@@ -79,6 +79,12 @@ impl Out {
         self.fifo.len()
     }
 
+    /// Whether one more may be pushed, as far as sends are counted.
+    #[inline]
+    pub fn has_room(&self, sends: &Sends, is_alone: bool) -> bool {
+        sends.has_room_for(&self.fifo, is_alone)
+    }
+
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -111,7 +117,7 @@ impl Out {
         self.next != NIL && self.written > self.next_at
     }
 
-    /// Appends a message. False: there is no room.
+    /// Appends a message; [`Out::has_room`] was asked before. False: there is no room for its bytes.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
     pub fn push(
@@ -125,7 +131,7 @@ impl Out {
         chunks_max: u32,
     ) -> bool {
         let record_bytes = HEADER_BYTES + usize::from(header.len);
-        if sends.is_full() || !self.queue.reserve(chunks, record_bytes, chunks_max) {
+        if !self.queue.reserve(chunks, record_bytes, chunks_max) {
             return false;
         }
         let at_position = self.queue.tail();

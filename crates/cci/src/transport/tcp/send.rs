@@ -34,6 +34,7 @@ impl Tcp {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
+        let is_alone = self.conns.len() < 2;
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
             return Err(SendError::Disconnected);
         };
@@ -54,7 +55,9 @@ impl Tcp {
         }
         let header = Out::message(len, ack);
         let Shared { sends, chunks, .. } = shared;
-        if !conn.out.push(sends, chunks, header, segments, op, deadline_ns, chunks_max) {
+        if !conn.out.has_room(sends, is_alone)
+            || !conn.out.push(sends, chunks, header, segments, op, deadline_ns, chunks_max)
+        {
             return Err(SendError::WouldBlock);
         }
         shared.sends_due_ns = shared.sends_due_ns.min(deadline_ns);

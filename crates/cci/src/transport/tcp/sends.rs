@@ -65,9 +65,12 @@ impl Sends {
         Some(Sends { all, free: NIL, max, in_use: 0 })
     }
 
+    /// Whether one more fits behind those of `fifo`, which must not be more than are left for all others unless it `is_alone`
+    /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.in_use >= self.max
+    pub fn has_room_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
+        let left = self.max - self.in_use;
+        fifo.len < left || is_alone && left > 0
     }
 
     pub fn in_use(&self) -> u32 {

@@ -132,7 +132,7 @@ fn start(core: &mut Core, flows: &mut Flows, key: cci_ring::slab::Key, handle: &
     for (bit, (what, pieces, message)) in all.into_iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0)
     {
         let operation = Operation { connection: CONNECTION, context: bit as u64, silent: false, place: None };
-        let name = core.operations.insert(operation).unwrap();
+        let name = core.operations.insert(operation, true).unwrap();
         let (flow, ops) = flows.get_mut(key).unwrap();
         let fence = which & 0x80 != 0;
         assert!(flow.start(ops, &Start { name, what, pieces, message, fence, position: 0 }));

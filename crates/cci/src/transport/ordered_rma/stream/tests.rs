@@ -105,7 +105,7 @@ impl Side {
 
     fn start(&mut self, context: u64, what: What, pieces: &[RmaPiece], message: Option<&[u8]>, fence: bool) {
         let operation = Operation { connection: CONNECTION, context, silent: false, place: None };
-        let name = self.core.operations.insert(operation).unwrap();
+        let name = self.core.operations.insert(operation, true).unwrap();
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
         assert!(flow.start(ops, &Start { name, what, pieces, message, fence, position: 0 }));
     }

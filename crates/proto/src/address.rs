@@ -108,6 +108,15 @@ impl Address {
         self.via & SECURED != 0
     }
 
+    /// The host alone: an IPv4 address, the network of an IPv6 address (any of a /64 may be one host's), an interface.
+    pub(crate) fn host(&self) -> Address {
+        let mut bytes = self.bytes;
+        if self.kind == Kind::V6 {
+            bytes[8..].fill(0);
+        }
+        Address { kind: self.kind, via: 0, port: 0, scope: 0, bytes }
+    }
+
     /// The socket address this stands for; `None` if it is of another kind (raw Ethernet).
     #[must_use]
     pub fn socket_addr(&self) -> Option<SocketAddr> {

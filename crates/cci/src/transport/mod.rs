@@ -2,6 +2,7 @@
 //! the engine's; a transport moves bytes and tells the [`Core`] what happened.
 
 pub(crate) mod any;
+mod crowd;
 pub(crate) mod datagram;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;

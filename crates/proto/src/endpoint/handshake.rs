@@ -248,7 +248,7 @@ impl Endpoint {
         }
         //= wire.md R-HS-8
         let cost_bytes = Handshakes::COST_BYTES + connect.payload.len() as u64;
-        if self.handshakes.is_full() || !self.shared.fits(cost_bytes) {
+        if !self.handshakes.has_room_for(from) || !self.shared.fits(cost_bytes) {
             self.shared.counters.requests_dropped += 1;
             return Ok(());
         }

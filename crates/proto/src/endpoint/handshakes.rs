@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::limits::ACCEPT_TIMEOUT_NS;
 use crate::secret::{COOKIE_NS_MAX, KeyedHash};
-use crate::{ConnKey, RequestTicket, Time};
+use crate::{Address, ConnKey, RequestTicket, Time};
 
 /// What became of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -31,22 +31,26 @@ pub(crate) struct Handshakes {
     answered: VecDeque<(Time, RequestTicket)>,
     waiting: u32,
     waiting_max: u32,
+    /// How many of these each host has.
+    by_host: HashMap<Address, u32, KeyedHash>,
 }
 
 impl Handshakes {
     /// Lives of a cookie in which an acceptance by another endpoint is over.
     pub const TAKEN: Fate = Fate::Taken { lives: (ACCEPT_TIMEOUT_NS / COOKIE_NS_MAX + 2) as u8 };
 
-    /// What one remembered request costs: its place in the map, twice for the map's free places, and in the queue.
-    pub const COST_BYTES: u64 =
-        (2 * size_of::<(RequestTicket, Fate)>() + size_of::<(Time, RequestTicket)>()) as u64;
+    /// What one remembered request costs: its place in the map, twice for the map's free places, in the queue, and its host's.
+    pub const COST_BYTES: u64 = (2 * size_of::<(RequestTicket, Fate)>()
+        + size_of::<(Time, RequestTicket)>()
+        + 2 * size_of::<(Address, u32)>()) as u64;
 
     pub fn new(hash: KeyedHash, waiting_max: u32) -> Handshakes {
         Handshakes {
-            requests: HashMap::with_hasher(hash),
+            requests: HashMap::with_hasher(hash.clone()),
             answered: VecDeque::new(),
             waiting: 0,
             waiting_max,
+            by_host: HashMap::with_hasher(hash),
         }
     }
 
@@ -54,15 +58,18 @@ impl Handshakes {
         self.requests.get(&ticket).copied()
     }
 
-    /// True if as many requests wait for the program as may.
-    pub fn is_full(&self) -> bool {
-        self.waiting >= self.waiting_max
+    /// Whether one more request from there may wait for the program: fewer of its host's wait than there is room left for, so
+    /// that a host that asks again and again leaves half to others. The cookie has shown that it is there.
+    pub fn has_room_for(&self, from: Address) -> bool {
+        let left = self.waiting_max.saturating_sub(self.waiting);
+        self.by_host.get(&from.host()).copied().unwrap_or(0) < left
     }
 
     /// A new request goes to the program.
     pub fn add(&mut self, ticket: RequestTicket, payload_bytes: u16) {
         self.requests.insert(ticket, Fate::Waiting { payload_bytes });
         self.waiting += 1;
+        *self.by_host.entry(ticket.peer.host()).or_default() += 1;
     }
 
     /// The program has answered. Returns how many bytes of payload are no longer held; `None`: not one of ours.
@@ -71,6 +78,12 @@ impl Handshakes {
         let Fate::Waiting { payload_bytes } = *place else { return None };
         *place = fate;
         self.waiting -= 1;
+        if let Some(count) = self.by_host.get_mut(&ticket.peer.host()) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_host.remove(&ticket.peer.host());
+            }
+        }
         self.answered.push_back((now.plus(COOKIE_NS_MAX), ticket));
         Some(payload_bytes)
     }

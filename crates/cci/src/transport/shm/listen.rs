@@ -4,11 +4,14 @@ use super::hand::{Guest, Half, Hand, Peer, Side, Stage};
 use super::handshake::is_permitted;
 use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
-use super::{HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, Shm, token};
+use super::{
+    HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, SILENCE_NS_MIN, Shm, token,
+};
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{Fate, RequestBody, RequestInner};
 use crate::event::Connection;
+use crate::transport::crowd::oldest_of_most;
 use crate::{AcceptError, ConnectFailure, limits};
 use cci_ring::slab::Key;
 use cci_sys::clock;
@@ -30,7 +33,7 @@ impl Shm {
     /// Clients knock.
     pub(super) fn let_in(&mut self, core: &mut Core) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            if self.shown >= limits::REQUESTS_MAX || self.silent >= HANDS_SILENT_MAX {
+            if self.shown >= limits::REQUESTS_MAX || !self.make_room_for_silent(core) {
                 return self.pause_listening(core);
             }
             match self.listener.accept() {
@@ -43,6 +46,26 @@ impl Shm {
                 }
             }
         }
+    }
+
+    /// Room for one more client that has said nothing: of too many the oldest has to go of the process that has the most, if
+    /// it had its time.
+    fn make_room_for_silent(&mut self, core: &mut Core) -> bool {
+        if self.silent < HANDS_SILENT_MAX {
+            return true;
+        }
+        let silent = self.table.hands.iter().filter_map(|(key, hand)| match hand.stage {
+            Stage::Silent { peer } => Some(((peer.uid, peer.pid), hand.deadline_ns, key)),
+            _ => None,
+        });
+        let had_its_time_ns = self.table.now_ns + (SILENCE_NS_MAX - SILENCE_NS_MIN);
+        let Some((key, _)) = oldest_of_most(silent).filter(|(_, until_ns)| *until_ns <= had_its_time_ns)
+        else {
+            return false;
+        };
+        self.table.counts.handshake_timed_out += 1;
+        self.end_hand(core, key, ConnectFailure::Disconnected);
+        true
     }
 
     /// Those who knock meanwhile wait in the kernel's queue.

@@ -86,6 +86,8 @@ const RING_SHARE: u64 = 16;
 const RING_BYTES_PEER_MAX: u32 = 16 << 20;
 /// How long a client may be silent after it connected.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
+/// And how long at least, however many others knock.
+const SILENCE_NS_MIN: u64 = 200_000_000;
 /// How long an accepted client may take to confirm.
 /// Its death is known at once; this is for one that hangs, or polls seldom.
 const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;

@@ -6,6 +6,7 @@ use super::wire::{SAID_BYTES_MAX, Said};
 use super::{HANDS_SILENT_MAX, Tcp};
 use crate::Status;
 use crate::engine::core::Core;
+use crate::transport::crowd::oldest_of_most;
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
@@ -174,13 +175,14 @@ impl Tcp {
         }
     }
 
-    /// Room for one more client: of too many silent ones the oldest has to go, if it had its time.
+    /// Room for one more client: of too many silent ones the oldest has to go of the host that has the most, if it had its time.
     pub(super) fn make_room_for_hand(&mut self, core: &mut Core, grace_ns: u64) -> bool {
         if self.hands.len() < HANDS_SILENT_MAX {
             return true;
         }
         let silent = self.hands.iter().filter(|(_, hand)| hand.stage == Stage::Silent);
-        let oldest = silent.min_by_key(|(_, hand)| hand.until_ns).map(|(key, hand)| (key, hand.until_ns));
+        let oldest =
+            oldest_of_most(silent.map(|(key, hand)| (hand.peer.map(|peer| peer.ip()), hand.until_ns, key)));
         let Some((key, _)) = oldest.filter(|(_, until_ns)| *until_ns <= self.shared.now_ns + grace_ns) else {
             return false;
         };

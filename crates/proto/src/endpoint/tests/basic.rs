@@ -223,7 +223,7 @@ fn a_flood_of_requests_is_bounded() {
     }
     net.run(2 * SECOND);
     let waiting = net.apps[1].events.iter().filter(|event| matches!(event, Event::Request(_))).count();
-    assert_eq!(waiting, 4);
+    assert_eq!(waiting, 2, "half of them: the other half is for other hosts");
     assert!(net.ends[1].counters().requests_dropped > 0);
     // As the program answers, the others, who ask again, get their turn.
     for _ in 0..20 {

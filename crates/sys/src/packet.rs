@@ -46,6 +46,8 @@ pub struct Options {
 
 /// Flushes in a row of which the kernel took nothing before the frame at the head is taken for one that never leaves.
 const IN_VAIN_MAX: u32 = 4;
+/// Frames in a row that one flush gives up at most.
+const GIVEN_UP_MAX: u32 = 64;
 
 /// A packet socket with mapped rings: non-blocking, close-on-exec, gone with its process.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub struct Socket {
     unsent: usize,
     /// Flushes in a row in which the kernel took none of them.
     in_vain: u32,
+    /// The length of the shortest frame that never left; [`u32::MAX`] if all do. Those as long are not tried as often.
+    refused_bytes: u32,
     /// A frame was begun, with room for so many bytes.
     begun: Option<usize>,
     stats: FrameStats,
@@ -110,6 +114,7 @@ impl Socket {
             in_use: 0,
             unsent: 0,
             in_vain: 0,
+            refused_bytes: u32::MAX,
             begun: None,
             stats: FrameStats::default(),
         })
@@ -134,18 +139,51 @@ impl Socket {
             if status == libc::TP_STATUS_SEND_REQUEST {
                 return;
             }
+            if self.refused_bytes != u32::MAX && self.oldest_unsent_bytes() >= self.refused_bytes {
+                self.refused_bytes = u32::MAX;
+            }
             self.unsent -= 1;
             self.stats.sent += 1;
         }
+    }
+
+    /// The length of the frame at the head of those that are unsent.
+    fn oldest_unsent_bytes(&self) -> u32 {
+        // SAFETY: the kernel never writes the length, and any four bytes are a number.
+        unsafe { self.rings.read(self.send.back(self.unsent) + ring::LEN_OFFSET) }.unwrap_or(u32::MAX)
     }
 
     /// The kernel takes frames in order, and one that the interface refuses for ever (too long for who is behind it) stays
     /// at the head. Its payload is given up, as datagrams may be lost: its headers, which mean nothing alone, are let go.
     fn pass_refused(&mut self) {
         self.in_vain = 0;
+        self.stats.refused += 1;
         // SAFETY: the kernel looks at the slot only while `sendto` runs, which takes `&mut self`.
         unsafe { self.rings.write(self.send.back(self.unsent) + ring::LEN_OFFSET, PAYLOAD_OFFSET as u32) };
-        self.stats.refused += 1;
+    }
+
+    /// Whether the frame at the head, which has just been refused, is one that never leaves. Then it has been given up.
+    fn gives_up(&mut self, took_some: bool) -> bool {
+        let len_bytes = self.oldest_unsent_bytes();
+        self.in_vain = if took_some { 1 } else { self.in_vain + 1 };
+        if len_bytes < self.refused_bytes {
+            if self.in_vain < IN_VAIN_MAX || len_bytes <= PAYLOAD_OFFSET as u32 {
+                return false;
+            }
+            self.refused_bytes = len_bytes;
+        }
+        self.pass_refused();
+        true
+    }
+
+    /// Has the kernel send what is there.
+    fn kick(&mut self) -> io::Result<()> {
+        self.stats.kicks += 1;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: no memory is passed: what is to be sent lies in the ring.
+        let done =
+            unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, flags, std::ptr::null(), 0) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn recv_status(&self) -> u32 {
@@ -199,33 +237,31 @@ impl FrameSocket for Socket {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.unsent == 0 {
-            return Ok(());
-        }
-        self.stats.kicks += 1;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: no memory is passed: what is to be sent lies in the ring.
-        let done =
-            unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, flags, std::ptr::null(), 0) };
-        let error = io::Error::last_os_error();
-        let before = self.unsent;
-        self.count_unsent();
-        let in_vain = self.unsent == before && error.raw_os_error() == Some(libc::ENOBUFS);
-        self.in_vain = if done < 0 && in_vain { self.in_vain + 1 } else { 0 };
-        if self.in_vain >= IN_VAIN_MAX {
-            self.pass_refused();
-        }
-        if done >= 0 {
-            return Ok(());
-        }
-        match error.raw_os_error() {
-            // No room in the socket's buffer or the card's queue: what is left goes with the next flush.
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
-            _ => {
-                self.stats.refused += 1;
-                Err(error)
+        for _ in 0..GIVEN_UP_MAX {
+            if self.unsent == 0 {
+                return Ok(());
+            }
+            let (outcome, before) = (self.kick(), self.unsent);
+            self.count_unsent();
+            let took_some = self.unsent != before;
+            match outcome {
+                Ok(()) => {
+                    self.in_vain = 0;
+                    return Ok(());
+                }
+                Err(error) => match error.raw_os_error() {
+                    // No room in the card's queue, or too long for who is behind it.
+                    Some(libc::ENOBUFS) if self.unsent > 0 && self.gives_up(took_some) => {}
+                    // What is left goes with the next flush.
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => return Ok(()),
+                    _ => {
+                        self.stats.refused += 1;
+                        return Err(error);
+                    }
+                },
             }
         }
+        Ok(())
     }
 
     #[inline]

@@ -101,6 +101,10 @@ pub struct Counters {
     pub retransmissions_spurious: u64,
     /// Probe time-outs: nothing was acknowledged for longer than expected.
     pub probe_timeouts: u64,
+    /// Times a way turned out to take only smaller datagrams.
+    pub paths_narrowed: u64,
+    /// Datagrams with a part of a bundle.
+    pub parts_sent: u64,
     /// Datagrams that only acknowledge.
     pub acks_sent: u64,
     /// Bundles that had already come.

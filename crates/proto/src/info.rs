@@ -103,8 +103,8 @@ pub struct ConnectionInfo {
     pub peer: Address,
     /// What the caller named it by.
     pub token: u64,
-    /// The longest message that goes in one datagram, in bytes. When the connection opens, this is the longest that can be
-    /// sent as long as it lives (CCI-048): once the way turns out narrower, longer ones go in fragments.
+    /// The longest message, in bytes. Stays what it was when the connection opened (CCI-048): once the way turns out
+    /// narrower than that, longer ones go in parts.
     pub message_bytes_max: usize,
     /// The largest datagram that is sent, in bytes.
     pub datagram_bytes_max: u16,

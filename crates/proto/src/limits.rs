@@ -105,6 +105,28 @@ pub const PACING_BURST_NS: u64 = 250_000;
 /// A connection idle for this long gives its active state back.
 pub const IDLE_NS: u64 = 100_000_000;
 
+/// Bytes before the data of a part of a bundle.
+pub const PART_HEAD_BYTES: usize = 8;
+
+/// Parts of a bundle at most.
+pub const PARTS_MAX: usize = 64;
+
+/// Bundles that an endpoint puts together from parts at the same time.
+pub const PARTIALS_MAX: usize = 32;
+
+/// Copies of a bundle that are lost before its size is suspected: one bundle in 10,000 loses as many by chance where a tenth
+/// of all is lost.
+pub const SIZE_SUSPECT_COPIES: u8 = 4;
+
+/// Repeats of a bundle after which IP may fragment it.
+pub const FRAGMENT_RESENDS: u8 = 3;
+
+/// Tries of one larger datagram size before that is put off.
+pub const SIZE_TRIES_MAX: u8 = 2;
+
+/// For how long.
+pub const SIZE_RAISE_NS: u64 = 60_000_000_000;
+
 /// The first wait for the answer to a question about a way to the peer; doubles up to [`PATH_RETRY_NS_MAX`].
 pub const PATH_RETRY_NS_MIN: u64 = 20_000_000;
 
@@ -178,6 +200,11 @@ pub const fn message_bytes_max(datagram_bytes: u16) -> usize {
 const _: () = {
     assert!(WINDOW_BUNDLES_MAX.is_power_of_two(), "the slot index is seq & (window - 1)");
     assert!(WINDOW_BUNDLES_MAX <= SACK_BITS, "one SACK must describe a full window");
+    assert!(
+        DATAGRAM_BYTES_MAX as usize / (DATAGRAM_BYTES_MIN as usize - HEADER_BYTES - PART_HEAD_BYTES)
+            < PARTS_MAX,
+        "the longest bundle has no more parts than bits"
+    );
     assert!(DATAGRAM_BYTES_MIN.is_multiple_of(8) && DATAGRAM_BYTES_MAX.is_multiple_of(8));
     assert!(GROUP_HEADER_BYTES.is_multiple_of(8), "messages start on 8-byte boundaries");
     assert!(GROUP_HEADER_BYTES <= HEADER_BYTES, "a group takes every message that a connection takes");

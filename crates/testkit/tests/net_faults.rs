@@ -33,6 +33,11 @@ impl Kind {
         matches!(self, Kind::Xdp | Kind::Packet)
     }
 
+    /// Whether the kernel's TCP has to find out what the way takes.
+    fn is_kernels(self) -> bool {
+        matches!(self, Kind::Tcp4 | Kind::Tcp6 | Kind::Any)
+    }
+
     fn device(self, veth: &Veth, end: End) -> Device {
         let ip = |v6| veth.ip(end, 0, v6);
         let interface = veth.name(end, 0);
@@ -214,6 +219,52 @@ fn an_address_that_comes_back_loses_nothing_and_another_one_needs_another_endpoi
             again.until_received(500);
             again.finish();
             figures::note("netfault.addresses_changed", 3);
+        }
+    }
+}
+
+#[test]
+fn interfaces_whose_mtu_shrinks_lose_nothing() {
+    for kind in ALL {
+        for attribute in [RO, RU] {
+            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            for mtu_bytes in [1_400, 1_280] {
+                veth.mtu(0, mtu_bytes);
+                traffic.until_received(500);
+            }
+            let messages = traffic.finish();
+            println!("{kind:?} {attribute:?}: {messages} messages once\n{}", traffic.client.explained());
+            figures::note("netfault.mtus_shrunk", 2);
+            figures::note("netfault.messages_once", messages);
+        }
+    }
+}
+
+#[test]
+fn a_way_that_swallows_large_packets_is_found_out() {
+    for kind in ALL {
+        for attribute in [RO, RU] {
+            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            if kind.is_kernels() {
+                // It does so if it is allowed to.
+                for end in [End::A, End::B] {
+                    let _inside = veth.enter(end);
+                    std::fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1").unwrap();
+                }
+            }
+            veth.no_offload(0);
+            veth.mtu_of(End::B, 0, 1_300);
+            let took = traffic.until_received(500);
+            let messages = traffic.finish();
+            println!(
+                "{kind:?} {attribute:?}: {messages} messages once, 500 after {took:?}\n{}",
+                traffic.client.explained()
+            );
+            if !kind.is_kernels() {
+                assert!(traffic.client.counter("paths_narrowed") > 0, "{kind:?}: {}", traffic.state());
+            }
+            figures::note("netfault.black_holes", 1);
+            figures::note("netfault.messages_once", messages);
         }
     }
 }

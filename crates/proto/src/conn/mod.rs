@@ -1,10 +1,12 @@
 //! A connection: 96 bytes while idle, and what it borrows while active.
 
 pub(crate) mod path;
+pub(crate) mod size;
 pub(crate) mod state;
 pub(crate) mod table;
 
 use crate::congestion::Window;
+use crate::endpoint::in_parts::Rest;
 use crate::endpoint::rma::state::Rma;
 use crate::endpoint::timers::TimerId;
 use crate::limits::message_bytes_max;
@@ -13,6 +15,7 @@ use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
 use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
 use path::{Bond, FIRST, Path};
+use size::SizeSearch;
 
 /// A connection as the table holds it: all that an idle one needs.
 pub(crate) struct Conn {
@@ -30,12 +33,14 @@ pub(crate) struct Conn {
     pub idle_tx: Seq,
     /// Next bundle to come, while idle.
     pub idle_rx: Seq,
-    /// Smoothed round trip while idle, in units of 64 ns; 0: not measured.
-    pub idle_rtt: u32,
+    /// Smoothed round trip while idle.
+    pub idle_rtt: IdleRtt,
     /// 0: the endpoint's default.
     pub send_timeout_ms: u32,
-    /// How long datagrams may be.
-    pub fit: Fit,
+    /// The largest datagram that the way is known to take.
+    pub datagram_bytes: u16,
+    /// The longest bundle, as a datagram: the smaller of the two sides'.
+    pub bundle_bytes: u16,
     /// The receiver-not-ready epoch in which we send.
     pub tx_epoch: u16,
     /// The epoch in which we take data.
@@ -48,38 +53,19 @@ pub(crate) struct Conn {
     pub attribute: Attribute,
 }
 
-/// How long datagrams may be: as long as both sides take, or as the way there does, if that has turned out to be less. A
-/// multiple of 8, so that the lowest bit is free to say which.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fit(u16);
+/// A round trip in two bytes, to a thousandth: 11 bits shifted left by the upper 5, in units of 64 ns. 0: not measured.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IdleRtt(u16);
 
-impl Fit {
-    const NARROW: u16 = 1;
-
-    /// What one side takes, or both.
-    pub const fn agreed(bytes: u16) -> Fit {
-        Fit(bytes & !7)
+impl IdleRtt {
+    pub fn new(rtt_ns: u64) -> IdleRtt {
+        let units = (rtt_ns >> 6).min(u64::from(u32::MAX));
+        let shift = (64 - units.leading_zeros()).saturating_sub(11);
+        IdleRtt((shift << 11) as u16 | (units >> shift) as u16)
     }
 
-    pub const fn bytes(self) -> u16 {
-        self.0 & !7
-    }
-
-    /// The other side takes no more than this.
-    pub fn agree(&mut self, bytes: u16) {
-        *self = Fit(self.bytes().min(bytes) & !7 | self.0 & Fit::NARROW);
-    }
-
-    /// The way there takes no more than this. `open`: how long messages may be has been told, and stays so.
-    pub fn narrow(&mut self, bytes: u16, open: bool) {
-        if bytes & !7 < self.bytes() {
-            *self = Fit(bytes & !7 | if open { Fit::NARROW } else { 0 });
-        }
-    }
-
-    /// Whether the way takes less than what was agreed.
-    pub const fn is_narrow(self) -> bool {
-        self.0 & Fit::NARROW != 0
+    pub fn ns(self) -> u64 {
+        (u64::from(self.0 & 0x7ff) << (self.0 >> 11)) << 6
     }
 }
 
@@ -166,6 +152,10 @@ pub(crate) struct Active {
     pub steps: u32,
     pub dial: Option<Box<Dial>>,
     pub counters: ConnectionCounters,
+    /// The search for the largest datagram.
+    pub size: SizeSearch,
+    /// What is left of a bundle in parts.
+    pub rest: Option<Rest>,
 }
 
 impl Conn {
@@ -173,11 +163,10 @@ impl Conn {
         ConnKey { index, generation: self.generation }
     }
 
-    /// The longest message to be taken. `own_bytes`: the longest datagram of this side. Behind a narrow way only the caller
-    /// knows what was agreed, and keeps to it.
+    /// The longest message: stays what it was when the connection opened, whatever the way takes.
     //= wire.md R-MTU-1
-    pub fn message_bytes_max(&self, own_bytes: u16) -> usize {
-        message_bytes_max(if self.fit.is_narrow() { own_bytes } else { self.fit.bytes() })
+    pub fn message_bytes_max(&self) -> usize {
+        message_bytes_max(self.bundle_bytes)
     }
 
     /// This side has closed, and nothing of its own is still to be answered.
@@ -233,9 +222,9 @@ impl Active {
 
     /// The active state of a connection that wakes up.
     pub fn wake(conn: &Conn, timer: TimerId, now: Time) -> Active {
-        let rtt = match conn.idle_rtt {
+        let rtt = match conn.idle_rtt.ns() {
             0 => Rtt::default(),
-            units => Rtt::restored(u64::from(units) << 6, now),
+            rtt_ns => Rtt::restored(rtt_ns, now),
         };
         Active {
             timer,
@@ -253,7 +242,7 @@ impl Active {
             rx: Rx::new(conn.idle_rx),
             rx_ring: None,
             rma: None,
-            path: Path::new(rtt, Window::restored(conn.fit.bytes(), conn.idle_window_kib), now),
+            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window_kib), now),
             bond: None,
             rack_due: Time::FAR,
             rnr_end: Time(0),
@@ -269,6 +258,8 @@ impl Active {
             steps: 0,
             dial: None,
             counters: ConnectionCounters::default(),
+            size: SizeSearch::new(now),
+            rest: None,
         }
     }
 
@@ -300,5 +291,19 @@ impl Active {
         self.heard_at = self.heard_at.max(now);
         let on = keepalive_ns != 0 && state == ConnState::Up;
         self.keepalive_due = if on { now.plus(keepalive_ns / 2) } else { Time::FAR };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IdleRtt;
+
+    #[test]
+    fn an_idle_round_trip_is_kept_to_a_thousandth() {
+        for rtt_ns in [0, 64, 1_000, 131_008, 131_072, 20_000_000, 3_000_000_000, 200_000_000_000] {
+            let kept_ns = IdleRtt::new(rtt_ns).ns();
+            assert!(kept_ns <= rtt_ns && rtt_ns - kept_ns <= 64 + rtt_ns / 1_000, "{rtt_ns}: {kept_ns}");
+        }
+        assert!(IdleRtt::new(u64::MAX).ns() > 200_000_000_000);
     }
 }

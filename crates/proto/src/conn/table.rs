@@ -1,6 +1,6 @@
 //! The connection table: an index finds a connection, with no hashing.
 
-use super::{Conn, Fit};
+use super::Conn;
 use crate::{Address, Attribute, ConnKey, ConnState, Seq};
 
 /// Connections per piece: the table grows by pieces, so that growing moves nothing.
@@ -29,9 +29,10 @@ fn empty(next_free: u32) -> Conn {
         generation: 0,
         idle_tx: Seq(0),
         idle_rx: Seq(0),
-        idle_rtt: 0,
+        idle_rtt: super::IdleRtt::default(),
         send_timeout_ms: 0,
-        fit: Fit::agreed(0),
+        datagram_bytes: 0,
+        bundle_bytes: 0,
         tx_epoch: 0,
         rx_epoch: 0,
         peer_window_kib: 0,

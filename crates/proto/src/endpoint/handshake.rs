@@ -7,7 +7,7 @@ use super::shared::Shared;
 use crate::congestion::Window;
 use crate::conn::state::Input;
 use crate::conn::table::Table;
-use crate::conn::{Conn, Dial, Fit, want};
+use crate::conn::{Conn, Dial, want};
 use crate::limits::{
     ACCEPT_TIMEOUT_NS, ACCEPT_TIMEOUT_NS_MIN, DIAL_RETRY_NS_MIN, REQUEST_BYTES_MAX, VERSION,
 };
@@ -138,7 +138,8 @@ impl Endpoint {
         let datagram_bytes = self.shared.config.datagram_bytes_max;
         let (index, conn) = place(&mut self.table, &mut self.shared, now, request.len() as u64, |conn| {
             (conn.peer, conn.nonce, conn.token) = (to, nonce, token);
-            (conn.idle_tx, conn.fit, conn.attribute) = (first_seq, Fit::agreed(datagram_bytes), attribute);
+            (conn.idle_tx, conn.datagram_bytes, conn.attribute) = (first_seq, datagram_bytes, attribute);
+            conn.bundle_bytes = datagram_bytes;
             conn.enter(Input::Connect);
         })
         .ok_or(ConnectError::NoMemory)?;
@@ -287,8 +288,8 @@ impl Endpoint {
         let datagram_bytes = self.shared.config.datagram_bytes_max.min(request.datagram_bytes_max);
         let placed = place(&mut self.table, &mut self.shared, now, 0, |conn| {
             (conn.peer, conn.nonce, conn.peer_nonce) = (request.ticket.peer, nonce, request.ticket.nonce);
-            (conn.token, conn.attribute) = (token, request.attribute);
-            conn.fit = Fit::agreed(datagram_bytes);
+            (conn.token, conn.attribute, conn.datagram_bytes) = (token, request.attribute, datagram_bytes);
+            conn.bundle_bytes = datagram_bytes;
             (conn.peer_index, conn.peer_generation) = (request.client_index, request.client_generation);
             (conn.idle_tx, conn.idle_rx) = (first_seq, Seq(request.first_seq));
             conn.peer_window_kib = request.window_kib;
@@ -363,13 +364,14 @@ impl Endpoint {
             conn.peer_generation = accept.source_generation;
             conn.peer_window_kib = accept.window_kib;
             //= wire.md R-MTU-1
-            conn.fit.agree(accept.datagram_bytes_max);
+            conn.datagram_bytes = conn.datagram_bytes.min(accept.datagram_bytes_max);
+            conn.bundle_bytes = conn.datagram_bytes;
             conn.enter(Input::Accepted);
             let token = conn.token;
             let mut second = None;
             if let Some(active) = conn.active.as_deref_mut() {
                 active.rx = crate::reliable::rx::Rx::new(accept.first_seq);
-                active.path.window = Window::new(conn.fit.bytes());
+                active.path.window = Window::new(conn.datagram_bytes);
                 (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
                 active.wants = 0;
                 let rtt_ns = timestamp_ns_between(accept.echo, timestamp(now));

@@ -3,9 +3,11 @@
 mod close;
 mod handshake;
 mod handshakes;
+pub(crate) mod in_parts;
 mod on_ack;
 mod on_data;
 mod on_datagram;
+mod parts;
 mod paths;
 pub(crate) mod pool;
 mod replies;
@@ -21,7 +23,7 @@ mod transmit;
 
 use crate::conn::path::SECOND;
 use crate::conn::table::Table;
-use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX, message_bytes_max};
+use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX};
 use crate::secret::Secret;
 use crate::{
     Address, Config, ConfigError, ConnKey, ConnState, ConnectionInfo, Counters, MemoryUse, Time, Unknown,
@@ -103,10 +105,9 @@ impl Endpoint {
                 || active.and_then(|active| active.dial.as_deref()).is_some_and(|dial| dial.cookie.is_some()),
             peer: conn.peer,
             token: conn.token,
-            message_bytes_max: message_bytes_max(conn.fit.bytes()),
-            datagram_bytes_max: conn.fit.bytes(),
-            rtt_ns: active
-                .map_or(u64::from(conn.idle_rtt) << 6, |active| active.best_path().rtt.smoothed_ns_or_zero()),
+            message_bytes_max: conn.message_bytes_max(),
+            datagram_bytes_max: conn.datagram_bytes,
+            rtt_ns: active.map_or(conn.idle_rtt.ns(), |active| active.best_path().rtt.smoothed_ns_or_zero()),
             rtt_ns_min: active.map_or(0, |active| active.best_path().rtt.min_ns()),
             congestion_window_bytes: active
                 .map_or(idle_window_bytes, |active| u64::from(active.window_bytes())),
@@ -193,15 +194,21 @@ impl Endpoint {
     /// The path to `to` carries only datagrams of this size: later bundles are smaller, older bigger ones go with
     /// fragmentation allowed. Looks at every connection, so not for every packet.
     pub fn path_mtu_changed(&mut self, now: Time, to: Address, datagram_bytes_max: u16) {
-        let _ = now;
         let bytes = (datagram_bytes_max & !7).max(DATAGRAM_BYTES_MIN);
         for index in self.table.indices() {
             if let Some(conn) = self.table.at_mut(index)
                 && conn.state != ConnState::Free
                 && (conn.peer == to || conn.address(SECOND) == to)
             {
-                let open = !matches!(conn.state, ConnState::Dialing | ConnState::Accepting);
-                conn.fit.narrow(bytes, open);
+                self.shared.counters.paths_narrowed += u64::from(bytes < conn.datagram_bytes);
+                conn.datagram_bytes = conn.datagram_bytes.min(bytes);
+                if matches!(conn.state, ConnState::Dialing | ConnState::Accepting) {
+                    // How long messages may be has not been told yet.
+                    conn.bundle_bytes = conn.datagram_bytes;
+                }
+                if let Some(active) = conn.active.as_deref_mut() {
+                    active.size.was_told(now);
+                }
             }
         }
     }

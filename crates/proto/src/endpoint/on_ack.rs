@@ -35,6 +35,9 @@ impl Shared {
         let limited = [active.is_limited(FIRST), active.is_limited(SECOND)];
         let acked_bytes = self.take_acks(conn, head, sack, by, now, sink);
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        if let Some(good) = active.size.take_good() {
+            conn.datagram_bytes = conn.datagram_bytes.max(good.min(conn.bundle_bytes));
+        }
         if acked_bytes != [0, 0] {
             for (which, (acked_bytes, limited)) in (FIRST..).zip(acked_bytes.into_iter().zip(limited)) {
                 if acked_bytes != 0 {
@@ -216,6 +219,11 @@ impl Active {
         if slot.has(mark::RESEND) {
             self.tx.resend -= 1;
         }
+        if slot.has(mark::SIZE) {
+            self.size.succeeded();
+        } else if !needless && (slot.is_large() || slot.has(mark::PARTS) && slot.resends == 0) {
+            self.size.large_arrived(slot.sent_at);
+        }
         slot.marks = mark::ACKED;
         if slot.buf.is_some() {
             shared.pool.give_back(slot.buf);
@@ -275,7 +283,12 @@ impl Active {
 
     /// This bundle is not under way any more, and must be sent again.
     pub(super) fn take_back(&mut self, slot: &mut TxSlot) {
-        slot.marks = slot.marks & !mark::IN_FLIGHT | mark::RESEND;
+        if slot.has(mark::SIZE) {
+            self.size.failed(slot.sent_at);
+        } else if slot.is_large() || slot.has(mark::PARTS) {
+            self.size.large_lost(slot.sent_at);
+        }
+        slot.marks = slot.marks & !(mark::IN_FLIGHT | mark::SIZE) | mark::RESEND;
         self.path_mut(slot.path).in_flight_bytes -= weight(slot.body_bytes);
         self.tx.resend += 1;
     }
@@ -289,8 +302,10 @@ impl Active {
             seq = seq.next();
             if slot.has(mark::IN_FLIGHT) {
                 self.take_back(slot);
+                slot.resends = 0;
             }
         }
+        self.size.none_lost();
         self.tx_ring = Some(ring);
         self.tx.irregular = true;
         self.stop_probing();

@@ -9,7 +9,7 @@ use crate::limits::{
     WINDOW_BUNDLES_MAX,
 };
 use crate::reliable::rx::Bits;
-use crate::wire::{Head, Holds, Messages, flags};
+use crate::wire::{Head, Holds, Messages, check, flags};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
@@ -51,6 +51,9 @@ impl Shared {
         }
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         active.path_mut(by).came(head.timestamp, now);
+        if holds == Holds::Part {
+            return self.on_part(conn, head, by, body, now, sink);
+        }
         if !conn.attribute.is_reliable() {
             if holds != Holds::Messages {
                 return Err(PeerFault::Unexpected);
@@ -129,6 +132,26 @@ impl Shared {
             active.rx.deliver = active.rx.next;
         }
         Ok(())
+    }
+
+    /// A part of a bundle; what is whole by it is dealt with as if it had come so.
+    #[cold]
+    fn on_part(
+        &mut self,
+        conn: &mut Conn,
+        head: &Head,
+        by: u8,
+        body: &[u8],
+        now: Time,
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFault> {
+        let fits = self.fits(self.parts.cost_bytes());
+        let Some((at, bytes)) = self.parts.add(head, body, fits)? else { return Ok(()) };
+        let whole = self.parts.take(at);
+        let body = whole.get(..bytes).unwrap_or_default();
+        let outcome = check(body).and_then(|holds| self.on_data(conn, head, by, (holds, body), now, sink));
+        self.parts.give_back(at, whole);
+        outcome
     }
 
     /// A bundle outside the window, or one that has come before.

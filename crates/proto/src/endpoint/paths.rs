@@ -85,7 +85,7 @@ impl Shared {
         let Some(active) = conn.active.as_deref_mut().filter(|_| fits) else { return };
         self.bonds += 1;
         let newest = active.rx.next;
-        active.bond = Some(Box::new(Bond::new(second, challenges, newest, conn.fit.bytes(), now)));
+        active.bond = Some(Box::new(Bond::new(second, challenges, newest, conn.datagram_bytes, now)));
         if second.1 {
             active.wants |= want::PATH;
         }
@@ -116,7 +116,7 @@ impl Shared {
         }
         active.path_mut(which).came(head.timestamp, now);
         if body.answer != 0 {
-            active.path_proved(which, head, body.challenge == 0, conn.fit.bytes(), now);
+            active.path_proved(which, head, body.challenge == 0, conn.datagram_bytes, now);
         }
         let Some(bond) = active.bond.as_deref_mut() else { return Ok(()) };
         //= wire.md R-PATH-2
@@ -258,6 +258,7 @@ impl Active {
                 }
             }
             self.tx_ring = Some(ring);
+            self.size.none_lost();
         }
         self.tx.irregular = true;
         let path = self.path_mut(which);

@@ -30,7 +30,7 @@ impl Endpoint {
             _ => return Err(SendError::Disconnected),
         }
         let len = segments.iter().map(|segment| segment.len()).sum();
-        let max = conn.message_bytes_max(self.shared.config.datagram_bytes_max);
+        let max = conn.message_bytes_max();
         if len > max {
             return Err(SendError::TooLong { max });
         }
@@ -38,7 +38,7 @@ impl Endpoint {
         if shared.sends.is_full() || !shared.wake(conn, key.index, now) {
             return Err(SendError::WouldBlock);
         }
-        let body_bytes_max = usize::from(conn.fit.bytes()) - HEADER_BYTES;
+        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
         let Some(active) = conn.active.as_deref_mut() else { return Err(SendError::WouldBlock) };
         // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
         // nobody else from theirs. Without any it always may.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use super::parts::Parts;
 use super::pool::Pool;
 use super::rma::ops::Ops;
 use super::rma::state::Rma;
 use super::sends::{SendId, Sends};
 use super::timers::Timers;
 use crate::conn::path::Bond;
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, Conn, IdleRtt};
 use crate::limits::{
     IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
 };
@@ -23,6 +24,10 @@ pub(crate) struct Shared {
     pub config: Config,
     pub counters: Counters,
     pub pool: Pool,
+    /// Bundles of which only parts have come.
+    pub parts: Parts,
+    /// Where a bundle is made that leaves in parts and has no packet buffer.
+    pub scratch: Box<[u8]>,
     pub sends: Sends,
     pub ops: Ops,
     pub timers: Timers,
@@ -67,6 +72,8 @@ impl Shared {
         Ok(Shared {
             counters: Counters::default(),
             pool: Pool::new(buffers as u32, buffer_bytes),
+            parts: Parts::new(config.datagram_bytes_max),
+            scratch: vec![0; buffer_bytes].into(),
             sends: Sends::new(config.sends_max),
             ops: Ops::new(config.operations_max),
             timers: Timers::new(),
@@ -100,9 +107,11 @@ impl Shared {
             actives_bytes: self.actives * size_of::<Active>() as u64
                 + self.tx_rings * TxRing::COST_BYTES
                 + self.rx_rings * RxRing::COST_BYTES
-                + self.bonds * Bond::COST_BYTES,
+                + self.bonds * Bond::COST_BYTES
+                + self.parts.bytes(),
             handshakes_bytes: self.handshakes_bytes,
-            queues_bytes: self.actives * (QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES),
+            queues_bytes: self.actives * (QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES)
+                + self.scratch.len() as u64,
             cap_bytes: self.config.memory_bytes_max,
         }
     }
@@ -156,7 +165,7 @@ impl Shared {
         assert!(active.tx.is_empty() && active.rx.held == 0, "nothing may be forgotten");
         conn.idle_tx = active.tx.next;
         conn.idle_rx = active.rx.end;
-        conn.idle_rtt = (active.path.rtt.smoothed_ns_or_zero() >> 6) as u32;
+        conn.idle_rtt = IdleRtt::new(active.path.rtt.smoothed_ns_or_zero());
         conn.idle_window_kib = active.path.window.kib();
         self.timers.remove(active.timer);
         if let Some(ring) = active.tx_ring.take() {

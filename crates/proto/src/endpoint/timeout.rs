@@ -5,7 +5,9 @@ use super::sends::{SendId, ns_since};
 use super::shared::Shared;
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn, want};
-use crate::limits::{CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN};
+use crate::limits::{
+    CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN, SIZE_SUSPECT_COPIES,
+};
 use crate::reliable::rtt::PROBE_NS_MAX;
 use crate::reliable::tx::{TxRing, mark};
 use crate::wire::set_void;
@@ -299,6 +301,10 @@ impl Active {
         path.probes = path.probes.saturating_add(1);
         if path.probes == PROBES_BEFORE_SHRINKING {
             path.window.on_silence(now);
+        }
+        if path.probes + 1 >= u32::from(SIZE_SUSPECT_COPIES) && self.size.is_doubtful() {
+            // Something small: if that is answered and what is sent beside it is not, its size may be to blame.
+            self.wants |= want::PING;
         }
         self.doubt(which, now);
         let Some(mut ring) = self.tx_ring.take() else {

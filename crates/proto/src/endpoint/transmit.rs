@@ -5,7 +5,9 @@ use super::handshake::dial_datagram;
 use super::shared::Shared;
 use crate::conn::path::{Bond, FIRST, Path, SECOND};
 use crate::conn::{Active, Conn, want};
-use crate::limits::{HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS};
+use crate::limits::{
+    FRAGMENT_RESENDS, HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS,
+};
 use crate::reliable::tx::{TxSlot, holds, mark, weight};
 use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, padded, timestamp};
 use crate::{Blocked, ConnState, Seq, Sink, Status, Time, Transmit};
@@ -269,16 +271,20 @@ impl Shared {
         let Some(active) = conn.active.as_deref() else { return true };
         let Some(slot) = active.tx_ring.as_ref().map(|ring| *ring.get(seq)) else { return true };
         let body_bytes = usize::from(slot.body_bytes);
+        if let Some(cut) = self.cut(conn, seq, &slot, now) {
+            return self.send_in_parts(conn, index, seq, cut, which, now, out, sink);
+        }
+        let Some(active) = conn.active.as_deref() else { return true };
         let mut sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
         // The bundle was filled without regard to the acknowledgement: what does not fit travels alone.
-        let room = usize::from(conn.fit.bytes()).saturating_sub(HEADER_BYTES + body_bytes);
+        let room = usize::from(conn.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
         let cut = sack.bytes() > room;
         if cut {
             sack = Sack { words: [0; SACK_WORDS_MAX], len: 0 };
         }
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
         //= wire.md R-MTU-2
-        let fragment = len > usize::from(conn.fit.bytes()) || slot.resends >= 3;
+        let fragment = slot.resends >= FRAGMENT_RESENDS;
         let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
         if active.waits_after(which, slot.body_bytes, conn.peer_window_kib) {
             head.flags |= flags::PROBE;
@@ -369,7 +375,7 @@ pub(super) fn head(
 /// Everything that has come is acknowledged by what was just written. Of a bonded connection, what came another way is
 /// acknowledged that way too: else the peer would hear nothing there, and not know how long it takes.
 #[inline]
-fn acked_now(conn: &mut Conn, which: u8) {
+pub(super) fn acked_now(conn: &mut Conn, which: u8) {
     let Some(active) = conn.active.as_deref_mut() else { return };
     let left = match active.bond.as_deref_mut() {
         Some(bond) => bond.acked_by(which),
@@ -450,7 +456,7 @@ impl Active {
     }
 
     /// True if nothing more can be sent this way before an acknowledgement: then it had better not be delayed.
-    fn waits_after(&self, which: u8, body_bytes: u16, peer_window_kib: u16) -> bool {
+    pub(super) fn waits_after(&self, which: u8, body_bytes: u16, peer_window_kib: u16) -> bool {
         let path = self.path(which);
         let twice = 2 * weight(body_bytes);
         path.probe_credit != 0
@@ -458,7 +464,7 @@ impl Active {
             || self.in_flight_bytes() + twice > u32::from(peer_window_kib) << 10
     }
 
-    fn note_sent(&mut self, shared: &mut Shared, seq: Seq, which: u8, epoch: u16, now: Time) {
+    pub(super) fn note_sent(&mut self, shared: &mut Shared, seq: Seq, which: u8, epoch: u16, now: Time) {
         let Some(ring) = self.tx_ring.as_mut() else { return };
         let slot = ring.at(seq);
         let bytes = weight(slot.body_bytes);

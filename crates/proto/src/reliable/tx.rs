@@ -2,7 +2,7 @@
 
 use crate::endpoint::pool::Buf;
 use crate::endpoint::sends::SendId;
-use crate::limits::WINDOW_BUNDLES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MIN, HEADER_BYTES, WINDOW_BUNDLES_MAX};
 use crate::{Seq, Time};
 
 /// What has happened to a bundle.
@@ -15,6 +15,10 @@ pub(crate) mod mark {
     pub const ACKED: u8 = 4;
     /// Has been sent more than once.
     pub const RESENT: u8 = 8;
+    /// Was sent in parts the last time.
+    pub const PARTS: u8 = 16;
+    /// And as large as a size that is being tried.
+    pub const SIZE: u8 = 32;
 }
 
 /// What a bundle holds besides messages.
@@ -68,6 +72,12 @@ impl TxSlot {
 
     pub fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
+    }
+
+    /// Sent as one datagram that is longer than what every way takes.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        usize::from(self.body_bytes) + HEADER_BYTES > DATAGRAM_BYTES_MIN as usize && !self.has(mark::PARTS)
     }
 
     /// Sent this way, and neither acknowledged nor taken for lost.

@@ -1,7 +1,7 @@
 //! The header of every datagram of an established connection.
 
 use super::{Holds, Reader, first_byte, record, types};
-use crate::limits::{HEADER_BYTES, SACK_WORDS_MAX};
+use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, PARTS_MAX, SACK_WORDS_MAX};
 use crate::{PeerFault, Seq};
 
 /// Flags of an established connection's datagram.
@@ -12,7 +12,9 @@ pub(crate) mod flags {
     pub const PROBE: u8 = 2;
     /// The sender of this datagram has closed: it delivers what it has, and takes no more.
     pub const CLOSING: u8 = 4;
-    pub const ALL: u8 = RNR | PROBE | CLOSING;
+    /// The body of this DATA is a part of a bundle.
+    pub const PART: u8 = 8;
+    pub const ALL: u8 = RNR | PROBE | CLOSING | PART;
 }
 
 /// The types that share this header.
@@ -102,6 +104,58 @@ impl PathBody {
     }
 }
 
+//= wire.md R-MTU-3
+/// What a part of a bundle says of itself, before its data.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartHead {
+    /// Which part.
+    pub number: u16,
+    /// All parts but the last are so long.
+    pub stride_bytes: u16,
+    /// The whole bundle.
+    pub whole_bytes: u16,
+}
+
+impl PartHead {
+    /// How many parts the bundle has: one at least.
+    pub fn count(self) -> u32 {
+        u32::from(self.whole_bytes.div_ceil(self.stride_bytes.max(1)))
+    }
+
+    /// The part's place in the bundle.
+    fn range(self) -> std::ops::Range<usize> {
+        let start = usize::from(self.number) * usize::from(self.stride_bytes);
+        start..(start + usize::from(self.stride_bytes)).min(self.whole_bytes.into())
+    }
+
+    /// A part and its data; what is behind that fills the datagram.
+    pub(crate) fn parse(body: &[u8]) -> Result<(PartHead, &[u8]), PeerFault> {
+        let mut read = Reader(body);
+        let bytes = |units: u16| units.checked_mul(8).filter(|&bytes| bytes != 0).ok_or(PeerFault::Field);
+        let (number, stride_bytes) = (read.u16()?, bytes(read.u16()?)?);
+        let part = PartHead { number, stride_bytes, whole_bytes: bytes(read.u16()?)? };
+        if read.u16()? != 0 || part.count() > PARTS_MAX as u32 || u32::from(number) >= part.count() {
+            return Err(PeerFault::Field);
+        }
+        let data = body.get(PART_HEAD_BYTES..PART_HEAD_BYTES + part.range().len()).ok_or(PeerFault::Short)?;
+        Ok((part, data))
+    }
+
+    /// Writes a part of `whole`, filled up with zeros; returns the length of the body.
+    pub(crate) fn emit(self, whole: &[u8], out: &mut [u8]) -> usize {
+        let Some(data) = whole.get(self.range()) else { return 0 };
+        let Some((head, rest)) = out.split_first_chunk_mut::<PART_HEAD_BYTES>() else { return 0 };
+        head[..2].copy_from_slice(&self.number.to_le_bytes());
+        head[2..4].copy_from_slice(&(self.stride_bytes / 8).to_le_bytes());
+        head[4..6].copy_from_slice(&(self.whole_bytes / 8).to_le_bytes());
+        head[6..].fill(0);
+        let Some((place, fill)) = rest.split_at_mut_checked(data.len()) else { return 0 };
+        place.copy_from_slice(data);
+        fill.fill(0);
+        out.len()
+    }
+}
+
 impl Head {
     /// Writes a PATH; returns its length.
     pub(crate) fn emit_path(&self, body: PathBody, out: &mut [u8]) -> usize {
@@ -147,7 +201,10 @@ impl Head {
         //= wire.md R-GEN-3
         // Ethernet pads short frames, so bytes after the body are not an error.
         let body = rest.get(..body_bytes).ok_or(PeerFault::Short)?;
-        let holds = if kind == Kind::Data {
+        let holds = if flags & flags::PART != 0 {
+            // What it holds is known when it is whole.
+            if kind == Kind::Data { Holds::Part } else { return Err(PeerFault::Field) }
+        } else if kind == Kind::Data {
             record::check(body)?
         } else if body.is_empty() || (kind == Kind::Path && body.len() == PathBody::BYTES) {
             Holds::Messages

@@ -9,7 +9,7 @@ mod record;
 mod tests;
 
 pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
-pub(crate) use head::{Head, Kind, PathBody, Sack, flags};
+pub(crate) use head::{Head, Kind, PartHead, PathBody, Sack, flags};
 pub(crate) use record::{
     Content, Holds, Messages, Records, check, record_bytes, set_bare_at, set_message_at, set_void,
     set_void_at, write_record,

@@ -31,6 +31,8 @@ pub(crate) enum Holds {
     Bulk,
     /// Remote memory access, in the order of the bundles; with or without messages for the program.
     Rma { messages: bool },
+    /// A part of a bundle, of which nothing is known yet.
+    Part,
 }
 
 /// Bytes a record with this much payload takes.

@@ -1,7 +1,7 @@
 //! What is emitted parses back; no bytes panic.
 
 use super::*;
-use crate::limits::{HEADER_BYTES, RECORDS_MAX};
+use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, RECORDS_MAX};
 use crate::{Attribute, Seq};
 use proptest::prelude::*;
 
@@ -68,6 +68,7 @@ proptest! {
     ) {
         let mut sack = Sack { words, len };
         sack.words[usize::from(len)..].fill(0);
+        let head = Head { flags: head.flags & !flags::PART, ..head };
         let body = if head.kind == Kind::Data { body_of(&messages) } else { Vec::new() };
         let mut out = vec![0xaa; 4096];
         let at = head.emit(&sack, body.len(), &mut out);
@@ -86,6 +87,32 @@ proptest! {
                 .collect();
             prop_assert_eq!(got, messages);
         }
+    }
+
+    #[test]
+    fn parts_parse_back_and_fit_together(whole in 1u16..=1_100, stride in 18u16..=1_100, fill in 0usize..=4) {
+        let whole: Vec<u8> = (0..whole * 8).map(|at| (at / 3) as u8).collect();
+        let stride_bytes = stride * 8;
+        let (mut number, mut back) = (0, Vec::new());
+        loop {
+            let part = PartHead { number, stride_bytes, whole_bytes: whole.len() as u16 };
+            if u32::from(number) == part.count() {
+                break;
+            }
+            let data = stride_bytes.min(whole.len() as u16 - number * stride_bytes);
+            let mut out = vec![0xaa; PART_HEAD_BYTES + usize::from(data) + 8 * fill];
+            prop_assert_eq!(part.emit(&whole, &mut out), out.len());
+            let (parsed, data) = PartHead::parse(&out).unwrap();
+            prop_assert_eq!(parsed, part);
+            back.extend_from_slice(data);
+            number += 1;
+        }
+        prop_assert_eq!(back, whole);
+    }
+
+    #[test]
+    fn no_part_panics(body in prop::collection::vec(any::<u8>(), 0..40)) {
+        let _ = PartHead::parse(&body);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) fn counters(
         ("retransmissions", of.retransmissions),
         ("retransmissions_spurious", of.retransmissions_spurious),
         ("probe_timeouts", of.probe_timeouts),
+        ("paths_narrowed", of.paths_narrowed),
+        ("parts_sent", of.parts_sent),
         ("acks_sent", of.acks_sent),
         ("duplicates_received", of.duplicates_received),
         ("reordered_received", of.reordered_received),

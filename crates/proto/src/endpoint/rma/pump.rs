@@ -59,7 +59,7 @@ impl Shared {
 
     fn pump_some(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
         let (key, token) = (conn.key(index), conn.token);
-        let body_bytes_max = usize::from(conn.fit.bytes()) - HEADER_BYTES;
+        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
         let (closing, peer_window_kib) = (conn.state == ConnState::Lingering, conn.peer_window_kib);
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let active = conn.active.as_deref_mut()?;

@@ -80,10 +80,7 @@ impl Endpoint {
         if !conn.attribute.is_reliable() {
             return Err(RmaError::Unreliable);
         }
-        let (max, message_bytes) = (
-            conn.message_bytes_max(self.shared.config.datagram_bytes_max),
-            new.message.map_or(0, <[u8]>::len),
-        );
+        let (max, message_bytes) = (conn.message_bytes_max(), new.message.map_or(0, <[u8]>::len));
         if message_bytes > max {
             return Err(RmaError::TooLong { max });
         }

@@ -64,7 +64,7 @@ fn a_path_that_becomes_narrower_is_followed() {
     assert_eq!(
         net.ends[0].send(net.now, client, &[&[0; 8897]], 0, false),
         Err(SendError::TooLong { max: 8896 }),
-        "what was agreed stays, and goes in fragments"
+        "what was agreed stays, and goes in parts"
     );
     for context in 50..100 {
         net.send(0, client, &[1; 8896][..if context % 2 == 0 { 1400 } else { 8896 }], context);

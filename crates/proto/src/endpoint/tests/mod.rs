@@ -10,6 +10,7 @@ mod rma;
 mod rma_ends;
 mod rma_hostile;
 mod rma_truth;
+mod size;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -241,6 +242,8 @@ pub(super) struct Net {
     /// Datagrams that an end may send at once.
     pub room: usize,
     pub cut: bool,
+    /// Longer datagrams vanish.
+    pub largest: usize,
     /// The carrier seals: addresses are secured ones.
     pub sealed: bool,
     pub datagrams: u64,
@@ -276,6 +279,7 @@ impl Net {
             jitter_ns: 0,
             room: 64,
             cut: false,
+            largest: usize::MAX,
             sealed: false,
             datagrams: 0,
             keep: None,
@@ -319,7 +323,7 @@ impl Net {
     fn launch(&mut self, from: usize, target: usize, bytes: Vec<u8>) {
         let copies = if self.random(100) < self.repeat_pct { 2 } else { 1 };
         for _ in 0..copies {
-            if self.cut || self.random(100) < self.loss_pct {
+            if self.cut || bytes.len() > self.largest || self.random(100) < self.loss_pct {
                 continue;
             }
             let jitter_ns = self.jitter_ns;

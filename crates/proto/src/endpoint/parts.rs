@@ -1,0 +1,114 @@
+//! Bundles that come in parts, because the way here takes only smaller datagrams than both ends do.
+
+use crate::limits::{PART_HEAD_BYTES, PARTIALS_MAX};
+use crate::wire::{Head, PartHead};
+use crate::{PeerFault, Seq};
+
+/// Bundles of which some parts have come, of all connections together. The one that was heard of longest ago makes room
+/// for another: parts are sent side by side.
+pub(crate) struct Parts {
+    /// Longest bundle.
+    bytes_max: usize,
+    partials: Vec<Partial>,
+    /// Counts what comes, for who was heard of longest ago.
+    clock: u64,
+}
+
+/// What a part belongs to. All of it must be the same.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Whole {
+    index: u32,
+    generation: u32,
+    seq: Seq,
+    /// What was void in one epoch may not be in another.
+    epoch: u16,
+    bytes: u16,
+    stride_bytes: u16,
+}
+
+struct Partial {
+    of: Whole,
+    /// The parts that have come, as bits.
+    come: u64,
+    touched: u64,
+    body: Box<[u8]>,
+}
+
+impl Parts {
+    pub const fn new(bytes_max: u16) -> Parts {
+        Parts { bytes_max: bytes_max as usize, partials: Vec::new(), clock: 0 }
+    }
+
+    /// What one more partial bundle costs.
+    pub fn cost_bytes(&self) -> u64 {
+        (self.bytes_max + size_of::<Partial>()) as u64
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.partials.len() as u64 * self.cost_bytes()
+    }
+
+    //= wire.md R-MTU-3
+    /// Takes one part; the place and length of the bundle if that was its last one. `fits`: one more partial bundle has
+    /// room under the cap.
+    pub fn add(&mut self, head: &Head, body: &[u8], fits: bool) -> Result<Option<(usize, usize)>, PeerFault> {
+        let (part, data) = PartHead::parse(body)?;
+        let bytes = usize::from(part.whole_bytes);
+        if bytes > self.bytes_max {
+            return Err(PeerFault::Length);
+        }
+        let of = Whole {
+            index: head.index,
+            generation: head.generation,
+            seq: head.seq,
+            epoch: head.epoch,
+            bytes: part.whole_bytes,
+            stride_bytes: part.stride_bytes,
+        };
+        self.clock += 1;
+        let Some(at) = self.place(of, fits) else { return Ok(None) };
+        let Some(partial) = self.partials.get_mut(at) else { return Ok(None) };
+        partial.touched = self.clock;
+        let start = usize::from(part.number) * usize::from(part.stride_bytes);
+        let Some(place) = partial.body.get_mut(start..start + data.len()) else {
+            return Err(PeerFault::Field);
+        };
+        place.copy_from_slice(data);
+        partial.come |= 1 << part.number;
+        let all = u64::MAX >> (64 - part.count());
+        Ok((partial.come == all).then_some((at, bytes)))
+    }
+
+    /// Where that bundle is put together. `None`: there is no memory.
+    fn place(&mut self, of: Whole, fits: bool) -> Option<usize> {
+        if let Some(at) = self.partials.iter().position(|partial| partial.of == of) {
+            return Some(at);
+        }
+        if self.partials.len() < PARTIALS_MAX && fits {
+            self.partials.reserve_exact(PARTIALS_MAX - self.partials.len());
+            let body = vec![0; self.bytes_max].into();
+            self.partials.push(Partial { of, come: 0, touched: self.clock, body });
+            return Some(self.partials.len() - 1);
+        }
+        let at = (0..self.partials.len()).min_by_key(|&at| self.partials.get(at).map(|p| p.touched))?;
+        let partial = self.partials.get_mut(at)?;
+        (partial.of, partial.come) = (of, 0);
+        Some(at)
+    }
+
+    /// The bundle at that place, which is complete, to be given back.
+    pub fn take(&mut self, at: usize) -> Box<[u8]> {
+        let Some(partial) = self.partials.get_mut(at) else { return Box::default() };
+        (partial.come, partial.touched) = (0, 0);
+        std::mem::take(&mut partial.body)
+    }
+
+    /// Gives it back.
+    pub fn give_back(&mut self, at: usize, body: Box<[u8]>) {
+        if let Some(partial) = self.partials.get_mut(at) {
+            partial.body = body;
+        }
+    }
+}
+
+const _: () = assert!(PART_HEAD_BYTES == 8, "bodies are multiples of 8");

@@ -50,6 +50,15 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} targets found something", tally.failed)) }
 }
 
+/// The bounded run; each target counts as a test. Skipped where there is no nightly toolchain.
+pub fn test(workspace: &Workspace) -> Tally {
+    let result = targets(&workspace.root).and_then(|targets| all(workspace, &targets, Effort::Bounded));
+    result.unwrap_or_else(|reason| {
+        println!("--- fuzz: FAILED: {reason}");
+        Tally { failed: 1, ..Tally::default() }
+    })
+}
+
 fn verdict(tally: &Tally) -> &'static str {
     if tally.failed == 0 { "ok" } else { "FAILED" }
 }

@@ -1,4 +1,4 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|fuzz|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|fuzz|sanitize|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -10,6 +10,7 @@ mod install;
 mod lint;
 mod process;
 mod reliability;
+mod sanitize;
 mod sim;
 mod test;
 mod tidy;
@@ -39,6 +40,8 @@ Usage: cargo xtask TASK
   fuzz [--seconds N | --bounded] [TARGET...]
                          give any bytes to every parser and state machine (cargo-fuzz, nightly), each target for N
                          seconds, 60 unless told otherwise; or as `test` does: a fixed number of inputs from a fixed seed
+  sanitize [address|undefined|thread]
+                         the C test programs and the library with sanitizers (nightly); all of them unless one is named
   bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
   install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
 ";
@@ -60,6 +63,8 @@ fn main() -> ExitCode {
         ["reliability", "--from", figures] => reliability::from(figures),
         ["sim", arguments @ ..] => sim::run(arguments),
         ["fuzz", arguments @ ..] => fuzz::run(arguments),
+        ["sanitize"] => sanitize::run(None),
+        ["sanitize", name] => sanitize::run(Some(name)),
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["install", "--prefix", prefix] => install::run(prefix.as_ref()),

@@ -5,6 +5,7 @@ use crate::devices;
 use crate::fuzz;
 use crate::process::{Tally, cargo, run_tests};
 use crate::reliability;
+use crate::sanitize;
 use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub fn run() -> Result<(), String> {
     tally.add(loom(&workspace));
     tally.add(miri(&workspace));
     tally.add(fuzz::test(&workspace));
+    tally.add(sanitize::test(&workspace, sanitize::IN_CI));
     tally.add(counts::test(&workspace));
     reliability::print(&figures);
     if tally.ignored > 0 {

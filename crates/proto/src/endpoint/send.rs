@@ -86,7 +86,9 @@ impl Active {
             self.blocked.get_or_insert(Blocked::Window);
             return Err(SendError::WouldBlock);
         }
-        let Some(buf) = shared.pool.take(self.tx.bufs + self.rx.held) else {
+        // What is held for reception does not count: if it did, a gap that a dead peer never fills would keep us from sending
+        // the message by which we miss the peer.
+        let Some(buf) = shared.pool.take(self.tx.bufs) else {
             self.blocked.get_or_insert(Blocked::Pool);
             return Err(SendError::WouldBlock);
         };

@@ -108,3 +108,25 @@ fn the_memory_cap_holds_and_says_so() {
         "{bytes_min} do"
     );
 }
+
+/// Found by the simulation (seed 29161): what was held behind a gap took the connection's whole share of packet buffers, its peer
+/// was gone for good, and as nothing could be sent, nobody ever found out.
+#[test]
+fn what_is_held_for_a_peer_does_not_keep_us_from_asking_it() {
+    let little = Config { memory_bytes_max: 100 << 10, sends_max: 256, ..Config::default() };
+    let mut net = Net::new(7, vec![Config::default(), little]);
+    let (client, server) = net.join(Attribute::ReliableOrdered);
+    net.cut = true;
+    net.send(0, client, &[0; 1000], 0);
+    net.flush();
+    net.cut = false;
+    (1..60).for_each(|context| net.send(0, client, &[0; 1000], context));
+    net.flush();
+    // What is on the way arrives; no acknowledgement gets back.
+    net.cut = true;
+    net.run(10 * MS);
+    let held = net.ends[1].connection(server).unwrap().bundles_held;
+    assert!(held > 5, "{held}");
+    net.send(1, server, &[0; 1000], 1);
+    net.run_until(100 * SECOND, "the peer is missed", |net| !net.apps[1].statuses().is_empty());
+}

@@ -1,4 +1,4 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|fuzz|sanitize|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|netem|fuzz|sanitize|bpf|install`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -8,6 +8,7 @@ mod devices;
 mod fuzz;
 mod install;
 mod lint;
+mod netem;
 mod process;
 mod reliability;
 mod sanitize;
@@ -35,6 +36,7 @@ Usage: cargo xtask TASK
                          bench/instructions; with --bless, write them there
   reliability            the campaigns of docs/reliability.md at length, hours of them, and the figures into it; with
                          --from FILE, the figures that an earlier run of tests left in target/figures.tsv
+  netem                  CCI beside TCP on a network that loses packets, into docs/reliability/netem.md; needs netem or a testbed
   sim [--seeds N] [--first S] [--seed S] [--trace]
                          whole endpoints in simulation: 10,000 seeds unless told otherwise, or one; a failure is shrunk
   fuzz [--seconds N | --bounded] [TARGET...]
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         ["reliability"] => reliability::run(),
         ["reliability", "--from", figures] => reliability::from(figures),
         ["sim", arguments @ ..] => sim::run(arguments),
+        ["netem"] => netem::run(),
         ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["sanitize"] => sanitize::run(None),
         ["sanitize", name] => sanitize::run(Some(name)),

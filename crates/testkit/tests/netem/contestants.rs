@@ -3,7 +3,7 @@
 
 use cci::{
     Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, Piece, Rma, RmaFlags,
-    RmaHandle, RmaKind, SendFlags, Status,
+    RmaHandle, RmaKind, Security, SendFlags, Status,
 };
 use cci_testkit::net::{End, Veth};
 use std::io::{Read, Write};
@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 /// Written to the stream at once.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Of a message: what fits one datagram.
-const MESSAGE_BYTES: usize = 1_400;
+const MESSAGE_BYTES: usize = 1_360;
+/// Both ends' key: everybody has it.
+const KEY: &str = "netem = 8b1f6a6f0d1c2e0f7a5b3c4d9e8f7061524334251607f8e9dacbbcad9e8f7061\n";
 const MESSAGES_UNDER_WAY: u64 = 512;
 /// Of a remote write, and how many of them are under way.
 const PIECE_BYTES: usize = 128 << 10;
@@ -35,6 +37,8 @@ pub enum Contestant {
     Tcp,
     Ordered,
     Unordered,
+    /// RO messages that nobody else can read or forge.
+    Sealed,
     /// Remote writes of 128 KiB, each told of by a message, after which its place is written again.
     Writes,
     /// Messages on the device `tcp`.
@@ -52,10 +56,11 @@ struct Shared {
 
 impl Contestant {
     /// The one that the others are compared with comes first.
-    pub const ALL: [Contestant; 5] = [
+    pub const ALL: [Contestant; 6] = [
         Contestant::Tcp,
         Contestant::Ordered,
         Contestant::Unordered,
+        Contestant::Sealed,
         Contestant::Writes,
         Contestant::OverTcp,
     ];
@@ -66,6 +71,7 @@ impl Contestant {
             Contestant::Tcp => "TCP by hand",
             Contestant::Ordered => "UDP, RO messages",
             Contestant::Unordered => "UDP, RU messages",
+            Contestant::Sealed => "UDP, RO messages, sealed (psk)",
             Contestant::Writes => "UDP, remote writes",
             Contestant::OverTcp => "TCP, RO messages",
         }
@@ -116,11 +122,16 @@ impl Contestant {
         let transport = if self == Contestant::OverTcp { "tcp" } else { "udp" };
         let text = format!("[n]\ntransport = {transport}\nip = {ip}\n");
         let context = Context::from_text(&text, Path::new("test.ini")).expect("a device");
-        Endpoint::create(context.default_device(), Options::default()).expect("an endpoint")
+        let security = (self == Contestant::Sealed).then(|| Security::psk(KEY.as_bytes()).expect("a key"));
+        let options = Options { security, ..Options::default() };
+        Endpoint::create(context.default_device(), options).expect("an endpoint")
     }
 
     fn attribute(self) -> Attribute {
-        if self == Contestant::Ordered { Attribute::ReliableOrdered } else { Attribute::ReliableUnordered }
+        match self {
+            Contestant::Unordered | Contestant::Writes => Attribute::ReliableUnordered,
+            _ => Attribute::ReliableOrdered,
+        }
     }
 
     fn receive(self, ip: IpAddr, address: &Sender<String>, shared: &Shared) {

@@ -4,9 +4,11 @@
 //! Few kernels have netem. Where this one has not, a virtual machine of a testbed folder runs the test instead: `CCI_TESTBED`
 //! names the folder, which holds a program `guest-run SCRIPT OUT` that runs a script as root in a Linux guest that sees
 //! this machine's files. Without either the test says so and does nothing. It runs if it is asked
-//! for: `CCI_NETEM=short` tries little, `full` a whole table, and `10,5,20` a delay of 10 ms, 5 % reordered and 20 of 1,000 packets lost.
+//! for: `CCI_NETEM=short` tries little, `full` a whole table several times, and `10,5,20` a delay of 10 ms, 5 % reordered and 20 of 1,000 packets lost.
+//! `CCI_NETEM_TABLE` names a file for the table.
 
 mod contestants;
+mod table;
 mod weather;
 
 use cci_testkit::figures;
@@ -16,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use weather::{RATE_MBIT_PER_S, Weather};
+use weather::Weather;
 
 /// Where the testbed is, if not beside the project.
 const TESTBED: &str = "CCI_TESTBED";
@@ -29,23 +31,25 @@ const INSIDE: &str = "CCI_TEST_NETEM_INSIDE";
 struct Extent {
     weathers: Vec<Weather>,
     contestants: &'static [Contestant],
+    /// How often everything is done.
+    rounds: u32,
     time: Duration,
 }
 
 impl Extent {
     fn asked_for() -> Extent {
         let asked = std::env::var(EXTENT).unwrap_or_default();
-        let (weathers, time_ms) = match (asked.as_str(), Weather::parse(&asked)) {
-            ("full", _) => (Weather::all(), 2_500),
-            (_, Some(one)) => (vec![one], 2_500),
-            _ => (Weather::few(), 400),
+        let (weathers, rounds, time_ms) = match (asked.as_str(), Weather::parse(&asked)) {
+            ("full", _) => (Weather::all(), 3, 1_200),
+            (_, Some(one)) => (vec![one], 1, 2_500),
+            _ => (Weather::few(), 1, 400),
         };
-        Extent { weathers, contestants: &Contestant::ALL, time: Duration::from_millis(time_ms) }
+        Extent { weathers, contestants: &Contestant::ALL, rounds, time: Duration::from_millis(time_ms) }
     }
 
     /// The longest that all of it may take.
     fn seconds_max(&self) -> u64 {
-        let runs = (self.weathers.len() * self.contestants.len()) as u64;
+        let runs = (self.weathers.len() * self.contestants.len()) as u64 * u64::from(self.rounds);
         60 + runs * (4 * self.time.as_millis() as u64 + 2_000) / 1_000
     }
 }
@@ -58,7 +62,7 @@ fn cci_beside_tcp_on_a_bad_network() {
     let extent = Extent::asked_for();
     let veth = Veth::across(&[Wire::default()]);
     let here = veth.and_then(|veth| veth.netem(End::A, 0, "delay 1ms"));
-    let Err(reason) = here else { return run_all(&extent) };
+    let Err(reason) = here else { return table::write(&run_all(&extent)) };
     match guest_run() {
         Some(guest_run) => in_guest(&guest_run, &extent),
         None => println!("skipped: no netem here ({reason}), and no testbed with guest-run ({TESTBED})"),
@@ -69,7 +73,7 @@ fn cci_beside_tcp_on_a_bad_network() {
 #[test]
 fn inside_the_guest() {
     if std::env::var_os(INSIDE).is_some() {
-        run_all(&Extent::asked_for());
+        let _ = run_all(&Extent::asked_for());
     }
 }
 
@@ -106,37 +110,39 @@ fn in_guest(guest_run: &Path, extent: &Extent) {
         return println!("skipped: the guest does not boot here");
     }
     assert!(run.status.success() && said.contains("1 passed"), "{:?}", run.status);
+    table::write(&said);
     for (name, value) in figures.lines().filter_map(|line| line.split_once('\t')) {
         figures::note(name, value.parse().unwrap());
     }
 }
 
-/// All weathers, all contestants; lines for people.
-fn run_all(extent: &Extent) {
-    println!("rate\t{RATE_MBIT_PER_S} Mbit/s");
-    for weather in &extent.weathers {
-        let mut tcp = None;
-        for contestant in extent.contestants {
-            let veth = Veth::across(&[Wire::default()]).expect("it was had before");
-            // As with a real network card: what is lost is a packet, not a train of them.
-            veth.no_offload(0);
-            for end in [End::A, End::B] {
-                veth.netem(end, 0, &weather.netem()).expect("it was had before");
+/// All weathers, all contestants, lines for people and for the table.
+fn run_all(extent: &Extent) -> String {
+    let mut lines = String::new();
+    for _ in 0..extent.rounds {
+        for weather in &extent.weathers {
+            let veth = network(*weather);
+            for contestant in extent.contestants {
+                let bytes_per_s = contestant.run(&veth, extent.time);
+                let line = table::line(weather, *contestant, bytes_per_s);
+                println!("{line}");
+                lines += &line;
+                lines.push('\n');
+                assert!(bytes_per_s > 0.0, "{contestant:?} carries nothing at {weather:?}");
+                figures::note("netem.runs", 1);
+                figures::note("netem.bytes_checked", (bytes_per_s * extent.time.as_secs_f64()) as u64);
             }
-            let bytes_per_s = contestant.run(&veth, extent.time);
-            let base = *tcp.get_or_insert(bytes_per_s);
-            println!(
-                "netem\t{}\t{}\t{}\t{}\t{:.3}\t{:.2}",
-                weather.delay_ms,
-                weather.reorder_pct,
-                weather.loss_pct(),
-                contestant.name(),
-                bytes_per_s / 1e6,
-                bytes_per_s / base
-            );
-            assert!(bytes_per_s > 0.0, "{contestant:?} carries nothing at {weather:?}");
-            figures::note("netem.runs", 1);
-            figures::note("netem.bytes_checked", (bytes_per_s * extent.time.as_secs_f64()) as u64);
         }
     }
+    lines
+}
+
+fn network(weather: Weather) -> Veth {
+    let veth = Veth::across(&[Wire::default()]).expect("it was had before");
+    // As with a real network card: what is lost is a packet, not a train of them.
+    veth.no_offload(0);
+    for end in [End::A, End::B] {
+        veth.netem(end, 0, &weather.netem()).expect("it was had before");
+    }
+    veth
 }

@@ -102,6 +102,9 @@ pub const PACING_RTT_NS_MIN: u64 = 1_000_000;
 /// A paced connection may send what falls due in this time in one burst.
 pub const PACING_BURST_NS: u64 = 250_000;
 
+/// Or in this part of a round trip, if that is longer.
+pub const PACING_BURST_SHARE: u64 = 4;
+
 /// A connection idle for this long gives its active state back.
 pub const IDLE_NS: u64 = 100_000_000;
 

@@ -6,7 +6,8 @@ use super::shared::Shared;
 use crate::conn::path::{Bond, FIRST, Path, SECOND};
 use crate::conn::{Active, Conn, want};
 use crate::limits::{
-    FRAGMENT_RESENDS, HEADER_BYTES, PACING_BURST_NS, PACING_RTT_NS_MIN, SACK_WORDS_MAX, TURN_DATAGRAMS,
+    FRAGMENT_RESENDS, HEADER_BYTES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, SACK_WORDS_MAX,
+    TURN_DATAGRAMS,
 };
 use crate::reliable::tx::{TxSlot, holds, mark, weight};
 use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, padded, timestamp};
@@ -515,7 +516,9 @@ impl Path {
         }
         let (gain_num, gain_den) = if self.window.in_slow_start() { (1, 2) } else { (4, 5) };
         let gap_ns = rtt_ns * u64::from(bytes) / u64::from(self.window.bytes().max(1)) * gain_num / gain_den;
-        let earliest = Time(now.0.saturating_sub(PACING_BURST_NS));
+        // Who wakes up late, on a busy machine or by a coarse timer, makes up for it: else a datagram or two would go for
+        // each time that it wakes up.
+        let earliest = Time(now.0.saturating_sub(PACING_BURST_NS.max(rtt_ns / PACING_BURST_SHARE)));
         self.pace_due = self.pace_due.max(earliest).plus(gap_ns);
     }
 }

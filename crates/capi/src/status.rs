@@ -36,6 +36,9 @@ pub(crate) const fn of_connect_failure(failure: ConnectFailure) -> cci_status_t 
 fn of_system(error: &SysError) -> cci_status_t {
     match error.errno() {
         Some(libc::EADDRINUSE) => CCI_EADDRNOTAVAIL,
+        // There is no status for descriptors: the text says which of the two it is.
+        Some(libc::EMFILE | libc::ENFILE) => CCI_ENOMEM,
+        None if error.kind() == std::io::ErrorKind::OutOfMemory => CCI_ENOMEM,
         Some(errno) if ERRNOS.contains(&errno) => errno,
         _ => CCI_ERROR,
     }

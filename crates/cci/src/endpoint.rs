@@ -199,7 +199,8 @@ impl Endpoint {
             return;
         }
         let (link, was_open) = (conn.link, conn.state == ConnState::Open);
-        conn.state = ConnState::Closing;
+        let was = std::mem::replace(&mut conn.state, ConnState::Closing);
+        self.core.not_owed(was);
         if was_open {
             self.core.counters.connections_open = self.core.counters.connections_open.saturating_sub(1);
         }

@@ -51,7 +51,7 @@ pub enum CreateError {
         /// As it was given.
         service: String,
     },
-    /// The buffers asked for do not fit the memory cap.
+    /// The buffers asked for do not fit the memory cap, or the system does not have the memory.
     NoMemory {
         /// What they need, bytes.
         needed_bytes: u64,
@@ -88,7 +88,7 @@ pub enum ConnectError {
     Unsupported,
     /// The endpoint requires security, and this kind of connection has none: multicast groups.
     Insecure,
-    /// Out of connections or of memory under the cap; try again when something was closed.
+    /// Out of connections, or of memory under the cap or of the system's; try again when something was closed.
     NoMemory,
     /// The system refused something.
     System(SysError),
@@ -108,7 +108,7 @@ pub enum ConnectFailure {
     },
     /// One side does not allow it: another user's process, or a name that is not among those of `allow_connect`.
     NotPermitted,
-    /// One side had no memory left under its cap.
+    /// One side had no memory left, under its cap or at all, or no descriptor.
     NoMemory,
     /// The peer closed, died, or the device failed, while the connection was made.
     Disconnected,
@@ -125,7 +125,7 @@ pub enum AcceptError {
     NotPermitted,
     /// The request is this endpoint's own, and it seals what it sends: it can't shake hands with itself.
     Itself,
-    /// Out of connections or of memory under the cap.
+    /// Out of connections, or of memory under the cap or of the system's.
     NoMemory,
     /// The system refused something.
     System(SysError),
@@ -251,6 +251,11 @@ impl fmt::Display for CreateError {
             CreateError::InUse { service } => {
                 write!(f, "service {service:?} is in use by another endpoint; choose another or none")
             }
+            CreateError::NoMemory { needed_bytes, cap_bytes } if needed_bytes <= cap_bytes => write!(
+                f,
+                "the system does not have the {needed_bytes} bytes of memory that the buffers need: lower their \
+                 counts, or raise what limits it (ulimit -v, a cgroup's memory.max)"
+            ),
             CreateError::NoMemory { needed_bytes, cap_bytes } => write!(
                 f,
                 "the buffers need {needed_bytes} bytes and memory_bytes_max is {cap_bytes}; lower the counts or raise the cap"
@@ -279,7 +284,7 @@ impl fmt::Display for ConnectError {
                 f,
                 "this endpoint requires security, which multicast groups do not have: use an endpoint of a device without it"
             ),
-            ConnectError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),
+            ConnectError::NoMemory => write!(f, "{NO_ROOM}"),
             ConnectError::System(error) => write!(f, "{error}"),
         }
     }
@@ -297,7 +302,11 @@ impl fmt::Display for ConnectFailure {
                 f,
                 "not permitted: the peer belongs to another user, or allow_connect does not name it"
             ),
-            ConnectFailure::NoMemory => write!(f, "out of memory under one side's cap"),
+            ConnectFailure::NoMemory => write!(
+                f,
+                "one side has no room for it: no memory under its memory_bytes_max or of the system, or no descriptor \
+                 (ulimit -n)"
+            ),
             ConnectFailure::Disconnected => write!(f, "the peer closed or died while connecting"),
         }
     }
@@ -318,11 +327,13 @@ impl fmt::Display for AcceptError {
                 "the request is this endpoint's own, and with security on it can't connect to itself: accept it on \
                  another one"
             ),
-            AcceptError::NoMemory => write!(f, "out of connections or of memory under the endpoint's cap"),
+            AcceptError::NoMemory => write!(f, "{NO_ROOM}"),
             AcceptError::System(error) => write!(f, "{error}"),
         }
     }
 }
+
+const NO_ROOM: &str = "out of connections or of memory: the endpoint's memory_bytes_max is used up, or the system has none left";
 
 const OTHER_PROCESS: &str =
     "another process opened the endpoint, and this is its fork child: open your own here";
@@ -435,6 +446,18 @@ impl From<SendError> for RmaError {
             SendError::OtherProcess => RmaError::OtherProcess,
         }
     }
+}
+
+impl CreateError {
+    /// The system does not have so much memory for `what`.
+    pub(crate) fn without_memory(what: &'static str, bytes: usize) -> CreateError {
+        CreateError::System(without_memory(what, bytes))
+    }
+}
+
+/// The system does not have so much memory for `what`.
+pub(crate) fn without_memory(what: &'static str, bytes: usize) -> SysError {
+    SysError::new(what, std::io::ErrorKind::OutOfMemory).on(format_args!("{bytes} bytes"))
 }
 
 impl From<SysError> for CreateError {

@@ -63,6 +63,11 @@ pub enum ConfigError {
         /// The least that would do.
         bytes_min: u64,
     },
+    /// The system does not have the memory for the buffers.
+    OutOfMemory {
+        /// So much they take.
+        bytes: u64,
+    },
     /// `connections_max`, `requests_max`, `sends_max` or `operations_max` is 0, or above [`limits::INDEX_MAX`].
     Count,
 }
@@ -78,6 +83,9 @@ impl std::fmt::Display for ConfigError {
             ),
             ConfigError::Memory { bytes_min } => {
                 write!(f, "the memory cap must be at least {bytes_min} bytes")
+            }
+            ConfigError::OutOfMemory { bytes } => {
+                write!(f, "the system does not have {bytes} bytes of memory")
             }
             ConfigError::Count => {
                 write!(f, "a limit on connections, requests, sends or operations is 0 or too large")

@@ -5,6 +5,7 @@
 //! - [`spsc`]: a one-way ring of records between two processes that do not trust each other. Its module documentation
 //!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
+//! - [`room`]: memory that may not be there.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`memory`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
 //! - [`atomic`]: where every atomic of this crate comes from.
@@ -16,5 +17,6 @@ pub mod atomic;
 mod here;
 pub mod memory;
 pub mod pool;
+pub mod room;
 pub mod slab;
 pub mod spsc;

@@ -1,5 +1,6 @@
 //! The one error type of set-up calls: what was tried, on what, and the errno.
 
+use rustix::process::{Resource, getrlimit};
 use std::{error, fmt, io};
 
 /// `Result` of a set-up call.
@@ -44,6 +45,43 @@ impl SysError {
         self.source.raw_os_error()
     }
 
+    /// Whether something ran out: descriptors, memory, or what a limit of the process's grants. The same call may succeed
+    /// once there is more.
+    pub fn is_exhaustion(&self) -> bool {
+        self.remedy().is_some()
+    }
+
+    /// Where something ran out, what to do about it.
+    fn remedy(&self) -> Option<String> {
+        let now = |limit: Option<u64>| limit.map_or("none now".to_owned(), |limit| format!("{limit} now"));
+        Some(match self.errno() {
+            Some(libc::EMFILE) => {
+                let limit = now(getrlimit(Resource::Nofile).current);
+                format!("close descriptors, or raise this process's limit of them (ulimit -n, {limit})")
+            }
+            Some(libc::ENFILE) => {
+                "the whole system is out of descriptors: raise fs.file-max (sysctl)".to_owned()
+            }
+            Some(libc::EFBIG) => {
+                let limit = now(getrlimit(Resource::Fsize).current);
+                format!(
+                    "raise the limit of file sizes, which shared memory counts as (ulimit -f, {limit} in bytes)"
+                )
+            }
+            Some(libc::ENOMEM) => {
+                "free memory, or raise what limits it (ulimit -v, a cgroup's memory.max)".to_owned()
+            }
+            Some(libc::ENOSPC) => {
+                "memory for files (/dev/shm), a cgroup's memory.max or fs.epoll.max_user_watches is used up"
+                    .to_owned()
+            }
+            None if self.kind() == io::ErrorKind::OutOfMemory => {
+                "free memory, or raise what limits it (ulimit -v, a cgroup's memory.max)".to_owned()
+            }
+            _ => return None,
+        })
+    }
+
     /// The kind of error, as [`io::Error`] sorts them.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
@@ -53,8 +91,12 @@ impl SysError {
 impl fmt::Display for SysError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {
-            Some(detail) => write!(f, "{} ({detail}): {}", self.what, self.source),
-            None => write!(f, "{}: {}", self.what, self.source),
+            Some(detail) => write!(f, "{} ({detail}): {}", self.what, self.source)?,
+            None => write!(f, "{}: {}", self.what, self.source)?,
+        }
+        match self.remedy() {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Result, SysError, Tried};
 
@@ -49,7 +50,7 @@ impl Segment {
         let fd = memfd(name_for_debug, MemfdFlags::empty())
             .tried("create shared memory (memfd_create)")
             .map_err(on)?;
-        rustix::fs::ftruncate(&fd, len_bytes as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+        set_len(&fd, len_bytes).tried("size shared memory (ftruncate)").map_err(on)?;
         allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
         rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS)
             .tried("seal shared memory (F_ADD_SEALS)")
@@ -158,6 +159,15 @@ fn memfd(name: &str, more: MemfdFlags) -> std::result::Result<OwnedFd, Errno> {
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         done => done,
     }
+}
+
+/// Sets the length of a file of ours.
+fn set_len(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
+    // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ, which ends the program.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| len as u64 > most) {
+        return Err(Errno::FBIG);
+    }
+    rustix::fs::ftruncate(fd, len as u64)
 }
 
 /// Takes all pages now. Mode 0 changes nothing that is written already, so that it may run on a segment in use.

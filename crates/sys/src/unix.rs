@@ -135,7 +135,8 @@ impl Stream {
     /// Takes one message and at most `fds_max` descriptors (not above [`FDS_MAX`]).
     ///
     /// A message longer than `buffer`, or with more descriptors, is an error (`InvalidData`): the message is gone
-    /// and every descriptor that came with it is closed. `WouldBlock`: nothing there.
+    /// and every descriptor that came with it is closed. `EMFILE`: the same, because this process may not have so many.
+    /// `WouldBlock`: nothing there.
     pub fn recv(&self, buffer: &mut [u8], fds_max: usize) -> io::Result<Received> {
         let mut space = [MaybeUninit::uninit(); RECV_SPACE_BYTES];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -150,20 +151,23 @@ impl Stream {
             other => other?,
         };
         let mut fds = ReceivedFds::default();
-        let mut too_many = got.flags.contains(ReturnFlags::CTRUNC);
+        let (mut too_many, mut came) = (false, 0);
         // To the end, whatever comes: an unread descriptor would be a leaked one.
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
                 for fd in received {
+                    came += 1;
                     too_many |= fds.len >= fds_max || fds.push(fd).is_err();
                 }
             }
         }
-        if too_many {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "more descriptors than expected, or than this process may open",
-            ));
+        let cut_off = got.flags.contains(ReturnFlags::CTRUNC);
+        if too_many || cut_off && came >= FDS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "more descriptors than expected"));
+        }
+        if cut_off {
+            // There was room for them here, but not in this process.
+            return Err(Errno::MFILE.into());
         }
         if got.flags.contains(ReturnFlags::TRUNC) || got.bytes > buffer.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "message longer than expected"));

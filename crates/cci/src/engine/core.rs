@@ -104,6 +104,8 @@ pub(crate) struct Core {
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
     events: Queue,
+    /// Connections being made: each will be an event, for which there is room.
+    owed: u32,
     conns: Slab<Conn>,
     /// What became of attempts that are followed, for the transport that follows them.
     pub told: Vec<Told>,
@@ -134,12 +136,13 @@ impl Core {
             + options.send_buffers.min(limits::SENDS_DEFAULT)
             + options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT)
             + 64;
+        let no_memory = || CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max };
         Ok(Core {
-            receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes)
-                .map_err(|_| CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max })?,
-            shares: Shares::new(options.recv_buffers),
+            receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes).map_err(|_| no_memory())?,
+            shares: Shares::new(options.recv_buffers).ok_or_else(no_memory)?,
             scarce_buffers: options.recv_buffers / 2,
-            events: Queue::with_capacity(reserve as usize),
+            events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
+            owed: 0,
             conns: Slab::new(limits::CONNECTIONS_MAX),
             regions: Regions::new(),
             peers: Peers::default(),
@@ -165,11 +168,14 @@ impl Core {
             return Ok(());
         }
         let before_bytes = self.memory_bytes();
-        self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
+        let shares = Shares::new(count).ok_or(OptionError::NoMemory)?;
         // Room for their events beside what was reserved before.
-        self.events.reserve(more as usize);
+        if !self.events.reserve(more as usize) {
+            return Err(OptionError::NoMemory);
+        }
+        self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
         self.options.recv_buffers = count;
-        self.shares = Shares::new(count);
+        self.shares = shares;
         self.scarce_buffers = count / 2;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
         Ok(())
@@ -290,8 +296,11 @@ impl Core {
         }
     }
 
-    /// A request came; it becomes an event.
+    /// A request came; it becomes an event, or is refused if there is no memory for that.
     pub fn requested(&mut self, body: RequestBody) {
+        if !self.events.has_room_for_others(self.owed as usize + 1) {
+            return body.refuse();
+        }
         self.events.push(Event::ConnectRequest(ConnectRequest::new(body)));
     }
 
@@ -299,6 +308,7 @@ impl Core {
     pub fn opened(&mut self, connection: Connection, mss: u32) {
         let Some(conn) = self.conns.get_mut(key(connection)) else { return };
         let (was, context) = (conn.state, conn.context);
+        self.owed = self.owed.saturating_sub(1);
         if was == ConnState::Connecting && conn.attempt != Attempt::Only {
             self.told.push(Told { connection, failure: None });
             conn.attempt = Attempt::Only;
@@ -319,6 +329,7 @@ impl Core {
     /// A connection of ours did not come about.
     pub fn failed(&mut self, connection: Connection, why: ConnectFailure) {
         let Some(conn) = self.conns.remove(key(connection)) else { return };
+        self.not_owed(conn.state);
         self.unidentify(connection);
         match conn.state {
             ConnState::Connecting if conn.attempt != Attempt::Only => {
@@ -398,16 +409,32 @@ impl Core {
         self.events.push(Event::DeviceFailed);
     }
 
-    /// Enters a connection into the table; None when it is full.
+    /// Enters a connection that is being made into the table; None when it is full, or there is no memory.
     pub fn insert(&mut self, context: u64, attribute: Attribute, state: ConnState) -> Option<Connection> {
+        debug_assert!(matches!(state, ConnState::Connecting | ConnState::Accepting));
+        // What will be told of it must not need memory then.
+        if !self.events.has_room_for_others(self.owed as usize + 1) || !self.peers.has_room_for_one() {
+            return None;
+        }
         let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, attempt: Attempt::Only };
-        self.conns.insert(conn).ok().map(|key| Connection { index: key.index, generation: key.generation })
+        let key = self.conns.insert(conn).ok()?;
+        self.owed += 1;
+        Some(Connection { index: key.index, generation: key.generation })
+    }
+
+    /// A connection in this state will not become an event any more.
+    pub fn not_owed(&mut self, state: ConnState) {
+        if matches!(state, ConnState::Connecting | ConnState::Accepting) {
+            self.owed = self.owed.saturating_sub(1);
+        }
     }
 
     /// Takes it out again: the attempt never began.
     pub fn forget(&mut self, connection: Connection) {
         self.unidentify(connection);
-        self.conns.remove(key(connection));
+        if let Some(conn) = self.conns.remove(key(connection)) {
+            self.not_owed(conn.state);
+        }
     }
 
     #[inline]

@@ -37,6 +37,12 @@ impl Peers {
         self.0.entry(connection).or_insert_with(|| peer.clone());
     }
 
+    /// Makes sure that one more can be entered. False: there is no memory.
+    pub fn has_room_for_one(&mut self) -> bool {
+        // An endpoint that tells nobody apart needs none.
+        self.0.is_empty() || self.0.try_reserve(1).is_ok()
+    }
+
     pub fn get(&self, connection: Connection) -> Option<&Peer> {
         self.0.get(&connection)
     }

@@ -4,6 +4,7 @@
 use super::receive::{Filled, ReceiveBuffers};
 use crate::event::{Connection, Event, Message, Status};
 use cci_ring::pool::Parked;
+use cci_ring::room;
 use std::collections::VecDeque;
 
 /// An event that waits.
@@ -30,8 +31,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn with_capacity(events: usize) -> Queue {
-        Queue { queued: VecDeque::with_capacity(events), others: VecDeque::with_capacity(16) }
+    /// None: there is no memory.
+    pub fn with_capacity(events: usize) -> Option<Queue> {
+        Some(Queue { queued: room::queue(events).ok()?, others: VecDeque::with_capacity(16) })
     }
 
     #[inline]
@@ -44,11 +46,19 @@ impl Queue {
         self.queued.is_empty()
     }
 
-    /// Makes room for `more` beside what was reserved before.
-    pub fn reserve(&mut self, more: usize) {
-        self.queued.reserve(self.queued.capacity() - self.queued.len() + more);
-        // Buffers of later pools have no short names.
-        self.others.reserve(self.others.capacity() - self.others.len() + more);
+    /// Makes room for `more` beside what was reserved before. False: there is no memory.
+    #[must_use]
+    pub fn reserve(&mut self, more: usize) -> bool {
+        let (queued, others) = (&mut self.queued, &mut self.others);
+        queued.try_reserve(queued.capacity() - queued.len() + more).is_ok()
+            // Buffers of later pools have no short names.
+            && others.try_reserve(others.capacity() - others.len() + more).is_ok()
+    }
+
+    /// Makes sure of room for `more` that are not of messages or sends. False: there is no memory.
+    #[must_use]
+    pub fn has_room_for_others(&mut self, more: usize) -> bool {
+        self.others.try_reserve(more).is_ok() && self.queued.try_reserve(more).is_ok()
     }
 
     pub fn bytes(&self) -> usize {

@@ -7,6 +7,7 @@
 //! counts it is known what has changed, though not whose returned buffers were.
 
 use crate::event::Connection;
+use cci_ring::room;
 
 /// Bits of a holder's number that are its connection's index; the others are of its generation.
 const INDEX_BITS: u32 = 22;
@@ -38,11 +39,11 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// For so many buffers.
-    pub fn new(buffers: u32) -> Shares {
+    /// For so many buffers. None: there is no memory.
+    pub fn new(buffers: u32) -> Option<Shares> {
         let places = 2 * buffers.next_power_of_two() as usize;
-        let held = vec![(NOBODY, 0); places].into_boxed_slice();
-        Shares { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 }
+        let held = room::filled(places, (NOBODY, 0)).ok()?;
+        Some(Shares { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 })
     }
 
     pub fn bytes(&self) -> usize {
@@ -135,7 +136,7 @@ mod tests {
 
     impl Desk {
         fn new(buffers: u32) -> Desk {
-            let shares = Shares::new(buffers);
+            let shares = Shares::new(buffers).unwrap();
             Desk { buffers: ReceiveBuffers::new(buffers, 64).unwrap(), shares, taken: 1, out: Vec::new() }
         }
 

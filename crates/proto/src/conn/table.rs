@@ -67,12 +67,14 @@ impl Table {
         self.free == NONE
     }
 
-    /// A free place; its generation is set and never was used at this place before (in 2^32 tries).
+    /// A free place; its generation is set and never was used at this place before (in 2^32 tries). None: the table is full,
+    /// or there is no memory.
     pub fn add(&mut self) -> Option<(u32, &mut Conn)> {
         if self.is_full() {
             return None;
         }
         if self.free == NONE {
+            self.pieces.try_reserve(1).ok()?;
             let first = (self.pieces.len() * PIECE) as u32;
             let piece = std::array::from_fn(|place| {
                 empty(if place + 1 == PIECE { NONE } else { first + place as u32 + 1 })

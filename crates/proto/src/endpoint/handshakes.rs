@@ -59,10 +59,15 @@ impl Handshakes {
     }
 
     /// Whether one more request from there may wait for the program: fewer of its host's wait than there is room left for, so
-    /// that a host that asks again and again leaves half to others. The cookie has shown that it is there.
-    pub fn has_room_for(&self, from: Address) -> bool {
+    /// that a host that asks again and again leaves half to others. The cookie has shown that it is there. Without memory for
+    /// it there is no room.
+    pub fn has_room_for(&mut self, from: Address) -> bool {
         let left = self.waiting_max.saturating_sub(self.waiting);
+        let answers = (self.requests.len() + 1).saturating_sub(self.answered.len());
         self.by_host.get(&from.host()).copied().unwrap_or(0) < left
+            && self.by_host.try_reserve(1).is_ok()
+            && self.requests.try_reserve(1).is_ok()
+            && self.answered.try_reserve(answers).is_ok()
     }
 
     /// A new request goes to the program.

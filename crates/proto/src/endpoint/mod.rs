@@ -63,7 +63,7 @@ impl Endpoint {
         Ok(Endpoint {
             table: Table::new(config.connections_max),
             handshakes: Handshakes::new(secret.table_hash(), config.requests_max),
-            replies: Replies::new(),
+            replies: Replies::new().ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?,
             shared: Shared::new(config)?,
             secret,
             seen: Time(0),

@@ -85,8 +85,11 @@ impl Parts {
             return Some(at);
         }
         if self.partials.len() < PARTIALS_MAX && fits {
-            self.partials.reserve_exact(PARTIALS_MAX - self.partials.len());
-            let body = vec![0; self.bytes_max].into();
+            self.partials.try_reserve_exact(PARTIALS_MAX - self.partials.len()).ok()?;
+            let mut body = Vec::new();
+            body.try_reserve_exact(self.bytes_max).ok()?;
+            body.resize(self.bytes_max, 0);
+            let body = body.into_boxed_slice();
             self.partials.push(Partial { of, come: 0, touched: self.clock, body });
             return Some(self.partials.len() - 1);
         }

@@ -23,6 +23,7 @@ struct Extent {
 
 /// All packet buffers of an endpoint.
 pub(crate) struct Pool {
+    /// As far as buffers were ever used; there is room for all of them.
     bytes: Vec<u8>,
     extents: Vec<Extent>,
     free: Vec<Buf>,
@@ -37,14 +38,16 @@ impl Pool {
         (buffer_bytes + size_of::<Extent>() + size_of::<Buf>()) as u64
     }
 
-    pub fn new(buffers: u32, buffer_bytes: usize) -> Pool {
-        Pool {
-            bytes: vec![0; buffers as usize * buffer_bytes],
-            extents: vec![Extent::default(); buffers as usize],
-            free: (0..buffers).rev().map(Buf).collect(),
-            buffer_bytes,
-            reserve: (buffers as usize / 16).max(2),
-        }
+    /// `None`: there is no memory.
+    pub fn new(buffers: u32, buffer_bytes: usize) -> Option<Pool> {
+        let count = buffers as usize;
+        let (mut bytes, mut extents, mut free) = (Vec::new(), Vec::new(), Vec::new());
+        bytes.try_reserve_exact(count.checked_mul(buffer_bytes)?).ok()?;
+        extents.try_reserve_exact(count).ok()?;
+        free.try_reserve_exact(count).ok()?;
+        extents.resize(count, Extent::default());
+        free.extend((0..buffers).rev().map(Buf));
+        Some(Pool { bytes, extents, free, buffer_bytes, reserve: (count / 16).max(2) })
     }
 
     pub fn buffers(&self) -> usize {
@@ -79,7 +82,18 @@ impl Pool {
     pub fn take_reserved(&mut self) -> Option<Buf> {
         let buf = self.free.pop()?;
         self.extents[buf.0 as usize] = Extent::default();
+        if (buf.0 as usize + 1) * self.buffer_bytes > self.bytes.len() {
+            self.first_use(buf);
+        }
         Some(buf)
+    }
+
+    /// Pages are taken from the system when a buffer on them is first used, and no sooner.
+    #[cold]
+    fn first_use(&mut self, buf: Buf) {
+        let end = (buf.0 as usize + 1) * self.buffer_bytes;
+        debug_assert!(end <= self.bytes.capacity(), "there is room for all");
+        self.bytes.resize(end, 0);
     }
 
     #[inline]
@@ -132,7 +146,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_more_than_is_left_for_the_others() {
-        let mut pool = Pool::new(64, 64);
+        let mut pool = Pool::new(64, 64).unwrap();
         let mut held = 0;
         while pool.take(held).is_some() {
             held += 1;

@@ -23,8 +23,11 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    pub fn new() -> Replies {
-        Replies { waiting: VecDeque::with_capacity(REPLIES_MAX), resets_paid_until: Time(0) }
+    /// `None`: there is no memory.
+    pub fn new() -> Option<Replies> {
+        let mut waiting = VecDeque::new();
+        waiting.try_reserve_exact(REPLIES_MAX).ok()?;
+        Some(Replies { waiting, resets_paid_until: Time(0) })
     }
 
     pub fn is_empty(&self) -> bool {

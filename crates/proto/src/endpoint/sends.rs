@@ -44,13 +44,17 @@ pub(crate) const fn ticks(ns: u64) -> u32 {
 impl Sends {
     pub const COST_BYTES: u64 = size_of::<Node>() as u64;
 
-    pub fn new(count: u32) -> Sends {
+    /// `None`: there is no memory.
+    pub fn new(count: u32) -> Option<Sends> {
         let node = |index| Node {
             context: 0,
             next: if index + 1 == count { SendId::NONE } else { SendId(index + 1) },
             ticks_silent: 0,
         };
-        Sends { nodes: (0..count).map(node).collect(), free: SendId(0), in_progress: 0 }
+        let mut nodes = Vec::new();
+        nodes.try_reserve_exact(count as usize).ok()?;
+        nodes.extend((0..count).map(node));
+        Some(Sends { nodes, free: SendId(0), in_progress: 0 })
     }
 
     pub fn bytes(&self) -> u64 {
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_a_list() {
-        let mut sends = Sends::new(2);
+        let mut sends = Sends::new(2).unwrap();
         let first = sends.add(SendId::NONE, 10, false, 5).unwrap();
         let second = sends.add(first, 20, true, 6).unwrap();
         assert!(sends.is_full() && sends.add(second, 30, false, 0).is_none());

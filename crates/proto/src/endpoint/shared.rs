@@ -69,12 +69,17 @@ impl Shared {
             let bytes_min = (pool_bytes_min * POOL_SHARE).max(sends_bytes * 4) + 8;
             return Err(ConfigError::Memory { bytes_min });
         }
+        let bytes = buffers * Pool::cost_bytes(buffer_bytes) + sends_bytes;
+        let no_memory = ConfigError::OutOfMemory { bytes };
+        let mut scratch = Vec::new();
+        scratch.try_reserve_exact(buffer_bytes).map_err(|_| no_memory)?;
+        scratch.resize(buffer_bytes, 0);
         Ok(Shared {
             counters: Counters::default(),
-            pool: Pool::new(buffers as u32, buffer_bytes),
+            pool: Pool::new(buffers as u32, buffer_bytes).ok_or(no_memory)?,
             parts: Parts::new(config.datagram_bytes_max),
-            scratch: vec![0; buffer_bytes].into(),
-            sends: Sends::new(config.sends_max),
+            scratch: scratch.into(),
+            sends: Sends::new(config.sends_max).ok_or(no_memory)?,
             ops: Ops::new(config.operations_max),
             timers: Timers::new(),
             ready: VecDeque::new(),
@@ -144,9 +149,10 @@ impl Shared {
             if !self.fits(more_bytes) {
                 return false;
             }
+            if !self.room_for_active() {
+                return false;
+            }
             self.actives += 1;
-            // Room for all of them to be spare: giving one back, in the middle of a burst, must not allocate.
-            room_for(&mut self.spare_actives, self.actives);
         }
         let active = Active::wake(conn, self.timers.add(index), now);
         conn.active = Some(match spare {
@@ -157,6 +163,18 @@ impl Shared {
             None => Box::new(active),
         });
         true
+    }
+
+    /// Makes room for one more active connection: for all of them to be spare, as giving one back in the middle of a burst must
+    /// not allocate, and in the queues. False: there is no memory.
+    fn room_for_active(&mut self) -> bool {
+        let all = self.actives + 1;
+        let queues = [&mut self.ready, &mut self.holding, &mut self.refused];
+        room_for(&mut self.spare_actives, all)
+            && queues
+                .into_iter()
+                .all(|queue| queue.try_reserve((all as usize).saturating_sub(queue.len())).is_ok())
+            && self.timers.room_for(all as usize)
     }
 
     /// Takes the active state back, leaving what an idle connection remembers.
@@ -183,9 +201,8 @@ impl Shared {
     /// Room for a send window; `None`: no memory.
     pub fn tx_ring(&mut self) -> Option<TxRing> {
         self.spare_tx.pop().or_else(|| {
-            let fits = self.fits(TxRing::COST_BYTES);
+            let fits = self.fits(TxRing::COST_BYTES) && room_for(&mut self.spare_tx, self.tx_rings + 1);
             self.tx_rings += u64::from(fits);
-            room_for(&mut self.spare_tx, self.tx_rings);
             fits.then(TxRing::new)
         })
     }
@@ -193,9 +210,8 @@ impl Shared {
     /// Room for held bundles; `None`: no memory.
     pub fn rx_ring(&mut self) -> Option<RxRing> {
         self.spare_rx.pop().or_else(|| {
-            let fits = self.fits(RxRing::COST_BYTES);
+            let fits = self.fits(RxRing::COST_BYTES) && room_for(&mut self.spare_rx, self.rx_rings + 1);
             self.rx_rings += u64::from(fits);
-            room_for(&mut self.spare_rx, self.rx_rings);
             fits.then(RxRing::new)
         })
     }
@@ -367,7 +383,7 @@ impl Shared {
     }
 }
 
-/// Makes room for `all` of a kind. Grows as vectors do: not with each.
-fn room_for<T>(spare: &mut Vec<T>, all: u64) {
-    spare.reserve((all as usize).saturating_sub(spare.len()));
+/// Makes room for `all` of a kind. Grows as vectors do: not with each. False: there is no memory.
+fn room_for<T>(spare: &mut Vec<T>, all: u64) -> bool {
+    spare.try_reserve((all as usize).saturating_sub(spare.len())).is_ok()
 }

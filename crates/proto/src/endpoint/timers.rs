@@ -28,6 +28,13 @@ impl Timers {
         Timers { heap: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 
+    /// Makes room for `all` entries. False: there is no memory.
+    pub fn room_for(&mut self, all: usize) -> bool {
+        self.slots.try_reserve(all.saturating_sub(self.slots.len())).is_ok()
+            && self.heap.try_reserve(all.saturating_sub(self.heap.len())).is_ok()
+            && self.free.try_reserve(all.saturating_sub(self.free.len())).is_ok()
+    }
+
     /// An entry for this connection, with no deadline yet.
     pub fn add(&mut self, conn: u32) -> TimerId {
         let slot = Slot { conn, place: NOT_SET };

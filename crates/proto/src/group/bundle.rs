@@ -15,11 +15,15 @@ pub struct GroupBundle {
 }
 
 impl GroupBundle {
-    /// For datagrams of up to `datagram_bytes_max` bytes (1,152 to 65,504, rounded down to a multiple of 8).
+    /// For datagrams of up to `datagram_bytes_max` bytes (1,152 to 65,504, rounded down to a multiple of 8). `None`:
+    /// there is no memory.
     #[must_use]
-    pub fn new(datagram_bytes_max: u16) -> GroupBundle {
+    pub fn new(datagram_bytes_max: u16) -> Option<GroupBundle> {
         let bytes = datagram_bytes_max.clamp(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX) & !7;
-        GroupBundle { bytes: vec![0; bytes.into()].into_boxed_slice(), len: GROUP_HEADER_BYTES, messages: 0 }
+        let mut room = Vec::new();
+        room.try_reserve_exact(bytes.into()).ok()?;
+        room.resize(bytes.into(), 0);
+        Some(GroupBundle { bytes: room.into_boxed_slice(), len: GROUP_HEADER_BYTES, messages: 0 })
     }
 
     /// Bytes of memory it holds.

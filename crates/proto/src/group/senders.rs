@@ -55,17 +55,14 @@ pub struct Senders {
     count: usize,
 }
 
-impl Default for Senders {
-    fn default() -> Self {
-        Senders::new()
-    }
-}
-
 impl Senders {
-    /// Knows nobody.
+    /// Knows nobody. `None`: there is no memory.
     #[must_use]
-    pub fn new() -> Senders {
-        Senders { table: vec![None; GROUP_SENDERS_MAX].into_boxed_slice(), clock: 0, forgotten: 0, count: 0 }
+    pub fn new() -> Option<Senders> {
+        let mut table = Vec::new();
+        table.try_reserve_exact(GROUP_SENDERS_MAX).ok()?;
+        table.resize(GROUP_SENDERS_MAX, None);
+        Some(Senders { table: table.into_boxed_slice(), clock: 0, forgotten: 0, count: 0 })
     }
 
     /// Bytes of memory it holds.

@@ -18,7 +18,7 @@ fn source(port: u16) -> Address {
 }
 
 fn datagram(group: GroupName, sender: u64, number: u64, messages: &[&[u8]]) -> Vec<u8> {
-    let mut bundle = GroupBundle::new(8952);
+    let mut bundle = GroupBundle::new(8952).unwrap();
     for message in messages {
         assert!(bundle.push(&[message], message.len()));
     }
@@ -38,7 +38,7 @@ fn names_tell_groups_apart() {
 
 #[test]
 fn a_full_bundle_takes_no_more() {
-    let mut bundle = GroupBundle::new(DATAGRAM_BYTES_MIN);
+    let mut bundle = GroupBundle::new(DATAGRAM_BYTES_MIN).unwrap();
     let longest = crate::limits::message_bytes_max(DATAGRAM_BYTES_MIN);
     assert!(bundle.fits(longest), "what a connection carries");
     assert!(!bundle.fits(longest + 9), "nor more than that and what a shorter header leaves");
@@ -47,7 +47,7 @@ fn a_full_bundle_takes_no_more() {
         count += 1;
     }
     assert_eq!(count, (usize::from(DATAGRAM_BYTES_MIN) - GROUP_HEADER_BYTES) / 16);
-    let mut bundle = GroupBundle::new(u16::MAX);
+    let mut bundle = GroupBundle::new(u16::MAX).unwrap();
     while bundle.push(&[], 0) {}
     assert_eq!(bundle.messages(), RECORDS_MAX);
     bundle.clear();
@@ -84,7 +84,7 @@ fn faults_are_told_apart() {
 #[test]
 fn gaps_and_repeats_are_noticed() {
     use Arrival::*;
-    let mut senders = Senders::new();
+    let mut senders = Senders::new().unwrap();
     let mut note = |number| senders.note(source(1), 7, number);
     assert_eq!(note(100), New { missing: 0 }, "what came before we listened is not missed");
     assert_eq!(note(100), Repeat);
@@ -102,7 +102,7 @@ fn gaps_and_repeats_are_noticed() {
 
 #[test]
 fn senders_are_told_apart_and_bounded() {
-    let mut senders = Senders::new();
+    let mut senders = Senders::new().unwrap();
     assert_eq!(senders.note(source(1), 7, 5), Arrival::New { missing: 0 });
     assert_eq!(senders.note(source(2), 7, 5), Arrival::New { missing: 0 }, "another address, another sender");
     assert_eq!(senders.count(), 2);
@@ -164,7 +164,7 @@ proptest! {
     /// Against a plain model: each number is delivered once at most, and what is missing adds up.
     #[test]
     fn each_number_counts_once(numbers in prop::collection::vec(1000u64..1200, 1..300)) {
-        let mut senders = Senders::new();
+        let mut senders = Senders::new().unwrap();
         let (mut taken, mut missing) = (HashSet::new(), 0u64);
         for number in &numbers {
             match senders.note(source(1), 3, *number) {

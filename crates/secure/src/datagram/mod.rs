@@ -148,23 +148,23 @@ const FAREWELL_LOOK_NS: u64 = 250_000_000;
 const FAILURE_NS: u64 = 30_000_000_000;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
-    /// None yet.
+    /// None yet. `None`: there is no memory.
     #[must_use]
-    pub fn new(config: Config, now_ns: u64) -> Associations<A> {
+    pub fn new(config: Config, now_ns: u64) -> Option<Associations<A>> {
         Associations::with_ids(config, now_ns, Ids::random())
     }
 
     /// The same, and what others see of handshakes, besides the keys, follows from a secret: random, except where a run
     /// is to be repeated.
     #[must_use]
-    pub fn with_secret(config: Config, now_ns: u64, secret: &[u8; 32]) -> Associations<A> {
+    pub fn with_secret(config: Config, now_ns: u64, secret: &[u8; 32]) -> Option<Associations<A>> {
         Associations::with_ids(config, now_ns, Ids::new(secret))
     }
 
-    fn with_ids(config: Config, now_ns: u64, ids: Ids) -> Associations<A> {
+    fn with_ids(config: Config, now_ns: u64, ids: Ids) -> Option<Associations<A>> {
         let places = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
         assert!(places <= PLACES_MAX, "more associations and handshakes than indices: {places}");
-        Associations {
+        Some(Associations {
             config,
             counters: Counters::default(),
             jar: Jar::new(),
@@ -177,11 +177,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             ready: VecDeque::new(),
             cookies: VecDeque::with_capacity(COOKIES_MAX),
             silent: Vec::with_capacity(SILENT_MAX),
-            asked: Recent::new(),
-            begun: Recent::new(),
+            asked: Recent::new()?,
+            begun: Recent::new()?,
             due_ns: u64::MAX,
             sweep_ns: now_ns.saturating_add(SWEEP_NS),
-        }
+        })
     }
 
     /// Whether a datagram to that address can be sealed now.
@@ -383,8 +383,11 @@ impl Recent {
     const NUMBERS: usize = 2048;
     const BYTES: u64 = (Recent::NUMBERS * size_of::<u64>()) as u64;
 
-    fn new() -> Recent {
-        Recent { numbers: vec![0; Recent::NUMBERS].into(), next: 0 }
+    fn new() -> Option<Recent> {
+        let mut numbers = Vec::new();
+        numbers.try_reserve_exact(Recent::NUMBERS).ok()?;
+        numbers.resize(Recent::NUMBERS, 0);
+        Some(Recent { numbers: numbers.into(), next: 0 })
     }
 
     /// True if it is not among them; now it is.

@@ -39,7 +39,7 @@ pub(super) struct Node {
 
 impl Node {
     pub fn new(at: u32, config: Config) -> Node {
-        Node { at, all: Associations::new(config, 0), got: Vec::new() }
+        Node { at, all: Associations::new(config, 0).unwrap(), got: Vec::new() }
     }
 
     pub fn send(&mut self, to: u32, body: &[u8], now_ns: u64, net: &mut Vec<Flying>) {

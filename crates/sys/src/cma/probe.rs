@@ -86,9 +86,9 @@ pub fn probe(pid: u32, remote_addr: u64, expected: u64) -> Probe {
 }
 
 fn measure(pid: u32, remote_addr: u64, expected: u64) -> Result<Cost, Refusal> {
-    let mut space = vec![0u8; PAGES * PAGE_BYTES];
+    let mut space = cci_ring::room::zeroed::<u8>(PAGES * PAGE_BYTES).ok_or(Refusal::Other(libc::ENOMEM))?;
     // SAFETY: the vector outlives the value, and nothing else reaches it meanwhile.
-    let local = unsafe { Bytes::new(NonNull::from(space.as_mut_slice()).cast(), PAGES * PAGE_BYTES) };
+    let local = unsafe { Bytes::new(NonNull::from(&mut *space).cast(), PAGES * PAGE_BYTES) };
     let word = || -> Result<bool, Refusal> {
         let mut word = [0; 8];
         let whole =

@@ -6,7 +6,7 @@ use cci_ring::memory::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 
-use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, rma};
+use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, rma, set_len};
 use crate::error::{Result, SysError, Tried};
 
 const NAME: &str = "cci-control";
@@ -19,7 +19,7 @@ impl Segment {
     pub fn create_read_only_for_others(len_bytes: usize) -> Result<Segment> {
         let on = |error: SysError| error.on(format_args!("{NAME}, {len_bytes} bytes"));
         let fd = memfd(NAME, MemfdFlags::empty()).tried("create shared memory (memfd_create)").map_err(on)?;
-        rustix::fs::ftruncate(&fd, len_bytes as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+        set_len(&fd, len_bytes).tried("size shared memory (ftruncate)").map_err(on)?;
         allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
         // Our mapping comes first: after the seal not even we could make one.
         let segment = Segment::map(fd, len_bytes, WRITABLE).map_err(on)?;

@@ -8,7 +8,7 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags};
 
-use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, take_pages};
+use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, set_len, take_pages};
 use crate::error::{Result, SysError, Tried};
 
 const NAME: &str = "cci-rma";
@@ -133,7 +133,7 @@ impl Segment {
 fn new_file(len: usize, more: MemfdFlags) -> Result<OwnedFd> {
     let on = |error: SysError| error.on(format_args!("{NAME}, {len} bytes"));
     let fd = memfd(NAME, more).tried("create shared memory (memfd_create)").map_err(on)?;
-    rustix::fs::ftruncate(&fd, len as u64).tried("size shared memory (ftruncate)").map_err(on)?;
+    set_len(&fd, len).tried("size shared memory (ftruncate)").map_err(on)?;
     // Huge pages are not among the memory that is left for others: the kernel says at once when there are too few.
     let take = if more.contains(MemfdFlags::HUGETLB) { take_pages } else { allocate };
     take(&fd, len).tried("allocate shared memory (fallocate)").map_err(on)?;

@@ -10,6 +10,7 @@ use super::UdpSocket;
 use super::addr::RawAddr;
 use super::bytes::AlignedBytes;
 use super::cmsg::{self, RecvControl};
+use crate::error::Result;
 
 /// Room for one message: the kernel joins datagrams up to 64 KiB.
 const AREA_BYTES: usize = 1 << 16;
@@ -97,17 +98,31 @@ pub struct RecvBatch {
 
 impl RecvBatch {
     /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each, taken from the system as they fill.
+    ///
+    /// # Panics
+    /// There is no memory for them: see [`try_with_area`](RecvBatch::try_with_area).
     pub fn new(messages: usize) -> RecvBatch {
-        RecvBatch::with_area(messages, AREA_BYTES)
+        RecvBatch::try_with_area(messages, AREA_BYTES).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`new`](RecvBatch::new), where there may be no memory for them.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn try_new(messages: usize) -> Result<RecvBatch> {
+        RecvBatch::try_with_area(messages, AREA_BYTES)
     }
 
     /// The same with room for `area_bytes` in each message (up to 64 KiB, rounded up to a multiple of 8), for a socket
     /// without GRO: what is longer is cut off, and skipped.
-    pub fn with_area(messages: usize, area_bytes: usize) -> RecvBatch {
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn try_with_area(messages: usize, area_bytes: usize) -> Result<RecvBatch> {
         let slots = messages.clamp(1, MESSAGES_MAX);
         let area_bytes = area_bytes.clamp(8, AREA_BYTES).next_multiple_of(8);
-        RecvBatch {
-            areas: AlignedBytes::new(slots * area_bytes),
+        Ok(RecvBatch {
+            areas: AlignedBytes::new(slots * area_bytes)?,
             area_bytes,
             slots,
             addrs: vec![RawAddr::EMPTY; slots].into_boxed_slice(),
@@ -115,7 +130,7 @@ impl RecvBatch {
             messages: Vec::with_capacity(slots),
             pace: Pace::default(),
             stats: RecvStats::default(),
-        }
+        })
     }
 
     /// Takes what has arrived, replacing what the last call took; says how many datagrams that is.

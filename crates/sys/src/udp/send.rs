@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use super::bytes::AlignedBytes;
 use super::recv::is_icmp;
 use super::{DATAGRAM_BYTES_MAX, UdpSocket};
+use crate::error::{Result, Tried};
+use cci_ring::room;
 
 mod call;
 mod lane;
@@ -89,21 +91,32 @@ struct Open {
 impl SendBatch {
     /// Room for `datagrams_max` datagrams and `arena_bytes` bytes of them (at least one datagram of any length
     /// fits), to be sent by `socket`.
+    ///
+    /// # Panics
+    /// There is no memory for it: see [`try_new`](SendBatch::try_new).
     pub fn new(socket: &UdpSocket, datagrams_max: usize, arena_bytes: usize) -> SendBatch {
+        SendBatch::try_new(socket, datagrams_max, arena_bytes).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same where there may be no memory for it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn try_new(socket: &UdpSocket, datagrams_max: usize, arena_bytes: usize) -> Result<SendBatch> {
         let datagrams_max = datagrams_max.max(1);
-        SendBatch {
-            arena: AlignedBytes::new(arena_bytes.max(DATAGRAM_BYTES_MAX)),
+        Ok(SendBatch {
+            arena: AlignedBytes::new(arena_bytes.max(DATAGRAM_BYTES_MAX))?,
             datagrams_max,
             tail: 0,
             open: None,
-            messages: Vec::with_capacity(datagrams_max),
+            messages: room::vec(datagrams_max).tried("have memory for datagrams")?,
             first: 0,
             pending: 0,
             gso_segment_bytes_max: if socket.gso().is_ok() { DATAGRAM_BYTES_MAX } else { 0 },
             too_big: None,
             lane: Lane::default(),
             stats: SendStats::default(),
-        }
+        })
     }
 
     /// Room for one datagram of up to `len_max` bytes to `to`, holding old bytes; write it, then

@@ -304,7 +304,9 @@ fn load(license: &CStr, code: &[bpf_insn]) -> Result<OwnedFd, Refusal> {
     match error.errno() {
         // The verifier's word, from kernels that do not know all of what the program does. Again, to hear why.
         Some(libc::EINVAL | libc::EACCES) if super::rights::missing(&[BPF, ADMIN]).is_empty() => {
-            let mut log = vec![0; 1 << 20];
+            let Some(mut log) = cci_ring::room::zeroed(1 << 20) else {
+                return Err(Refusal::Unsupported(error));
+            };
             let _ = bpf::load_program(NAME, license, code, &mut log);
             let text = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default());
             let mut lines = text.lines().filter(|line| !line.starts_with("processed "));

@@ -111,6 +111,8 @@ fn open_part(
 fn reason_to_go_without(error: CreateError) -> Result<String, CreateError> {
     match error {
         CreateError::DeviceDown => Ok("this machine has no network interface that is up".to_owned()),
+        // What ran out is not what the machine does not have: it may be there in the next moment.
+        CreateError::System(error) if error.is_exhaustion() => Err(CreateError::System(error)),
         CreateError::System(error) => Ok(refused(&error)),
         // The program can change these, and would not expect to be reachable by half.
         CreateError::BadOption { .. }

@@ -99,6 +99,9 @@ fn config_error(error: ConfigError, options: &Options) -> CreateError {
             needed_bytes: options.memory_bytes_max.saturating_add(bytes_min.saturating_mul(4) / 3),
             cap_bytes: options.memory_bytes_max,
         },
+        ConfigError::OutOfMemory { bytes } => {
+            CreateError::NoMemory { needed_bytes: bytes, cap_bytes: options.memory_bytes_max }
+        }
         ConfigError::DatagramBytes | ConfigError::Count => {
             CreateError::BadOption { name: "send_buffers", reason: error.to_string() }
         }

@@ -6,6 +6,7 @@ use super::{SLOTS, Start};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use cci_proto::RmaKind;
+use cci_ring::room;
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 
@@ -214,7 +215,8 @@ impl Flows {
 
     /// Gives a connection a flow. None: there is no room for one.
     pub fn lend(&mut self, connection: Connection, now_ns: u64) -> Option<Key> {
-        let mut flow = self.spare.pop().unwrap_or_else(|| Box::new(Flow::new()));
+        let spare = self.spare.pop();
+        let mut flow = spare.or_else(|| room::boxed(Flow::new()).ok())?;
         flow.connection = connection;
         (flow.moved_ns, flow.moved) = (now_ns, true);
         self.table.insert(flow).ok()

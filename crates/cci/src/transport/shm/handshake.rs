@@ -14,6 +14,7 @@ use crate::ConnectFailure;
 use crate::engine::core::Core;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, region_bytes};
+use cci_sys::SysError;
 use cci_sys::event::EventFd;
 use cci_sys::process;
 use cci_sys::segment::Segment;
@@ -21,6 +22,8 @@ use cci_sys::unix::{Credentials, ReceivedFds, Stream};
 use std::io;
 use std::os::fd::AsFd;
 
+/// EMFILE, without a dependency for one number.
+const ERRNO_DESCRIPTORS: i32 = 24;
 /// Answers to late confirmations that wait for room in the ring.
 const CONTROL_MAX: usize = 256;
 
@@ -66,6 +69,35 @@ pub(super) fn confirm_came(
     link.say(Control::about(kind::CLOSE, from, own))
 }
 
+/// Why a client is not offered a link.
+pub(super) enum NotOffered {
+    /// As it is told.
+    Why(ConnectFailure),
+    /// The system refused; the client hears that there is no room.
+    System(SysError),
+}
+
+impl NotOffered {
+    pub(super) fn why(&self) -> ConnectFailure {
+        match self {
+            NotOffered::Why(why) => *why,
+            NotOffered::System(_) => ConnectFailure::NoMemory,
+        }
+    }
+}
+
+impl From<ConnectFailure> for NotOffered {
+    fn from(why: ConnectFailure) -> NotOffered {
+        NotOffered::Why(why)
+    }
+}
+
+impl From<SysError> for NotOffered {
+    fn from(error: SysError) -> NotOffered {
+        NotOffered::System(error)
+    }
+}
+
 impl Shm {
     /// Something is to be read on a handshake's socket.
     pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
@@ -75,6 +107,12 @@ impl Shm {
             let mut buffer = [0; wire::BYTES_MAX];
             match stream.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
+                    // The peer's were closed with that: it has to hear of it, and its program may try again.
+                    self.table.counts.system_errors += 1;
+                    self.say_on(key, &Said::Refuse(ConnectFailure::NoMemory));
+                    return self.end_hand(core, key, ConnectFailure::NoMemory);
+                }
                 Err(_) => {
                     self.table.counts.bad_handshake += 1;
                     return self.end_hand(core, key, ConnectFailure::Disconnected);
@@ -197,14 +235,14 @@ impl Shm {
     }
 
     /// Makes the ring that we will read, under the endpoint's cap.
-    pub(super) fn make_half(&mut self, core: &Core) -> Result<Half, ConnectFailure> {
+    pub(super) fn make_half(&mut self, core: &Core) -> Result<Half, NotOffered> {
         let ring_bytes = self.affordable_ring_bytes(core).ok_or(ConnectFailure::NoMemory)?;
-        let made = || -> Result<Half, cci_sys::SysError> {
+        let made = || -> Result<Half, SysError> {
             let segment = Segment::create("cci-ring", region_bytes(ring_bytes as usize))?;
             let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);
             Ok(Half { segment, bell, ring_bytes, link_id })
         };
-        let half = made().map_err(|_| ConnectFailure::NoMemory)?;
+        let half = made().inspect_err(|_| self.table.counts.system_errors += 1)?;
         self.ring_memory_bytes += super::ring_charge(ring_bytes);
         Ok(half)
     }
@@ -256,6 +294,10 @@ impl Shm {
     ) -> Result<Key, ConnectFailure> {
         let charge = super::ring_charge(ends.ring_bytes);
         core.poller.unwatch(lifeline.as_fd());
+        if self.links_by_id.try_reserve(1).is_err() || self.links_by_peer.try_reserve(1).is_err() {
+            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
+            return Err(ConnectFailure::NoMemory);
+        }
         let link = Box::new(Link::new(ends, lifeline, id, side, peer, self.table.now_ns));
         let Ok(key) = self.links.insert_with(link, |mut link, key| {
             link.key = key;

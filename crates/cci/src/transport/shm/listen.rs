@@ -1,7 +1,7 @@
 //! The server's side of a handshake.
 
 use super::hand::{Guest, Half, Hand, Peer, Side, Stage};
-use super::handshake::is_permitted;
+use super::handshake::{NotOffered, is_permitted};
 use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{
@@ -208,36 +208,36 @@ impl Shm {
         }
         match self.offer(core, key, guest, true) {
             Ok(()) => Ok(conn),
-            Err(why) => {
+            Err(error) => {
+                let why = error.why();
                 self.say_on(key, &Said::Refuse(why));
                 // Out of the table first: an accept that returns an error ends in no event.
                 self.table.conns.remove(conn);
                 self.end_hand(core, key, why);
-                Err(if why == ConnectFailure::NoMemory { AcceptError::NoMemory } else { AcceptError::Gone })
+                Err(match error {
+                    NotOffered::System(error) => AcceptError::System(error),
+                    NotOffered::Why(ConnectFailure::NoMemory) => AcceptError::NoMemory,
+                    NotOffered::Why(_) => AcceptError::Gone,
+                })
             }
         }
     }
 
     /// Offers a client a link: one that is there, or a new one; or waits for the one being made.
-    fn offer(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        guest: Guest,
-        may_join: bool,
-    ) -> Result<(), ConnectFailure> {
+    fn offer(&mut self, core: &mut Core, key: Key, guest: Guest, may_join: bool) -> Result<(), NotOffered> {
         let link = self.links_by_peer.get(&guest.peer).and_then(|link| self.links.get_mut(*link));
         if let Some(link) = link.filter(|link| may_join && link.life == Life::Up) {
             let offer = Offer::Join { server_made_it: link.side == Side::Server };
             link.conns += 1;
             let (id, link) = (link.id, link.key);
             self.set_stage(key, Stage::Joining { guest, link });
-            return self.say_accept(key, guest, id, offer, None);
+            return Ok(self.say_accept(key, guest, id, offer, None)?);
         }
         if may_join && self.offers.contains_key(&guest.peer) {
             self.set_stage(key, Stage::Waiting { guest });
             return Ok(());
         }
+        self.offers.try_reserve(1).map_err(|_| ConnectFailure::NoMemory)?;
         let half = self.make_half(core)?;
         let offer = Offer::New { ring_bytes: half.ring_bytes };
         self.say_accept(key, guest, half.link_id, offer, Some(&half)).inspect_err(|_| {
@@ -292,7 +292,8 @@ impl Shm {
     }
 
     fn offer_or_end(&mut self, core: &mut Core, key: Key, guest: Guest, may_join: bool) {
-        if let Err(why) = self.offer(core, key, guest, may_join) {
+        if let Err(error) = self.offer(core, key, guest, may_join) {
+            let why = error.why();
             self.say_on(key, &Said::Refuse(why));
             self.end_hand(core, key, why);
         }

@@ -12,9 +12,9 @@ use crate::transport::token;
 use crate::transport::{Dial, ip_uri};
 use crate::{Attribute, ConnectError, ConnectFailure};
 use cci_ring::slab::Key;
-use cci_sys::clock;
 use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;
+use cci_sys::{SysError, clock};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
@@ -45,6 +45,11 @@ impl Tcp {
             ));
         }
         self.shared.now_ns = clock::now_ns();
+        let stream = match Stream::connect(self.local, peer) {
+            // What this process lacks now it is told of now. What is lacking later is waited for.
+            Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
+            stream => stream,
+        };
         let key = self.insert_conn(connection, State::Dialing, to.attribute.is_reliable());
         let key = key.ok_or(ConnectError::NoMemory)?;
         let hello =
@@ -55,7 +60,7 @@ impl Tcp {
             conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.shared.now_ns.saturating_add(ns));
         }
         self.make(key);
-        self.call(core, key);
+        self.called(core, key, stream);
         Ok(key)
     }
 
@@ -83,7 +88,14 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let Some(peer) = conn.peer else { return };
         conn.again_ns = u64::MAX;
-        let dialled = Stream::connect(self.local, peer)
+        self.called(core, key, Stream::connect(self.local, peer));
+    }
+
+    /// Goes on with a stream that is being connected.
+    fn called(&mut self, core: &mut Core, key: Key, stream: Result<Stream, SysError>) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.again_ns = u64::MAX;
+        let dialled = stream
             .map_err(io::Error::from)
             .and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).map_err(io::Error::other));
         match dialled {
@@ -248,11 +260,32 @@ impl Tcp {
     /// Dials the second stream.
     pub(super) fn dial_bulk(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if std::mem::replace(&mut conn.wants_bulk, true) {
+        if !std::mem::replace(&mut conn.wants_bulk, true) {
+            self.call_bulk(core, key);
+        }
+    }
+
+    /// Tries those second streams again for which there was something too little.
+    pub(super) fn call_bulks_again(&mut self, core: &mut Core) {
+        for key in std::mem::take(&mut self.bulks_again) {
+            self.call_bulk(core, key);
+        }
+    }
+
+    fn call_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get(key) else { return };
+        //= wire.md R-TCP-15
+        let stream = conn.bulk_at.map(|at| Stream::connect(self.local, at));
+        if let Some(Err(error)) = &stream
+            && error.is_exhaustion()
+        {
+            // Descriptors may become free; who waits for the stream gives up at its own time.
+            self.shared.counts.refused_system += 1;
+            self.bulks_again.push(key);
+            self.hands_due_ns = self.hands_due_ns.min(self.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
-        //= wire.md R-TCP-15
-        let stream = conn.bulk_at.and_then(|at| Stream::connect(self.local, at).ok());
+        let stream = stream.and_then(Result::ok);
         let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).ok());
         let said = Said::Bulk(conn.ticket).bytes();
         let hand = stream.and_then(|stream| {

@@ -2,6 +2,7 @@
 //! waits here for the next read.
 
 use super::wire::RECORD_BYTES_MAX;
+use cci_ring::room;
 
 /// Taken by one read at most.
 pub(super) const READ_BYTES: usize = 64 << 10;
@@ -86,14 +87,18 @@ impl Input {
         keepers.give_back(std::mem::take(&mut self.kept));
     }
 
-    /// Keeps what was not dealt with. Whoever calls has made sure that there is room.
-    pub fn keep(&mut self, keepers: &mut Keepers, rest: &[u8]) {
+    /// Keeps what was not dealt with. Whoever calls has made sure that the cap leaves room. False: the system has no memory,
+    /// and it is lost.
+    #[must_use]
+    pub fn keep(&mut self, keepers: &mut Keepers, rest: &[u8]) -> bool {
         if rest.is_empty() {
-            return;
+            return true;
         }
-        self.kept = keepers.lend(rest.len());
+        let Some(keeper) = keepers.lend(rest.len()) else { return false };
+        self.kept = keeper;
         self.kept_at = 0;
         self.kept.extend_from_slice(rest);
+        true
     }
 
     /// Takes out what is kept, to be dealt with: the keeper, and up to where it was.
@@ -135,14 +140,14 @@ impl Keepers {
     }
 
     /// An empty one with room for so much.
-    fn lend(&mut self, len: usize) -> Vec<u8> {
+    fn lend(&mut self, len: usize) -> Option<Vec<u8>> {
         if let Some(at) = self.spare.iter().position(|keeper| keeper.capacity() >= len) {
-            return self.spare.swap_remove(at);
+            return Some(self.spare.swap_remove(at));
         }
         let keeper =
-            Vec::with_capacity(if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES });
+            room::vec(if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES }).ok()?;
         self.bytes += keeper.capacity() as u64;
-        keeper
+        Some(keeper)
     }
 
     /// One is free again.

@@ -234,6 +234,7 @@ impl Tcp {
             self.end_hand(core, key, is_silent.then_some(Fault::Silent));
         }
         self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
+        self.call_bulks_again(core);
     }
 }
 

@@ -87,6 +87,8 @@ pub(super) struct Tcp {
     /// One more than the highest place that a connection ever had.
     conns_max: u32,
     hands: Slab<Hand>,
+    /// Connections whose second stream is to be tried again.
+    bulks_again: Vec<Key>,
     shared: Shared,
     bulks: bulk::Bulks,
     /// Read in every poll; the one active last first.

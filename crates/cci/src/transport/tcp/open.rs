@@ -13,6 +13,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::{ip_port, ip_uri};
+use cci_ring::room;
 use cci_ring::slab::Slab;
 use cci_sys::clock;
 use cci_sys::event::Events;
@@ -46,10 +47,8 @@ pub(crate) fn open(
         .map_err(|error| ip_port::bind_error(error, options, port))?;
     let local = listener.local_addr();
     let rest_bytes = rest_bytes(device, options)?;
-    let no_memory = CreateError::NoMemory {
-        needed_bytes: u64::from(options.send_buffers) * size_of::<Send>() as u64,
-        cap_bytes: options.memory_bytes_max,
-    };
+    let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
+    let sends_bytes = options.send_buffers as usize * size_of::<Send>();
     let tcp = Tcp {
         uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
         listener,
@@ -64,8 +63,9 @@ pub(crate) fn open(
         conns_bytes_max: rest_bytes / CONNS_SHARE,
         conns_max: 0,
         hands: Slab::new(HANDS_MAX),
+        bulks_again: Vec::new(),
         shared: Shared {
-            sends: Sends::new(options.send_buffers).ok_or(no_memory)?,
+            sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
             chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
             counts: Counts::default(),
             now_ns: clock::now_ns(),
@@ -87,7 +87,7 @@ pub(crate) fn open(
         keepalive: Vec::new(),
         next_keepalive_ns: 0,
         doomed: Vec::new(),
-        scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+        scratch: room::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
         polls: 0,
         polls_per_ask: 1,

@@ -1,5 +1,6 @@
 //! Bytes on their way out of one connection, in chunks borrowed from the endpoint's pool.
 
+use cci_ring::room;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -28,8 +29,12 @@ impl Chunks {
         if self.made >= self.max {
             return None;
         }
+        // So that giving back never allocates.
+        let missing = (self.made as usize + 1).saturating_sub(self.spare.len());
+        self.spare.try_reserve(missing).ok()?;
+        let chunk = room::zeroed(CHUNK_BYTES)?;
         self.made += 1;
-        Some(vec![0; CHUNK_BYTES].into_boxed_slice())
+        Some(chunk)
     }
 
     #[inline]
@@ -79,6 +84,9 @@ impl Queue {
         let mut room = self.chunks.len() * CHUNK_BYTES - self.offset(self.tail);
         while room < bytes {
             if self.chunks.len() >= chunks_max as usize {
+                return false;
+            }
+            if self.chunks.try_reserve(1).is_err() {
                 return false;
             }
             let Some(chunk) = pool.take() else { return false };

@@ -87,7 +87,11 @@ impl Tcp {
         self.go_on_closing(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return true };
         if keeps {
-            conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default());
+            if !conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default()) {
+                // What was read can't be put back, nor be asked for again.
+                self.shared.counts.refused_system += 1;
+                self.end(core, key, Status::Disconnected);
+            }
         } else if let Some(stream) = &mut conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
             if used == 0 {

@@ -161,7 +161,7 @@ impl Ops {
             return false;
         }
         if self.free == OpId::NONE {
-            if room_bytes < Ops::OP_LOT_BYTES {
+            if room_bytes < Ops::OP_LOT_BYTES || self.ops.try_reserve(1).is_err() {
                 return false;
             }
             room_bytes -= Ops::OP_LOT_BYTES;
@@ -175,7 +175,8 @@ impl Ops {
         while self.free_nodes < nodes {
             // Pieces and messages may be four times as many as operations; one operation of any size always fits.
             let most = (4 * self.ops_max + RMA_PIECES_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT);
-            if room_bytes < Ops::NODE_LOT_BYTES || self.nodes.len() >= most {
+            let more = room_bytes >= Ops::NODE_LOT_BYTES && self.nodes.len() < most;
+            if !more || self.nodes.try_reserve(1).is_err() {
                 return false;
             }
             room_bytes -= Ops::NODE_LOT_BYTES;

@@ -11,6 +11,7 @@ use crate::sealing::Sealing;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
+use cci_ring::room;
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link, Lookout};
 use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
@@ -98,6 +99,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     drop(main);
     let uri = uri::format(&link.name, link.mac, lock.endpoint());
     let from_endpoint = lock.endpoint();
+    let scrap_bytes = usize::from(datagram_bytes_max) + overhead_bytes;
     let header = FrameHeader { to: link.mac, from: link.mac, to_endpoint: from_endpoint, from_endpoint };
     let carrier = Eth {
         link,
@@ -111,7 +113,8 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         lookout: Lookout::here().map_err(CreateError::System)?,
         dead: false,
         cut_off_until_ns: 0,
-        scrap: vec![0; usize::from(datagram_bytes_max) + overhead_bytes].into(),
+        scrap: room::zeroed(scrap_bytes)
+            .ok_or_else(|| CreateError::without_memory("have memory for frames", scrap_bytes))?,
         looked_at_ns: 0,
         is_watched: false,
     };
@@ -202,7 +205,11 @@ fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Resul
     if mode == EthMode::Auto {
         return with_packet(link, lock, room, None, refused(link, &refusal));
     }
-    let error = SysError::new("have AF_XDP, as the device's mode demands", io::Error::other(refusal));
+    if let Refusal::System(error) = refusal {
+        return Err(CreateError::System(error));
+    }
+    let why = format!("{refusal}; {}", refusal.remedy());
+    let error = SysError::new("have AF_XDP, as the device's mode demands", io::Error::other(why));
     Err(CreateError::System(error.on(&link.name)))
 }
 

@@ -4,7 +4,7 @@ use super::link::Link;
 use super::us::Us;
 use crate::engine::core::Core;
 use crate::engine::poller::Poller;
-use crate::error::SysError;
+use crate::error::{SysError, without_memory};
 use crate::transport::datagram::RECV_CALLS_MAX;
 use crate::transport::datagram::size::DATAGRAM_BYTES_MAX;
 use cci_proto::limits::GROUP_SENDERS_MAX;
@@ -100,8 +100,9 @@ impl Member {
             group,
             name: group.into(),
             socket: UdpSocket::join(group, interface, options)?,
-            batch: RecvBatch::with_area(RECV_DATAGRAMS, DATAGRAM_BYTES_MAX.into()),
-            senders: Senders::new(),
+            batch: RecvBatch::try_with_area(RECV_DATAGRAMS, DATAGRAM_BYTES_MAX.into())?,
+            senders: Senders::new()
+                .ok_or_else(|| without_memory("have memory for senders", Member::BYTES as usize))?,
             links: Vec::with_capacity(4),
             counts: Counts::default(),
         })

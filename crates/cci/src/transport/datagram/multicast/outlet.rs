@@ -7,6 +7,7 @@ use crate::error::{SendError, SysError};
 use crate::event::{Connection, Status};
 use crate::transport::datagram::{LONE_GAP_NS, QUEUED_BYTES_MAX};
 use cci_proto::{GroupBundle, GroupName};
+use cci_ring::room;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
 use cci_sys::udp::{self, Outgoing, SendBatch, SendStats, UdpSocket};
@@ -66,7 +67,7 @@ impl Out {
         let socket = UdpSocket::bind_with(settings.local, options)?;
         // Other processes of this host are members like any others. Our own are kept apart by the sender's number.
         socket.set_outgoing(Outgoing { interface, hops: settings.keys.hops, this_host: true })?;
-        let mut batch = SendBatch::new(&socket, BATCH_DATAGRAMS, BATCH_BYTES);
+        let mut batch = SendBatch::try_new(&socket, BATCH_DATAGRAMS, BATCH_BYTES)?;
         // What the kernel is to cut reaches members on this host whole where it is old (before Linux 5.0).
         batch.disable_gso();
         Ok(Out {
@@ -90,15 +91,15 @@ impl Out {
         }
     }
 
-    /// An outlet with one user. None: there are too many.
+    /// An outlet with one user. None: there are too many, or there is no memory.
     pub fn add(&mut self, group: SocketAddr, us: Us, settings: &Settings) -> Option<Key> {
         let outlet = Outlet {
             group,
             name: group.into(),
-            bundle: GroupBundle::new(settings.datagram_bytes_max),
+            bundle: GroupBundle::new(settings.datagram_bytes_max)?,
             sender: us.sender(self.outlets_made),
             number: 0,
-            ops: Vec::with_capacity(OPS_RESERVED),
+            ops: room::vec(OPS_RESERVED).ok()?,
             users: 1,
         };
         let key = self.outlets.insert(outlet).ok()?;

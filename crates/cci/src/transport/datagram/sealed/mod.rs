@@ -16,6 +16,7 @@ use crate::error::CreateError;
 use crate::explain::Explanation;
 use crate::sealing::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
+use cci_ring::room;
 use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};
 use cci_sys::SysError;
@@ -88,10 +89,10 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new() -> Scratch {
-        let bytes: Box<[u8]> = vec![0; DATAGRAM_BYTES + 8].into();
+    fn new() -> Option<Scratch> {
+        let bytes = room::zeroed::<u8>(DATAGRAM_BYTES + 8)?;
         let start = bytes.as_ptr().align_offset(8).min(8);
-        Scratch { bytes, start }
+        Some(Scratch { bytes, start })
     }
 
     #[inline]
@@ -109,7 +110,7 @@ impl<C: Carrier> Sealed<C> {
         own: Option<Address>,
         datagram_bytes_max: u16,
         memory_bytes_max: u64,
-    ) -> Result<Sealed<C>, SysError> {
+    ) -> Result<Sealed<C>, CreateError> {
         let secret = inner.secret()?;
         let now = Time(inner.now_ns());
         let associations =
@@ -122,14 +123,15 @@ impl<C: Carrier> Sealed<C> {
             datagram_bytes_max: datagram_bytes_max.into(),
             update: update_limits(),
         };
+        let no_memory = || CreateError::without_memory("have memory for handshakes", DATAGRAM_BYTES);
         Ok(Sealed {
             inner,
-            associations: Associations::with_secret(config, now.0, &secret),
+            associations: Associations::with_secret(config, now.0, &secret).ok_or_else(no_memory)?,
             sealing,
             own,
             held: Held::default(),
             open: Open::Nothing,
-            scratch: Scratch::new(),
+            scratch: Scratch::new().ok_or_else(no_memory)?,
             now,
             unsent: false,
             plain_narrow: None,

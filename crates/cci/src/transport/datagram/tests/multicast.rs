@@ -339,7 +339,7 @@ fn a_stranger_at_the_group_gains_nothing() {
     .unwrap();
     let say = |bytes: &[u8]| assert_eq!(stranger.send_to(bytes, (group(10), 47700)).unwrap(), bytes.len());
     let write = |group: &str, sender: u64, number: u64| {
-        let mut bundle = cci_proto::GroupBundle::new(1472);
+        let mut bundle = cci_proto::GroupBundle::new(1472).unwrap();
         assert!(bundle.push(&[b"theirs"], 6));
         bundle.finish(group.parse::<std::net::SocketAddr>().unwrap().into(), sender, number).to_vec()
     };

@@ -14,6 +14,7 @@ use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnectionInfo, Transmit, first_datagram_bytes};
+use cci_sys::SysError;
 use cci_sys::udp::{self, RecvBatch, SendBatch, UdpSocket};
 use std::io;
 use std::net::SocketAddr;
@@ -49,22 +50,22 @@ pub(super) struct Udp {
 
 impl Udp {
     /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`.
-    pub fn new(socket: UdpSocket, datagram_bytes: usize, memory_bytes_max: u64) -> Udp {
+    pub fn new(socket: UdpSocket, datagram_bytes: usize, memory_bytes_max: u64) -> Result<Udp, SysError> {
         let send_bytes = SEND_BYTES.min((memory_bytes_max / 32) as usize);
         let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
         let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
-        let mut out = SendBatch::new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8));
+        let mut out = SendBatch::try_new(&socket, datagrams_max, datagrams_max * (datagram_bytes + 8))?;
         out.allow_connected(true, &socket);
-        Udp {
+        Ok(Udp {
             out,
-            input: RecvBatch::new(messages as usize),
+            input: RecvBatch::try_new(messages as usize)?,
             socket,
             datagrams_max,
             fragmenting: false,
             dead: false,
             errors: 0,
             is_watched: false,
-        }
+        })
     }
 
     fn local(&self) -> SocketAddr {

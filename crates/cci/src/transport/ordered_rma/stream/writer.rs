@@ -15,6 +15,8 @@ pub(crate) struct Writer {
     /// Up to here it has left.
     left_bytes: usize,
     tail: Option<Bytes>,
+    /// The rest of a record is gone: there was no memory to copy it to. The stream is of no use any more.
+    broken: bool,
     /// The last write took less than was asked, so little that the next one is not tried for so many polls.
     wait_polls: u32,
     next_wait_polls: u32,
@@ -39,6 +41,9 @@ impl Writer {
 
     /// Writes what has not left. True: now all has.
     pub fn flush(&mut self, stream: &mut impl ByteStream) -> Result<bool, Ended> {
+        if self.broken {
+            return Err(Ended);
+        }
         while !self.is_empty() {
             if self.quota_bytes == 0 {
                 return Ok(false);
@@ -110,7 +115,10 @@ impl Writer {
         let (goes, needed) = (range(memory), range(&tail));
         if goes.start < needed.end && needed.start < goes.end {
             self.tail = None;
-            self.append_memory(&tail);
+            self.broken = self.batch.try_reserve(tail.len()).is_err();
+            if !self.broken {
+                self.append_memory(&tail);
+            }
         }
     }
 
@@ -130,8 +138,8 @@ impl Writer {
             return Ok(false);
         }
         if self.batch.len() + len_bytes <= BATCH_BYTES {
-            self.batch.reserve_exact(if self.batch.capacity() == 0 { BATCH_BYTES } else { 0 });
-            return Ok(true);
+            // Without memory for it, it is as if the stream had no room.
+            return Ok(self.batch.capacity() > 0 || self.batch.try_reserve_exact(BATCH_BYTES).is_ok());
         }
         self.flush(stream)
     }

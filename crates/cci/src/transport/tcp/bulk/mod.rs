@@ -24,6 +24,7 @@ use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::RmaPiece;
 use cci_ring::memory::Bytes;
+use cci_ring::room;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use std::io::ErrorKind;
@@ -208,13 +209,17 @@ impl Tcp {
         let bulk = conn.bulk.get_or_insert_with(Bulk::new);
         // Without it a short record may have to wait for longer; that is all.
         let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
+        if self.bulks.scratch.is_empty() {
+            let Ok(scratch) = room::filled(scratch_bytes(self.bulks.message_bytes_max), 0) else {
+                self.shared.counts.refused_system += 1;
+                return self.end(core, key, Status::Disconnected);
+            };
+            self.bulks.scratch = scratch.into_vec();
+        }
         bulk.is_watched = core.poller.watch(stream.as_fd(), token::make(token::BULK, key)).is_ok();
         bulk.stream = Some(stream);
         conn.wants_bulk = true;
         self.bulks.counts.streams += 1;
-        if self.bulks.scratch.is_empty() {
-            self.bulks.scratch = vec![0; scratch_bytes(self.bulks.message_bytes_max)];
-        }
         // If there is no room for it now, the kernel tells of what comes.
         if self.bulk_ready(core, key) || self.is_bulk_active(key) {
             self.work_bulk(core, key, true);

@@ -1,5 +1,6 @@
 //! Buffers that sealed streams borrow while something is in them.
 
+use cci_ring::room;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,18 +49,19 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that was given back, or a new one; `None`: there are as many as there may be.
+    /// One that was given back, or a new one; `None`: there are as many as there may be, or there is no memory.
     pub fn lend(&self) -> Option<Buffer> {
         let mut state = self.state();
         let bytes = match state.free.pop() {
             Some(bytes) => bytes,
             None if state.made < self.made_max => {
-                state.made += 1;
                 // So that giving back never allocates.
-                let made = usize::try_from(state.made).unwrap_or(usize::MAX);
-                let missing = made.saturating_sub(state.free.capacity());
-                state.free.reserve(missing);
-                vec![0; BUFFER_BYTES].into_boxed_slice()
+                let made = usize::try_from(state.made + 1).unwrap_or(usize::MAX);
+                let missing = made.saturating_sub(state.free.len());
+                state.free.try_reserve(missing).ok()?;
+                let bytes = room::zeroed(BUFFER_BYTES)?;
+                state.made += 1;
+                bytes
             }
             None => return None,
         };

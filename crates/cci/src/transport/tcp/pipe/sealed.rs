@@ -157,6 +157,7 @@ impl Sealed {
             let Some(stream) = &mut self.stream else { return Ok(true) };
             let wanted = stream.wanted(&self.part).map_err(refused)?;
             let have = self.part.len();
+            self.part.try_reserve(wanted.saturating_sub(have)).map_err(|_| ErrorKind::OutOfMemory)?;
             self.part.resize(wanted, 0);
             let got = with.recv(self.part.get_mut(have..).unwrap_or_default());
             self.part.truncate(have + got.as_ref().map_or(0, |len| *len));

@@ -44,7 +44,11 @@ impl Operations {
     #[cold]
     fn has_share(&mut self, connection: Connection) -> bool {
         let (all, max) = (&self.all, self.all.max());
-        let shares = self.shares.get_or_insert_with(|| Shares::new(max));
+        if self.shares.is_none() {
+            self.shares = Shares::new(max);
+        }
+        // Without memory to count in nobody gets more than the first half.
+        let Some(shares) = &mut self.shares else { return false };
         let each_out = |tell: &mut dyn FnMut(u32)| {
             all.iter().for_each(|(_, operation)| tell(holder(operation.connection)));
         };

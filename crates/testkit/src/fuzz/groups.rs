@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 pub fn group_datagrams(data: &[u8]) {
     let Some((&how, data)) = data.split_first() else { return };
     let each = 8 * (1 + usize::from(how));
-    let mut senders = Senders::new();
+    let mut senders = Senders::new().expect("there is memory");
     let mut delivered = HashSet::new();
     for (at, bytes) in data.chunks(each).enumerate() {
         let Ok(datagram) = GroupDatagram::parse(bytes) else { continue };
@@ -26,7 +26,7 @@ pub fn group_datagrams(data: &[u8]) {
 
 /// The same messages, written again, are read as the same.
 fn again(datagram: &GroupDatagram<'_>) {
-    let mut bundle = GroupBundle::new(u16::MAX);
+    let mut bundle = GroupBundle::new(u16::MAX).expect("there is memory");
     for message in datagram.messages() {
         assert!(bundle.push(&[message], message.len()), "they fitted into a datagram before");
     }

@@ -52,7 +52,7 @@ pub fn secure_datagrams(data: &[u8]) {
             datagram_bytes_max: 1400,
             update: UpdateLimits::default(),
         };
-        Associations::new(config, 0)
+        Associations::new(config, 0).expect("there is memory")
     };
     let mut way = Way {
         ends: [end(), end()],

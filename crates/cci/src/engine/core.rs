@@ -3,7 +3,8 @@
 use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::origin::{Origin, RequestBody};
-use super::peers::{Peer, Peers};
+use super::peer::Peer;
+use super::peers::Peers;
 use super::poller::Poller;
 use super::queue::Queue;
 use super::receive::ReceiveBuffers;

@@ -2,7 +2,7 @@
 //! another endpoint, on another thread, or drop it. Whatever it does, the endpoint the request came to must learn of
 //! it, so that it answers the peer and forgets the request. That word travels through an [`Origin`].
 
-use super::peers::Peer;
+use super::peer::Peer;
 use super::poller::Poller;
 use crate::Attribute;
 use crate::device::TransportKind;

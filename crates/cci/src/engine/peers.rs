@@ -1,31 +1,8 @@
-//! Who is at the other end of a connection, where that was proved, and what it may therefore do here.
+//! The peers of an endpoint's connections, where they were proved.
 
+use super::peer::Peer;
 use crate::event::Connection;
-use crate::rma::Access;
-use cci_secure::{Identity, Rights};
 use std::collections::HashMap;
-
-/// The other side, where an endpoint tells its peers apart, and what it is allowed here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// None: it has not said, and need not.
-    pub identity: Option<Identity>,
-    pub rights: Rights,
-}
-
-impl Peer {
-    /// What it may do with regions that are offered to everybody.
-    pub fn access(&self) -> Access {
-        let Rights { rma_read, rma_write, .. } = self.rights;
-        match (rma_read, rma_write) {
-            // An atomic operation does both.
-            (true, true) => Access::ALL,
-            (true, false) => Access::READ,
-            (false, true) => Access::WRITE,
-            (false, false) => Access::LOCAL,
-        }
-    }
-}
 
 /// The peers of an endpoint's connections. Empty where nothing is sealed.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! What carries the protocol's datagrams: UDP sockets, raw Ethernet. The second seam, below the protocol.
 
 use crate::counters::DropReason;
-use crate::engine::peers::Peer;
+use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};

@@ -8,7 +8,7 @@ use super::{SILENCE_NS_MAX, Tcp};
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{RequestBody, RequestInner};
-use crate::engine::peers::Peer;
+use crate::engine::peer::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::{self, MESSAGE_BYTES_MAX};

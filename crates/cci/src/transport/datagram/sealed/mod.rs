@@ -10,7 +10,7 @@ mod report;
 use self::held::Held;
 use super::carrier::{Carrier, Narrow, Received, Who};
 use crate::counters::DropReason;
-use crate::engine::peers::Peer;
+use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::explain::Explanation;

@@ -12,7 +12,7 @@ mod tests;
 
 use self::pool::Pool;
 use self::sealed::Sealed;
-use crate::engine::peers::Peer;
+use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
 use cci_ring::memory::Bytes;
 use cci_secure::{Failure, UpdateLimits};

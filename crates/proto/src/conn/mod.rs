@@ -1,12 +1,12 @@
 //! A connection: 96 bytes while idle, and what it borrows while active.
 
+pub(crate) mod cut;
 pub(crate) mod path;
 pub(crate) mod size;
 pub(crate) mod state;
 pub(crate) mod table;
 
 use crate::congestion::Window;
-use crate::endpoint::in_parts::Rest;
 use crate::endpoint::rma::state::Rma;
 use crate::endpoint::timers::TimerId;
 use crate::limits::message_bytes_max;
@@ -14,6 +14,7 @@ use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
 use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
+use cut::Rest;
 use path::{Bond, FIRST, Path};
 use size::SizeSearch;
 

@@ -2,29 +2,12 @@
 
 use super::shared::Shared;
 use super::transmit::{acked_now, count_on_path, head};
+use crate::conn::cut::{Cut, Rest};
 use crate::conn::{Active, Conn, want};
 use crate::limits::{DATAGRAM_BYTES_MIN, HEADER_BYTES, PART_HEAD_BYTES, SIZE_SUSPECT_COPIES};
 use crate::reliable::tx::{TxSlot, holds, mark};
 use crate::wire::{Kind, PartHead, Sack, flags};
 use crate::{Seq, Sink, Time, Transmit};
-
-/// How a bundle is cut.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// Of each datagram.
-    size: u16,
-    /// To find out whether that size passes: the last datagram is filled up to it.
-    is_trial: bool,
-}
-
-/// A bundle for whose last parts the carrier had no room.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Rest {
-    seq: Seq,
-    cut: Cut,
-    /// The first part that has not left.
-    next: u16,
-}
 
 impl Shared {
     /// Whether and how a bundle is cut that leaves now.

@@ -3,7 +3,7 @@
 mod close;
 mod handshake;
 mod handshakes;
-pub(crate) mod in_parts;
+mod in_parts;
 mod on_ack;
 mod on_data;
 mod on_datagram;

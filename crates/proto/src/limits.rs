@@ -191,6 +191,9 @@ pub const POOL_SHARE: u64 = 2;
 /// And no more than this, in bytes: beyond it buffers only add delay.
 pub const POOL_BYTES_MAX: u64 = 16 << 20;
 
+/// Of the memory for packet buffers, one part in so many is for putting bundles together that come in parts.
+pub const PARTS_SHARE: u64 = 16;
+
 /// The fewest packet buffers with which an endpoint works.
 pub const POOL_BUFFERS_MIN: u64 = 8;
 

@@ -4,7 +4,9 @@ use super::shared::Shared;
 use super::transmit::{acked_now, count_on_path, head};
 use crate::conn::cut::{Cut, Rest};
 use crate::conn::{Active, Conn, want};
-use crate::limits::{DATAGRAM_BYTES_MIN, HEADER_BYTES, PART_HEAD_BYTES, SIZE_SUSPECT_COPIES};
+use crate::limits::{
+    DATAGRAM_BYTES_MIN, FRAGMENT_RESENDS, HEADER_BYTES, PART_HEAD_BYTES, SIZE_SUSPECT_COPIES,
+};
 use crate::reliable::tx::{TxSlot, holds, mark};
 use crate::wire::{Kind, PartHead, Sack, flags};
 use crate::{Seq, Sink, Time, Transmit};
@@ -127,6 +129,10 @@ impl Shared {
         let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
         head.flags |= flags::PART;
         let asks = active.waits_after(which, whole.len() as u16, conn.peer_window_kib);
+        //= wire.md R-MTU-2
+        // Parts of the smallest size may still be too long: with what a seal adds, on a way that only just takes it.
+        let resends = active.tx_ring.as_ref().map_or(0, |ring| ring.get(seq).resends);
+        let fragment = resends >= FRAGMENT_RESENDS && cut.size <= DATAGRAM_BYTES_MIN;
         let room_bytes = usize::from(cut.size) - HEADER_BYTES - PART_HEAD_BYTES;
         let mut part = PartHead {
             number: before.map_or(0, |rest| rest.next),
@@ -142,7 +148,7 @@ impl Shared {
             }
             let body_bytes = PART_HEAD_BYTES + data_bytes;
             let len = HEADER_BYTES + body_bytes;
-            let Some(buffer) = out.begin(conn.address(which), len, false) else {
+            let Some(buffer) = out.begin(conn.address(which), len, fragment) else {
                 let Some(active) = conn.active.as_deref_mut() else { return true };
                 active.rest = Some(Rest { seq, cut, next: part.number });
                 return false;

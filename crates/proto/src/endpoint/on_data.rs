@@ -145,8 +145,7 @@ impl Shared {
         now: Time,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
-        let fits = self.fits(self.parts.cost_bytes());
-        let Some((at, bytes)) = self.parts.add(head, body, fits)? else { return Ok(()) };
+        let Some((at, bytes)) = self.parts.add(head, body)? else { return Ok(()) };
         let whole = self.parts.take(at);
         let body = whole.get(..bytes).unwrap_or_default();
         let outcome = check(body).and_then(|holds| self.on_data(conn, head, by, (holds, body), now, sink));

@@ -8,7 +8,9 @@ use crate::{PeerFault, Seq};
 /// for another: parts are sent side by side.
 pub(crate) struct Parts {
     /// Longest bundle.
-    bytes_max: usize,
+    bytes_max: u16,
+    /// So many at once. Memory for them is kept: others leave it alone, and they leave alone what is others'.
+    limit: usize,
     partials: Vec<Partial>,
     /// Counts what comes, for who was heard of longest ago.
     clock: u64,
@@ -35,26 +37,34 @@ struct Partial {
 }
 
 impl Parts {
-    pub const fn new(bytes_max: u16) -> Parts {
-        Parts { bytes_max: bytes_max as usize, partials: Vec::new(), clock: 0 }
+    /// As many as have room in so much memory, one at the least.
+    pub fn new(bytes_max: u16, memory_bytes: u64) -> Parts {
+        let fitting = memory_bytes / Parts::cost_bytes(bytes_max);
+        let limit = fitting.clamp(1, PARTIALS_MAX as u64) as usize;
+        Parts { bytes_max, limit, partials: Vec::new(), clock: 0 }
     }
 
-    /// What one more partial bundle costs.
-    pub fn cost_bytes(&self) -> u64 {
-        (self.bytes_max + size_of::<Partial>()) as u64
+    /// What one partial bundle costs.
+    const fn cost_bytes(bytes_max: u16) -> u64 {
+        bytes_max as u64 + size_of::<Partial>() as u64
     }
 
+    /// What those there are cost.
     pub fn bytes(&self) -> u64 {
-        self.partials.len() as u64 * self.cost_bytes()
+        self.partials.len() as u64 * Parts::cost_bytes(self.bytes_max)
+    }
+
+    /// What all that there may be would cost.
+    pub fn bytes_max(&self) -> u64 {
+        self.limit as u64 * Parts::cost_bytes(self.bytes_max)
     }
 
     //= wire.md R-MTU-3
-    /// Takes one part; the place and length of the bundle if that was its last one. `fits`: one more partial bundle has
-    /// room under the cap.
-    pub fn add(&mut self, head: &Head, body: &[u8], fits: bool) -> Result<Option<(usize, usize)>, PeerFault> {
+    /// Takes one part; the place and length of the bundle if that was its last one.
+    pub fn add(&mut self, head: &Head, body: &[u8]) -> Result<Option<(usize, usize)>, PeerFault> {
         let (part, data) = PartHead::parse(body)?;
         let bytes = usize::from(part.whole_bytes);
-        if bytes > self.bytes_max {
+        if bytes > usize::from(self.bytes_max) {
             return Err(PeerFault::Length);
         }
         let of = Whole {
@@ -66,7 +76,7 @@ impl Parts {
             stride_bytes: part.stride_bytes,
         };
         self.clock += 1;
-        let Some(at) = self.place(of, fits) else { return Ok(None) };
+        let Some(at) = self.place(of) else { return Ok(None) };
         let Some(partial) = self.partials.get_mut(at) else { return Ok(None) };
         partial.touched = self.clock;
         let start = usize::from(part.number) * usize::from(part.stride_bytes);
@@ -80,15 +90,16 @@ impl Parts {
     }
 
     /// Where that bundle is put together. `None`: there is no memory.
-    fn place(&mut self, of: Whole, fits: bool) -> Option<usize> {
+    fn place(&mut self, of: Whole) -> Option<usize> {
         if let Some(at) = self.partials.iter().position(|partial| partial.of == of) {
             return Some(at);
         }
-        if self.partials.len() < PARTIALS_MAX && fits {
-            self.partials.try_reserve_exact(PARTIALS_MAX - self.partials.len()).ok()?;
+        if self.partials.len() < self.limit {
+            self.partials.try_reserve_exact(self.limit - self.partials.len()).ok()?;
             let mut body = Vec::new();
-            body.try_reserve_exact(self.bytes_max).ok()?;
-            body.resize(self.bytes_max, 0);
+            let bytes = usize::from(self.bytes_max);
+            body.try_reserve_exact(bytes).ok()?;
+            body.resize(bytes, 0);
             let body = body.into_boxed_slice();
             self.partials.push(Partial { of, come: 0, touched: self.clock, body });
             return Some(self.partials.len() - 1);

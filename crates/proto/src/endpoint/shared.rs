@@ -11,7 +11,7 @@ use super::timers::Timers;
 use crate::conn::path::Bond;
 use crate::conn::{Active, Conn, IdleRtt};
 use crate::limits::{
-    IDLE_NS, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
+    IDLE_NS, PARTS_SHARE, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
 };
 use crate::reliable::rx::RxRing;
 use crate::reliable::tx::{TxRing, TxSlot, holds};
@@ -62,9 +62,10 @@ impl Shared {
         let buffer_bytes = usize::from(config.datagram_bytes_max);
         let sends_bytes = u64::from(config.sends_max) * Sends::COST_BYTES;
         let buffers_bytes = (config.memory_bytes_max / POOL_SHARE).min(POOL_BYTES_MAX);
-        let buffers = buffers_bytes / Pool::cost_bytes(buffer_bytes);
+        let parts = Parts::new(config.datagram_bytes_max, buffers_bytes / PARTS_SHARE);
+        let buffers = buffers_bytes.saturating_sub(parts.bytes_max()) / Pool::cost_bytes(buffer_bytes);
         // Half is for buffers, and a quarter at least must be left for connections.
-        let pool_bytes_min = POOL_BUFFERS_MIN * Pool::cost_bytes(buffer_bytes);
+        let pool_bytes_min = POOL_BUFFERS_MIN * Pool::cost_bytes(buffer_bytes) + parts.bytes_max();
         if buffers < POOL_BUFFERS_MIN || sends_bytes > config.memory_bytes_max / 4 {
             let bytes_min = (pool_bytes_min * POOL_SHARE).max(sends_bytes * 4) + 8;
             return Err(ConfigError::Memory { bytes_min });
@@ -77,7 +78,7 @@ impl Shared {
         Ok(Shared {
             counters: Counters::default(),
             pool: Pool::new(buffers as u32, buffer_bytes).ok_or(no_memory)?,
-            parts: Parts::new(config.datagram_bytes_max),
+            parts,
             scratch: scratch.into(),
             sends: Sends::new(config.sends_max).ok_or(no_memory)?,
             ops: Ops::new(config.operations_max),
@@ -121,17 +122,22 @@ impl Shared {
         }
     }
 
+    /// What is left under the cap, but for what is kept for bundles that come in parts.
+    fn left_bytes(&self) -> u64 {
+        let kept_bytes = self.parts.bytes_max() - self.parts.bytes();
+        self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes() + kept_bytes)
+    }
+
     /// True if `more_bytes` still fit under the cap.
     pub fn fits(&self, more_bytes: u64) -> bool {
-        self.memory().total_bytes() + more_bytes <= self.config.memory_bytes_max
+        more_bytes <= self.left_bytes()
     }
 
     /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered.
     pub fn room_for_op(&mut self, nodes: usize) -> bool {
         // What is kept for operations must leave room for what carries them, on both sides of every connection.
         let share_bytes = (self.config.memory_bytes_max / RMA_SHARE).saturating_sub(self.ops.bytes());
-        let left_bytes = self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes());
-        let room_bytes = left_bytes.min(share_bytes);
+        let room_bytes = self.left_bytes().min(share_bytes);
         self.ops.make_room(nodes, room_bytes)
     }
 

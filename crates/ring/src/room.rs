@@ -85,6 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri ends where memory does")]
     fn what_is_there_is_given_and_what_is_not_is_an_error() {
         assert!(zeroed::<u8>(0).is_some_and(|none| none.is_empty()));
         assert_eq!(*zeroed::<u64>(3).unwrap(), [0; 3]);

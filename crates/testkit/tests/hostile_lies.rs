@@ -83,8 +83,11 @@ fn ask(
 struct Peer {
     connection: Connection,
     is_honest: bool,
+    accepted: u64,
     completed: u64,
     failed: u64,
+    /// Sends refused though none of its own was in progress: others were in the way.
+    kept_out: u64,
     received: u64,
 }
 
@@ -117,6 +120,7 @@ impl Arena {
         let handle = self.handle.to_bytes();
         let context = before as u64;
         self.server.send(self.peers[before].connection, &handle, context, SendFlags::NONE).unwrap();
+        self.peers[before].accepted += 1;
     }
 
     fn turn(&mut self) {
@@ -127,7 +131,15 @@ impl Arena {
             }
             Some(Event::Accept { context, result }) => {
                 let (connection, is_honest) = (result.unwrap(), context == 1);
-                self.peers.push(Peer { connection, is_honest, completed: 0, failed: 0, received: 0 });
+                self.peers.push(Peer {
+                    connection,
+                    is_honest,
+                    accepted: 0,
+                    completed: 0,
+                    failed: 0,
+                    kept_out: 0,
+                    received: 0,
+                });
             }
             Some(Event::Recv(message)) => {
                 let from = message.connection();
@@ -154,9 +166,12 @@ impl Arena {
                 .any(|(peer, (now, before))| peer.is_honest && now - before < messages)
         };
         while missing(self) {
-            for (context, peer) in (0..).zip(&self.peers) {
+            for (context, peer) in (0..).zip(&mut self.peers) {
                 match self.server.send(peer.connection, &[7; 400], context, SendFlags::NONE) {
-                    Ok(()) | Err(SendError::WouldBlock) => {}
+                    Ok(()) => peer.accepted += 1,
+                    Err(SendError::WouldBlock) => {
+                        peer.kept_out += u64::from(peer.accepted == peer.completed + peer.failed);
+                    }
                     // Who lies too much loses its connection.
                     Err(SendError::Disconnected | SendError::UnknownConnection) if !peer.is_honest => {}
                     Err(other) => panic!("{other}"),
@@ -201,6 +216,8 @@ fn honest_peers_keep_theirs(name: &str, hostile: &str) {
     let by_scheduler = name == "shm";
     assert!(by_scheduler || got[2] <= least * 10, "the hostile one gets more: {got:?}");
     assert_eq!(failed[..2], [0, 0], "of an honest one's");
+    let kept_out: Vec<_> = arena.peers.iter().map(|peer| peer.kept_out).collect();
+    assert_eq!(kept_out[..2], [0, 0], "an honest one waits for nobody but itself");
     assert!(memory.total_bytes <= memory.cap_bytes);
     figures::note("hostile.lies", 1);
 }

@@ -196,7 +196,8 @@ int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoi
 
 /*
  * Opens an endpoint at a service: a port number in a string for network devices; a name, or an absolute path, for
- * shared memory. Otherwise as cci_create_endpoint().
+ * shared memory. A name or an address of this host ("localhost"), as some programs pass, stands for any port or name.
+ * Otherwise as cci_create_endpoint().
  *
  * Errors: besides those, CCI_EINVAL (service is NULL or can't be understood), CCI_EADDRNOTAVAIL (somebody else
  * listens there).
@@ -382,7 +383,7 @@ typedef const union cci_event {
  * Takes the next event of an endpoint, if there is one; never blocks. What the event shows, the message in it
  * included, is the program's to read until cci_return_event().
  *
- *   event   out: the event; untouched unless the call succeeds
+ *   event   out: the event; NULL where there is none, and where the call fails
  *
  * Errors: CCI_EAGAIN (nothing there), CCI_ENOBUFS (nothing there, and every receive buffer is out with the program:
  * return some events; or more events of other kinds are out than the endpoint has buffers), CCI_EINVAL (NULL).
@@ -641,7 +642,8 @@ int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
 /* --------------------------------------------------------------------------------------------------- words --- */
 
 /*
- * Words for a status: a constant string; NULL for a value that is no status. endpoint may be NULL.
+ * Words for a status: a constant string that begins with the enumerator's name ("CCI_EINVAL: invalid argument"); NULL
+ * for a value that is no status. endpoint may be NULL.
  */
 const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
 
@@ -748,6 +750,7 @@ int cci_create_endpoint_with(cci_device_t *device, const char *service, const cc
  * wait.
  *
  *   timeout   NULL: for ever
+ *   event     out: the event; NULL where none came, and where the call fails
  *
  * Errors: CCI_EAGAIN (nothing came in time), CCI_ENOBUFS (more events are out than the endpoint has buffers),
  * CCI_EINVAL, and what the system says.

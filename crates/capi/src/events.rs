@@ -183,7 +183,21 @@ fn next_when_starved(
     Err(Failure::code(if starved { CCI_ENOBUFS } else { CCI_EAGAIN }))
 }
 
-/// Takes the next event, if there is one.
+/// Sets the place for an event to NULL, so that it says the same as the call's result; fails where there is no place.
+///
+/// # Safety
+/// `event` is NULL or points to a place for a pointer.
+#[inline]
+pub(crate) unsafe fn clear(event: *mut *const cci_event_t, where_null: &str) -> Result<(), Failure> {
+    if event.is_null() {
+        return Err(Failure::told(CCI_EINVAL, where_null));
+    }
+    // SAFETY: not NULL, and the caller's to be written.
+    unsafe { event.write(std::ptr::null()) };
+    Ok(())
+}
+
+/// Takes the next event, if there is one. `*event` is NULL where there is none: published programs look at the pointer alone.
 ///
 /// # Safety
 /// `endpoint` is NULL or open; `event` is NULL or points to a place for a pointer.
@@ -194,10 +208,9 @@ pub unsafe extern "C" fn cci_get_event(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
+        unsafe { clear(event, "cci_get_event: event is NULL") }?;
+        // SAFETY: as the caller promises.
         let owner = unsafe { CEndpoint::of(endpoint) }?;
-        if event.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_get_event: event is NULL"));
-        }
         let found = owner.with(|endpoint, side| next(owner, endpoint, side))??;
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { event.write(found) };

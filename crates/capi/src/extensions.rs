@@ -4,7 +4,7 @@
 use crate::connecting::resolve;
 use crate::connections::{bytes, context_of, duration};
 use crate::endpoint::{CEndpoint, text};
-use crate::events::{CEvent, fill_any};
+use crate::events::{CEvent, clear, fill_any};
 use crate::guard::{self, Failure, guard};
 use crate::messages::send;
 use crate::opening;
@@ -80,10 +80,9 @@ pub unsafe extern "C" fn cci_wait_event(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
+        unsafe { clear(event, "cci_wait_event: event is NULL") }?;
+        // SAFETY: as the caller promises.
         let (owner, timeout) = unsafe { (CEndpoint::of(endpoint)?, duration(timeout)?) };
-        if event.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_wait_event: event is NULL"));
-        }
         // Before the event, so that none is lost for want of a struct.
         let place = owner.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
         let waited = owner.wait_with(timeout, |endpoint, side| {
@@ -123,7 +122,7 @@ pub unsafe extern "C" fn cci_create_endpoint_with(
         let Wanted { mut options, progress_thread } = unsafe { options_of(options) }?;
         if !service.is_null() {
             // SAFETY: as the caller promises.
-            options.service = Some(unsafe { text(service, "service") }?.to_owned());
+            options.service = opening::port_or_name(unsafe { text(service, "service") }?);
         }
         // SAFETY: the caller's promises are `create`'s.
         unsafe { opening::create(device, options, progress_thread, endpoint, fd) }

@@ -6,6 +6,8 @@ use crate::library;
 use crate::types::*;
 use cci::Options;
 use libc::{c_char, c_int};
+use std::ffi::CStr;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 /// Creates an endpoint, enters it and gives it out. `endpoint` and `fd` are the caller's pointers, checked here.
@@ -68,6 +70,24 @@ pub unsafe extern "C" fn cci_create_endpoint(
     guard(|| unsafe { create(device, Options::default(), false, endpoint, fd) })
 }
 
+/// The service that a program asks for. None where it names this host, as some published programs do: any port or name will do.
+pub(crate) fn port_or_name(service: &str) -> Option<String> {
+    let is_local_address = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    let is_this_host = service.eq_ignore_ascii_case("localhost")
+        || service.parse().is_ok_and(is_local_address)
+        || host_name().is_some_and(|name| name.eq_ignore_ascii_case(service));
+    (!is_this_host).then(|| service.to_owned())
+}
+
+/// What this host calls itself.
+fn host_name() -> Option<String> {
+    let mut name = [0_u8; 256];
+    // SAFETY: the buffer is there, and as long as it is said to be.
+    let status = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let name = CStr::from_bytes_until_nul(&name).ok().filter(|name| status == 0 && !name.is_empty())?;
+    name.to_str().ok().map(str::to_owned)
+}
+
 /// Opens an endpoint at a service.
 ///
 /// # Safety
@@ -82,8 +102,8 @@ pub unsafe extern "C" fn cci_create_endpoint_at(
 ) -> c_int {
     guard(|| {
         // SAFETY: NULL or a C string, says the caller.
-        let service = unsafe { text(service, "cci_create_endpoint_at: service") }?.to_owned();
-        let options = Options { service: Some(service), ..Options::default() };
+        let service = unsafe { text(service, "cci_create_endpoint_at: service") }?;
+        let options = Options { service: port_or_name(service), ..Options::default() };
         // SAFETY: the caller's promises are `create`'s.
         unsafe { create(device, options, false, endpoint, fd) }
     })

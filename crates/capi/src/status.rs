@@ -176,33 +176,33 @@ impl From<SysError> for Failure {
 
 const fn words(status: cci_status_t) -> Option<&'static CStr> {
     Some(match status {
-        CCI_SUCCESS => c"success",
-        CCI_ERROR => c"error",
-        CCI_ERR_DISCONNECTED => c"the connection is closed",
-        CCI_ERR_RNR => c"the receiver had no buffer until the send timed out",
-        CCI_ERR_DEVICE_DEAD => c"the device failed",
-        CCI_ERR_RMA_HANDLE => c"the peer refused the RMA handle, range or permission",
-        CCI_ERR_RMA_OP => c"the RMA operation failed",
-        CCI_ERR_NOT_IMPLEMENTED => c"not implemented",
-        CCI_ERR_NOT_FOUND => c"not found",
-        CCI_EINVAL => c"invalid argument",
-        CCI_ETIMEDOUT => c"timed out",
-        CCI_ENOMEM => c"out of memory",
-        CCI_ENODEV => c"no such device, or it is down",
-        CCI_ENETDOWN => c"the network is down",
-        CCI_EBUSY => c"busy",
-        CCI_ERANGE => c"value out of range",
-        CCI_EAGAIN => c"nothing there now, try again",
-        CCI_ENOBUFS => c"no buffer free",
-        CCI_EMSGSIZE => c"message too long",
-        CCI_ENOMSG => c"no message",
-        CCI_EADDRNOTAVAIL => c"address or service not available",
-        CCI_ECONNREFUSED => c"connection refused",
+        CCI_SUCCESS => c"CCI_SUCCESS: success",
+        CCI_ERROR => c"CCI_ERROR: error",
+        CCI_ERR_DISCONNECTED => c"CCI_ERR_DISCONNECTED: the connection is closed",
+        CCI_ERR_RNR => c"CCI_ERR_RNR: the receiver had no buffer until the send timed out",
+        CCI_ERR_DEVICE_DEAD => c"CCI_ERR_DEVICE_DEAD: the device failed",
+        CCI_ERR_RMA_HANDLE => c"CCI_ERR_RMA_HANDLE: the peer refused the RMA handle, range or permission",
+        CCI_ERR_RMA_OP => c"CCI_ERR_RMA_OP: the RMA operation failed",
+        CCI_ERR_NOT_IMPLEMENTED => c"CCI_ERR_NOT_IMPLEMENTED: not implemented",
+        CCI_ERR_NOT_FOUND => c"CCI_ERR_NOT_FOUND: not found",
+        CCI_EINVAL => c"CCI_EINVAL: invalid argument",
+        CCI_ETIMEDOUT => c"CCI_ETIMEDOUT: timed out",
+        CCI_ENOMEM => c"CCI_ENOMEM: out of memory",
+        CCI_ENODEV => c"CCI_ENODEV: no such device, or it is down",
+        CCI_ENETDOWN => c"CCI_ENETDOWN: the network is down",
+        CCI_EBUSY => c"CCI_EBUSY: busy",
+        CCI_ERANGE => c"CCI_ERANGE: value out of range",
+        CCI_EAGAIN => c"CCI_EAGAIN: nothing there now, try again",
+        CCI_ENOBUFS => c"CCI_ENOBUFS: no buffer free",
+        CCI_EMSGSIZE => c"CCI_EMSGSIZE: message too long",
+        CCI_ENOMSG => c"CCI_ENOMSG: no message",
+        CCI_EADDRNOTAVAIL => c"CCI_EADDRNOTAVAIL: address or service not available",
+        CCI_ECONNREFUSED => c"CCI_ECONNREFUSED: connection refused",
         _ => return None,
     })
 }
 
-/// Words for a status.
+/// Words for a status. They begin with the name of the enumerator, which programs look for.
 ///
 /// # Safety
 /// None needed: `endpoint` is not used.
@@ -224,5 +224,7 @@ mod tests {
         let mut expected: Vec<_> = (CCI_SUCCESS..=CCI_ERR_NOT_FOUND).chain(ERRNOS).collect();
         expected.sort_unstable();
         assert_eq!(known, expected);
+        let named = |status: i32| words(status).unwrap().to_str().unwrap().starts_with("CCI_");
+        assert!(known.into_iter().all(named));
     }
 }

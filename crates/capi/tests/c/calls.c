@@ -82,10 +82,14 @@ static void devices(const char *transport)
 
 static void words(void)
 {
-    CHECK(strcmp(cci_strerror(NULL, CCI_SUCCESS), "success") == 0);
-    for (int status = CCI_SUCCESS; status <= CCI_ERR_NOT_FOUND; status++)
-        CHECK(cci_strerror(NULL, (enum cci_status)status));
-    CHECK(cci_strerror(NULL, CCI_ECONNREFUSED));
+    /* Programs look for the enumerator's name at the beginning. */
+    CHECK(strcmp(cci_strerror(NULL, CCI_SUCCESS), "CCI_SUCCESS: success") == 0);
+    for (int status = CCI_SUCCESS; status <= CCI_ERR_NOT_FOUND; status++) {
+        const char *text = cci_strerror(NULL, (enum cci_status)status);
+        CHECK(text && strncmp(text, "CCI_", 4) == 0 && strstr(text, ": "));
+    }
+    CHECK(strncmp(cci_strerror(NULL, CCI_EINVAL), "CCI_EINVAL: ", 12) == 0);
+    CHECK(strncmp(cci_strerror(NULL, CCI_ECONNREFUSED), "CCI_ECONNREFUSED: ", 18) == 0);
     CHECK(cci_strerror(NULL, (enum cci_status)9999) == NULL);
     CHECK(cci_strerror(NULL, (enum cci_status)9) == NULL);
     CHECK(strcmp(cci_event_type_str(CCI_EVENT_KEEPALIVE_TIMEDOUT), "CCI_EVENT_KEEPALIVE_TIMEDOUT") == 0);
@@ -132,6 +136,25 @@ static void nulls(void)
     CHECK_STATUS(cci_get_counters(NULL, NULL, NULL), CCI_EINVAL);
 }
 
+/* Published programs pass a name or an address of this host as the service: any port will do for them, again and again. */
+static void services_of_this_host(const char *transport)
+{
+    char name[256] = "";
+    CHECK(gethostname(name, sizeof(name) - 1) == 0);
+    const char *services[] = {"localhost", "LOCALHOST", "127.0.0.1", "::1", name};
+    for (int each = 0; each < 5; each++) {
+        cci_endpoint_t *one = NULL, *other = NULL;
+        OK(cci_create_endpoint_at(device_of(transport), services[each], 0, &one, NULL));
+        OK(cci_create_endpoint_at(device_of(transport), services[each], 0, &other, NULL));
+        OK(cci_destroy_endpoint(one));
+        OK(cci_destroy_endpoint(other));
+    }
+    cci_endpoint_t *none = NULL;
+    CHECK_STATUS(cci_create_endpoint_at(device_of("udp"), "somewhere-else", 0, &none, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_create_endpoint_at(device_of("udp"), "192.0.2.1", 0, &none, NULL), CCI_EINVAL);
+    CHECK(none == NULL);
+}
+
 static void endpoint_calls(const char *transport)
 {
     cci_endpoint_t *endpoint = NULL;
@@ -140,12 +163,17 @@ static void endpoint_calls(const char *transport)
     OK(cci_create_endpoint(device_of(transport), 0, &endpoint, &fd));
     CHECK(endpoint->device == device_of(transport) && fd >= 0);
     CHECK_STATUS(cci_get_event(endpoint, NULL), CCI_EINVAL);
+    /* Published programs look at the pointer alone. */
     CHECK_STATUS(cci_get_event(endpoint, &event), CCI_EAGAIN);
-    CHECK(event == (cci_event_t *)&caps);
+    CHECK(event == NULL);
     OK(cci_arm_os_handle(endpoint, 0));
     struct timeval no_time = {0, 1000}, bad_time = {-1, 0}, bad_micros = {0, 1000000};
+    event = (cci_event_t *)&caps;
     CHECK_STATUS(cci_wait_event(endpoint, &no_time, &event), CCI_EAGAIN);
+    CHECK(event == NULL);
+    event = (cci_event_t *)&caps;
     CHECK_STATUS(cci_wait_event(endpoint, &bad_time, &event), CCI_EINVAL);
+    CHECK(event == NULL);
 
     char *uri = uri_of(endpoint);
     CHECK(strncmp(uri, transport, strlen(transport)) == 0);
@@ -310,6 +338,7 @@ int main(int argc, char **argv)
     words();
     nulls();
     endpoint_calls(argv[1]);
+    services_of_this_host(argv[1]);
     options(argv[1]);
     services(argv[1]);
     OK(cci_finalize());

@@ -665,7 +665,7 @@ const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
 /*
  * What the last call that failed in this thread had to say: what, where, and what to do about it. Never NULL; "" if none
  * did. It stays until the thread's next failing call. CCI_EAGAIN, CCI_ENOBUFS and CCI_ERR_DISCONNECTED come without
- * words and leave the earlier ones.
+ * words and leave the earlier ones. An event that tells that connecting failed counts as a failing call: it says why.
  */
 const char *cci_last_error(void);
 

@@ -2,7 +2,7 @@
 
 use crate::connections::{attribute_to_c, context_to_c};
 use crate::endpoint::{CEndpoint, Side};
-use crate::guard::{Failure, guard};
+use crate::guard::{self, Failure, guard};
 use crate::pool;
 use crate::pool::event::{HOME, Held, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
@@ -81,7 +81,10 @@ pub(crate) fn fill_any(
         |connection: Connection| side.connections.get(owner.public(), endpoint, connection);
     let mut outcome = |result: Result<Connection, ConnectFailure>| match result {
         Ok(connection) => (CCI_SUCCESS, connection_of(connection)),
-        Err(failure) => (of_connect_failure(failure), null()),
+        Err(failure) => {
+            guard::remember(format!("connecting: {failure}"));
+            (of_connect_failure(failure), null())
+        }
     };
     let public = match event {
         Event::Send { connection, context, status } => send_to_c(status, connection_of(connection), context),

@@ -71,8 +71,9 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     }
 }
 
+/// Keeps what [`last`] answers from now on.
 #[cold]
-fn remember(text: String) {
+pub(crate) fn remember(text: String) {
     // A text with a NUL in it quotes something of the caller's; cut it there.
     let text = CString::new(text).unwrap_or_else(|error| {
         let end = error.nul_position();

@@ -62,6 +62,8 @@ static void rejection(void)
     cci_event_t *refused = expect_while(client, server, CCI_EVENT_CONNECT);
     CHECK(refused->connect.status == CCI_ECONNREFUSED);
     CHECK(refused->connect.context == (void *)7 && refused->connect.connection == NULL);
+    /* The thread that took the event can ask why. */
+    CHECK(strstr(cci_last_error(), "refused"));
     CHECK_STATUS(cci_accept(refused, NULL), CCI_EINVAL);
     CHECK_STATUS(cci_reject(refused), CCI_EINVAL);
     OK(cci_return_event(refused));

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let context = Context::new()?;
     let device = match arguments.next() {
         Some(name) => context.device(&name).ok_or_else(|| format!("no device {name}"))?,
-        None => context.default_device(),
+        None => context.device_for(&uri)?,
     };
     let count: u32 = arguments.next().map_or(Ok(10_000), |count| count.parse())?;
 

@@ -3,10 +3,18 @@
 use cci::{Attribute, Context, Endpoint, Event, Options, SendFlags};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
-    match std::env::args().nth(1) {
+    let context = Context::new()?;
+    let argument = std::env::args().nth(1);
+    let uri = argument.as_deref().filter(|text| text.contains("://"));
+    let device = match (uri, &argument) {
+        (Some(uri), _) => context.device_for(uri)?,
+        (None, Some(name)) => context.device(name).ok_or("no such device: `cci info` lists them")?,
+        (None, None) => context.default_device(),
+    };
+    let mut endpoint = Endpoint::create(device, Options::default())?;
+    match uri {
         None => println!("{}", endpoint.uri()),
-        Some(uri) => endpoint.connect(&uri, b"hello", Attribute::ReliableOrdered, 0, None)?,
+        Some(uri) => endpoint.connect(uri, b"hello", Attribute::ReliableOrdered, 0, None)?,
     }
     loop {
         match endpoint.wait(None)? {

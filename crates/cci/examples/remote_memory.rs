@@ -4,12 +4,20 @@ use cci::{Access, Attribute, Context, Endpoint, Event, Options, Piece, SendFlags
 use cci::{Rma, RmaFlags, RmaHandle, RmaKind};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
+    let context = Context::new()?;
+    let argument = std::env::args().nth(1);
+    let uri = argument.as_deref().filter(|text| text.contains("://"));
+    let device = match (uri, &argument) {
+        (Some(uri), _) => context.device_for(uri)?,
+        (None, Some(name)) => context.device(name).ok_or("no such device: `cci info` lists them")?,
+        (None, None) => context.default_device(),
+    };
+    let mut endpoint = Endpoint::create(device, Options::default())?;
     let memory = endpoint.allocate(1 << 20)?;
     let handle = endpoint.register(&memory, Access::WRITE)?;
-    match std::env::args().nth(1) {
+    match uri {
         None => println!("{}", endpoint.uri()),
-        Some(uri) => endpoint.connect(&uri, b"", Attribute::ReliableOrdered, 0, None)?,
+        Some(uri) => endpoint.connect(uri, b"", Attribute::ReliableOrdered, 0, None)?,
     }
     loop {
         match endpoint.wait(None)? {

@@ -2,7 +2,8 @@
 
 use crate::config;
 use crate::device::Device;
-use crate::error::ContextError;
+use crate::error::{ContextError, DeviceForError};
+use crate::reach;
 use std::path::Path;
 
 /// The devices of this machine, ordered by priority. Holds no other resources; make as many as you like.
@@ -57,6 +58,27 @@ impl Context {
         let marked = self.devices.iter().find(|device| device.0.is_default);
         let up = || self.devices.iter().find(|device| device.is_up());
         marked.or_else(up).unwrap_or_else(|| &self.devices[0])
+    }
+
+    /// The device that leads to a URI, so that one program serves every transport: shared memory for `shm://`, for `udp://` and `tcp://`
+    /// the one on the interface by which the system reaches that address, and so on. It does not ask whether somebody is there.
+    ///
+    /// ```
+    /// use cci::{Context, Endpoint, Options};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let uri = cci::resolve("udp://localhost:7811")?;
+    /// let endpoint = Endpoint::create(Context::new()?.device_for(&uri)?, Options::default())?;
+    /// assert_eq!(endpoint.device().transport(), cci::TransportKind::Udp);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeviceForError`]: the URI can't be understood, or no device that is up leads there. Nothing blocks: a host's name is refused
+    /// here, and [`crate::resolve`] looks it up.
+    pub fn device_for(&self, uri: &str) -> Result<&Device, DeviceForError> {
+        reach::device_for(&self.devices, uri)
     }
 
     /// The device of a name.

@@ -29,6 +29,34 @@ pub enum ContextError {
     NoDevice,
 }
 
+/// Why no device leads to a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceForError {
+    /// The URI can't be understood.
+    BadUri {
+        /// As it was given.
+        uri: String,
+        /// What is wrong with it and what one looks like.
+        reason: String,
+    },
+    /// No device of this machine that is up leads there.
+    NoDevice {
+        /// As it was given.
+        uri: String,
+        /// What was looked for, and what there is.
+        reason: String,
+    },
+}
+
+/// Why a URI's host name could not be resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveError {
+    /// The URI as it was given.
+    pub uri: String,
+    /// What is wrong with it, or what the system said of the name.
+    pub reason: String,
+}
+
 /// Why an endpoint could not be opened.
 #[derive(Debug)]
 pub enum CreateError {
@@ -243,6 +271,19 @@ impl fmt::Display for ContextError {
     }
 }
 
+impl fmt::Display for DeviceForError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (DeviceForError::BadUri { uri, reason } | DeviceForError::NoDevice { uri, reason }) = self;
+        write!(f, "URI {uri:?}: {reason}")
+    }
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "URI {:?}: {}", self.uri, self.reason)
+    }
+}
+
 impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -420,6 +461,8 @@ impl fmt::Display for OptionError {
 }
 
 impl std::error::Error for ContextError {}
+impl std::error::Error for DeviceForError {}
+impl std::error::Error for ResolveError {}
 impl std::error::Error for CreateError {}
 impl std::error::Error for ConnectError {}
 impl std::error::Error for ConnectFailure {}

@@ -45,6 +45,8 @@ mod explain;
 pub mod fuzzing;
 pub mod limits;
 mod options;
+mod reach;
+mod resolve;
 mod rma;
 mod sealing;
 mod security;
@@ -59,12 +61,13 @@ pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
 pub use error::{
-    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, RegisterError,
-    RmaError, SendError, SysError, WaitError,
+    AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,
+    RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
 };
 pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
 pub use explain::{Explanation, PathOption};
 pub use options::{Attribute, Options, SendFlags};
+pub use resolve::resolve;
 pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
 pub use security::Security;
 pub use shared::SharedEndpoint;

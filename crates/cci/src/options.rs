@@ -73,7 +73,8 @@ impl BitOr for SendFlags {
 /// How an endpoint is opened. Every default is meant to be right; change one for a reason.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen: a port for UDP, a name or an absolute path for shared memory. None: the library chooses.
+    /// Where to listen. A number from 1 to 65535 is good on every transport: the port on UDP and TCP, the endpoint's number on Ethernet, the
+    /// name on shared memory. There it may also be any name, or the absolute path of a socket. None: the library chooses.
     pub service: Option<String>,
     /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1. While several connections are open,
     /// one gets no more than are left for the others; alone, it may have all.

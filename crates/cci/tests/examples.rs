@@ -15,6 +15,20 @@ fn the_readmes_program_answers_itself() {
     assert_eq!(server.client("readme", &[]), "pong");
 }
 
+/// Only the URI changes: the client is told nothing else.
+#[test]
+fn the_readmes_programs_take_uris_of_every_device() {
+    for (device, scheme) in [("udp-lo", "udp://"), ("tcp-lo", "tcp://"), ("any", "any://")] {
+        let server = Server::start("readme", &[device]);
+        assert!(server.uri.starts_with(scheme), "{}", server.uri);
+        assert_eq!(server.client("readme", &[]), "pong", "{device}");
+    }
+    for device in ["udp-lo", "any"] {
+        let server = Server::start("remote_memory", &[device]);
+        assert_eq!(server.client("remote_memory", &[]), "success", "{device}");
+    }
+}
+
 #[test]
 fn the_readmes_memory_is_written() {
     let mut server = Server::start("remote_memory", &[]);

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 
 use crate::error::{Result, SysError};
 use crate::limits::number_in;
@@ -61,6 +61,18 @@ pub fn interfaces() -> Result<Vec<Interface>> {
         interface.addrs.extend(parsed);
     }
     Ok(found)
+}
+
+/// The address of this host that the system sends from to reach `target`. It asks for the route; nothing is sent.
+pub fn source_address(target: SocketAddr) -> Result<IpAddr> {
+    let unspecified: IpAddr =
+        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let route = || {
+        let socket = UdpSocket::bind((unspecified, 0))?;
+        socket.connect(target)?;
+        socket.local_addr()
+    };
+    route().map(|local| local.ip()).map_err(|error| SysError::new("find the route to an address", error))
 }
 
 fn describe(name: &str, flags: libc::c_uint) -> Interface {

@@ -1,6 +1,6 @@
 //! `udp://host:port`, `tcp://host:port`: both ways.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// What one looks like, for error messages.
 fn looks(scheme: &str) -> String {
@@ -55,19 +55,18 @@ fn split(rest: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A numeric address, with the interface it means if it is link-local; or `localhost`. Other names would have to be
-/// looked up, which can take seconds, and nothing here may block.
+/// A numeric address, with the interface it means if it is link-local. Names would have to be looked up, which can take seconds,
+/// and nothing here may block.
 pub(crate) fn parse_host(text: &str) -> Result<(IpAddr, u32), String> {
-    if text == "localhost" {
-        return Ok((Ipv4Addr::LOCALHOST.into(), 0));
-    }
     let (ip, scope) = match text.split_once('%') {
         Some((ip, scope)) => (ip, Some(scope)),
         None => (text, None),
     };
     let Ok(ip) = ip.parse::<IpAddr>() else {
-        let reason = "is not a numeric address: names are not looked up, since that would block";
-        return Err(format!("{text:?} {reason}; write one such as 192.0.2.1, 2001:db8::1 or fe80::1%eth0"));
+        let reason = "is not a numeric address, and names are not looked up here, since that could block";
+        let remedy =
+            "call cci::resolve (in C cci_resolve) first, or write 192.0.2.1, 2001:db8::1 or fe80::1%eth0";
+        return Err(format!("{text:?} {reason}: {remedy}"));
     };
     match (ip, scope) {
         (_, None) => Ok((ip, 0)),
@@ -152,12 +151,12 @@ pub(crate) fn format(scheme: &str, addr: SocketAddr, interface: Option<&str>) ->
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn uris_are_read() {
         let all = [
             ("udp://127.0.0.1:1", "127.0.0.1:1"),
-            ("udp://localhost:65535", "127.0.0.1:65535"),
             ("udp://[::1]:4791", "[::1]:4791"),
             ("udp://[fe80::1%7]:2", "[fe80::1%7]:2"),
             ("udp://239.1.2.3:5000", "239.1.2.3:5000"),
@@ -205,6 +204,7 @@ mod tests {
             ("udp://1.2.3.4:65536", "port"),
             ("udp://1.2.3.4:x", "port"),
             ("udp://example.org:1", "not looked up"),
+            ("udp://localhost:1", "cci::resolve"),
             ("udp://::1:4", "port"),
             ("udp://[1.2.3.4]:4", "host:port"),
             ("udp://[::1%lo]:4", "neither link-local"),

@@ -115,8 +115,8 @@ typedef enum cci_status {
  *   caps      out: the library's capabilities, a combination of CCI_CAP_...
  *
  * Errors: CCI_EINVAL (caps is NULL, wrong version, unknown flags, or flags other than at the first call),
- * CCI_ERR_NOT_FOUND (no device at all), CCI_ERROR (the configuration can't be read; cci_last_error() names file
- * and line).
+ * CCI_ERR_NOT_FOUND (no device at all), CCI_ERROR (the configuration can't be read, has a key that there is not or a
+ * value out of range; cci_last_error() names the file, the line and, for a mistyped key, the nearest one).
  */
 int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps);
 

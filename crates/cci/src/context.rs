@@ -1,15 +1,36 @@
 //! The library as a program sees it first: which devices are there.
 
 use crate::config;
+use crate::config::ini::Loaded;
 use crate::device::Device;
 use crate::error::{ContextError, DeviceForError};
 use crate::reach;
+use std::fmt;
 use std::path::Path;
 
 /// The devices of this machine, ordered by priority. Holds no other resources; make as many as you like.
 #[derive(Clone, Debug)]
 pub struct Context {
     devices: Vec<Device>,
+    notes: Vec<ConfigNote>,
+}
+
+/// Something in a configuration file that is no error, and may not be what its author meant: a key of CCI 2.x that has no
+/// effect, an old name of a key, a section that gives no device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigNote {
+    /// The section's name.
+    pub section: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What is to be known, in a line.
+    pub text: String,
+}
+
+impl fmt::Display for ConfigNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} ([{}]): {}", self.line, self.section, self.text)
+    }
 }
 
 impl Context {
@@ -21,7 +42,7 @@ impl Context {
     pub fn new() -> Result<Context, ContextError> {
         match std::env::var_os("CCI_CONFIG") {
             Some(path) if !path.is_empty() => Context::from_file(Path::new(&path)),
-            _ => Context::of(config::builtin::devices()),
+            _ => Context::of(Loaded { devices: config::builtin::devices(), notes: Vec::new() }),
         }
     }
 
@@ -40,12 +61,17 @@ impl Context {
     /// # Errors
     /// As [`Context::new`].
     pub fn from_text(text: &str, path: &Path) -> Result<Context, ContextError> {
-        Context::of(config::ini::devices(text, path)?)
+        Context::of(config::ini::load(text, path)?)
     }
 
     /// `devices` come ordered, the default one marked or first.
-    fn of(devices: Vec<Device>) -> Result<Context, ContextError> {
-        if devices.is_empty() { Err(ContextError::NoDevice) } else { Ok(Context { devices }) }
+    fn of(Loaded { devices, notes }: Loaded) -> Result<Context, ContextError> {
+        if devices.is_empty() { Err(ContextError::NoDevice) } else { Ok(Context { devices, notes }) }
+    }
+
+    /// What in the configuration file is no error, and may not be what its author meant. Empty without a file.
+    pub fn notes(&self) -> &[ConfigNote] {
+        &self.notes
     }
 
     /// All devices, highest priority first.

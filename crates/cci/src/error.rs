@@ -265,7 +265,11 @@ impl fmt::Display for ContextError {
             }
             ContextError::Config { path, line, reason } => write!(f, "{}:{line}: {reason}", path.display()),
             ContextError::NoDevice => {
-                write!(f, "no device found: neither shared memory nor a network interface")
+                write!(
+                    f,
+                    "no device found: neither shared memory nor a network interface, \
+                     or no section of the configuration file gives one"
+                )
             }
         }
     }

@@ -56,7 +56,7 @@ mod shared;
 pub mod simulated;
 mod transport;
 
-pub use context::Context;
+pub use context::{ConfigNote, Context};
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;

@@ -62,6 +62,12 @@ fn as_text(context: &Context) -> String {
     });
     out.push_str(&pairs(&all.map(|path| (path.name, path.what.to_owned())).collect::<Vec<_>>()));
     lacking(context, &mut out);
+    if !context.notes().is_empty() {
+        let _ = writeln!(out, "\nin the configuration file");
+    }
+    for note in context.notes() {
+        let _ = writeln!(out, "  {note}");
+    }
     let _ = writeln!(out, "\nlimits of an endpoint, unless told otherwise");
     out.push_str(&pairs(&library_limits()));
     let _ = writeln!(out, "\nlimits of this machine");
@@ -235,6 +241,9 @@ fn as_json(context: &Context) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "config_file": config_file(),
         "devices": context.devices().iter().map(|device| device_json(context, device)).collect::<Vec<_>>(),
+        "notes": context.notes().iter().map(|note| {
+            json!({ "section": note.section, "line": note.line, "text": note.text })
+        }).collect::<Vec<_>>(),
         "limits": {
             "message_bytes_max": MESSAGE_BYTES_MAX,
             "request_bytes_max": REQUEST_BYTES_MAX,

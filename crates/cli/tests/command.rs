@@ -108,15 +108,21 @@ fn info_lists_devices_and_limits_quickly() {
 fn info_takes_its_devices_from_a_file_and_names_the_wrong_line() {
     let folder = folder("config");
     let (good, bad) = (folder.join("good.ini"), folder.join("bad.ini"));
-    std::fs::write(&good, "[mine]\ntransport = shm\npriority = 90\n").expect("written");
+    std::fs::write(&good, "[mine]\ntransport = sm\npriority = 90\nmss = 256\n").expect("written");
     std::fs::write(&bad, "[mine]\ntransport = pigeon\n").expect("written");
     let with = |path: &Path| {
         Command::new(env!("CARGO_BIN_EXE_cci")).args(["info"]).env("CCI_CONFIG", path).output().expect("runs")
     };
-    assert!(succeeded(&with(&good)).contains("mine"));
+    let text = succeeded(&with(&good));
+    assert!(text.contains("mine") && text.contains("line 4 ([mine]): mss has no effect: "), "{text}");
     let output = with(&bad);
     assert_eq!(output.status.code(), EXIT_FAILED);
     assert!(stderr(&output).contains("bad.ini:2:"), "{}", stderr(&output));
+    std::fs::write(&bad, "[mine]\ntransport = udp\nallow_conect = node1\n").expect("written");
+    let output = with(&bad);
+    assert_eq!(output.status.code(), EXIT_FAILED);
+    let said = stderr(&output);
+    assert!(said.contains("bad.ini:3:") && said.contains("did you mean allow_connect?"), "{said}");
     std::fs::remove_dir_all(folder).expect("removed");
 }
 

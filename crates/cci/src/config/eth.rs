@@ -1,6 +1,5 @@
 //! A raw Ethernet device: an interface, what a configuration says of it, and what the rights of this process allow.
 
-use super::keys::number;
 use super::syntax::{Section, Wrong};
 use super::udp::not_here;
 use crate::device::{DeviceInfo, EthKeys, EthMode, PciAddress, TransportKind, Unavailable};
@@ -43,26 +42,14 @@ pub(super) fn from_section(section: &Section<'_>, interfaces: &[Interface]) -> R
         return Err(Wrong { line: section.line, reason });
     };
     let mut choice = Choice { interface: interface.value, mtu_bytes: None, keys: EthKeys::default() };
-    if let Some(pair) = section.get("mtu") {
-        let (min, max) = (datagram::FRAME_MTU_BYTES_MIN, datagram::MTU_BYTES_MAX);
-        let what = format!("a number of bytes from {min} to {max}");
-        choice.mtu_bytes = Some(number(pair, &what, |mtu| (min..=max).contains(mtu))?);
-    }
-    if let Some(pair) = section.get("endpoint") {
-        let what = format!("a number from 1 to {}, or 0 or no such line for any", u32::MAX);
-        choice.keys.endpoint = Some(number(pair, &what, |_: &u32| true)?).filter(|endpoint| *endpoint != 0);
-    }
-    if let Some(pair) = section.get("mode") {
-        choice.keys.mode = match pair.value {
-            "auto" => EthMode::Auto,
-            "xdp" => EthMode::Xdp,
-            "xdp-generic" => EthMode::XdpGeneric,
-            "packet" => EthMode::Packet,
-            other => {
-                return Err(pair.wrong(format!("mode = {other:?}: write auto, xdp, xdp-generic or packet")));
-            }
-        };
-    }
+    choice.mtu_bytes = section.number("mtu")?;
+    choice.keys.endpoint = section.number("endpoint")?.filter(|endpoint| *endpoint != 0);
+    choice.keys.mode = match section.get("mode").map(|pair| pair.value) {
+        Some("xdp") => EthMode::Xdp,
+        Some("xdp-generic") => EthMode::XdpGeneric,
+        Some("packet") => EthMode::Packet,
+        _ => EthMode::Auto,
+    };
     Ok(device(section.name.to_owned(), choice, interfaces))
 }
 
@@ -167,9 +154,9 @@ mod tests {
     fn mistakes_are_named() {
         for (lines, word) in [
             ("", "interface = NAME"),
-            ("interface = a\nmtu = 1000", "bytes from 1170"),
+            ("interface = a\nmtu = 1000", "a whole number from 1170 to"),
             ("interface = a\nmode = fast", "xdp-generic"),
-            ("interface = a\nendpoint = -1", "from 1 to"),
+            ("interface = a\nendpoint = -1", "from 0 to 4294967295"),
         ] {
             let shown = read(lines).unwrap_err().to_string();
             assert!(shown.contains(word), "{lines:?}: {shown}");

@@ -1,88 +1,94 @@
 //! Devices from an INI file: each section is one.
 //!
-//! | key | for | meaning |
-//! |---|---|---|
-//! | `transport` | all, required | `shm`, `udp`, `tcp`, `eth`, or `any`, which takes the keys of `shm` and `udp`; the 2.x names `sm` and `sock` are taken too |
-//! | `priority` | all | 0 to 100, the highest comes first; 50 unless given |
-//! | `default` | all | `1` on at most one device: what a program gets that names none |
-//! | `ip` | udp, tcp | address to bind to; udp: or two, with a comma between, on two interfaces: connections to other devices with two are bonded |
-//! | `interface` | udp, tcp | interface to bind to, by its best address unless `ip` is given; udp: or two, as above |
-//! | `port` | udp, tcp | port of an endpoint that names no service; any unless given |
-//! | `mtu` | udp | IP packets no larger than this, bytes |
-//! | `multicast_ttl` | udp | routers that may pass on what is sent to multicast groups, this link counted; 1 (not beyond it) unless given |
-//! | `multicast_loop` | udp | `on`: an endpoint that has joined a group gets what it sends there itself; `off` unless given |
-//! | `interface` | eth, required | Ethernet interface |
-//! | `mode` | eth | `xdp`, `xdp-generic`, `packet`: only this way of the kernel's; `auto` (the best there is) unless given |
-//! | `mtu` | eth | frames no longer than this, without the Ethernet header, bytes |
-//! | `endpoint` | eth | number of an endpoint that names no service; any unless given |
-//! | `direct` | shm | `off`: remote memory is not mapped, by us or by peers; `on` unless given |
-//! | `cma` | shm | `off`: remote memory is not read by `process_vm_readv`; `always`: wherever that works, not only where it pays; `on` unless given |
-//! | `directory` | shm | absolute path of the folder for services, such as one that containers share |
-//! | `security` | udp, tcp, eth, any | `psk`, `certificates`: peers prove who they are, and everything is sealed (AES-256-GCM); `off` unless given. Not for two interfaces yet |
-//! | `security_required` | the same | `off`: peers without security are served, too; `on` unless given: they get no answer at all |
-//! | `psk_file` | the same, `psk` | path of a file of lines `name = 64 hexadecimal digits`, which nobody else may read: the first key is for connections asked for here, all are accepted |
-//! | `certificate`, `private_key`, `authorities` | the same, `certificates` | paths of PEM files: the own certificate with those between it and an authority, its key, which nobody else may read, and the authorities that sign for peers |
-//! | `allow_connect` | the same | names of peers, with commas between, `*.domain` for any one label: who may be at the other end of a connection; everyone known unless given |
-//! | `allow_rma_read`, `allow_rma_write` | the same | who may read and write the memory registered here, as far as a region allows it; atomics need both; everyone known unless given |
-//!
-//! Other keys are kept for the transport to see and do no harm: files written for 2.x have them.
+//! The keys are in the [registry](super::registry): what is not there is an error. Keys of CCI 2.x that have no effect here
+//! are accepted with a [`ConfigNote`], and so is a section of a transport that this version lacks.
 
 use super::any;
+use super::check::Note;
 use super::eth;
-use super::keys::{number, on_off};
+use super::registry::{LACKING, REGISTRY};
 use super::security;
 use super::shm;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::tcp;
 use super::udp::{self, Choice};
+use crate::context::ConfigNote;
 use crate::device::{Device, DeviceInfo, MulticastKeys, TransportKind};
 use crate::error::ContextError;
-use crate::transport::{datagram, ip_uri};
+use crate::transport::ip_uri;
 use cci_sys::net::Interface;
 use std::path::Path;
 use std::sync::Arc;
 
-const PRIORITY_MAX: u8 = 100;
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Highest priority first, in the order of the file where that is the same.
+    pub devices: Vec<Device>,
+    /// What is no error, and may not be what its author meant; in the order of the file.
+    pub notes: Vec<ConfigNote>,
+}
 
-/// Every section is a device; highest priority first, in the order of the file where that is the same.
+/// Every section is a device, unless its transport is one of CCI 2.x that this version lacks.
+pub(crate) fn load(text: &str, path: &Path) -> Result<Loaded, ContextError> {
+    let loaded = syntax::sections(text).and_then(from_sections);
+    loaded.map_err(|Wrong { line, reason }| ContextError::Config { path: path.to_owned(), line, reason })
+}
+
+/// The devices of a file alone.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn devices(text: &str, path: &Path) -> Result<Vec<Device>, ContextError> {
-    let found = syntax::sections(text).and_then(|sections| from_sections(&sections));
-    found.map_err(|Wrong { line, reason }| ContextError::Config { path: path.to_owned(), line, reason })
+    load(text, path).map(|loaded| loaded.devices)
 }
 
-fn from_sections(sections: &[Section<'_>]) -> Result<Vec<Device>, Wrong> {
+fn from_sections(sections: Vec<Section<'_>>) -> Result<Loaded, Wrong> {
     let interfaces = cci_sys::net::interfaces().unwrap_or_default();
-    let mut devices = Vec::with_capacity(sections.len());
+    let mut loaded = Loaded::default();
     let mut default_line = None;
-    for section in sections {
-        let mut info = match kind(section)? {
-            TransportKind::Shm => shm::from_section(section)?,
-            TransportKind::Eth => eth::from_section(section, &interfaces)?,
-            TransportKind::Any => any::device(shm::from_section(section)?, udp(section, &interfaces)?),
-            TransportKind::Udp => udp(section, &interfaces)?,
-            TransportKind::Tcp => tcp::device(section.name.to_owned(), &choice(section, &interfaces)?),
+    for mut section in sections {
+        let (line, name) = (section.line, section.name.to_owned());
+        let mut note = |line, text| loaded.notes.push(ConfigNote { section: name.clone(), line, text });
+        let Some(kind) = kind(&section)? else {
+            REGISTRY.check_names(&section)?;
+            note(line, "this section gives no device: its transport is not in this version".to_owned());
+            continue;
         };
-        if let Some(pair) = section.get("priority") {
-            let what = "a whole number from 0 to 100";
-            info.priority = number(pair, what, |priority: &u8| *priority <= PRIORITY_MAX)?;
+        for Note { line, text } in REGISTRY.check(&mut section, kind)? {
+            note(line, text);
         }
-        if let Some(pair) = section.get("default") {
-            info.is_default = number(pair, "0 or 1", |flag: &u8| *flag <= 1)? == 1;
-            if info.is_default
-                && let Some(first) = default_line.replace(pair.line)
-            {
-                return Err(pair.wrong(format!("line {first} names a default already; keep one of the two")));
-            }
+        let info = device(&section, kind, &interfaces)?;
+        if let Some(pair) = section.get("default").filter(|_| info.is_default)
+            && let Some(first) = default_line.replace(pair.line)
+        {
+            return Err(pair.wrong(format!("line {first} names a default already; keep one of the two")));
         }
-        security::apply(section, &mut info)?;
-        info.conf_argv = section.pairs.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
-        devices.push(Device(Arc::new(info)));
+        loaded.devices.push(Device(Arc::new(info)));
     }
-    devices.sort_by_key(|device| std::cmp::Reverse(device.0.priority));
-    Ok(devices)
+    loaded.devices.sort_by_key(|device| std::cmp::Reverse(device.0.priority));
+    Ok(loaded)
 }
 
-fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
+/// The device of a section whose keys were checked.
+fn device(section: &Section<'_>, kind: TransportKind, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
+    let mut info = match kind {
+        TransportKind::Shm => shm::from_section(section)?,
+        TransportKind::Eth => eth::from_section(section, interfaces)?,
+        TransportKind::Any => any::device(shm::from_section(section)?, udp(section, interfaces)?),
+        TransportKind::Udp => udp(section, interfaces)?,
+        TransportKind::Tcp => {
+            let choice = Choice { mtu_bytes: None, ..choice(section, interfaces)? };
+            tcp::device(section.name.to_owned(), &choice)
+        }
+    };
+    info.priority = section.number("priority")?.unwrap_or(info.priority);
+    info.is_default = section.number("default")? == Some(1_u8);
+    security::apply(section, &mut info)?;
+    info.conf_argv = section.pairs.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+    Ok(info)
+}
+
+/// None: a transport of CCI 2.x that this version lacks.
+fn kind(section: &Section<'_>) -> Result<Option<TransportKind>, Wrong> {
     let Some(pair) = section.get("transport") else {
         let reason = format!(
             "section [{}] has no transport; add transport = shm, transport = udp or transport = tcp",
@@ -91,11 +97,12 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
         return Err(Wrong { line: section.line, reason });
     };
     match pair.value {
-        "shm" | "sm" => Ok(TransportKind::Shm),
-        "udp" | "sock" => Ok(TransportKind::Udp),
-        "eth" => Ok(TransportKind::Eth),
-        "any" => Ok(TransportKind::Any),
-        "tcp" => Ok(TransportKind::Tcp),
+        "shm" | "sm" => Ok(Some(TransportKind::Shm)),
+        "udp" | "sock" => Ok(Some(TransportKind::Udp)),
+        "eth" => Ok(Some(TransportKind::Eth)),
+        "any" => Ok(Some(TransportKind::Any)),
+        "tcp" => Ok(Some(TransportKind::Tcp)),
+        old if LACKING.iter().any(|lacking| lacking.eq_ignore_ascii_case(old)) => Ok(None),
         known @ "ofi" => {
             Err(pair
                 .wrong(format!("transport {known:?} is not in this build; write shm, udp, tcp, eth or any")))
@@ -104,30 +111,24 @@ fn kind(section: &Section<'_>) -> Result<TransportKind, Wrong> {
     }
 }
 
-/// Which interface and address a section asks for.
 /// The interface, address and limits of a section that names one of each at most.
 fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choice<'a>, Wrong> {
     let value = |key| section.get(key).map(|pair| pair.value);
     choose(section, value("ip"), value("interface"), interfaces)
 }
 
-/// The same of this address and interface, of those that the section names.
+/// What a section asks for, of this address and interface among those that it names.
 fn choose<'a>(
     section: &Section<'_>,
     ip: Option<&str>,
     named: Option<&str>,
     interfaces: &'a [Interface],
 ) -> Result<Choice<'a>, Wrong> {
-    let mut choice = Choice::default();
-    if let Some(pair) = section.get("port") {
-        let what = "a port from 1 to 65535, or 0 or no such line for any";
-        choice.port = number(pair, what, |_| true)?;
-    }
-    if let Some(pair) = section.get("mtu") {
-        let (min, max) = (datagram::MTU_BYTES_MIN, datagram::MTU_BYTES_MAX);
-        let what = format!("a number of bytes from {min} to {max}");
-        choice.mtu_bytes = Some(number(pair, &what, |mtu| (min..=max).contains(mtu))?);
-    }
+    let mut choice = Choice {
+        port: section.number("port")?.unwrap_or(0),
+        mtu_bytes: section.number("mtu")?,
+        ..Choice::default()
+    };
     if let Some((pair, ip)) = section.get("ip").zip(ip) {
         let (ip, _) = ip_uri::parse_host(ip).map_err(|reason| pair.wrong(reason))?;
         if ip.is_unspecified() || ip.is_multicast() {
@@ -201,18 +202,15 @@ fn one_or_two<'a>(pair: Option<&Pair<'a>>) -> Result<(Option<&'a str>, Option<&'
 
 fn multicast(section: &Section<'_>) -> Result<MulticastKeys, Wrong> {
     let mut keys = MulticastKeys::default();
-    if let Some(pair) = section.get("multicast_ttl") {
-        keys.hops = number(pair, "a number of hops from 0 (this host) to 255", |_| true)?;
-    }
-    if let Some(pair) = section.get("multicast_loop") {
-        keys.own = on_off(pair)?;
-    }
+    keys.hops = section.number("multicast_ttl")?.unwrap_or(keys.hops);
+    keys.own = section.is_on("multicast_loop").unwrap_or(keys.own);
     Ok(keys)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::datagram;
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Vec<Device>, ContextError> {
@@ -221,16 +219,32 @@ mod tests {
 
     #[test]
     fn a_file_written_for_2x_works() {
-        let text = "# mine\n[old0]\ntransport = sock\npriority = 10\nip = 127.0.0.1\nmin_port = 4000\n\n\
-                    [old1]\ntransport = sm\npriority = 60\ndefault = 1\ndirectory = /tmp/x\n";
-        let found = read(text).unwrap();
+        let text = "# mine\n[old0]\ntransport = sock\npriority = 10\nip = 127.0.0.1\nbufsize = 20971520\n\n\
+                    [old1]\ntransport = sm\npriority = 60\ndefault = 1\ndirectory = /tmp/x\nmss = 256\npid = 7\n\
+                    [old2]\ntransport = Verbs\nhca_id = mlx4_0\nport = 5555\n\
+                    [old3]\ntransport = tcp\nip = 127.0.0.1\nmtu = 9000\n";
+        let loaded = load(text, Path::new("cci.ini")).unwrap();
+        let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+        assert_eq!(notes.len(), 5, "{notes:?}");
+        for (note, start) in notes.iter().zip([
+            "line 6 ([old0]): bufsize has no effect: ",
+            "line 13 ([old1]): mss has no effect: ",
+            "line 14 ([old1]): pid has no effect: ",
+            "line 15 ([old2]): this section gives no device: ",
+            "line 22 ([old3]): mtu has no effect: ",
+        ]) {
+            assert!(note.starts_with(start), "{note}");
+        }
+        let found = loaded.devices;
+        assert_eq!(found.len(), 3);
         assert_eq!(found[0].name(), "old1");
         assert_eq!(found[0].transport(), TransportKind::Shm);
         assert!(found[0].0.is_default && found[0].priority() == 60);
         assert_eq!(found[0].0.shm.directory.as_deref(), Some(Path::new("/tmp/x")));
-        assert_eq!(found[1].transport(), TransportKind::Udp);
-        assert_eq!(found[1].conf_argv()[3], "min_port=4000");
-        assert_eq!(found[1].ip(), Some([127, 0, 0, 1].into()));
+        assert_eq!(found[1].transport(), TransportKind::Tcp);
+        assert_eq!(found[2].transport(), TransportKind::Udp);
+        assert_eq!(found[2].conf_argv()[3], "bufsize=20971520");
+        assert_eq!(found[2].ip(), Some([127, 0, 0, 1].into()));
     }
 
     #[test]
@@ -259,14 +273,15 @@ mod tests {
         for (text, line, word) in [
             ("\n[x]\npriority = 1", 2, "add transport"),
             ("[x]\ntransport = ofi", 2, "not in this build"),
-            ("[x]\ntransport = verbs", 2, "there is no transport"),
+            ("[x]\ntransport = pigeon", 2, "there is no transport"),
+            ("[x]\ntransport = gni\npatg = 1", 3, "there is no key"),
             ("[x]\ntransport = shm\npriority = 101", 3, "0 to 100"),
             ("[x]\ntransport = shm\npriority = -1", 3, "0 to 100"),
             ("[x]\ntransport = shm\ndefault = yes", 3, "0 or 1"),
             ("[x]\ntransport = shm\ndefault=1\n[y]\ntransport = shm\ndefault=1", 6, "line 3"),
             ("[x]\ntransport = shm\ndirectory = here", 3, "absolute"),
-            ("[x]\ntransport = udp\nport = 65536", 3, "1 to 65535"),
-            ("[x]\ntransport = udp\nmtu = 100", 3, "bytes from"),
+            ("[x]\ntransport = udp\nport = 65536", 3, "0 to 65535"),
+            ("[x]\ntransport = udp\nmtu = 100", 3, "a whole number from 1200 to 65536"),
             ("[x]\ntransport = udp\nip = host.example", 3, "numeric"),
             ("[x]\ntransport = udp\nip = 0.0.0.0", 3, "interface = NAME"),
             ("[x]\ntransport = udp\nip = 239.1.2.3", 3, "interface = NAME"),
@@ -275,7 +290,7 @@ mod tests {
             ("[x]\ntransport = udp\nip = 127.0.0.1, ::1", 3, "one kind"),
             ("[x]\ntransport = udp\ninterface = a, b, c", 3, "more than two"),
             ("[x]\ntransport = udp\nip = 127.0.0.1\ninterface = a, b", 4, "two of both"),
-            ("[x]\ntransport = udp\nmulticast_ttl = 256", 3, "0 (this host) to 255"),
+            ("[x]\ntransport = udp\nmulticast_ttl = 256", 3, "0 to 255"),
             ("[x]\ntransport = udp\nmulticast_loop = 1", 3, "on or off"),
         ] {
             let error = read(text).unwrap_err();
@@ -288,6 +303,25 @@ mod tests {
                 shown.starts_with(&format!("cci.ini:{line}: ")) && shown.contains(word),
                 "{text:?}: {shown}"
             );
+        }
+    }
+
+    #[test]
+    fn a_mistyped_key_is_an_error_that_names_the_nearest() {
+        for (text, line, word) in [
+            ("[x]\ntransport = udp\nsecurty = psk", 3, "did you mean security?"),
+            ("[x]\ntransport = udp\nallow_conect = node1", 3, "did you mean allow_connect?"),
+            ("[x]\ntransport = shm\ndirct = off", 3, "did you mean direct?"),
+            ("[x]\ntransport = shm\nmtu = 1500", 3, "udp, any and eth"),
+            ("[x]\ntransport = udp\nzzzzzzzz = 1", 3, "multicast_loop"),
+        ] {
+            let error = read(text).unwrap_err();
+            let shown = error.to_string();
+            assert!(
+                matches!(error, ContextError::Config { line: at, .. } if at == line),
+                "{text:?}: {shown}"
+            );
+            assert!(shown.contains(word), "{text:?}: {shown}");
         }
     }
 

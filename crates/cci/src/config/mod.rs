@@ -1,13 +1,17 @@
 //! Where devices come from: found on the machine ([`builtin`]), or given in an INI file ([`ini`]).
 //!
+//! Which keys there are is said in one place, [`registry`].
+//!
 //! **Invariant:** nothing here opens an endpoint. What a device cannot do is found out by asking the system, and
 //! said in [`crate::Unavailable`], not assumed.
 
 mod any;
 pub(crate) mod builtin;
+mod check;
 mod eth;
 pub(crate) mod ini;
 mod keys;
+mod registry;
 mod security;
 mod shm;
 mod syntax;

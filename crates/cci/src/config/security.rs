@@ -2,34 +2,15 @@
 
 use super::syntax::{Pair, Section, Wrong};
 use crate::device::{DeviceInfo, TransportKind, Unavailable};
-use crate::security::{SHM_HAS_NONE, Security};
+use crate::security::Security;
 use crate::transport::datagram;
 use cci_secure::{CredentialsError, Names, Wrong as CredentialsWrong, limits::OVERHEAD_BYTES};
 use std::io::ErrorKind;
 
-use super::keys::on_off;
-
-/// Keys that mean nothing without `security`.
-const KEYS: [&str; 8] = [
-    "security_required",
-    "psk_file",
-    "certificate",
-    "private_key",
-    "authorities",
-    "allow_connect",
-    "allow_rma_read",
-    "allow_rma_write",
-];
-const OF_PSK: [&str; 1] = ["psk_file"];
-const OF_CERTIFICATES: [&str; 3] = ["certificate", "private_key", "authorities"];
-
 /// Puts what the section says of security into the device. One whose secrets this process may not read is down, and
 /// says why: one file may serve several users.
 pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), Wrong> {
-    let Some((pair, how)) = asked(section)? else { return Ok(()) };
-    if info.kind == TransportKind::Shm {
-        return Err(pair.wrong(SHM_HAS_NONE.to_owned()));
-    }
+    let Some((pair, how)) = asked(section) else { return Ok(()) };
     if info.second.is_some() {
         return Err(pair.wrong(
             "a device with two interfaces can't be sealed yet: name one, or make two devices of it"
@@ -39,12 +20,10 @@ pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), 
     let security = match how {
         How::Psk => {
             let path = needed(section, pair, "psk_file")?;
-            excess(section, &OF_CERTIFICATES, "psk")?;
             Security::psk_file(path.value).map_err(|error| (path, error))
         }
         How::Certificates => {
-            excess(section, &OF_PSK, "certificates")?;
-            let files = OF_CERTIFICATES.map(|key| needed(section, pair, key));
+            let files = ["certificate", "private_key", "authorities"].map(|key| needed(section, pair, key));
             let [certificate, private_key, authorities] = files;
             let [certificate, private_key, authorities] = [certificate?, private_key?, authorities?];
             let files = [certificate, private_key, authorities];
@@ -60,8 +39,8 @@ pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), 
         Ok(security) => security,
         Err((pair, error)) => return refused(pair, &error, info),
     };
-    if let Some(pair) = section.get("security_required") {
-        security = security.required(on_off(pair)?);
+    if let Some(required) = section.is_on("security_required") {
+        security = security.required(required);
     }
     if let Some(pair) = section.get("allow_connect") {
         security = security.allow_connect(names(pair)?);
@@ -84,22 +63,12 @@ enum How {
 }
 
 /// What `security` says. None: it is off.
-fn asked<'s>(section: &'s Section<'_>) -> Result<Option<(&'s Pair<'s>, How)>, Wrong> {
-    let pair = section.get("security");
-    match pair.map(|pair| (pair, pair.value)) {
-        Some((pair, "psk")) => Ok(Some((pair, How::Psk))),
-        Some((pair, "certificates")) => Ok(Some((pair, How::Certificates))),
-        // A line that was meant to protect and does not would be worse than none.
-        None | Some((_, "off")) => match KEYS.iter().find_map(|key| section.get(key)) {
-            Some(stray) => Err(stray.wrong(format!(
-                "{} without security: add security = psk or security = certificates, or take this line out",
-                stray.key
-            ))),
-            None => Ok(None),
-        },
-        Some((pair, other)) => {
-            Err(pair.wrong(format!("security = {other:?}: write off, psk or certificates")))
-        }
+fn asked<'s>(section: &'s Section<'_>) -> Option<(&'s Pair<'s>, How)> {
+    let pair = section.get("security")?;
+    match pair.value {
+        "psk" => Some((pair, How::Psk)),
+        "certificates" => Some((pair, How::Certificates)),
+        _ => None,
     }
 }
 
@@ -107,15 +76,6 @@ fn needed<'s>(section: &'s Section<'_>, security: &Pair<'_>, key: &str) -> Resul
     section
         .get(key)
         .ok_or_else(|| security.wrong(format!("security = {} needs {key}; add {key} = PATH", security.value)))
-}
-
-fn excess(section: &Section<'_>, keys: &[&str], how: &str) -> Result<(), Wrong> {
-    match keys.iter().find_map(|key| section.get(key)) {
-        Some(pair) => {
-            Err(pair.wrong(format!("{} has no meaning with security = {how}; take it out", pair.key)))
-        }
-        None => Ok(()),
-    }
 }
 
 fn names(pair: &Pair<'_>) -> Result<Names, Wrong> {
@@ -232,7 +192,7 @@ mod tests {
             ("transport = udp\nsecurity = psk\npsk_file = /nosuch/file", 4, "/nosuch/file: can't be read"),
             (&format!("transport = tcp\nsecurity = psk\npsk_file = {open}"), 4, "chmod 600"),
             (&format!("transport = any\nsecurity = psk\npsk_file = {bad}"), 4, "line 2: the key is not"),
-            (&format!("transport = udp\npsk_file = {psk}"), 3, "add security = psk"),
+            (&format!("transport = udp\npsk_file = {psk}"), 3, "add security = psk, or take this line out"),
             (&format!("transport = udp\nsecurity = off\npsk_file = {psk}"), 4, "take this line out"),
             ("transport = udp\nallow_connect = a", 3, "without security"),
             (&format!("transport = shm\nsecurity = psk\npsk_file = {psk}"), 3, "nothing to seal"),

@@ -1,6 +1,5 @@
 //! A shared-memory device.
 
-use super::keys::on_off;
 use super::syntax::{Section, Wrong};
 use crate::device::{Cma, DeviceInfo, TransportKind};
 use crate::transport;
@@ -26,16 +25,11 @@ pub(super) fn from_section(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         }
         info.shm.directory = Some(directory);
     }
-    if let Some(pair) = section.get("direct") {
-        info.shm.direct = on_off(pair)?;
-    }
-    if let Some(pair) = section.get("cma") {
-        info.shm.cma = match pair.value {
-            "on" => Cma::On,
-            "off" => Cma::Off,
-            "always" => Cma::Always,
-            other => return Err(pair.wrong(format!("cma = {other:?}: write on, off or always"))),
-        };
-    }
+    info.shm.direct = section.is_on("direct").unwrap_or(info.shm.direct);
+    info.shm.cma = match section.get("cma").map(|pair| pair.value) {
+        Some("off") => Cma::Off,
+        Some("always") => Cma::Always,
+        _ => Cma::On,
+    };
     Ok(info)
 }

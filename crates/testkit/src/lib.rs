@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod deaths;
 pub mod figures;
 pub mod fuzz;
+pub mod hostile;
 pub mod kill;
 pub mod kill_rma;
 pub mod net;

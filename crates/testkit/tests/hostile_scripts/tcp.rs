@@ -1,0 +1,57 @@
+//! Lies over TCP's two streams.
+
+use super::soon;
+use cci::{Options, RmaKind};
+use cci_testkit::hostile::Scene;
+use cci_testkit::hostile::tcp::{Kind, bulk, client, honestly, raw, rma, send};
+
+fn open(options: Options) -> Scene {
+    Scene::open("tcp", options).expect("TCP is everywhere")
+}
+
+/// What no honest peer says costs the connection, and is counted.
+#[test]
+fn a_false_record_costs_its_sender_the_connection() {
+    let mut scene = open(soon());
+    let lies = [
+        send(Kind::Ack, |ack| ack.ack = 5),
+        send(Kind::NotReady, honestly),
+        send(Kind::Ready, honestly),
+        send(Kind::Resume, honestly),
+        send(Kind::AskBulk, honestly),
+        send(Kind::Ready, |ready| ready.payload.truncate(2)),
+        send(Kind::Message, |message| message.payload = vec![0; 8_193]),
+        send(Kind::Ping, |ping| ping.kind = 77),
+        send(Kind::Ping, |ping| ping.zero = 1),
+        raw(b"\0\0\0\0\0\0\0\0"),
+    ];
+    let count = lies.len() as u64;
+    for lie in lies {
+        let peer = scene.join(client().now(lie).expect(Kind::End));
+        scene.until_over();
+        assert_eq!(scene.send(peer, 1), 0, "the connection is over");
+    }
+    assert_eq!(scene.victim.count("bad-record"), count);
+    scene.judge();
+}
+
+/// What no honest peer says on the second stream ends the operation and costs the connection.
+#[test]
+fn a_false_answer_ends_the_operation() {
+    let lies = [
+        rma(Kind::Data, |data| (data.words, data.data) = (vec![1 << 40], vec![1; 64])),
+        rma(Kind::Data, |data| data.data = vec![1; 8_192]),
+        rma(Kind::Data, |data| data.slot += 1),
+        rma(Kind::Done, |done| done.slot = 128),
+        rma(Kind::Done, |done| done.flags = 9),
+        rma(Kind::Gone, |gone| gone.len = Some(u32::MAX)),
+    ];
+    let mut scene = open(soon());
+    for lie in lies {
+        let peer = scene.join(client().on(Kind::AskBulk, bulk(honestly)).on(Kind::Read, lie));
+        assert_eq!(scene.operate(peer, 1, RmaKind::Read, 4_096, None), 1);
+        let ends = scene.until_ended(peer);
+        assert!(!ends.contains(&cci::Status::Success), "{ends:?}");
+    }
+    scene.judge();
+}

@@ -78,7 +78,7 @@ impl Arena {
             send_timeout: 2 * PATIENCE,
             ..Options::default()
         };
-        let server = Endpoint::create(&device(&place.here), options).unwrap();
+        let server = Endpoint::create(&device(&place.0.victim), options).unwrap();
         let mut arena = Arena { server, place, peers: Vec::new(), children: Vec::new() };
         // The hostile one first: whoever comes after finds what it has left.
         for manner in [hostile, "takes", "takes"] {

@@ -78,7 +78,7 @@ impl Arena {
     fn open(name: &str) -> Option<Arena> {
         let place = Place::find(name)?;
         let options = Options { recv_buffers: RECV_BUFFERS, ..Options::default() };
-        let server = Endpoint::create(&device(&place.here), options).unwrap();
+        let server = Endpoint::create(&device(&place.0.victim), options).unwrap();
         let (seen, children) = (Vec::new(), Vec::new());
         Some(Arena { server, place, seen, kept: None, children })
     }

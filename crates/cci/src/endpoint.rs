@@ -221,7 +221,7 @@ impl Endpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
-        self.check_queue(flags)?;
+        self.check_quota(connection, flags)?;
         self.send_segments(connection, &[message], message.len(), context, flags)
     }
 
@@ -236,14 +236,15 @@ impl Endpoint {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
-        self.check_queue(flags)?;
+        self.check_quota(connection, flags)?;
         self.send_segments(connection, segments, total_bytes(segments), context, flags)
     }
 
-    /// A program that sends and never takes its completions would fill the memory with them.
+    /// A program that sends and never takes its completions would fill the memory with them; so would one operation that never
+    /// ends, with sends behind it.
     #[inline]
-    fn check_queue(&self, flags: SendFlags) -> Result<(), SendError> {
-        if self.core.is_queue_full() && !flags.contains(SendFlags::SILENT) {
+    fn check_quota(&self, connection: Connection, flags: SendFlags) -> Result<(), SendError> {
+        if !self.core.has_send_quota(connection) && !flags.contains(SendFlags::SILENT) {
             return Err(SendError::WouldBlock);
         }
         Ok(())
@@ -275,9 +276,13 @@ impl Endpoint {
         }
         let link = conn.link;
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
-        let ordered = conn.attribute == Attribute::ReliableOrdered;
+        let stands_in_line = conn.attribute == Attribute::ReliableOrdered && !op.silent;
+        if stands_in_line && !self.core.order.is_empty() && !self.core.order.reserve() {
+            return Err(SendError::WouldBlock);
+        }
         self.transport.send(&mut self.core, connection, link, segments, op)?;
-        if ordered && !op.silent && self.core.order.holds(connection.index) {
+        if stands_in_line && !self.core.order.is_empty() {
+            // Where the connection has no line, it is told when it is done.
             self.core.order.enter_send(connection.index, context);
         }
         self.core.counters.messages_sent += 1;

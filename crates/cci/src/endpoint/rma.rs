@@ -70,9 +70,7 @@ impl Endpoint {
     /// # Errors
     /// [`RmaError`]: nothing was started and no event will come. After `WouldBlock`, get events and try again.
     pub fn rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        if self.is_queue_full_for(rma.flags) {
-            return Err(RmaError::WouldBlock);
-        }
+        self.check_operation_quota(connection, rma.flags)?;
         self.start_rma(connection, rma)
     }
 
@@ -103,9 +101,7 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        if self.is_queue_full_for(flags) {
-            return Err(RmaError::WouldBlock);
-        }
+        self.check_operation_quota(connection, flags)?;
         self.start_atomic(connection, atomic, target, result, context, flags)
     }
 
@@ -127,8 +123,9 @@ impl Endpoint {
         Ok(self.wait_for_blocking(context))
     }
 
-    fn is_queue_full_for(&self, flags: RmaFlags) -> bool {
-        if flags.contains(RmaFlags::SILENT) { self.core.is_line_full() } else { self.core.is_queue_full() }
+    fn check_operation_quota(&self, connection: Connection, flags: RmaFlags) -> Result<(), RmaError> {
+        let has = self.core.has_operation_quota(connection, flags.contains(RmaFlags::SILENT));
+        has.then_some(()).ok_or(RmaError::WouldBlock)
     }
 
     fn start_until_room(
@@ -259,14 +256,18 @@ impl Endpoint {
         let silent = flags.contains(RmaFlags::SILENT);
         let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
         let sends = if ordered { self.transport.sends_in_progress(link) } else { 0 };
-        let place = (sends > 0 || ordered && self.core.order.holds(connection.index))
-            .then(|| self.core.order.enter_operation(connection.index, context, silent, || sends));
+        let stands_in_line = sends > 0 || ordered && self.core.order.holds(connection.index);
+        let order = &mut self.core.order;
+        let place =
+            stands_in_line.then(|| order.enter_operation(connection.index, context, silent, || sends));
+        // There is memory: it was reserved before the operation began.
+        let place = place.flatten();
         self.core.end_operation(Operation { connection, context, silent, place }, status);
         self.touched();
     }
 
-    /// The transport's name of an open, reliable connection, and its MSS.
-    fn rma_link(&self, connection: Connection) -> Result<(u64, u32), RmaError> {
+    /// The transport's name of an open, reliable connection, and its MSS. Reserves what an operation needs to wait for its turn.
+    fn rma_link(&mut self, connection: Connection) -> Result<(u64, u32), RmaError> {
         if !self.is_ours() {
             return Err(RmaError::OtherProcess);
         }
@@ -279,7 +280,11 @@ impl Endpoint {
         if !conn.attribute.is_reliable() {
             return Err(RmaError::Unreliable);
         }
-        Ok((conn.link, conn.mss))
+        let (link, mss) = (conn.link, conn.mss);
+        if !self.core.order.reserve_operation() {
+            return Err(RmaError::WouldBlock);
+        }
+        Ok((link, mss))
     }
 
     /// Enters an operation into the tables, and takes it out again if the transport refuses it.
@@ -293,11 +298,15 @@ impl Endpoint {
     ) -> Result<(), RmaError> {
         let silent = flags.contains(RmaFlags::SILENT);
         let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
-        let place = ordered.then(|| {
-            let transport = &self.transport;
+        let mut place = None;
+        if ordered {
+            let (transport, order) = (&self.transport, &mut self.core.order);
             let earlier = || transport.sends_in_progress(link);
-            self.core.order.enter_operation(connection.index, context, silent, earlier)
-        });
+            place = order.enter_operation(connection.index, context, silent, earlier);
+            if place.is_none() {
+                return Err(RmaError::WouldBlock);
+            }
+        }
         let operation = Operation { connection, context, silent, place };
         let is_alone = self.core.counters.connections_open < 2;
         let begun = match self.core.operations.insert(operation, is_alone) {
@@ -306,8 +315,8 @@ impl Endpoint {
             }),
             None => Err(SendError::WouldBlock),
         };
-        if begun.is_err() && ordered {
-            self.core.order.take_back(connection.index);
+        if let (Err(_), Some(entry)) = (&begun, place) {
+            self.core.order.take_back(connection.index, entry);
         }
         begun?;
         self.touched();

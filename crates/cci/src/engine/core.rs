@@ -105,6 +105,12 @@ pub(crate) struct Core {
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
     events: Queue,
+    /// Events that may wait for the program before nothing more may begin: as many as there are buffers and sends whose fate they
+    /// tell.
+    events_max: usize,
+    /// Completions that may be held behind operations in progress, of all connections together: one may have half, which is as
+    /// many as it can have in progress.
+    held_max: usize,
     /// Connections being made: each will be an event, for which there is room.
     owed: u32,
     conns: Slab<Conn>,
@@ -142,6 +148,8 @@ impl Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes).map_err(|_| no_memory())?,
             shares: Shares::new(options.recv_buffers).ok_or_else(no_memory)?,
             scarce_buffers: options.recv_buffers / 2,
+            events_max: events_max(&options),
+            held_max: 2 * (options.send_buffers as usize + options.rma_operations as usize) + 64,
             events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
             owed: 0,
             conns: Slab::new(limits::CONNECTIONS_MAX),
@@ -176,6 +184,7 @@ impl Core {
         }
         self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
         self.options.recv_buffers = count;
+        self.events_max = events_max(&self.options);
         self.shares = shares;
         self.scarce_buffers = count / 2;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
@@ -264,8 +273,8 @@ impl Core {
     pub fn end_operation(&mut self, operation: Operation, status: Status) {
         let Operation { connection, context, silent, place } = operation;
         match place {
-            Some(number) => {
-                self.order.operation_done(connection.index, number, status);
+            Some(entry) => {
+                self.order.operation_done(entry, status);
                 self.tell_in_order(connection);
             }
             None => self.tell(connection, SendOp { context, silent }, status),
@@ -463,21 +472,30 @@ impl Core {
         self.events.len()
     }
 
-    /// As many events wait as there are buffers and sends whose fate they tell: the program does not take them. Or they
-    /// are still to be told, behind a long operation.
+    /// Whether a send of this connection may begin, that will be told: the program takes its events, and the connection's line is
+    /// within its quota.
     #[inline]
-    pub fn is_queue_full(&self) -> bool {
-        self.events.len() + self.order.waiting() >= self.events_max()
+    pub fn has_send_quota(&self, connection: Connection) -> bool {
+        self.events.len() < self.events_max
+            && (self.order.held() < self.held_max / 2 || self.has_line_quota(connection, false))
     }
 
-    /// The same for an operation that raises no event, but stands in line.
-    pub fn is_line_full(&self) -> bool {
-        self.order.waiting() >= self.events_max()
+    /// The same for a remote operation; one that is `silent` raises no event, but stands in line.
+    #[inline]
+    pub fn has_operation_quota(&self, connection: Connection, silent: bool) -> bool {
+        (silent || self.events.len() < self.events_max)
+            && (self.order.held() < self.held_max / 2 || self.has_line_quota(connection, true))
     }
 
-    fn events_max(&self) -> usize {
-        let Options { recv_buffers, send_buffers, rma_operations, .. } = &self.options;
-        (recv_buffers + send_buffers + rma_operations + 64) as usize
+    /// Nobody may hold more completions in line than there are places left for all others (ADR 19), so that an operation that
+    /// never ends stops nothing but its own connection. While less than half of the places are used, nobody does. A send does
+    /// not `begin` a line.
+    #[cold]
+    fn has_line_quota(&self, connection: Connection, begins: bool) -> bool {
+        let is_ordered =
+            self.conn(connection).is_some_and(|conn| conn.attribute == Attribute::ReliableOrdered);
+        let held = self.order.held_by(connection.index);
+        !is_ordered || !begins && held == 0 || held < self.held_max.saturating_sub(self.order.held())
     }
 
     pub fn block_on(&mut self, context: u64) {
@@ -528,6 +546,14 @@ impl Core {
     }
 }
 
+fn events_max(options: &Options) -> usize {
+    let Options { recv_buffers, send_buffers, rma_operations, .. } = *options;
+    recv_buffers as usize + send_buffers as usize + rma_operations as usize + 64
+}
+
 fn key(connection: Connection) -> Key {
     Key { index: connection.index, generation: connection.generation }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Remote memory operations in progress: what each is to the program.
 
+use super::order::EntryId;
 use super::shares::{Shares, holder};
 use crate::event::Connection;
 use cci_ring::slab::{Key, Slab};
@@ -12,8 +13,8 @@ pub(crate) struct Operation {
     pub context: u64,
     /// No event on success.
     pub silent: bool,
-    /// Its number in the line of its connection, where completions are ordered.
-    pub place: Option<u64>,
+    /// Its entry in the line of its connection, where completions are ordered.
+    pub place: Option<EntryId>,
 }
 
 /// See the module.

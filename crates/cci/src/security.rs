@@ -1,6 +1,7 @@
 //! Who may be a peer, and that nobody else can read or forge what passes: as a device's configuration or a program says it.
 
 use cci_secure::{Authorisation, Credentials, CredentialsError, Names};
+use cci_sys::process;
 use std::path::Path;
 
 /// How an endpoint knows its peers, and what each may do: authenticated encryption of everything it sends and receives.
@@ -28,12 +29,13 @@ pub struct Security {
 
 impl Security {
     /// By pre-shared keys from a file of lines `name = 64 hexadecimal digits`: the first is the one for connections that
-    /// this side asks for, all are accepted. A peer is known by the name of the key that was used.
+    /// this side asks for, all are accepted. A peer is known by the name of the key that was used. The file must belong to
+    /// root or to the effective user of this process, and nobody else may read or change it.
     ///
     /// # Errors
     /// [`CredentialsError`]: where, what is wrong, and what to do.
     pub fn psk_file(path: impl AsRef<Path>) -> Result<Security, CredentialsError> {
-        Credentials::psk_file(path.as_ref()).map(Security::with)
+        Credentials::psk_file(path.as_ref(), process::uid()).map(Security::with)
     }
 
     /// The same from the text of such a file.
@@ -46,7 +48,8 @@ impl Security {
 
     /// By certificates, which both sides show (TLS 1.3), from three PEM files: the own one with what lies between it and
     /// an authority, its private key, and the authorities that sign for peers. A peer is known by the DNS names in its
-    /// certificate.
+    /// certificate. The files must belong to root or to the effective user of this process; nobody else may change them,
+    /// or read the private key.
     ///
     /// # Errors
     /// [`CredentialsError`]: where, what is wrong, and what to do.
@@ -56,7 +59,8 @@ impl Security {
         authorities: impl AsRef<Path>,
     ) -> Result<Security, CredentialsError> {
         let (certificate, private_key) = (certificate.as_ref(), private_key.as_ref());
-        Credentials::certificate_files(certificate, private_key, authorities.as_ref()).map(Security::with)
+        Credentials::certificate_files(certificate, private_key, authorities.as_ref(), process::uid())
+            .map(Security::with)
     }
 
     /// The same from the texts of such files.

@@ -3,6 +3,7 @@
 use crate::limits::{TAG_BYTES, UPDATE_AFTER_NS, UPDATE_AFTER_RECORDS};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
+use std::hint::black_box;
 use zeroize::Zeroizing;
 
 /// Bytes of a direction's secret.
@@ -43,6 +44,17 @@ pub(crate) fn expand_label(secret: &[u8; SECRET_BYTES], label: &[u8], context: &
 struct Epoch {
     key: LessSafeKey,
     iv: Zeroizing<[u8; IV_BYTES]>,
+}
+
+/// `ring` leaves a key where it was: another one is put in its place.
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        if let Ok(blank) = UnboundKey::new(&AES_256_GCM, &[0; KEY_BYTES]) {
+            self.key = LessSafeKey::new(blank);
+        }
+        // So that nobody finds that what is overwritten is not read any more.
+        black_box(&mut self.key);
+    }
 }
 
 impl Epoch {

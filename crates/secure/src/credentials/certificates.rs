@@ -1,15 +1,19 @@
 //! Certificates: TLS 1.3 only, both sides show one, no tickets, nothing resumed, nothing early.
 
 use super::error::{CredentialsError, Wrong};
+use super::pem::PrivateKey;
 use crate::identity::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme, version,
+    ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, RootCertStore, ServerConfig,
+    SignatureScheme, version,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -21,35 +25,8 @@ pub(crate) struct Certificates {
     pub own: Identity,
 }
 
-/// What the three files say.
-pub(super) struct Parts {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    authorities: RootCertStore,
-    own: Identity,
-}
-
+/// A text, and the file that it is of.
 type Text<'t> = (&'t [u8], Option<&'t Path>);
-
-impl Parts {
-    pub fn parse(
-        certificate: Text<'_>,
-        key: Text<'_>,
-        authorities: Text<'_>,
-    ) -> Result<Parts, CredentialsError> {
-        let chain = pem_certificates(certificate)?;
-        let own = chain.first().and_then(names_of).ok_or_else(|| at(certificate.1, Wrong::NoName))?;
-        let key_der = PrivateKeyDer::from_pem_slice(key.0)
-            .map_err(|why| at(key.1, Wrong::NoPrivateKey(why.to_string())))?;
-        let mut roots = RootCertStore::empty();
-        for authority in pem_certificates(authorities)? {
-            roots
-                .add(authority)
-                .map_err(|why| at(authorities.1, Wrong::Refused(format!("not an authority: {why}"))))?;
-        }
-        Ok(Parts { chain, key: key_der, authorities: roots, own })
-    }
-}
 
 fn at(path: Option<&Path>, wrong: Wrong) -> CredentialsError {
     CredentialsError { path: path.map(Path::to_owned), line: None, wrong }
@@ -60,7 +37,17 @@ fn pem_certificates((text, path): Text<'_>) -> Result<Vec<CertificateDer<'static
     match all {
         Ok(all) if all.is_empty() => Err(at(path, Wrong::NoCertificate)),
         Ok(all) => Ok(all),
-        Err(why) => Err(at(path, Wrong::BadPem(why.to_string()))),
+        Err(why) => Err(at(path, Wrong::BadPem(in_words(&why).to_owned()))),
+    }
+}
+
+/// What is wrong with a PEM file, without a word of it: somebody may have given the private key's by mistake.
+fn in_words(why: &pem::Error) -> &'static str {
+    match why {
+        pem::Error::MissingSectionEnd { .. } => "a part of it has no end",
+        pem::Error::IllegalSectionStart { .. } => "a line that begins with -----BEGIN must end with -----",
+        pem::Error::Base64Decode(_) => "it is not base64",
+        _ => "it can't be read",
     }
 }
 
@@ -71,35 +58,65 @@ pub(crate) fn names_of(certificate: &CertificateDer<'_>) -> Option<Identity> {
 }
 
 impl Certificates {
-    pub(super) fn new(parts: Parts) -> Result<Certificates, CredentialsError> {
-        let Parts { chain, key, authorities, own } = parts;
-        let authorities = Arc::new(authorities);
+    pub(super) fn new(
+        certificate: Text<'_>,
+        private_key: Text<'_>,
+        authorities: Text<'_>,
+    ) -> Result<Certificates, CredentialsError> {
+        let chain = pem_certificates(certificate)?;
+        let own = chain.first().and_then(names_of).ok_or_else(|| at(certificate.1, Wrong::NoName))?;
+        let of_key = |wrong| at(private_key.1, wrong);
+        let key = PrivateKey::parse(private_key.0).map_err(of_key)?;
+        let key = any_supported_type(&key.der()).map_err(|_| {
+            of_key(Wrong::NoPrivateKey("neither RSA, ECDSA (P-256, P-384) nor Ed25519".to_owned()))
+        })?;
+        let certified = CertifiedKey::new(chain, key);
+        match certified.keys_match() {
+            // Some kinds of key don't say.
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(why) => return Err(refused(&why)),
+        }
+        let certified = Arc::new(SingleCertAndKey::from(certified));
+        let authorities = Arc::new(roots(authorities)?);
         let provider = Arc::new(ring::default_provider());
-        let refused = |why: Error| CredentialsError::from(Wrong::Refused(explain(&why)));
         let clients =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider))
                 .build()
                 .map_err(|why| CredentialsError::from(Wrong::Refused(why.to_string())))?;
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<SingleCertAndKey>::clone(&certified);
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&version::TLS13])
-            .map_err(refused)?
+            .map_err(|why| refused(&why))?
             .with_client_cert_verifier(clients)
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(refused)?;
+            .with_cert_resolver(resolver);
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         let servers = Arc::new(Servers { authorities, algorithms: algorithms(&provider) });
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])
-            .map_err(refused)?
+            .map_err(|why| refused(&why))?
             .dangerous()
             .with_custom_certificate_verifier(servers)
-            .with_client_auth_cert(chain, key)
-            .map_err(refused)?;
+            .with_client_cert_resolver(certified);
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
         Ok(Certificates { client: Arc::new(client), server: Arc::new(server), own })
     }
+}
+
+/// The authorities that sign for peers.
+fn roots(authorities: Text<'_>) -> Result<RootCertStore, CredentialsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in pem_certificates(authorities)? {
+        roots
+            .add(authority)
+            .map_err(|why| at(authorities.1, Wrong::Refused(format!("not an authority: {why}"))))?;
+    }
+    Ok(roots)
+}
+
+fn refused(why: &Error) -> CredentialsError {
+    Wrong::Refused(explain(why)).into()
 }
 
 fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {

@@ -21,8 +21,21 @@ pub struct CredentialsError {
 pub enum Wrong {
     /// The file can't be read.
     Unreadable(io::Error),
+    /// The file belongs to neither root nor the user of this process, so that somebody else can change it.
+    Foreign {
+        /// The user whose it is.
+        owner: u32,
+        /// The user of this process.
+        own: u32,
+    },
     /// Others than the owner may read a secret; the file's mode.
     ReadableByOthers(u32),
+    /// Others than the owner may change who is let in; the file's mode.
+    WritableByOthers(u32),
+    /// A key was given where the path of its file belongs.
+    KeyForPath,
+    /// The file became longer while it was read.
+    Growing,
     /// More bytes than files of credentials have; how many they have at most.
     TooLong(u64),
     /// Not `name = key`.
@@ -50,10 +63,6 @@ pub enum Wrong {
 }
 
 impl CredentialsError {
-    pub(crate) fn unreadable(path: &Path, source: io::Error) -> CredentialsError {
-        CredentialsError::from(Wrong::Unreadable(source)).in_file(path)
-    }
-
     pub(crate) fn in_file(self, path: &Path) -> CredentialsError {
         CredentialsError { path: Some(path.to_owned()), ..self }
     }
@@ -78,10 +87,13 @@ impl fmt::Display for CredentialsError {
             (None, None) => {}
         }
         fmt::Display::fmt(&self.wrong, f)?;
-        if let (Wrong::ReadableByOthers(_), Some(path)) = (&self.wrong, &self.path) {
-            write!(f, ": chmod 600 {}", path.display())?;
+        let Some(path) = &self.path else { return Ok(()) };
+        match &self.wrong {
+            Wrong::ReadableByOthers(_) => write!(f, ": chmod 600 {}", path.display()),
+            Wrong::WritableByOthers(_) => write!(f, ": chmod go-w {}", path.display()),
+            Wrong::Foreign { own, .. } => write!(f, ": chown {own} {}", path.display()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -92,6 +104,18 @@ impl fmt::Display for Wrong {
             Wrong::ReadableByOthers(mode) => {
                 write!(f, "others than its owner may read or change this secret (mode {mode:03o})")
             }
+            Wrong::WritableByOthers(mode) => {
+                write!(f, "others than its owner may change it, and so decide who is let in (mode {mode:03o})")
+            }
+            Wrong::Foreign { owner, own } => write!(
+                f,
+                "it belongs to user {owner}, who could change it: files of root and of this process's user, {own}, are \
+                 taken; have a file of your own, or"
+            ),
+            Wrong::KeyForPath => f.write_str(
+                "this is a key, not the path of a file: write the key into a file of mode 600, and give the path of that",
+            ),
+            Wrong::Growing => f.write_str("somebody is writing it: try again when the file is whole"),
             Wrong::TooLong(max) => write!(f, "longer than {max} bytes: this is no file of credentials"),
             Wrong::NotAKeyLine => f.write_str(
                 "not a key: write name = 64 hexadecimal digits, made by: openssl rand -hex 32; comments begin with #",

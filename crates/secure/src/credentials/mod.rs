@@ -2,6 +2,8 @@
 
 mod certificates;
 mod error;
+mod file;
+mod pem;
 mod psk;
 #[cfg(test)]
 mod tests;
@@ -10,17 +12,11 @@ pub(crate) use self::certificates::{Certificates, names_of};
 pub use self::error::{CredentialsError, Wrong};
 pub(crate) use self::psk::{KEY_ID_BYTES, Key, Keys};
 
+use self::file::{Holds, read};
 use crate::identity::Method;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use zeroize::Zeroizing;
-
-/// Files of credentials are no longer than this, bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Pre-shared keys, or certificates with a private key. Cheap to clone; secrets are wiped with the last one, and never
 /// shown.
@@ -34,17 +30,18 @@ pub(crate) enum Kind {
 
 impl Credentials {
     /// Reads a file of pre-shared keys: lines `name = 64 hexadecimal digits`, and `#` for comments. The first key is
-    /// the own one, for connections that this side asks for; all are accepted from others.
+    /// the own one, for connections that this side asks for; all are accepted from others. `own_uid` is the effective user
+    /// of this process: the file must be his or root's.
     ///
     /// # Errors
     ///
-    /// The file can't be read, or others than its owner could; what is wrong in which line.
-    pub fn psk_file(path: &Path) -> Result<Credentials, CredentialsError> {
-        let text = read(path, true)?;
+    /// The file can't be read, is another user's, or can be read by others; what is wrong in which line.
+    pub fn psk_file(path: &Path, own_uid: u32) -> Result<Credentials, CredentialsError> {
+        let text = read(path, Holds::Secrets, own_uid)?;
         Credentials::psk(&text).map_err(|error| error.in_file(path))
     }
 
-    /// The same from the text of such a file.
+    /// Reads pre-shared keys from the text of a file such as [`Credentials::psk_file`] takes.
     ///
     /// # Errors
     ///
@@ -54,26 +51,28 @@ impl Credentials {
     }
 
     /// Reads three PEM files: the certificate with what lies between it and an authority, its private key, and the
-    /// authorities that may have signed for peers.
+    /// authorities that may have signed for peers. `own_uid` is the effective user of this process: the files must be his
+    /// or root's, and nobody else may be able to change them.
     ///
     /// # Errors
     ///
-    /// A file can't be read or used, others than its owner could read the private key, the key is another
-    /// certificate's, or the certificate has no DNS name.
+    /// A file can't be read or used, is another user's, or can be changed by others; others could read the private key; the
+    /// key is another certificate's; or the certificate has no DNS name.
     pub fn certificate_files(
         certificate: &Path,
         private_key: &Path,
         authorities: &Path,
+        own_uid: u32,
     ) -> Result<Credentials, CredentialsError> {
-        let parts = certificates::Parts::parse(
-            (&read(certificate, false)?, Some(certificate)),
-            (&read(private_key, true)?, Some(private_key)),
-            (&read(authorities, false)?, Some(authorities)),
+        let made = Certificates::new(
+            (&read(certificate, Holds::Certificates, own_uid)?, Some(certificate)),
+            (&read(private_key, Holds::Secrets, own_uid)?, Some(private_key)),
+            (&read(authorities, Holds::Certificates, own_uid)?, Some(authorities)),
         )?;
-        Ok(Credentials(Arc::new(Kind::Certificates(Certificates::new(parts)?))))
+        Ok(Credentials(Arc::new(Kind::Certificates(made))))
     }
 
-    /// The same from the texts of such files.
+    /// Takes certificates and a private key from the texts of such files as [`Credentials::certificate_files`] reads.
     ///
     /// # Errors
     ///
@@ -83,9 +82,8 @@ impl Credentials {
         private_key: &[u8],
         authorities: &[u8],
     ) -> Result<Credentials, CredentialsError> {
-        let parts =
-            certificates::Parts::parse((certificate, None), (private_key, None), (authorities, None))?;
-        Ok(Credentials(Arc::new(Kind::Certificates(Certificates::new(parts)?))))
+        let made = Certificates::new((certificate, None), (private_key, None), (authorities, None))?;
+        Ok(Credentials(Arc::new(Kind::Certificates(made))))
     }
 
     /// How peers prove who they are.
@@ -111,22 +109,4 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({} {})", self.method(), self.own_name())
     }
-}
-
-/// The file's text. `secret`: only its owner may be able to.
-fn read(path: &Path, secret: bool) -> Result<Zeroizing<Vec<u8>>, CredentialsError> {
-    let failed = |source| CredentialsError::unreadable(path, source);
-    let file = File::open(path).map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if secret && about.mode() & 0o077 != 0 {
-        return Err(CredentialsError::from(Wrong::ReadableByOthers(about.mode() & 0o777)).in_file(path));
-    }
-    // Room for all at once: a buffer that grows leaves copies behind. One more byte tells a longer file.
-    let room = usize::try_from(about.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1;
-    let mut text = Zeroizing::new(Vec::with_capacity(room));
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(CredentialsError::from(Wrong::TooLong(FILE_BYTES_MAX)).in_file(path));
-    }
-    Ok(text)
 }

@@ -2,6 +2,7 @@
 
 use super::error::{CredentialsError, Wrong};
 use crate::keys::expand_label;
+use std::collections::HashMap;
 use zeroize::Zeroizing;
 
 /// Bytes by which one side tells the other which key it means. Somebody who sees them learns that two handshakes use
@@ -13,10 +14,10 @@ pub(crate) const KEY_BYTES: usize = 32;
 
 const NAME_BYTES_MAX: usize = 63;
 
-/// One key.
+/// One key. Where it is moved to, its secret is not: the only copy is wiped with the last that uses it.
 pub(crate) struct Key {
     pub name: Box<str>,
-    pub secret: Zeroizing<[u8; KEY_BYTES]>,
+    pub secret: Box<Zeroizing<[u8; KEY_BYTES]>>,
     pub id: [u8; KEY_ID_BYTES],
 }
 
@@ -24,6 +25,8 @@ pub(crate) struct Key {
 pub(crate) struct Keys {
     own: Key,
     others: Vec<Key>,
+    /// Where each key is: 0 for the own one, one more than its place among the others. Strangers have keys looked up.
+    by_id: HashMap<[u8; KEY_ID_BYTES], usize>,
 }
 
 impl Keys {
@@ -33,20 +36,21 @@ impl Keys {
 
     /// The key a peer means.
     pub fn find(&self, id: &[u8; KEY_ID_BYTES]) -> Option<&Key> {
-        self.all().find(|key| key.id == *id)
+        match self.by_id.get(id)?.checked_sub(1) {
+            None => Some(&self.own),
+            Some(place) => self.others.get(place),
+        }
     }
 
     /// The key of that name.
     pub fn named(&self, name: &str) -> Option<&Key> {
-        self.all().find(|key| *key.name == *name)
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Key> {
-        std::iter::once(&self.own).chain(&self.others)
+        std::iter::once(&self.own).chain(&self.others).find(|key| key.name.eq_ignore_ascii_case(name))
     }
 
     pub fn parse(text: &[u8]) -> Result<Keys, CredentialsError> {
-        let mut keys: Vec<(usize, Key)> = Vec::new();
+        let mut keys = Vec::new();
+        let (mut by_id, mut lines) = (HashMap::new(), Vec::new());
+        let mut by_name: HashMap<String, usize> = HashMap::new();
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line_number = at + 1;
             let Some(key) =
@@ -54,15 +58,17 @@ impl Keys {
             else {
                 continue;
             };
-            let same = |other: &Key| other.id == key.id || other.name.eq_ignore_ascii_case(&key.name);
-            if let Some((first, _)) = keys.iter().find(|(_, other)| same(other)) {
+            let place = keys.len();
+            let same = by_id.insert(key.id, place).or(by_name.insert(key.name.to_ascii_lowercase(), place));
+            if let Some(first) = same.and_then(|first| lines.get(first)) {
                 return Err(CredentialsError::in_line(line_number, Wrong::Repeated(*first)));
             }
-            keys.push((line_number, key));
+            keys.push(key);
+            lines.push(line_number);
         }
-        let mut keys = keys.into_iter().map(|(_, key)| key);
+        let mut keys = keys.into_iter();
         let Some(own) = keys.next() else { return Err(Wrong::NoKey.into()) };
-        Ok(Keys { own, others: keys.collect() })
+        Ok(Keys { own, others: keys.collect(), by_id })
     }
 }
 
@@ -79,7 +85,8 @@ fn parse_line(line: &[u8]) -> Result<Option<Key>, Wrong> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(fits) {
         return Err(Wrong::BadName);
     }
-    let mut secret = Zeroizing::new([0; KEY_BYTES]);
+    // In its last place from the beginning.
+    let mut secret = Box::new(Zeroizing::new([0; KEY_BYTES]));
     let read = base16ct::mixed::decode(digits.trim_ascii(), &mut secret[..]).map_err(|_| Wrong::BadKey)?;
     if read.len() != KEY_BYTES {
         return Err(Wrong::BadKey);

@@ -1,7 +1,8 @@
 //! Files and what is wrong with them.
 
 use super::*;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
 
 const A: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const B: &str = "FF112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -18,10 +19,11 @@ fn a_file_of_keys() {
     let Kind::Psk(keys) = &*credentials.0 else { panic!("keys") };
     assert_eq!(&*keys.own().name, "node7");
     assert_eq!(keys.own().secret[1], 0x11);
-    let Keys { .. } = keys;
-    assert!(keys.find(&[0; 8]).is_none());
-    let id = keys.own().id;
-    assert_eq!(&*keys.find(&id).unwrap().name, "node7");
+    assert!(keys.find(&[0; 8]).is_none() && keys.named("node9").is_none());
+    for name in ["node7", "node8"] {
+        let id = keys.named(name).unwrap().id;
+        assert_eq!(&*keys.find(&id).unwrap().name, name);
+    }
 }
 
 #[test]
@@ -47,21 +49,122 @@ fn secrets_are_in_no_error() {
     assert!(!format!("{error} {error:?}").contains("1122"), "{error:?}");
 }
 
+/// A file of its own for one test, gone with it.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, text: &str) -> Temporary {
+        let path = std::env::temp_dir().join(format!("cci-secure-{name}-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Temporary(path)
+    }
+
+    fn mode(&self, mode: u32) -> &Temporary {
+        std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        self
+    }
+
+    fn owner(&self) -> u32 {
+        std::fs::metadata(&self.0).unwrap().uid()
+    }
+
+    fn read(&self, own_uid: u32) -> Result<Credentials, CredentialsError> {
+        Credentials::psk_file(&self.0, own_uid)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 #[test]
 fn others_may_not_read_it() {
-    let path = std::env::temp_dir().join(format!("cci-secure-keys-{}", std::process::id()));
-    std::fs::write(&path, format!("a = {A}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let error = Credentials::psk_file(&path).unwrap_err().to_string();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let read = Credentials::psk_file(&path);
-    std::fs::write(&path, "nothing\n").unwrap();
-    let line = Credentials::psk_file(&path).unwrap_err().to_string();
-    std::fs::remove_file(&path).unwrap();
+    let file = Temporary::new("keys", &format!("a = {A}\n"));
+    let own = file.owner();
+    let error = file.mode(0o640).read(own).unwrap_err().to_string();
     assert!(error.contains("mode 640") && error.contains("chmod 600 "), "{error}");
-    assert_eq!(read.unwrap().own_name(), "a");
-    assert!(line.contains(&format!("{}, line 1: ", path.display())), "{line}");
-    assert!(Credentials::psk_file(&path).unwrap_err().to_string().contains("can't be read"));
+    assert_eq!(file.mode(0o600).read(own).unwrap().own_name(), "a");
+    std::fs::write(&file.0, "nothing\n").unwrap();
+    let line = file.read(own).unwrap_err().to_string();
+    assert!(line.contains(&format!("{}, line 1: ", file.0.display())), "{line}");
+    std::fs::remove_file(&file.0).unwrap();
+    assert!(file.read(own).unwrap_err().to_string().contains("can't be read"));
+}
+
+#[test]
+fn it_belongs_to_root_or_to_who_reads_it() {
+    let file = Temporary::new("owner", &format!("a = {A}\n"));
+    file.mode(0o600);
+    let owner = file.owner();
+    // Who is not root can't have a file of somebody else's; who reads it then calls himself somebody else.
+    let is_root = std::os::unix::fs::chown(&file.0, Some(owner + 1000), None).is_ok();
+    let (theirs, own) = if is_root { (owner + 1000, owner) } else { (owner, owner + 1000) };
+    let error = file.read(own).unwrap_err();
+    assert!(matches!(error.wrong, Wrong::Foreign { .. }), "{error}");
+    let text = error.to_string();
+    let path = file.0.display();
+    let remedy = format!("chown {own} {path}");
+    assert!(
+        text.starts_with(&format!("{path}: it belongs to user {theirs}")) && text.ends_with(&remedy),
+        "{text}"
+    );
+    assert_eq!(file.read(theirs).unwrap().own_name(), "a");
+    if is_root {
+        std::os::unix::fs::chown(&file.0, Some(0), None).unwrap();
+        assert_eq!(file.read(owner + 7).unwrap().own_name(), "a", "root may write it");
+    }
+}
+
+#[test]
+fn nobody_else_decides_who_is_let_in() {
+    let made = make(&["a.x"]);
+    let files = [
+        Temporary::new("certificate", &made.certificate),
+        Temporary::new("private", &made.key),
+        Temporary::new("authorities", &made.authority),
+    ];
+    let own = files[0].owner();
+    let read = || {
+        let [certificate, key, authorities] = files.each_ref().map(|file| &*file.0);
+        Credentials::certificate_files(certificate, key, authorities, own)
+    };
+    for (at, mode, word) in
+        [(0, 0o664, "chmod go-w"), (1, 0o644, "chmod 600"), (2, 0o646, "decide who is let in (mode 646)")]
+    {
+        files[0].mode(0o644);
+        files[1].mode(0o600);
+        files[2].mode(0o644);
+        assert_eq!(read().unwrap().own_name(), "a.x");
+        files[at].mode(mode);
+        let error = read().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(word) && error.path.as_deref() == Some(&*files[at].0), "{text}");
+    }
+}
+
+/// Mistakes with which a secret comes to where errors are made.
+#[test]
+fn no_error_shows_a_secret() {
+    let made = make(&["a.x"]);
+    let one_line = made.key.replace('\n', "");
+    let secret = made.key.lines().nth(1).unwrap();
+    for (certificate, key, authority) in [
+        (&made.certificate, &one_line, &made.authority),
+        (&one_line, &made.key, &made.authority),
+        (&made.certificate, &made.key, &one_line),
+        (&made.certificate, &made.key.replace("-----END", "END"), &made.authority),
+    ] {
+        let error = Credentials::certificates(certificate.as_bytes(), key.as_bytes(), authority.as_bytes());
+        let text = format!("{0} {0:?}", error.unwrap_err());
+        assert!(!text.contains(secret), "{text}");
+    }
+    for path in [A.to_owned(), format!("a = {A}"), made.key] {
+        let error = Credentials::psk_file(Path::new(&path), 0).unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("not the path of a file") && !text.contains(&path[10..30]), "{text}");
+    }
 }
 
 struct Made {

@@ -8,6 +8,7 @@ mod noise;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod wiped;
 
 pub use self::failure::Failure;
 

@@ -1,13 +1,15 @@
 //! Pre-shared keys: Noise `NNpsk0`, whose first message already needs the key, and whose secrets nobody can make later
 //! who gets the key then.
 
+use super::wiped::State;
 use super::{Established, Failure, of_direction};
 use crate::credentials::{Credentials, KEY_ID_BYTES, Key, Kind};
 use crate::identity::Identity;
 use crate::keys::Secret;
+use snow::HandshakeState;
 use snow::params::NoiseParams;
-use snow::{Builder, HandshakeState};
 use std::sync::LazyLock;
+use zeroize::Zeroize;
 
 //= wire.md R-SEC-10
 /// What it is, in Noise's own words.
@@ -25,29 +27,31 @@ pub(crate) struct Noise {
 
 enum Step {
     /// The initiator's message is to be written; `KEY_ID_BYTES` go before it.
-    WriteFirst(Box<HandshakeState>, Identity, [u8; KEY_ID_BYTES]),
+    WriteFirst(State, Identity, [u8; KEY_ID_BYTES]),
     /// The initiator waits for the answer.
-    ReadSecond(Box<HandshakeState>, Identity),
+    ReadSecond(State, Identity),
     /// The responder waits for the initiator's message.
     ReadFirst(Credentials, Vec<u8>),
     /// The responder's answer is to be written.
-    WriteSecond(Box<HandshakeState>, Identity),
-    Done(Box<HandshakeState>, Identity),
+    WriteSecond(State, Identity),
+    Done(State, Identity),
     Over,
 }
 
 static PARAMS: LazyLock<Option<NoiseParams>> = LazyLock::new(|| PROTOCOL.parse().ok());
 
-fn builder<'k>(key: &'k Key, prologue: &'k [u8]) -> Result<Builder<'k>, Failure> {
-    let params = PARAMS.clone().ok_or(Failure::Internal("Noise"))?;
-    let keyed = Builder::new(params).prologue(prologue).and_then(|builder| builder.psk(0, &key.secret));
-    keyed.map_err(|_| Failure::Internal("Noise"))
+pub(super) fn params() -> Option<&'static NoiseParams> {
+    PARAMS.as_ref()
+}
+
+fn state(key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Failure> {
+    let params = params().ok_or(Failure::Internal("Noise"))?;
+    State::new(params, key, prologue, is_initiator).map_err(|_| Failure::Internal("Noise"))
 }
 
 impl Noise {
     pub fn initiate(key: &Key, prologue: &[u8]) -> Result<Noise, Failure> {
-        let state = builder(key, prologue)?.build_initiator().map_err(|_| Failure::Internal("Noise"))?;
-        let step = Step::WriteFirst(Box::new(state), Identity::of_key(&key.name), key.id);
+        let step = Step::WriteFirst(state(key, prologue, true)?, Identity::of_key(&key.name), key.id);
         Ok(Noise { step, input: Vec::new() })
     }
 
@@ -113,8 +117,9 @@ impl Noise {
         let Step::Done(mut state, peer) = std::mem::replace(&mut self.step, Step::Over) else {
             return Err(Failure::Internal("not done"));
         };
-        let (initiators, responders) = state.dangerously_get_raw_split();
-        let (initiators, responders) = (Secret::new(initiators), Secret::new(responders));
+        let mut split = state.dangerously_get_raw_split();
+        let (initiators, responders) = (Secret::new(split.0), Secret::new(split.1));
+        split.zeroize();
         let initiators = of_direction(&initiators, true, context);
         let responders = of_direction(&responders, false, context);
         let (send, receive) =
@@ -133,10 +138,9 @@ fn step_by(step: Step, message: &[u8]) -> Result<Step, Failure> {
             let Some((id, message)) = message.split_first_chunk() else { return Err(Failure::Malformed) };
             let Kind::Psk(keys) = &*credentials.0 else { return Err(Failure::Internal("no keys")) };
             let key = keys.find(id).ok_or(Failure::Key)?;
-            let built = builder(key, &prologue)?.build_responder();
-            let mut state = built.map_err(|_| Failure::Internal("Noise"))?;
+            let mut state = state(key, &prologue, false)?;
             state.read_message(message, &mut []).map_err(|_| Failure::Key)?;
-            Ok(Step::WriteSecond(Box::new(state), Identity::of_key(&key.name)))
+            Ok(Step::WriteSecond(state, Identity::of_key(&key.name)))
         }
         _ => Err(Failure::Malformed),
     }

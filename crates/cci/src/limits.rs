@@ -14,6 +14,11 @@ pub const SENDS_MAX: u32 = 1 << 22;
 pub const RMA_OPERATIONS_DEFAULT: u32 = 4 * 1024;
 /// Most that an endpoint may be given.
 pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
+/// The least rate at which a peer has to take, or to bring, what remote operations over a channel move, bytes a second. An
+/// operation has so much more time than its send timeout.
+pub const RMA_BYTES_PER_S_MIN: u64 = 64 << 10;
+/// What an operation counts for beside its data, bytes: answering takes time, too.
+pub const RMA_OPERATION_BYTES: u64 = 1 << 10;
 /// Memory that idles in the registration cache, unless told otherwise, bytes.
 pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
 /// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
@@ -57,4 +62,8 @@ const _: () = {
     );
     assert!(RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
     assert!(SPIN_NS_MIN < SPIN_NS_MAX);
+    assert!(
+        RMA_OPERATIONS_DEFAULT as u64 * RMA_OPERATION_BYTES / RMA_BYTES_PER_S_MIN <= 64,
+        "as many operations as there are by default end within about a minute, if they move nothing"
+    );
 };

@@ -5,6 +5,7 @@ use super::slots::{Job, Slot};
 use super::{SLOTS, Start};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
+use crate::limits::{RMA_BYTES_PER_S_MIN, RMA_OPERATION_BYTES};
 use cci_proto::RmaKind;
 use cci_ring::room;
 use cci_ring::slab::{Key, Slab};
@@ -28,6 +29,10 @@ pub(crate) struct Flow {
     pub(super) last: u32,
     /// Operations that have not ended.
     pub(super) ops: u32,
+    /// What they move, and [`RMA_OPERATION_BYTES`] for each.
+    pub(super) pending_bytes: u64,
+    /// None of them has a send timeout that begins earlier.
+    from_ns: u64,
     /// Of these, those that have left the line or are being cut.
     pub(super) begun: u32,
     pub(super) slots: [Slot; SLOTS],
@@ -78,6 +83,8 @@ impl Flow {
             first: NIL,
             last: NIL,
             ops: 0,
+            pending_bytes: 0,
+            from_ns: u64::MAX,
             begun: 0,
             slots: [Slot::Free; SLOTS],
             free: u128::MAX,
@@ -131,6 +138,7 @@ impl Flow {
     /// Enters an operation. False: there is no room.
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let Some(at) = ops.insert(start) else { return false };
+        self.give_time(ops, at);
         match ops.get_mut(self.last) {
             Some(last) if self.last != NIL => last.next = at,
             _ => self.first = at,
@@ -143,6 +151,46 @@ impl Flow {
             self.moved = true;
         }
         true
+    }
+
+    /// An operation is to end when its send timeout is over, counted from when it and all before it have been moved at the
+    /// least rate. Nothing that the peer says changes that.
+    fn give_time(&mut self, ops: &mut Ops, at: u32) {
+        let Some(op) = ops.get_mut(at) else { return };
+        op.cost_bytes = op.len_bytes().saturating_add(RMA_OPERATION_BYTES);
+        self.pending_bytes = self.pending_bytes.saturating_add(op.cost_bytes);
+        op.from_ns = op.from_ns.saturating_add(allowance_ns(self.pending_bytes));
+        self.from_ns = self.from_ns.min(op.from_ns);
+    }
+
+    /// How long what is under way may take at the least rate.
+    pub fn allowance_ns(&self) -> u64 {
+        allowance_ns(self.pending_bytes)
+    }
+
+    /// By when the first operation has to have ended, whatever the peer says: one that is on its way when its send timeout
+    /// is over gets that once more. None: there are none.
+    //= wire.md R-TCP-25
+    pub fn deadline_ns(&mut self, ops: &Ops, now_ns: u64, timeout_ns: u64) -> Option<u64> {
+        if self.ops == 0 {
+            return None;
+        }
+        let deadline_ns = |from_ns: u64| from_ns.saturating_add(timeout_ns.saturating_mul(2));
+        if now_ns >= deadline_ns(self.from_ns) {
+            // That one may have ended meanwhile.
+            let slots = self.slots.iter().filter_map(Slot::op);
+            let mut first_ns = u64::MAX;
+            for at in slots.chain(self.messages.iter().copied()) {
+                first_ns = ops.get(at).map_or(first_ns, |op| first_ns.min(op.from_ns));
+            }
+            let mut at = self.first;
+            while let Some(op) = ops.get(at) {
+                first_ns = first_ns.min(op.from_ns);
+                at = op.next;
+            }
+            self.from_ns = first_ns;
+        }
+        Some(deadline_ns(self.from_ns))
     }
 
     /// The connection is over: what is under way ends so.
@@ -179,6 +227,7 @@ impl Flow {
         (self.first, self.last, self.ops, self.begun) = (NIL, NIL, 0, 0);
         (self.free, self.to_end, self.busy, self.answers, self.held) = (u128::MAX, 0, 0, 0, 0);
         (self.fences, self.cutting) = (0, 0);
+        (self.pending_bytes, self.from_ns) = (0, u64::MAX);
         self.fetching.clear();
         self.messages.clear();
         self.line.clear();
@@ -186,6 +235,12 @@ impl Flow {
         self.holding.clear();
         (self.moved, self.closing, self.trial) = (false, false, None);
     }
+}
+
+/// How long so many bytes take at the least rate.
+fn allowance_ns(bytes: u64) -> u64 {
+    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(RMA_BYTES_PER_S_MIN);
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Ends an operation with a status of its connection's.

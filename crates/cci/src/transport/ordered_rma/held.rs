@@ -22,7 +22,8 @@ impl Flow {
             if op.held_ns == 0 {
                 op.held_ns = now_ns;
             }
-            let due_ns = op.held_ns.saturating_add(timeout_ns);
+            // A peer that asks for a message again and again, and refuses it, does not keep its operation.
+            let due_ns = op.held_ns.min(op.from_ns).saturating_add(timeout_ns);
             if now_ns >= due_ns {
                 self.held &= !(1 << slot);
                 self.again.retain(|again| *again != slot);

@@ -269,6 +269,7 @@ impl Flow {
             return;
         }
         self.ops -= 1;
+        self.pending_bytes = self.pending_bytes.saturating_sub(op.cost_bytes);
         self.begun -= 1;
         if op.is_trial {
             self.trial = self.trial.filter(|_| op.status == Status::Success);

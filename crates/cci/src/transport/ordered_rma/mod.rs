@@ -40,7 +40,7 @@ pub(crate) mod stream;
 mod turn;
 mod wire;
 
-pub(crate) use flow::{Flows, Trial};
+pub(crate) use flow::{Flow, Flows, Trial};
 pub(crate) use initiator::put_result;
 pub(crate) use operations::{Start, What};
 pub(crate) use step::Turn;

@@ -35,6 +35,8 @@ pub(crate) struct Start<'a> {
     pub fence: bool,
     /// Up to where the channel has to be taken before a fenced one may begin.
     pub position: u64,
+    /// The transport's clock.
+    pub now_ns: u64,
 }
 
 /// Where it stands.
@@ -69,6 +71,10 @@ pub(super) struct Op {
     pub is_trial: bool,
     /// Since when its message is held here for want of a buffer at the peer; 0: it is not, or was not looked at since.
     pub held_ns: u64,
+    /// What it counts for in [`Flow::pending_bytes`](super::flow::Flow).
+    pub cost_bytes: u64,
+    /// When its send timeout begins: see [`Flow::deadline_ns`](super::flow::Flow::deadline_ns).
+    pub from_ns: u64,
     pub status: Status,
     pub stage: Stage,
     /// The one behind it in line.
@@ -86,6 +92,13 @@ impl Op {
     /// The first piece, and those behind it.
     pub fn pieces(&self) -> (&RmaPiece, &[RmaPiece]) {
         (&self.first, &self.more)
+    }
+
+    /// What it moves, its message included.
+    pub fn len_bytes(&self) -> u64 {
+        let message = self.message.as_ref().map_or(0, Vec::len) as u64;
+        let more = self.more.iter().map(|piece| piece.len_bytes);
+        more.fold(self.first.len_bytes.saturating_add(message), u64::saturating_add)
     }
 
     /// It is one piece, not begun, without a message.
@@ -162,6 +175,8 @@ impl Ops {
             unanswered: 0,
             is_trial: false,
             held_ns: 0,
+            cost_bytes: 0,
+            from_ns: start.now_ns,
             status: Status::Success,
             stage: Stage::Waiting,
             next: NIL,

@@ -10,6 +10,8 @@ use cci_ring::slab::Key;
 
 /// How long the peer's end of a stream is awaited once all is said.
 const LINGER_NS: u64 = 1_000_000_000;
+/// What a connection that closes is given beyond the deadlines of what is under way.
+const CLOSING_NS_MIN: u64 = 1_000_000_000;
 
 impl Tcp {
     /// The program is done with a connection.
@@ -19,6 +21,14 @@ impl Tcp {
         match conn.state {
             State::Open | State::PeerClosing => {
                 conn.state = State::Closing;
+                // All that is under way has a deadline; this one is for what the peer may think of beside it.
+                let timeout_ns = conn.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
+                let until_ns = self.shared.now_ns.saturating_add(timeout_ns);
+                let until_ns = until_ns.saturating_add(self.bulk_allowance_ns(key));
+                if let Some(conn) = self.conns.get_mut(key) {
+                    conn.until_ns = until_ns;
+                }
+                self.make(key);
                 self.go_on_closing(core, key);
                 self.flush(core, key);
             }

@@ -21,12 +21,22 @@ pub(super) enum State {
     Open,
     /// The peer's program has disconnected; what it sent before still comes.
     PeerClosing,
-    /// Our program has disconnected; what it sent before is still on its way.
+    /// Our program has disconnected; what it sent before is still on its way. In the list.
     Closing,
     /// CLOSE was said, the program's handle is gone; the peer's end of the stream is awaited. In the list.
     Lingering,
     /// The stream is gone; waits for the program to disconnect.
     Gone,
+}
+
+impl State {
+    /// Whether it has a deadline of its own, [`Conn::until_ns`].
+    pub fn has_deadline(self) -> bool {
+        match self {
+            State::Dialing | State::Accepting | State::Closing | State::Lingering => true,
+            State::Open | State::PeerClosing | State::Gone => false,
+        }
+    }
 }
 
 /// See the module.
@@ -47,6 +57,8 @@ pub(super) struct Conn {
     pub is_heard: bool,
     /// CLOSING was said.
     pub closing_said: bool,
+    /// In [`super::Tcp::making`].
+    pub has_deadline: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
     pub hot_reads: u32,
     /// In [`super::Tcp::dirty`].
@@ -107,6 +119,7 @@ impl Conn {
             is_watched_for_room: false,
             is_heard: false,
             closing_said: false,
+            has_deadline: false,
             hot_reads: 0,
             is_dirty: false,
             owes_ack: false,

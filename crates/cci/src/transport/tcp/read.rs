@@ -229,6 +229,10 @@ impl Tcp {
                 conn.not_ready += 1;
                 conn.moved_ns = self.shared.now_ns;
                 conn.out.dropped(&self.shared.sends).map_err(|_| Fault::Record)?;
+                if let Some(oldest) = conn.out.oldest(&self.shared.sends) {
+                    // One that is overdue can be taken back now, before the peer asks for it again.
+                    self.shared.sends_due_ns = self.shared.sends_due_ns.min(oldest.deadline_ns);
+                }
                 self.shared.counts.not_ready_received += 1;
                 self.dirty(key);
             }

@@ -1,5 +1,6 @@
 //! Endpoints over streams of this machine, and peers that are no endpoints.
 
+mod deadlines;
 mod flow;
 mod hostile;
 mod parts;

@@ -34,9 +34,9 @@ impl Tcp {
 
     /// Puts a connection into the list of those with a deadline of their own.
     pub(super) fn make(&mut self, key: Key) {
-        let Some(conn) = self.conns.get(key) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
         self.making_due_ns = self.making_due_ns.min(conn.until_ns).min(conn.again_ns);
-        if !self.making.contains(&key) {
+        if !std::mem::replace(&mut conn.has_deadline, true) {
             self.making.push(key);
         }
     }
@@ -65,19 +65,22 @@ impl Tcp {
                     }
                     self.remove(core, key);
                 }
+                //= wire.md R-TCP-17
+                Some((State::Closing, until_ns, _)) if until_ns <= now_ns => {
+                    self.end(core, key, Status::TimedOut);
+                }
                 Some((State::Lingering, until_ns, _)) if until_ns <= now_ns => self.remove(core, key),
                 _ => {}
             }
-            let left = self
-                .conns
-                .get(key)
-                .filter(|conn| matches!(conn.state, State::Dialing | State::Accepting | State::Lingering));
-            match left {
-                Some(conn) => {
+            match self.conns.get_mut(key) {
+                Some(conn) if conn.state.has_deadline() => {
                     due_ns = due_ns.min(conn.until_ns).min(conn.again_ns);
                     at += 1;
                 }
-                None => {
+                left => {
+                    if let Some(conn) = left {
+                        conn.has_deadline = false;
+                    }
                     self.making.swap_remove(at);
                 }
             }
@@ -89,7 +92,8 @@ impl Tcp {
     ///
     /// What the peer has refused for want of a buffer is taken back: it ends in RNR, was not delivered, and the connection
     /// lives on. What it has not answered at all: `TimedOut`, whether it will be delivered is not known, and the
-    /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time.
+    /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time: the send
+    /// timeout once more, whatever it says.
     fn time_out_sends(&mut self, core: &mut Core) {
         self.flush_dirty(core);
         let mut next_ns = u64::MAX;
@@ -121,7 +125,8 @@ impl Tcp {
                 Shared::complete(conn, core, &send, status);
                 continue;
             }
-            let patience_ns = conn.moved_ns.saturating_add(conn.send_timeout_ns);
+            //= wire.md R-TCP-17
+            let patience_ns = conn.moved_ns.min(deadline_ns).saturating_add(conn.send_timeout_ns);
             if patience_ns > now_ns {
                 return patience_ns;
             }
@@ -185,6 +190,7 @@ impl Tcp {
         let limit_ns = now_ns.saturating_add(timeout_ns);
         conn.out.bring_forward(&mut self.shared.sends, limit_ns);
         self.shared.sends_due_ns = self.shared.sends_due_ns.min(limit_ns);
+        self.bulk_timeout_changed();
         self.bound_silence(key);
     }
 

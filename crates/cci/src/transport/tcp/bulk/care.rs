@@ -17,6 +17,8 @@ use std::os::fd::AsFd;
 const LOOK_NS: u64 = 1_000_000;
 /// One on which nothing moves for so long gives back what it borrowed, and is polled no more.
 const IDLE_NS: u64 = 1_000_000;
+/// A program that has not polled for so long was busy with something else.
+const ABSENCE_NS: u64 = 100_000_000;
 
 enum Looked {
     Keep,
@@ -31,7 +33,12 @@ impl Tcp {
         if now_ns < self.bulks.due_ns && now_ns < self.bulks.looked_ns.saturating_add(LOOK_NS) {
             return;
         }
-        (self.bulks.looked_ns, self.bulks.due_ns) = (now_ns, u64::MAX);
+        let since_ns = now_ns.saturating_sub(self.bulks.looked_ns);
+        if since_ns > ABSENCE_NS && !self.bulks.slept {
+            // What the peers did meanwhile was not looked at, and is not judged.
+            self.bulks.absent_ns += since_ns;
+        }
+        (self.bulks.looked_ns, self.bulks.due_ns, self.bulks.slept) = (now_ns, u64::MAX, false);
         let mut at = 0;
         while let Some(&key) = self.bulks.active.get(at) {
             match self.look_at_bulk(core, key) {
@@ -54,31 +61,29 @@ impl Tcp {
         if bulk.ended_until_ns > 0 {
             return self.look_at_ended(key);
         }
-        let Bulks { flows, due_ns, counts, .. } = &mut self.bulks;
+        let (clock_ns, timeout_ns) = (self.bulks.clock_ns(now_ns), conn.send_timeout_ns);
+        let Bulks { flows, due_ns, counts, absent_ns, .. } = &mut self.bulks;
         let Some((flow, ops)) = flows.get_mut(bulk.flow) else {
             bulk.is_active = false;
             return Looked::Idle;
         };
         let operations = flow.operations();
-        let held_due_ns = flow.end_held(ops, core, now_ns, conn.send_timeout_ns);
+        let held_due_ns = flow.end_held(ops, core, clock_ns, timeout_ns);
         if flow.operations() < operations {
             counts.held += u64::from(operations - flow.operations());
             conn.not_ready += u64::from(operations - flow.operations());
         }
         if std::mem::take(&mut flow.moved) {
-            flow.moved_ns = now_ns;
+            flow.moved_ns = clock_ns;
         }
-        if let Some(held_due_ns) = held_due_ns {
-            // Its peer goes on, but has no buffers.
-            *due_ns = held_due_ns.min(*due_ns);
-            return Looked::Keep;
-        }
-        if flow.operations() > 0 {
-            let overdue_ns = flow.moved_ns.saturating_add(conn.send_timeout_ns);
-            if now_ns >= overdue_ns {
+        if let Some(mut overdue_ns) = flow.deadline_ns(ops, clock_ns, timeout_ns) {
+            // While the peer has no buffers, nothing needs to move.
+            overdue_ns =
+                overdue_ns.min(held_due_ns.unwrap_or_else(|| flow.moved_ns.saturating_add(timeout_ns)));
+            if clock_ns >= overdue_ns {
                 return Looked::Over(Status::TimedOut);
             }
-            *due_ns = overdue_ns.min(*due_ns);
+            *due_ns = overdue_ns.saturating_add(*absent_ns).min(*due_ns);
             return Looked::Keep;
         }
         let Bulk { stream, writer, reader, moved_ns, .. } = &mut **bulk;
@@ -115,6 +120,7 @@ impl Tcp {
         if self.bulks.at_once || !self.arm_streams(core) {
             return Armed::Pending;
         }
+        self.bulks.slept = true;
         let mut deadline_ns = self.bulks.due_ns;
         let holds = |key: &Key| {
             let bulk = self.conns.get(*key).and_then(|conn| conn.bulk.as_ref());

@@ -19,13 +19,14 @@ use crate::engine::regions::Region;
 use crate::error::SendError;
 use crate::event::Status;
 use crate::transport::ordered_rma::stream::{ByteStream, Ended, scratch_bytes};
-use crate::transport::ordered_rma::{Flows, Start, What};
+use crate::transport::ordered_rma::{Flow, Flows, Start, What};
 use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::RmaPiece;
 use cci_ring::memory::Bytes;
 use cci_ring::room;
 use cci_ring::slab::Key;
+use cci_sys::clock;
 use cci_sys::event::Interest;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -55,6 +56,10 @@ pub(super) struct Bulks {
     /// When the first of them is to be looked after.
     due_ns: u64,
     looked_ns: u64,
+    /// How long this side's program has not polled while something was under way: that is not the peers' fault.
+    absent_ns: u64,
+    /// The kernel was to wake this side since the last look.
+    slept: bool,
     /// Something is to be done that waits for nobody.
     at_once: bool,
     /// Turns in a row in which nothing moved.
@@ -91,12 +96,19 @@ impl Bulks {
             active: Vec::new(),
             due_ns: u64::MAX,
             looked_ns: 0,
+            absent_ns: 0,
+            slept: false,
             at_once: false,
             still_turns: 0,
             messages: 0,
             messages_ns: 0,
             counts: Counts::default(),
         }
+    }
+
+    /// The clock by which operations are judged: it stands still while this side's program does not poll.
+    fn clock_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.absent_ns)
     }
 }
 
@@ -174,15 +186,20 @@ impl Tcp {
         if bulk.ended_until_ns > 0 {
             return Err(SendError::Disconnected);
         }
+        let now_ns = clock::now_ns();
+        if self.bulks.active.is_empty() {
+            self.bulks.looked_ns = now_ns;
+        }
+        let now_ns = self.bulks.clock_ns(now_ns);
         let Bulks { flows, active, active_max, counts, .. } = &mut self.bulks;
         if !bulk.is_active && active.len() >= *active_max {
             return Err(SendError::WouldBlock);
         }
         if flows.get(bulk.flow).is_none() {
-            bulk.flow = flows.lend(connection, self.shared.now_ns).ok_or(SendError::WouldBlock)?;
+            bulk.flow = flows.lend(connection, now_ns).ok_or(SendError::WouldBlock)?;
         }
         let Some((flow, ops)) = flows.get_mut(bulk.flow) else { return Err(SendError::WouldBlock) };
-        if !flow.start(ops, &Start { name, what, pieces, message, fence, position }) {
+        if !flow.start(ops, &Start { name, what, pieces, message, fence, position, now_ns }) {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;
@@ -244,6 +261,9 @@ impl Tcp {
             // Its turn comes in this poll, or when others have had theirs.
             return false;
         }
+        if self.bulks.active.is_empty() {
+            self.bulks.looked_ns = now_ns;
+        }
         bulk.is_active = true;
         bulk.moved_ns = now_ns;
         self.bulks.active.push(key);
@@ -255,6 +275,17 @@ impl Tcp {
     pub(super) fn bulk_is_over(&mut self, _: &mut Core, key: Key) -> bool {
         let bulk = self.conns.get(key).and_then(|conn| conn.bulk.as_ref());
         bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).is_none_or(|flow| flow.operations() == 0)
+    }
+
+    /// How long what this side has under way on a connection may take at the least rate.
+    pub(super) fn bulk_allowance_ns(&self, key: Key) -> u64 {
+        let bulk = self.conns.get(key).and_then(|conn| conn.bulk.as_ref());
+        bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).map_or(0, Flow::allowance_ns)
+    }
+
+    /// A send timeout has changed: operations are looked at anew.
+    pub(super) fn bulk_timeout_changed(&mut self) {
+        self.bulks.due_ns = 0;
     }
 
     /// Operations of this side that have not ended, on all connections.

@@ -1,5 +1,6 @@
 //! Peers that lie about, or on, their second stream.
 
+mod deadlines;
 mod every_record;
 
 use super::super::wire::{HEADER_BYTES, Header, Kind, Said, Ticket};
@@ -18,10 +19,9 @@ const DATA: u8 = 3;
 const DONE: u8 = 7;
 const WHERE: u8 = 9;
 
-fn endpoint() -> Endpoint {
+fn endpoint(options: Options) -> Endpoint {
     let context =
         Context::from_text("[t]\ntransport = tcp\nip = 127.0.0.1\n", Path::new("test.ini")).unwrap();
-    let options = Options { send_timeout: Duration::from_secs(5), ..Options::default() };
     Endpoint::create(context.default_device(), options).unwrap()
 }
 
@@ -98,7 +98,11 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
 }
 
 fn scene() -> Scene {
-    let mut server = endpoint();
+    scene_with(Options { send_timeout: Duration::from_secs(5), ..Options::default() })
+}
+
+fn scene_with(options: Options) -> Scene {
+    let mut server = endpoint(options);
     let memory = server.allocate(1 << 20).unwrap();
     let handle = server.register(&memory, Access::ALL).unwrap();
     let at: SocketAddr = server.uri().strip_prefix("tcp://").unwrap().parse().unwrap();

@@ -66,13 +66,14 @@ impl Tcp {
         }
         let Some(bulk) = conn.bulk.as_mut() else { return Ok(()) };
         let Bulk { stream: Some(stream), flow, writer, reader, .. } = &mut **bulk else { return Ok(()) };
+        let clock_ns = self.bulks.clock_ns(now_ns);
         let Bulks { flows, scratch, message_bytes_max, counts, at_once, messages_ns, still_turns, .. } =
             &mut self.bulks;
         let is_short = now_ns < messages_ns.saturating_add(MESSAGES_NS);
         let turn_bytes = if is_short { SHORT_TURN_BYTES } else { TURN_BYTES };
         if flows.get(*flow).is_none() {
             // Where there is no room for one, what came waits in the kernel.
-            let Some(lent) = flows.lend(connection, now_ns) else { return Ok(()) };
+            let Some(lent) = flows.lend(connection, clock_ns) else { return Ok(()) };
             *flow = lent;
         }
         let Some((flow, ops)) = flows.get_mut(*flow) else { return Ok(()) };

@@ -30,6 +30,7 @@
 //! | module | speaks | begins with |
 //! |---|---|---|
 //! | [`datagram`] | UDP and raw Ethernet, in the clear | `client()`, `server(..)`, or `shake(Hello, ..)` |
+//! | [`shm`] | shared memory: socket, descriptors, rings, grants | `client()`, `connect_as(uid)` |
 //! | [`tcp`] | both streams | `client()`, `server(..)`, or `dial()` for somebody who is no peer yet |
 //!
 //! # The judge
@@ -44,6 +45,7 @@
 //! Add a test to the file of its transport in `tests/hostile_scripts`. See it fail on the code without the fix.
 
 pub mod datagram;
+pub mod shm;
 pub mod tcp;
 
 mod scene;

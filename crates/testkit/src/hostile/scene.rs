@@ -138,6 +138,11 @@ impl Scene {
         self.victim.met.get(&id.number()).is_some_and(|met| met.connection.is_some())
     }
 
+    /// Requests of a hostile peer that the victim's program was shown.
+    pub fn requests(&self, id: PeerId) -> u32 {
+        self.victim.met.get(&id.number()).map_or(0, |met| met.requests)
+    }
+
     /// The victim's connection with a hostile peer.
     pub fn connection(&self, id: PeerId) -> Connection {
         let met = self.victim.met.get(&id.number());

@@ -1,8 +1,12 @@
 //! Where a scene plays: a device for the victim, and one for its honest peers.
 
+use crate::credentials;
 use crate::net::Veth;
 use cci::{Context, Device};
 use std::path::Path;
+
+const PSK: &str = "security = psk\npsk_file = @/cluster.psk\n";
+const CERTIFICATES: &str = "security = certificates\ncertificate = @/node1.pem\nprivate_key = @/node1.key\nauthorities = @/authority.pem\n";
 
 /// A device for the victim, and one for its honest peers, as text of a configuration.
 pub struct Stage {
@@ -15,9 +19,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// By name: `udp`, `tcp`, `shm`, `eth`, `eth-packet`. None: this machine has no such device, and that was printed.
+    /// By name: `udp`, `tcp`, `shm`, `any`, `eth`, `eth-packet`; with `-psk` or `-certificates` behind it, with security. None:
+    /// this machine has no such device, and that was printed.
     pub fn find(name: &str) -> Option<Stage> {
-        let veth = match name {
+        let (device, security) = [("-psk", PSK), ("-certificates", CERTIFICATES)]
+            .into_iter()
+            .find_map(|(suffix, lines)| Some((name.strip_suffix(suffix)?, lines)))
+            .unwrap_or((name, ""));
+        let veth = match device {
             "eth" | "eth-packet" => match Veth::pair_here(1500) {
                 Ok(veth) => Some(veth),
                 Err(why) => {
@@ -27,13 +36,23 @@ impl Stage {
             },
             _ => None,
         };
-        let text = |end: &str| match name {
-            "eth" => format!("[d]\ntransport = eth\ninterface = {end}0\n"),
-            "eth-packet" => format!("[d]\ntransport = eth\ninterface = {end}0\nmode = packet\n"),
-            "shm" => "[d]\ntransport = shm\n".to_owned(),
-            other => format!("[d]\ntransport = {other}\nip = 127.0.0.1\n"),
+        let security = security.replace('@', &credentials::folder().display().to_string());
+        let text = |end: &str| {
+            let lines = match device {
+                "eth" => format!("transport = eth\ninterface = {end}0\n"),
+                "eth-packet" => format!("transport = eth\ninterface = {end}0\nmode = packet\n"),
+                "shm" => "transport = shm\n".to_owned(),
+                other => format!("transport = {other}\nip = 127.0.0.1\n"),
+            };
+            format!("[d]\n{lines}{security}")
         };
         Some(Stage { victim: text("a"), peers: text("b"), _veth: veth })
+    }
+
+    /// With these lines more in the victim's configuration.
+    pub fn with_victim_lines(mut self, lines: &str) -> Stage {
+        self.victim += lines;
+        self
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lies that hostile peers tell, one a test, on each transport: see `cci_testkit::hostile` for how to add one.
 
 mod datagrams;
+mod shm;
 mod tcp;
 
 use cci::Options;

@@ -11,6 +11,7 @@ use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
 use crate::engine::core::{ConnState, Core, SendOp};
 use crate::engine::origin::Fate;
+use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
 use crate::engine::spin::Spin;
 use crate::error::{AcceptError, ConnectError, CreateError, OptionError, SendError, WaitError};
@@ -40,6 +41,7 @@ pub struct Endpoint {
     /// The program has the descriptor: keep it level-triggered at every call.
     exported: bool,
     taken_since_progress: u32,
+    pace: Pace,
     /// The process it was opened in: a fork child has a copy of it that must not speak.
     made_by: fork::Token,
     /// Contexts of blocking sends are drawn from here: 48 random bits, so that no context of the program's own
@@ -83,6 +85,7 @@ impl Endpoint {
             spin: Spin::new(cpu::available()),
             exported: false,
             taken_since_progress: 0,
+            pace: Pace::new(),
             made_by: fork::token(),
             next_blocking_context: random::u64()? & !0xffff,
             pieces: Vec::with_capacity(64),
@@ -380,11 +383,14 @@ impl Endpoint {
         if !self.is_ours() {
             return None;
         }
-        // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
-        self.taken_since_progress += 1;
-        if self.taken_since_progress > limits::EVENTS_PER_PROGRESS || !self.core.has_events() {
+        if !self.core.has_events() {
+            self.pace.broken();
             self.progress_here();
+        } else if self.pace.is_due(self.taken_since_progress) {
+            // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
+            self.progress_between();
         }
+        self.taken_since_progress += 1;
         if self.exported {
             self.keep_level();
         }
@@ -397,6 +403,7 @@ impl Endpoint {
     #[inline]
     pub fn progress(&mut self) {
         if self.is_ours() {
+            self.pace.broken();
             self.progress_here();
         }
     }
@@ -409,6 +416,14 @@ impl Endpoint {
         }
         self.taken_since_progress = 0;
         self.transport.progress(&mut self.core);
+    }
+
+    /// Makes progress although events wait.
+    #[cold]
+    fn progress_between(&mut self) {
+        self.pace.begins(self.taken_since_progress, self.transport.now_ns());
+        self.progress_here();
+        self.pace.ended(self.transport.now_ns());
     }
 
     #[cold]

@@ -45,8 +45,10 @@ pub const ROOM_POLL_NS: u64 = 1_000_000;
 /// How long a program has called nothing before the progress thread takes over. A shorter nap costs more looks at a busy
 /// program, each a few microseconds; a longer one makes the peers of a program that has begun to compute wait.
 pub const PROGRESS_NAP_NS: u64 = 1_000_000;
-/// Events taken before progress is made all the same.
+/// Events taken before progress is made all the same, at most.
 pub const EVENTS_PER_PROGRESS: u32 = 16;
+/// How long taking events may go on before progress is made, about: acknowledgements are due sooner than in twice this.
+pub const PROGRESS_NS: u64 = 50_000;
 /// How long destroying an endpoint may go on delivering what was sent before.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// How long it may go on taking leave once everything sent has been delivered: long enough for CLOSE to be repeated where

@@ -153,6 +153,7 @@ pub struct Counters {
     /// Remote memory operations that ended in anything but success.
     pub rma_failed: u64,
     faults: [u64; PeerFault::ALL.len()],
+    useful: u64,
 }
 
 impl Counters {
@@ -166,6 +167,18 @@ impl Counters {
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.faults.iter().sum()
+    }
+
+    /// Things that datagrams brought: bundles that were taken, acknowledgements of something new, steps of handshakes. A carrier
+    /// whose datagrams bring few of them reads what only keeps others waiting behind it.
+    #[must_use]
+    pub fn useful(&self) -> u64 {
+        self.useful
+    }
+
+    #[inline]
+    pub(crate) fn count_useful(&mut self) {
+        self.useful += 1;
     }
 
     pub(crate) fn count_fault(&mut self, fault: PeerFault) {

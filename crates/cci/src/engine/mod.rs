@@ -7,6 +7,7 @@ pub(crate) mod core;
 pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod origin;
+pub(crate) mod pace;
 pub(crate) mod peer;
 pub(crate) mod peers;
 pub(crate) mod poller;

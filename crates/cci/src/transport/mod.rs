@@ -25,6 +25,7 @@ use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
 use crate::sealing::Sealing;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_sys::clock;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -141,6 +142,11 @@ pub(crate) trait Transport: Send {
 
     /// Sends of a connection that have not completed, without the silent ones.
     fn sends_in_progress(&self, link: u64) -> u32;
+
+    /// The clock of this endpoint, nanoseconds: the system's, except in simulations.
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
 
     /// Drains what came, times out what is due, transmits what waits. Bounded work per call.
     fn progress(&mut self, core: &mut Core);

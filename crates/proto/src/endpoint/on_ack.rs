@@ -39,6 +39,7 @@ impl Shared {
             conn.datagram_bytes = conn.datagram_bytes.max(good.min(conn.bundle_bytes));
         }
         if acked_bytes != [0, 0] {
+            self.counters.count_useful();
             for (which, (acked_bytes, limited)) in (FIRST..).zip(acked_bytes.into_iter().zip(limited)) {
                 if acked_bytes != 0 {
                     let rtt_ns = if which == by { rtt_ns } else { 0 };

@@ -114,6 +114,7 @@ impl Shared {
         active.rx.arrived(head.seq);
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
+        self.counters.count_useful();
         if expected && head.flags & flags::PROBE == 0 {
             self.ack_soon(active, head.index, by, now);
         } else {
@@ -352,6 +353,9 @@ impl Shared {
             } else {
                 self.counters.unreliable_drops += 1;
             }
+        }
+        if messages != 0 {
+            self.counters.count_useful();
         }
         self.count_messages(active, messages, bytes);
     }

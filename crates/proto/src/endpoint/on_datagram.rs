@@ -14,9 +14,11 @@ impl Endpoint {
         self.seen = now;
         self.shared.counters.datagrams_received += 1;
         self.shared.counters.datagram_bytes_received += datagram.len() as u64;
+        let dropped = self.shared.counters.replies_dropped;
         let outcome = match Packet::parse(datagram) {
             Ok(Packet::Established(head, sack, holds, body)) => {
-                self.on_established(now, from, &head, &sack, (holds, body), sink)
+                let outcome = self.on_established(now, from, &head, &sack, (holds, body), sink);
+                return self.count_outcome(outcome);
             }
             Ok(Packet::Hello(hello)) => self.on_hello(now, from, &hello),
             Ok(Packet::Retry(retry)) => self.on_retry(now, from, &retry),
@@ -27,6 +29,14 @@ impl Endpoint {
             Ok(Packet::Reset(reset)) => self.on_reset(now, from, &reset, sink),
             Err(fault) => Err(fault),
         };
+        if outcome.is_ok() && self.shared.counters.replies_dropped == dropped {
+            self.shared.counters.count_useful();
+        }
+        self.count_outcome(outcome);
+    }
+
+    #[inline]
+    fn count_outcome(&mut self, outcome: Result<(), PeerFault>) {
         if let Err(fault) = outcome {
             self.shared.counters.count_fault(fault);
         }

@@ -46,9 +46,14 @@ use cci_proto::{ConnKey, Endpoint, Request, Time};
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
-/// The same of calls that bring mostly what is thrown away: it costs little, and behind a flood of it waits what honest
-/// peers have sent.
-const RECV_CALLS_IN_VAIN_MAX: u32 = 32;
+/// Receive calls that bring mostly what is thrown away, in one progress: these cost little, and what honest peers have sent
+/// waits behind a flood of it. There may be more of them for as long as nobody has looked at the socket before, since that
+/// much of the flood has gathered there.
+const RECV_CALLS_IN_VAIN: u32 = 32;
+/// The longest time that these may take: about what it takes to read all that a socket holds.
+const RECV_IN_VAIN_NS_MAX: u64 = 10_000_000;
+/// As many of these calls as one progress ever makes, whatever the clock says.
+const RECV_CALLS_IN_VAIN_MAX: u32 = 4_096;
 /// Fewer datagrams than this in one call: the socket is empty, or as good as.
 const RECV_MORE: usize = 16;
 /// Rounds of filling and flushing the send batch in one progress.
@@ -140,22 +145,14 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Datagrams and messages that came and were good for nothing.
-    fn thrown_away(&self) -> u64 {
-        let counters = self.proto.counters();
-        counters.faults() + counters.unreliable_drops
-    }
-
     /// Takes what has arrived, up to a bound; whether something had.
     fn receive(&mut self, core: &mut Core) -> bool {
-        if self.glue.starved {
-            if self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
-                return false;
-            }
-            self.received_at = self.now;
+        if self.glue.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
+            return false;
         }
         let mut came = false;
         let (mut calls, mut in_vain) = (0, 0);
+        let mut until = None;
         while calls < RECV_CALLS_MAX && in_vain < RECV_CALLS_IN_VAIN_MAX {
             let count = match self.carrier.receive() {
                 Received::Datagrams(count) => count,
@@ -170,26 +167,35 @@ impl<C: Carrier> Datagram<C> {
                 break;
             }
             came = true;
-            self.read_clock();
-            let thrown_away = if count < RECV_MORE { 0 } else { self.thrown_away() };
-            let Datagram { carrier, proto, glue, now, .. } = self;
-            carrier.at(*now);
+            let now = self.read_clock();
+            let useful = self.proto.counters().useful();
+            let Datagram { carrier, proto, glue, .. } = self;
+            carrier.at(now);
             carrier.arrived(|from, datagram, who| {
-                proto.handle_datagram(*now, from, datagram, &mut ToProgram { core, glue, who });
-                glue.settle(proto, core, *now);
+                proto.handle_datagram(now, from, datagram, &mut ToProgram { core, glue, who });
+                glue.settle(proto, core, now);
             });
             for (key, at, identity) in glue.met.drain(..) {
                 carrier.hold(key, at, &identity);
             }
-            if count < RECV_MORE || self.glue.starved {
+            if count < RECV_MORE {
                 break;
             }
-            if self.thrown_away() - thrown_away >= count as u64 / 2 {
-                in_vain += 1;
-            } else {
+            if self.proto.counters().useful() - useful > count as u64 / 2 {
                 calls += 1;
+                if self.glue.starved {
+                    break;
+                }
+                continue;
+            }
+            in_vain += 1;
+            let away_ns = now.since(self.received_at).min(RECV_IN_VAIN_NS_MAX);
+            let until = *until.get_or_insert_with(|| now.plus(away_ns));
+            if in_vain >= RECV_CALLS_IN_VAIN && now >= until {
+                break;
             }
         }
+        self.received_at = self.now;
         came
     }
 
@@ -442,6 +448,10 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn sends_in_progress(&self, link: u64) -> u32 {
         self.proto.sends_in_progress_on(link::unpack(link))
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.carrier.now_ns()
     }
 
     #[inline]

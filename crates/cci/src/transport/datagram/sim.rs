@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// Datagrams taken by one receive call at most.
-const RECV_MAX: usize = 32;
+const RECV_MAX: usize = 16;
 
 /// Opens an endpoint's transport on such a network.
 pub(crate) fn open(

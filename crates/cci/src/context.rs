@@ -61,7 +61,13 @@ impl Context {
     /// # Errors
     /// As [`Context::new`].
     pub fn from_text(text: &str, path: &Path) -> Result<Context, ContextError> {
-        Context::of(config::ini::load(text, path)?)
+        let loaded = config::ini::load(text, path)?;
+        if loaded.devices.is_empty() {
+            let reason = "the file names no device: write a section such as [shm], below it transport = shm, or unset \
+                          CCI_CONFIG, and devices are found";
+            return Err(ContextError::Config { path: path.to_owned(), line: 1, reason: reason.to_owned() });
+        }
+        Context::of(loaded)
     }
 
     /// `devices` come ordered, the default one marked or first.

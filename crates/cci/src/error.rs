@@ -305,7 +305,9 @@ impl fmt::Display for CreateError {
                 f,
                 "the buffers need {needed_bytes} bytes and memory_bytes_max is {cap_bytes}; lower the counts or raise the cap"
             ),
-            CreateError::DeviceDown => write!(f, "the device is down"),
+            CreateError::DeviceDown => {
+                write!(f, "the device is down, or this process may not use it; `cci info` says why")
+            }
             CreateError::System(error) => write!(f, "{error}"),
         }
     }
@@ -349,8 +351,8 @@ impl fmt::Display for ConnectFailure {
             ),
             ConnectFailure::NoMemory => write!(
                 f,
-                "one side has no room for it: no memory under its memory_bytes_max or of the system, or no descriptor \
-                 (ulimit -n)"
+                "one side has no room for it: no memory under its memory_bytes_max or of the system, no descriptor \
+                 (ulimit -n), or shared memory above the limit of file sizes (ulimit -f)"
             ),
             ConnectFailure::Disconnected => write!(f, "the peer closed or died while connecting"),
         }

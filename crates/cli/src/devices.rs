@@ -1,7 +1,7 @@
 //! Choosing a device: by name, or by where a URI leads.
 
 use crate::failure::{Failure, Outcome};
-use cci::{Context, Device, TransportKind};
+use cci::{Context, Device, TransportKind, Unavailable};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The devices of this machine.
@@ -20,8 +20,8 @@ pub fn named<'a>(context: &'a Context, name: &str) -> Outcome<&'a Device> {
 /// The device to reach `uri` from.
 pub fn towards<'a>(context: &'a Context, uri: &str) -> Outcome<&'a Device> {
     let malformed = || {
-        Failure::usage(format!("{uri:?} is no URI of a device here"))
-            .remedy("one that `cci serve` prints, such as shm://cci-0-8f3a or udp://192.168.0.7:7777")
+        Failure::usage(format!("{uri:?} is not the URI of an endpoint"))
+            .remedy("one that `cci serve` prints: it begins with shm://, udp://, tcp://, eth:// or any://")
     };
     let by_address = |kind: TransportKind, rest: &str| {
         let up =
@@ -46,9 +46,32 @@ pub fn towards<'a>(context: &'a Context, uri: &str) -> Outcome<&'a Device> {
         _ => return Err(malformed()),
     };
     found.ok_or_else(|| {
-        Failure::new(format!("no {scheme} device of this machine is up to reach {uri} from"))
-            .remedy("`cci info` shows the devices and what they lack")
+        let of_scheme = |device: &&Device| device.transport().name() == scheme;
+        let lack = context.devices().iter().filter(of_scheme).find_map(|device| device.unavailable().first());
+        match network_lack().as_ref().filter(|_| scheme != "shm").or(lack) {
+            Some(lack) => Failure::new(format!("no {scheme} device to reach {uri} from: {}", lack.reason))
+                .remedy(lack.remedy.clone()),
+            None => Failure::new(format!("no {scheme} device to reach {uri} from"))
+                .remedy("`cci info` lists the devices that there are"),
+        }
     })
+}
+
+/// What is missing where no network interface can be used, as in a new network namespace.
+pub fn network_lack() -> Option<Unavailable> {
+    let interfaces = cci_sys::net::interfaces().ok()?;
+    if interfaces.iter().any(|interface| interface.up && !interface.addrs.is_empty()) {
+        return None;
+    }
+    let down: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+    let (reason, remedy) = match down.as_slice() {
+        [] => ("this network namespace has no interface".to_owned(), "add one, or use shm".to_owned()),
+        [first, ..] => (
+            format!("no network interface is up and has an address (down: {})", down.join(", ")),
+            format!("ip link set {first} up"),
+        ),
+    };
+    Some(Unavailable { what: "UDP, TCP and raw Ethernet".to_owned(), reason, remedy })
 }
 
 /// The address of ours that the system would send from. Connecting a UDP socket asks for the route and sends

@@ -1,5 +1,6 @@
 //! Opening endpoints and connections for the subcommands, with a remedy for everything that can go wrong.
 
+use crate::devices;
 use crate::failure::{Failure, Outcome};
 use cci::{
     Attribute, ConnectError, ConnectFailure, Connection, CreateError, Device, Endpoint, Event, Options,
@@ -12,19 +13,29 @@ pub fn open(device: &Device, options: Options) -> Outcome<Endpoint> {
     Endpoint::create(device, options).map_err(|error| {
         let failure = Failure::new(format!("device {}: {error}", device.name()));
         match error {
-            CreateError::DeviceDown => match device.interface() {
-                Some(interface) => failure.remedy(format!("ip link set {interface} up; then `cci info`")),
-                None => failure.remedy("`cci info` says why"),
-            },
+            CreateError::DeviceDown => not_up(device),
             CreateError::InUse { .. } => failure.remedy("another --service, or none: then one is chosen"),
-            CreateError::BadService { .. } => failure.remedy(match device.ip() {
-                Some(_) => "a port number, such as --service 7777",
-                None => "a name or an absolute path, such as --service bench",
-            }),
-            CreateError::NoMemory { .. } | CreateError::BadOption { .. } => failure,
+            // The message says what is wrong with it and what would do.
+            CreateError::BadService { .. } | CreateError::NoMemory { .. } | CreateError::BadOption { .. } => {
+                failure
+            }
             CreateError::System(_) => failure.remedy("`cci info` shows the limits of this machine"),
         }
     })
+}
+
+/// Why a device can't be used: what it lacks, where that is known; otherwise its interface is down.
+fn not_up(device: &Device) -> Failure {
+    let failure = |why: &str| Failure::new(format!("device {}: {why}", device.name()));
+    match (device.unavailable().first(), device.interface()) {
+        (Some(lack), _) => failure(&lack.reason).remedy(lack.remedy.clone()),
+        (None, Some(interface)) => failure(&format!("the interface {interface} is down"))
+            .remedy(format!("ip link set {interface} up")),
+        (None, None) => match devices::network_lack() {
+            Some(lack) => failure(&lack.reason).remedy(lack.remedy),
+            None => failure("it is down").remedy("`cci info` shows the devices"),
+        },
+    }
 }
 
 /// Connects, or says what to do. Events of other connections that come meanwhile are dropped.
@@ -54,19 +65,37 @@ pub fn connect(
 }
 
 fn not_connected(uri: &str, why: ConnectFailure) -> Failure {
-    let is_shm = uri.starts_with("shm://");
+    let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
+    let files_are_limited = cci_sys::limits::read().file_bytes.is_some();
     let remedy = match why {
-        ConnectFailure::Refused if is_shm => "start `cci serve` on this host and use the URI it prints",
-        ConnectFailure::Refused => {
-            "start `cci serve --device udp-... --service PORT` there; see that the port is the same"
+        ConnectFailure::Refused if scheme == "shm" => {
+            "start `cci serve` on this host and use the URI it prints"
         }
-        ConnectFailure::TimedOut if is_shm => "see whether the server's process is stopped or hangs",
-        ConnectFailure::TimedOut => {
-            "see whether `cci serve` runs there, on that port, whether the host answers `ping`, and whether a \
-             firewall drops UDP to that port; a longer --timeout"
-        }
+        ConnectFailure::Refused => "start `cci serve` on that host and use the URI it prints",
+        ConnectFailure::TimedOut => match scheme {
+            "shm" => "see whether the server's process is stopped or hangs",
+            "eth" => {
+                "see whether `cci serve` runs there, and whether both interfaces are on the same Ethernet; a longer \
+                 --timeout"
+            }
+            "udp" => {
+                "see whether `cci serve` runs there, on that port, and whether a firewall drops UDP to that port (then \
+                 a tcp:// URI may get through); a longer --timeout"
+            }
+            "tcp" => {
+                "see whether `cci serve` runs there, on that port, and whether a firewall drops TCP to that port; a \
+                 longer --timeout"
+            }
+            _ => {
+                "see whether `cci serve` runs there, and whether a firewall drops UDP and TCP to its ports; a longer \
+                 --timeout"
+            }
+        },
         ConnectFailure::Version { .. } => "the same version of CCI on both sides",
         ConnectFailure::NotPermitted => "run both as the same user, or one of them as root",
+        ConnectFailure::NoMemory if scheme == "shm" && files_are_limited => {
+            "raise the limit of file sizes, which shared memory counts as (ulimit -f unlimited), on both sides"
+        }
         ConnectFailure::NoMemory => "close connections of the server, or raise its memory_bytes_max",
         ConnectFailure::Disconnected => "see why the server ended, then again",
     };

@@ -11,9 +11,6 @@ use std::fmt::Write;
 /// Descriptors that a server with many shared-memory peers should be allowed: three or so for each.
 const DESCRIPTORS_WANTED: u64 = 4096;
 
-/// What this version does not do at all; the rest of `cci info` is about this machine.
-const NOT_BUILT: &[&str] = &["encryption"];
-
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> Outcome {
     let context = devices::context()?;
@@ -25,7 +22,7 @@ fn as_text(context: &Context) -> String {
     let config = config_file().map_or_else(|| "found".to_owned(), |path| format!("from {path}"));
     let _ = writeln!(out, "cci {}, devices {config}\n", env!("CARGO_PKG_VERSION"));
     let mut table = Table::new(
-        7,
+        8,
         &[
             "device",
             "transport",
@@ -34,6 +31,7 @@ fn as_text(context: &Context) -> String {
             "address",
             "connections",
             "remote memory",
+            "encryption",
             "priority",
             "MTU",
             "longest message",
@@ -49,6 +47,7 @@ fn as_text(context: &Context) -> String {
             address(device),
             kinds(device).join(", "),
             rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>().join(", "),
+            encryption(device).to_owned(),
             device.priority().to_string(),
             if device.mtu_bytes() == 0 { "-".to_owned() } else { format!("{} B", device.mtu_bytes()) },
             text::bytes(device.max_send_size().into()),
@@ -61,6 +60,8 @@ fn as_text(context: &Context) -> String {
         context.devices().iter().any(|device| rma_paths(device).iter().any(|own| own.name == path.name))
     });
     out.push_str(&pairs(&all.map(|path| (path.name, path.what.to_owned())).collect::<Vec<_>>()));
+    let _ = writeln!(out, "\nencryption");
+    out.push_str(&encryption_lines(context));
     lacking(context, &mut out);
     if !context.notes().is_empty() {
         let _ = writeln!(out, "\nin the configuration file");
@@ -72,7 +73,6 @@ fn as_text(context: &Context) -> String {
     out.push_str(&pairs(&library_limits()));
     let _ = writeln!(out, "\nlimits of this machine");
     out.push_str(&pairs(&machine_limits()));
-    let _ = writeln!(out, "\nnot in this version: {}", NOT_BUILT.join(", "));
     out
 }
 
@@ -102,8 +102,31 @@ fn rma_paths(device: &Device) -> Vec<Path> {
         TransportKind::Shm => vec![Path::MAPPED, Path::PULLED, Path::RING],
         TransportKind::Udp | TransportKind::Eth => vec![Path::DATAGRAMS],
         TransportKind::Tcp => vec![Path::STREAM],
-        // Those of the path that a connection takes.
+        // Those of the path that a connection takes: without a network there is one.
+        TransportKind::Any if device.ip().is_none() => vec![Path::MAPPED, Path::PULLED, Path::RING],
         TransportKind::Any => Path::ALL.to_vec(),
+    }
+}
+
+/// Whether what leaves this host is encrypted.
+fn encryption(device: &Device) -> &'static str {
+    match (device.security(), device.transport()) {
+        (_, TransportKind::Shm) => "n/a",
+        (Some(_), _) => "on",
+        (None, _) => "off",
+    }
+}
+
+/// With what it is encrypted, or how to switch that on.
+fn encryption_lines(context: &Context) -> String {
+    let on: Vec<(&str, String)> =
+        context.devices().iter().filter_map(|device| Some((device.name(), device.security()?))).collect();
+    if on.is_empty() {
+        "  off; `security = psk` or `security = certificates` in a configuration file (CCI_CONFIG) turns it on for \
+         a device\n  of udp, tcp, eth or any. Shared memory does not leave this host\n"
+            .to_owned()
+    } else {
+        pairs(&on)
     }
 }
 
@@ -183,6 +206,7 @@ fn machine_limits() -> Vec<(&'static str, String)> {
             "descriptors",
             format!("{} (can be raised to {})", count(limits.descriptors), count(limits.descriptors_hard)),
         ),
+        ("size of a file", limits.file_bytes.map_or_else(|| "no limit".to_owned(), text::bytes)),
         ("locked memory", limits.locked_bytes.map_or_else(|| "no limit".to_owned(), text::bytes)),
         ("socket receive buffer (net.core.rmem_max)", unknown(limits.socket_recv_bytes)),
         ("socket send buffer (net.core.wmem_max)", unknown(limits.socket_send_bytes)),
@@ -192,10 +216,18 @@ fn machine_limits() -> Vec<(&'static str, String)> {
 /// What holds for every device of the machine.
 fn machine_lacks() -> Vec<Unavailable> {
     let mut lacks = Vec::new();
+    lacks.extend(devices::network_lack());
     let mut lack = |what: &str, reason: String, remedy: String| {
         lacks.push(Unavailable { what: what.to_owned(), reason, remedy });
     };
     let limits = cci_sys::limits::read();
+    if let Some(bytes) = limits.file_bytes.filter(|&bytes| bytes < cci::limits::MEMORY_BYTES_DEFAULT) {
+        lack(
+            "shared memory with many or large buffers",
+            format!("files, which shared memory counts as, may have {} at most", text::bytes(bytes)),
+            "ulimit -f unlimited".to_owned(),
+        );
+    }
     if let Some(soft) = limits.descriptors.filter(|&soft| soft < DESCRIPTORS_WANTED) {
         let raise_to =
             limits.descriptors_hard.map_or(DESCRIPTORS_WANTED, |hard| hard.min(DESCRIPTORS_WANTED));
@@ -263,12 +295,12 @@ fn as_json(context: &Context) -> Value {
             "memory_available_bytes": cci_sys::limits::memory_available_bytes(),
             "descriptors": limits.descriptors,
             "descriptors_hard": limits.descriptors_hard,
+            "file_bytes": limits.file_bytes,
             "locked_bytes": limits.locked_bytes,
             "socket_recv_bytes": limits.socket_recv_bytes,
             "socket_send_bytes": limits.socket_send_bytes,
             "unavailable": machine_lacks().iter().map(lack_json).collect::<Vec<_>>(),
         },
-        "not_in_this_version": NOT_BUILT,
     })
 }
 
@@ -288,6 +320,7 @@ fn device_json(context: &Context, device: &Device) -> Value {
         "pci": device.pci().map(|at| format!("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func)),
         "connections": kinds(device),
         "remote_memory": rma_paths(device).iter().map(|path| path.name).collect::<Vec<_>>(),
+        "encryption": device.security(),
         "configuration": device.conf_argv(),
         "unavailable": device.unavailable().iter().map(lack_json).collect::<Vec<_>>(),
     })

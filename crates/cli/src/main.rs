@@ -15,6 +15,7 @@ mod perf;
 mod ping;
 mod protocol;
 mod serve;
+mod signals;
 mod soak;
 mod tally;
 mod text;
@@ -25,7 +26,8 @@ use failure::{Failure, Outcome};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    match signals::survive_file_size_limit().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

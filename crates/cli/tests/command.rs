@@ -1,78 +1,13 @@
 //! Every subcommand as a user runs it: real processes, exit codes, what is printed.
 
+mod common;
+
+use common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const EXIT_FAILED: Option<i32> = Some(1);
-const EXIT_USAGE: Option<i32> = Some(2);
-
-fn cci(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
-    command.args(args).env_remove("CCI_CONFIG").stdin(Stdio::null());
-    command.output().expect("the command starts")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("UTF-8")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("UTF-8")
-}
-
-fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}\n{}", stdout(output), stderr(output));
-    stdout(output)
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_str(&succeeded(output)).expect("JSON")
-}
-
-/// A folder of the test's own below cargo's, so that nothing is left elsewhere.
-fn folder(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a folder");
-    path
-}
-
-/// `cci serve` on one device; ends with the test, however that ends.
-struct Server {
-    process: Child,
-    uri: String,
-}
-
-impl Server {
-    fn start(device: &str) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
-        command.args(["serve", "--json", "--lifeline", "--device", device]).env_remove("CCI_CONFIG");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("the server starts");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{device}: {line:?}"));
-        assert_eq!(told["device"], device);
-        Server { process, uri: told["uri"].as_str().expect("a URI").to_owned() }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Devices that are up here: shm always, and UDP on loopback where there is one.
-fn devices() -> Vec<String> {
-    let info = json(&cci(&["info", "--json"]));
-    let up = info["devices"].as_array().expect("devices").iter().filter(|device| device["up"] == true);
-    let names = up.map(|device| device["name"].as_str().expect("a name").to_owned());
-    names.filter(|name| name == "shm" || name == "udp-lo").collect()
-}
 
 #[test]
 fn info_lists_devices_and_limits_quickly() {
@@ -159,8 +94,8 @@ fn ping_gets_echoes_on_every_device_and_type() {
 #[test]
 fn ping_says_what_is_wrong_and_what_to_do() {
     for (uri, code, told) in [
-        ("nonsense", EXIT_USAGE, "no URI of a device"),
-        ("http://127.0.0.1:5", EXIT_USAGE, "no URI of a device"),
+        ("nonsense", EXIT_USAGE, "not the URI"),
+        ("http://127.0.0.1:5", EXIT_USAGE, "not the URI"),
         ("shm://nobody-listens-here-4711", EXIT_FAILED, "refused"),
     ] {
         let output = cci(&["ping", uri]);

@@ -11,6 +11,8 @@ pub struct Limits {
     pub descriptors: Option<u64>,
     /// What it could raise that to (`RLIMIT_NOFILE`, hard). `None`: no limit.
     pub descriptors_hard: Option<u64>,
+    /// Bytes that a file may have, which shared memory counts as (`RLIMIT_FSIZE`, soft). `None`: no limit.
+    pub file_bytes: Option<u64>,
     /// Bytes this process may lock in memory (`RLIMIT_MEMLOCK`, soft). `None`: no limit.
     pub locked_bytes: Option<u64>,
     /// Largest receive buffer a socket is granted (`net.core.rmem_max`).
@@ -25,6 +27,7 @@ pub fn read() -> Limits {
     Limits {
         descriptors: descriptors.current,
         descriptors_hard: descriptors.maximum,
+        file_bytes: getrlimit(Resource::Fsize).current,
         locked_bytes: getrlimit(Resource::Memlock).current,
         socket_recv_bytes: number_in("/proc/sys/net/core/rmem_max"),
         socket_send_bytes: number_in("/proc/sys/net/core/wmem_max"),

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use cci_measure::site::Site;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -27,6 +28,8 @@ impl Child {
         if let Some(core) = core {
             command.args(["--core", &core.to_string()]);
         }
+        // Ctrl-C is for this process, which ends the other one.
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = site
             .there(|| command.spawn())

@@ -70,14 +70,12 @@ fn report(args: &PerfArgs, results: &Results) -> Outcome {
         text::emit(table::render(results).as_bytes())?;
     }
     if let Some(path) = page {
-        match std::fs::write(&path, html::render(results)) {
+        match text::write_file(&path, html::render(results).as_bytes()) {
             Ok(()) if args.json => {}
             Ok(()) => text::emit(format!("curves: {}\n", path.display()).as_bytes())?,
-            Err(error) if args.html.is_some() => {
-                return Err(Failure::new(format!("{}: {error}", path.display())));
-            }
+            Err(failure) if args.html.is_some() => return Err(failure),
             // Nobody asked for it: the measurement is what counts.
-            Err(error) => eprintln!("cci: no page with curves, {}: {error}", path.display()),
+            Err(failure) => eprintln!("cci: no page with curves, {}", failure.line()),
         }
     }
     match results.failures().as_slice() {

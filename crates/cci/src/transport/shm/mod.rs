@@ -164,7 +164,7 @@ pub(crate) fn open(
     let listener = Listener::bind(&place.name).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => CreateError::InUse { service: place.uri.clone() },
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
-            CreateError::BadService { service: place.uri.clone(), reason: error.to_string() }
+            name::no_folder(device, &place, &error)
         }
         _ => CreateError::System(error),
     })?;

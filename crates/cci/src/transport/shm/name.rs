@@ -4,6 +4,7 @@ use crate::device::DeviceInfo;
 use crate::error::{ConnectError, CreateError, SysError};
 use cci_sys::unix::Name;
 use cci_sys::{process, random};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const SCHEME: &str = "shm://";
@@ -39,6 +40,31 @@ pub(super) fn listen_place(device: &DeviceInfo, service: Option<&str>) -> Result
         Some(directory) => path_place(&directory.join(service_name)).map_err(bad),
         None => Ok(place),
     }
+}
+
+/// Why no socket can be made in the folder of a place.
+pub(super) fn no_folder(device: &DeviceInfo, place: &Place, error: &SysError) -> CreateError {
+    let Name::Path(path) = &place.name else {
+        return CreateError::BadService { service: place.uri.clone(), reason: error.to_string() };
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let shown = folder.display();
+    let of_device = if device.shm.directory.as_deref() == Some(folder) {
+        ", which the device's key `directory` names,"
+    } else {
+        ""
+    };
+    let reason = match error.kind() {
+        ErrorKind::NotFound => format!(
+            "the folder {shown}{of_device} does not exist: make it (mkdir -p {shown}), or choose another"
+        ),
+        ErrorKind::NotADirectory => format!("{shown}{of_device} is not a folder: choose another"),
+        _ => format!(
+            "user {} may not write to the folder {shown}{of_device}: choose another, or change its rights",
+            process::uid()
+        ),
+    };
+    CreateError::BadService { service: path.display().to_string(), reason }
 }
 
 /// What a URI names.

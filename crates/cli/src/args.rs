@@ -72,17 +72,18 @@ Both sides sleep while there is nothing to do, as most programs will: the times 
 `cci perf` polls, and shows what the device can do.
 
 Examples:
-  cci serve                                       in one terminal: prints its URIs
-  cci ping shm://cci-serve                        in another, with one of them
-  cci ping udp://192.168.0.7:7777 -c 1000 -i 0s   a thousand, one right after the other
-  cci ping udp://192.168.0.7:7777 --explain       with the path taken, and why")]
+  cci serve --service 7777                        in one terminal: prints its URIs
+  cci ping shm://7777                             in another, with one of them
+  cci ping tcp://127.0.0.1:7777 --explain         with the path that was taken, and why
+  cci ping udp://127.0.0.1:7777 -c 1000 -i 0s     a thousand, each right after the one before
+  cci ping udp://127.0.0.1:7777 -c 0              until Ctrl-C, which prints the summary")]
 pub struct PingArgs {
-    /// What `cci serve` printed: shm://NAME or udp://HOST:PORT
+    /// A URI that `cci serve` printed, such as shm://NAME or udp://HOST:PORT
     pub uri: String,
-    /// How many
-    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Number of pings; 0: until Ctrl-C
+    #[arg(short, long, default_value_t = 10)]
     pub count: u64,
-    /// Pause between two, such as 10ms
+    /// Pause between two pings, such as 10ms
     #[arg(short, long, default_value = "100ms")]
     pub interval: humantime::Duration,
     /// Bytes in each message
@@ -109,14 +110,16 @@ pub struct PingArgs {
 #[derive(Args, Clone, Default)]
 #[command(after_help = "\
 Examples:
-  cci serve                                  on every device; prints the URIs to ping
-  cci serve --device udp-eth0 --service 7777 on UDP port 7777 of eth0
-  cci serve --service bench                  shm://bench")]
+  cci serve                                 on every device; prints the URIs to ping
+  cci serve --service 7777                  the same, on port 7777 and as shm://7777
+  cci serve --device udp-lo --service 7777  on one device: udp://127.0.0.1:7777
+  cci serve --device shm --service bench    as shm://bench")]
 pub struct ServeArgs {
     /// Only on this device; otherwise on every one that is up
     #[arg(short, long)]
     pub device: Option<String>,
-    /// Where to listen: a port for UDP, a name or an absolute path for shared memory
+    /// Where to listen: a port for UDP and TCP, a number for raw Ethernet, a name or an absolute path for shared memory;
+    /// otherwise chosen. The device `any` chooses, unless it is named by --device
     #[arg(short, long)]
     pub service: Option<String>,
     /// Pin the server to this core
@@ -136,7 +139,7 @@ pub struct ServeArgs {
 Examples:
   cci perf                                     every device of this machine, two processes on it
   cci perf --quick --device shm                a few seconds, one device
-  cci perf --server --device udp-eth0          on one machine, then on another with the URI it prints:
+  cci perf --server --service 7777             on one machine, and on another one, with a URI that it prints:
   cci perf udp://192.168.0.7:7777
   cci perf --type ro --sizes 8,1024 --seconds 5 --json
   cci perf --only rma,atomics --device shm     remote memory

@@ -6,13 +6,16 @@ use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
 use crate::protocol::{self, Hello, Role};
-use crate::text;
+use crate::{signals, text};
 use cci::{Connection, Endpoint, Event, Explanation, Options, SendError, SendFlags, Status};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 use serde_json::json;
 use std::fmt::Write;
 use std::time::Duration;
+
+/// The longest wait without a look at whether the user or the server has ended it.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs the subcommand.
 pub fn run(args: &PingArgs) -> Outcome {
@@ -21,20 +24,31 @@ pub fn run(args: &PingArgs) -> Outcome {
         Some(name) => devices::named(&context, name)?,
         None => devices::towards(&context, &args.uri)?,
     };
+    check_size(args, device.max_send_size(), &format!("device {}", device.name()))?;
+    signals::catch_interrupts()?;
     let mut endpoint = dial::open(device, Options::default())?;
     let hello = protocol::encode(&Hello::new(Role::Echo, 0));
     let attribute = args.r#type.attribute();
     let connection = dial::connect(&mut endpoint, &args.uri, &hello, attribute, args.timeout.into())?;
-    let longest = endpoint.max_send_size(connection).unwrap_or(0);
-    if args.size > longest {
-        return Err(Failure::usage(format!("--size {}: this connection takes {longest} bytes", args.size))
-            .remedy(format!("--size {longest} or less")));
+    // The path to the peer may take less than the device.
+    check_size(args, endpoint.max_send_size(connection).unwrap_or(0), "this connection")?;
+    let explanation = endpoint.explain(connection);
+    let (pattern, rtt) = (Pattern::new(), Rtt::new());
+    let mut pinger = Pinger { args, endpoint, connection, pattern, rtt, sent: 0, received: 0, unanswered: 0 };
+    let outcome = pinger.ping();
+    // One that has ended explains nothing any more.
+    let explanation = pinger.endpoint.explain(connection).or(explanation);
+    pinger.report(explanation, outcome.as_ref().err())?;
+    outcome
+}
+
+/// Before anything is sent: a size that can't be sent is a mistake in the call.
+fn check_size(args: &PingArgs, longest: u32, of: &str) -> Outcome {
+    if args.size <= longest {
+        return Ok(());
     }
-    let mut pinger =
-        Pinger { args, endpoint, connection, pattern: Pattern::new(), rtt: Rtt::new(), received: 0 };
-    pinger.ping()?;
-    let explanation = pinger.endpoint.explain(pinger.connection);
-    pinger.report(explanation)
+    Err(Failure::usage(format!("--size {}: {of} takes messages of {longest} bytes at most", args.size))
+        .remedy(format!("--size {longest} or less")))
 }
 
 struct Pinger<'a> {
@@ -43,7 +57,20 @@ struct Pinger<'a> {
     connection: Connection,
     pattern: Pattern,
     rtt: Rtt,
+    sent: u64,
     received: u64,
+    /// The last one, where the user did not wait for its echo: it is not lost.
+    unanswered: u64,
+}
+
+/// What came of one ping.
+enum Echo {
+    /// The echo, after so many nanoseconds.
+    After(u64),
+    /// None came, which only an unreliable connection may do.
+    Lost,
+    /// The user ended it.
+    Interrupted,
 }
 
 /// Round trips, all of them.
@@ -59,12 +86,17 @@ impl Rtt {
 
 impl Pinger<'_> {
     fn ping(&mut self) -> Outcome {
-        for seq in 0..self.args.count {
-            let rtt_ns = self.once(seq)?;
-            if let Some(rtt_ns) = rtt_ns {
-                self.received += 1;
-                self.rtt.0.saturating_record(rtt_ns);
-            }
+        let last = self.args.count.checked_sub(1);
+        for seq in 0.. {
+            let rtt_ns = match self.once(seq)? {
+                Echo::After(rtt_ns) => {
+                    self.received += 1;
+                    self.rtt.0.saturating_record(rtt_ns);
+                    Some(rtt_ns)
+                }
+                Echo::Lost => None,
+                Echo::Interrupted => return Ok(()),
+            };
             if !self.args.json && self.worth_a_line(seq) {
                 let line = match rtt_ns {
                     Some(rtt_ns) => {
@@ -78,8 +110,12 @@ impl Pinger<'_> {
                 };
                 text::emit(line.as_bytes())?;
             }
-            if seq + 1 < self.args.count {
-                self.pause(self.args.interval.into())?;
+            if Some(seq) == last {
+                break;
+            }
+            self.pause(self.args.interval.into())?;
+            if signals::interrupted() {
+                break;
             }
         }
         Ok(())
@@ -90,8 +126,8 @@ impl Pinger<'_> {
         seq < 10 || !Duration::from(self.args.interval).is_zero()
     }
 
-    /// Sends one and waits for it. None: lost, which only an unreliable connection may do.
-    fn once(&mut self, seq: u64) -> Outcome<Option<u64>> {
+    /// Sends one and waits for it.
+    fn once(&mut self, seq: u64) -> Outcome<Echo> {
         let (number, len) = (seq.to_le_bytes(), self.args.size as usize);
         let head: &[u8] = if len < SEQ_BYTES { &[] } else { &number };
         let until_ns = clock::now_ns() + Duration::from(self.args.timeout).as_nanos() as u64;
@@ -100,18 +136,19 @@ impl Pinger<'_> {
             let segments = [head, self.pattern.body(seq, len)];
             match self.endpoint.send_vectored(self.connection, &segments, seq, SendFlags::NONE) {
                 Ok(()) => break now_ns,
+                Err(SendError::WouldBlock) if signals::interrupted() => return Ok(Echo::Interrupted),
                 Err(SendError::WouldBlock) if now_ns < until_ns => self.endpoint.progress(),
                 Err(error) => return Err(dial::not_sent(error)),
             }
         };
+        self.sent += 1;
         loop {
-            let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
-            match dial::wait(&mut self.endpoint, left)? {
+            match self.next(until_ns)? {
                 Some(Event::Recv(message)) => {
                     let rtt_ns = clock::now_ns() - sent_ns;
                     let is_late = Pattern::seq_of(&message).is_some_and(|number| number < seq);
                     match self.pattern.check(&message, seq, len) {
-                        Ok(()) => return Ok(Some(rtt_ns)),
+                        Ok(()) => return Ok(Echo::After(rtt_ns)),
                         Err(_) if is_late && self.args.r#type != crate::args::Kind::Ro => {}
                         Err(told) => {
                             return Err(Failure::new(format!("the answer is not what was sent: {told}"))
@@ -122,9 +159,27 @@ impl Pinger<'_> {
                 Some(Event::Send { status: Status::Success, .. }) => {}
                 Some(Event::Send { status, .. }) => return Err(dial::not_delivered(status)),
                 Some(Event::DeviceFailed) => return Err(Failure::new("the device failed")),
-                None if !self.args.r#type.attribute().is_reliable() => return Ok(None),
+                None if signals::interrupted() => {
+                    self.unanswered = 1;
+                    return Ok(Echo::Interrupted);
+                }
+                None if !self.args.r#type.attribute().is_reliable() => return Ok(Echo::Lost),
                 None => return Err(self.no_echo()),
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// The next event; none when the time has come or the user wants no more.
+    fn next(&mut self, until_ns: u64) -> Outcome<Option<Event>> {
+        loop {
+            let left_ns = until_ns.saturating_sub(clock::now_ns());
+            let event = dial::wait(&mut self.endpoint, LOOK.min(Duration::from_nanos(left_ns)))?;
+            if event.is_some() || left_ns == 0 || signals::interrupted() {
+                return Ok(event);
+            }
+            if !self.endpoint.is_open(self.connection) {
+                return Err(dial::not_sent(SendError::Disconnected));
             }
         }
     }
@@ -139,9 +194,8 @@ impl Pinger<'_> {
     /// Between two pings the library goes on: acknowledgements, and late echoes, which are dropped.
     fn pause(&mut self, interval: Duration) -> Outcome {
         let until_ns = clock::now_ns() + interval.as_nanos() as u64;
-        while let Some(left_ns) = until_ns.checked_sub(clock::now_ns()).filter(|&left_ns| left_ns > 0) {
-            if let Some(Event::Send { status, .. }) =
-                dial::wait(&mut self.endpoint, Duration::from_nanos(left_ns))?
+        while let Some(event) = self.next(until_ns)? {
+            if let Event::Send { status, .. } = event
                 && status != Status::Success
             {
                 return Err(dial::not_delivered(status));
@@ -150,9 +204,10 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn report(&self, explanation: Option<Explanation>) -> Outcome {
-        let (sent, rtt) = (self.args.count, &self.rtt.0);
-        let lost = sent - self.received;
+    /// The summary, however it ended.
+    fn report(&self, explanation: Option<Explanation>, failure: Option<&Failure>) -> Outcome {
+        let (sent, rtt) = (self.sent, &self.rtt.0);
+        let lost = sent - self.received - self.unanswered;
         if self.args.json {
             text::emit_json(&json!({
                 "uri": self.args.uri,
@@ -167,6 +222,8 @@ impl Pinger<'_> {
                     "p50": rtt.value_at_quantile(0.5), "p90": rtt.value_at_quantile(0.9),
                     "p99": rtt.value_at_quantile(0.99), "p999": rtt.value_at_quantile(0.999),
                 })),
+                "interrupted": signals::interrupted(),
+                "failure": failure.map(Failure::line),
                 "explanation": explanation.as_ref().map(explanation_json),
             }))?;
         } else {
@@ -188,7 +245,8 @@ impl Pinger<'_> {
             }
             text::emit(out.as_bytes())?;
         }
-        if self.received == 0 { Err(Failure::new("nothing came back")) } else { Ok(()) }
+        let is_vain = self.received == 0 && failure.is_none() && !signals::interrupted();
+        if is_vain { Err(Failure::new("nothing came back")) } else { Ok(()) }
     }
 }
 

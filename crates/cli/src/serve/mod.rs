@@ -8,8 +8,9 @@ use crate::args::ServeArgs;
 use crate::devices;
 use crate::dial;
 use crate::failure::{Failure, Outcome};
+use crate::signals;
 use crate::text;
-use cci::{Device, Endpoint, Options};
+use cci::{Device, Endpoint, Options, TransportKind};
 use serde_json::json;
 use server::Server;
 use std::io::Read;
@@ -26,7 +27,8 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Runs the subcommand: until it is interrupted, or until standard input closes if that is asked for.
 pub fn run(args: &ServeArgs) -> Outcome {
-    let stop = Arc::new(AtomicBool::new(false));
+    // A child is ended by its parent, and by nobody's Ctrl-C.
+    let stop = if args.lifeline { Arc::default() } else { signals::catch_interrupts()? };
     if args.lifeline {
         let stop = stop.clone();
         // Before pinning: this thread inherits nothing.
@@ -42,7 +44,9 @@ pub fn run(args: &ServeArgs) -> Outcome {
         announce(args, server)?;
     }
     if !args.json && !args.lifeline {
-        eprintln!("ready; end with Ctrl-C");
+        eprintln!(
+            "ready: `cci ping URI` or `cci perf URI`, with a URI from above, in another terminal; Ctrl-C ends this"
+        );
     }
     serve(servers, &stop)
 }
@@ -50,22 +54,34 @@ pub fn run(args: &ServeArgs) -> Outcome {
 /// One server for each device. Without `--device`, those that can't be opened are told and left out.
 fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
     let context = devices::context()?;
-    let server = |device: &Device| -> Outcome<Server> {
+    let server = |device: &Device, service: Option<String>| -> Outcome<Server> {
         // A core was chosen for us alone; being pinned, we would not see that there are others.
         let can_spin = args.core.is_some() || cci_sys::cpu::available() >= 2;
-        let options =
-            Options { service: args.service.clone(), keepalive: Some(KEEPALIVE), ..Options::default() };
+        let options = Options { service, keepalive: Some(KEEPALIVE), ..Options::default() };
         Ok(Server::new(dial::open(device, options)?, !args.lifeline && !args.json, can_spin, args.lifeline))
     };
     if let Some(name) = &args.device {
-        return Ok(vec![server(devices::named(&context, name)?)?]);
+        return Ok(vec![server(devices::named(&context, name)?, args.service.clone())?]);
     }
-    let mut servers = Vec::new();
+    let (mut servers, mut need_number) = (Vec::new(), Vec::new());
     for device in context.devices() {
-        match server(device) {
+        let service = match (&args.service, device.transport()) {
+            // It listens on ports and names of its own: those asked for are the other devices'.
+            (_, TransportKind::Any) | (None, _) => None,
+            (Some(name), kind) if kind != TransportKind::Shm && name.parse::<u32>().is_err() => {
+                need_number.push(device.name());
+                continue;
+            }
+            (Some(service), _) => Some(service.clone()),
+        };
+        match server(device, service) {
             Ok(server) => servers.push(server),
             Err(failure) => eprintln!("left out: {}", failure.line()),
         }
+    }
+    if let (Some(service), [_, ..]) = (&args.service, need_number.as_slice()) {
+        let names = need_number.join(", ");
+        eprintln!("left out: {names} (a service there is a number, which {service:?} is not)");
     }
     if servers.is_empty() {
         return Err(Failure::new("no device can be served").remedy("`cci info` shows what each lacks"));

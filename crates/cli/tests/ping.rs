@@ -1,0 +1,85 @@
+//! `cci ping` that ends early: by Ctrl-C, by the death of the server, or for want of a message that can be sent.
+
+mod common;
+
+use common::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// A ping that goes on, once its first lines are there.
+fn started(args: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.arg("ping").args(args).env_remove("CCI_CONFIG");
+    let mut ping = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(ping.stdout.take().expect("a pipe"));
+    for _ in 0..3 {
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("a line");
+        assert!(line.contains("seq="), "{line:?}");
+    }
+    (ping, lines)
+}
+
+/// What it still says, and how it ends.
+fn ended(ping: Child, mut lines: BufReader<ChildStdout>) -> Output {
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut lines, &mut rest).expect("its output");
+    let mut output = ping.wait_with_output().expect("it ends");
+    output.stdout = rest;
+    output
+}
+
+fn interrupt(process: &Child) {
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+}
+
+#[test]
+fn ctrl_c_ends_an_endless_ping_with_its_summary() {
+    let server = Server::start("shm");
+    let (ping, lines) = started(&[&server.uri, "--count", "0", "--interval", "5ms"]);
+    interrupt(&ping);
+    let output = ended(ping, lines);
+    let told = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}{}", stderr(&output));
+    assert!(told.contains(" came back, 0 lost") && told.contains("round trip: min"), "{told}");
+}
+
+#[test]
+fn the_summary_is_there_when_the_server_dies() {
+    for device in devices() {
+        let mut server = Server::start(&device);
+        let (ping, lines) = started(&[&server.uri, "-c", "0", "-i", "5ms", "--timeout", "1s"]);
+        server.process.kill().expect("killed");
+        let output = ended(ping, lines);
+        let told = stdout(&output);
+        assert_eq!(output.status.code(), EXIT_FAILED, "{device}: {told}{}", stderr(&output));
+        assert!(told.contains(" came back, ") && told.contains("round trip: min"), "{device}: {told}");
+        assert!(stderr(&output).contains("try:"), "{device}: {}", stderr(&output));
+    }
+}
+
+/// Nobody listens there, and that is not what is wrong with the call.
+#[test]
+fn a_size_that_no_connection_takes_is_refused_first() {
+    let output = cci(&["ping", "shm://nobody-listens-here-4711", "--size", "100000"]);
+    assert_eq!(output.status.code(), EXIT_USAGE, "{}", stderr(&output));
+    assert!(stderr(&output).contains("--size 8192 or less"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_hint_is_about_the_transport_of_the_uri() {
+    if !devices().iter().any(|name| name == "udp-lo") {
+        return println!("skipped: no loopback interface is up here");
+    }
+    // A port that nobody listens on: it was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = port.expect("a port").port();
+    for scheme in ["tcp", "udp"] {
+        let output = cci(&["ping", &format!("{scheme}://127.0.0.1:{port}"), "--timeout", "300ms"]);
+        assert_eq!(output.status.code(), EXIT_FAILED);
+        let told = stderr(&output);
+        let other = if scheme == "tcp" { "udp-" } else { "tcp-" };
+        assert!(told.contains("try:") && !told.contains(other), "{told}");
+    }
+}

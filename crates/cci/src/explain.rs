@@ -13,6 +13,47 @@ pub struct PathOption {
     pub reason: String,
 }
 
+/// The value of a fact. `Display` gives it with its unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fact {
+    /// In words.
+    Text(String),
+    /// Yes or no.
+    Flag(bool),
+    /// A number of things.
+    Count(u64),
+    /// A number of bytes.
+    Bytes(u64),
+    /// Nanoseconds.
+    Ns(u64),
+}
+
+impl From<String> for Fact {
+    fn from(text: String) -> Fact {
+        Fact::Text(text)
+    }
+}
+
+impl From<&str> for Fact {
+    fn from(text: &str) -> Fact {
+        Fact::Text(text.to_owned())
+    }
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Text(text) => f.write_str(text),
+            Fact::Flag(true) => f.write_str("yes"),
+            Fact::Flag(false) => f.write_str("no"),
+            Fact::Count(count) => write!(f, "{count}"),
+            Fact::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Fact::Ns(ns) => write!(f, "{:.1} us", *ns as f64 / 1e3),
+        }
+    }
+}
+
 /// Why a connection goes where it goes and what holds it up. `Display` gives it in plain words.
 #[derive(Clone, Debug, Default)]
 pub struct Explanation {
@@ -24,8 +65,8 @@ pub struct Explanation {
     pub attribute: String,
     /// Every path looked at, the chosen one first.
     pub paths: Vec<PathOption>,
-    /// Measured facts: name and value with its unit, e.g. ("rtt", "23.4 us").
-    pub facts: Vec<(&'static str, String)>,
+    /// What was measured, counted and agreed: name and value, e.g. ("largest message", 8192 bytes).
+    pub facts: Vec<(&'static str, Fact)>,
     /// What keeps it from sending right now, if it has something to send.
     pub blocked_on: Option<String>,
 }

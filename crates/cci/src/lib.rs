@@ -65,7 +65,7 @@ pub use error::{
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
 };
 pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
-pub use explain::{Explanation, PathOption};
+pub use explain::{Explanation, Fact, PathOption};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;
 pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
 use crate::protocol::{self, Hello, Role};
 use crate::{signals, text};
-use cci::{Connection, Endpoint, Event, Explanation, Options, SendError, SendFlags, Status};
+use cci::{Connection, Endpoint, Event, Explanation, Fact, Options, SendError, SendFlags, Status};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -259,7 +259,21 @@ fn explanation_json(explanation: &Explanation) -> serde_json::Value {
         "paths": paths
             .map(|path| json!({ "path": path.path, "chosen": path.chosen, "reason": path.reason }))
             .collect::<Vec<_>>(),
-        "facts": explanation.facts.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
+        "facts": explanation.facts.iter().map(fact_json).collect::<serde_json::Map<_, _>>(),
         "blocked_on": explanation.blocked_on,
     })
+}
+
+/// A fact by a key that has its unit, such as `"largest_message_bytes": 8192`.
+fn fact_json((name, value): &(&'static str, Fact)) -> (String, serde_json::Value) {
+    let (value, unit) = match value {
+        Fact::Flag(flag) => (json!(flag), ""),
+        Fact::Count(count) => (json!(count), ""),
+        Fact::Bytes(bytes) => (json!(bytes), "_bytes"),
+        Fact::Ns(ns) => (json!(ns), "_ns"),
+        other => (json!(other.to_string()), ""),
+    };
+    let words: String =
+        name.chars().filter(|&letter| letter.is_ascii_alphanumeric() || " -".contains(letter)).collect();
+    (words.to_lowercase().replace([' ', '-'], "_") + unit, value)
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -81,5 +82,23 @@ fn the_hint_is_about_the_transport_of_the_uri() {
         let told = stderr(&output);
         let other = if scheme == "tcp" { "udp-" } else { "tcp-" };
         assert!(told.contains("try:") && !told.contains(other), "{told}");
+    }
+}
+
+/// What a connection says of itself is for programs, too: numbers, with the unit in the name.
+#[test]
+fn the_facts_of_the_json_are_numbers() {
+    for device in devices() {
+        let server = Server::start(&device);
+        let ping = json(&cci(&["ping", &server.uri, "-c", "3", "-i", "0s", "--json"]));
+        let facts = ping["explanation"]["facts"].as_object().unwrap_or_else(|| panic!("{ping}"));
+        let key = if device == "shm" { "ring_to_the_peer_bytes" } else { "largest_datagram_bytes" };
+        assert!(facts.get(key).is_some_and(Value::is_u64), "{key}: {ping}");
+        for (name, value) in facts {
+            let begins_with_digit = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+            assert!(!value.as_str().is_some_and(begins_with_digit), "{name}: {value}");
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(name.bytes().all(is_plain), "{name}");
+        }
     }
 }

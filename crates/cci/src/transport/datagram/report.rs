@@ -3,7 +3,7 @@
 use super::carrier::Carrier;
 use super::glue::Glue;
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PathInfo, PathState, PeerFault};
 
@@ -95,23 +95,22 @@ pub(super) fn memory(
 pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, into: &mut Explanation) {
     let Some(info) = proto.connection(key) else { return };
     into.peer = carrier.uri_of(info.peer);
-    let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
     if info.rtt_ns > 0 {
-        into.facts.push(("round trip, smoothed", us(info.rtt_ns)));
+        into.facts.push(("round trip, smoothed", Fact::Ns(info.rtt_ns)));
     }
     if info.rtt_ns_min > 0 {
-        into.facts.push(("round trip, least", us(info.rtt_ns_min)));
+        into.facts.push(("round trip, least", Fact::Ns(info.rtt_ns_min)));
     }
     into.facts.extend([
-        ("state", state(info.state).to_owned()),
-        ("largest message", format!("{} bytes", info.message_bytes_max.min(MESSAGE_BYTES_MAX as usize))),
-        ("largest datagram", format!("{} bytes", info.datagram_bytes_max)),
-        ("congestion window", format!("{} bytes", info.congestion_window_bytes)),
-        ("peer's receive window", format!("{} bytes", info.peer_window_bytes)),
-        ("in flight", format!("{} bytes", info.in_flight_bytes)),
-        ("bundles unacknowledged", info.bundles_unacked.to_string()),
-        ("bundles waiting for a receive buffer", info.bundles_held.to_string()),
-        ("retransmissions", info.counters.retransmissions.to_string()),
+        ("state", state(info.state).into()),
+        ("largest message", Fact::Bytes(info.message_bytes_max.min(MESSAGE_BYTES_MAX as usize) as u64)),
+        ("largest datagram", Fact::Bytes(info.datagram_bytes_max as u64)),
+        ("congestion window", Fact::Bytes(info.congestion_window_bytes)),
+        ("peer's receive window", Fact::Bytes(info.peer_window_bytes)),
+        ("in flight", Fact::Bytes(info.in_flight_bytes)),
+        ("bundles unacknowledged", Fact::Count(info.bundles_unacked as u64)),
+        ("bundles waiting for a receive buffer", Fact::Count(info.bundles_held as u64)),
+        ("retransmissions", Fact::Count(info.counters.retransmissions)),
     ]);
     carrier.explain(&info, into);
     if let Some(ways) = proto.paths(key) {

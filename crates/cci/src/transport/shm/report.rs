@@ -6,7 +6,7 @@ use super::rma;
 use super::table::State;
 use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use cci_ring::slab::Key;
 
 /// A request that the program holds: its payload, and what it stands in.
@@ -114,16 +114,19 @@ impl Shm {
         let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
         into.peer = format!("process {pid} of user {}", link.peer.uid);
         let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
+        let made_here = link.side == Side::Server;
         into.facts.extend([
-            ("ring to the peer", format!("{in_ring} of {} bytes in use", link.out.ring_bytes)),
-            ("ring from the peer", format!("{} bytes", link.ring_bytes)),
-            ("connections on the link", link.conns.to_string()),
-            ("link made by", if link.side == Side::Server { "this side" } else { "the peer" }.to_owned()),
-            ("sends in progress", format!("{} here, {} on the link", conn.in_progress, link.out.fifo.len())),
-            ("polled directly", if link.is_hot { "yes" } else { "no: the peer rings" }.to_owned()),
-            ("wake-ups sent", link.out.wakes.to_string()),
-            ("times without a receive buffer here", link.stalls.to_string()),
-            ("messages taken back for want of a receive buffer there", link.rnr.to_string()),
+            ("ring to the peer", Fact::Bytes(link.out.ring_bytes.into())),
+            ("ring to the peer, in use", Fact::Bytes(in_ring)),
+            ("ring from the peer", Fact::Bytes(link.ring_bytes.into())),
+            ("connections on the link", Fact::Count(link.conns.into())),
+            ("link made by", if made_here { "this side" } else { "the peer" }.into()),
+            ("sends in progress", Fact::Count(conn.in_progress.into())),
+            ("sends in progress on the link", Fact::Count(link.out.fifo.len() as u64)),
+            ("polled directly", Fact::Flag(link.is_hot)),
+            ("wake-ups sent", Fact::Count(link.out.wakes)),
+            ("times without a receive buffer here", Fact::Count(link.stalls)),
+            ("messages taken back for want of a receive buffer there", Fact::Count(link.rnr)),
         ]);
         into.blocked_on = if conn.state == State::Broken {
             Some("a send timed out: the peer is not taking messages".to_owned())

@@ -7,7 +7,7 @@ use super::out::{Flow, UNLIMITED};
 use super::pipe::Pipe;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use crate::sealing::Sealing;
 use cci_ring::slab::Key;
 
@@ -96,8 +96,8 @@ impl Tcp {
         };
         into.paths.push(option("TCP", true, "one stream for messages, without Nagle's delay"));
         into.paths.push(option("shared memory", false, why_not));
-        into.facts.push(("state", state(conn.state).to_owned()));
-        into.facts.push(("largest message", format!("{} bytes", conn.mss)));
+        into.facts.push(("state", state(conn.state).into()));
+        into.facts.push(("largest message", Fact::Bytes(conn.mss.into())));
         if self.security.is_some() {
             let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
             let text = match (peer, &conn.stream) {
@@ -107,19 +107,19 @@ impl Tcp {
                 }
                 _ => "none: the peer has none, and this endpoint does not require it".to_owned(),
             };
-            into.facts.push(("encryption", text));
+            into.facts.push(("encryption", text.into()));
         }
         if let Some(info) = conn.stream.as_ref().and_then(Pipe::info) {
             into.facts.extend([
-                ("round trip, smoothed", format!("{:.1} us", info.rtt_ns as f64 / 1e3)),
-                ("congestion window", format!("{} bytes", info.window_bytes)),
-                ("largest segment", format!("{} bytes", info.segment_bytes)),
-                ("retransmissions", info.retransmissions.to_string()),
-                ("in the socket's send buffer", format!("{} bytes", info.queued_bytes)),
+                ("round trip, smoothed", Fact::Ns(info.rtt_ns)),
+                ("congestion window", Fact::Bytes(info.window_bytes)),
+                ("largest segment", Fact::Bytes(info.segment_bytes)),
+                ("retransmissions", Fact::Count(info.retransmissions)),
+                ("in the socket's send buffer", Fact::Bytes(info.queued_bytes)),
             ]);
         }
-        into.facts.push(("waiting to be written", format!("{} bytes", conn.out.unwritten_bytes())));
-        into.facts.push(("written, not acknowledged", format!("{} messages", conn.out.in_flight())));
+        into.facts.push(("waiting to be written", Fact::Bytes(conn.out.unwritten_bytes())));
+        into.facts.push(("messages written, not acknowledged", Fact::Count(conn.out.in_flight() as u64)));
         into.blocked_on = blocked_on(conn).map(str::to_owned);
         self.explain_bulk(key, into);
     }

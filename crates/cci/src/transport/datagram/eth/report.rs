@@ -2,7 +2,7 @@
 
 use super::Eth;
 use crate::counters::DropReason;
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use cci_proto::ConnectionInfo;
 
 pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
@@ -56,13 +56,13 @@ pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation)
     into.paths
         .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
     let forged = if carrier.seat.is_some() { "by the interface's program" } else { "here" };
-    into.facts.push(("nonces checked", forged.to_owned()));
+    into.facts.push(("nonces checked", forged.into()));
     let why = "the URI says eth; a peer on this host has a shm:// URI, which would be faster";
     into.paths.push(option("shared memory", false, why.to_owned()));
     let sockets = carrier.sockets.each().map(|socket| socket.borrow().receive_buffer_bytes());
     into.facts.extend([
-        ("interface", carrier.link.name.clone()),
-        ("hardware address", super::show_mac(carrier.link.mac)),
-        ("rings for frames that come", format!("{} bytes", sockets.sum::<usize>())),
+        ("interface", carrier.link.name.clone().into()),
+        ("hardware address", super::show_mac(carrier.link.mac).into()),
+        ("rings for frames that come", Fact::Bytes(sockets.sum::<usize>() as u64)),
     ]);
 }

@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::link::{End, Link};
 use super::outlet::Out;
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use crate::transport::datagram::udp::uri;
 
 impl Groups {
@@ -72,21 +72,22 @@ impl Groups {
         let name = &self.settings.interface_name;
         let option =
             |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
-        into.facts.push(("interface", name.clone()));
+        into.facts.push(("interface", name.clone().into()));
         let group = match link.end {
             End::Send { outlet, .. } => {
                 let hops = self.settings.keys.hops;
                 let far = match hops {
-                    0 => "0: not beyond this host".to_owned(),
-                    1 => "1: not beyond this link (multicast_ttl in the configuration)".to_owned(),
-                    more => format!("{more}: as far as routers carry the group"),
+                    0 => "this host",
+                    1 => "this link; further by multicast_ttl in the configuration",
+                    _ => "as far as routers carry the group",
                 };
-                into.facts.push(("hop limit", far));
-                into.facts.push(("members", "unknown: nobody answers for a group".to_owned()));
+                into.facts.push(("hop limit", Fact::Count(hops.into())));
+                into.facts.push(("reaches", far.into()));
+                into.facts.push(("members", "unknown: nobody answers for a group".into()));
                 let sent = self.out.as_ref().map_or(0, |out| out.datagrams_sent(outlet));
-                into.facts.push(("datagrams sent to the group", sent.to_string()));
+                into.facts.push(("datagrams sent to the group", Fact::Count(sent)));
                 let bytes = self.settings.datagram_bytes_max;
-                into.facts.push(("largest datagram", format!("{bytes} bytes")));
+                into.facts.push(("largest datagram", Fact::Bytes(bytes as u64)));
                 let reason = format!("one datagram by {name} reaches every member");
                 into.paths.push(option("UDP multicast", true, reason));
                 let gso = "old kernels hand members on this host the batch uncut; several datagrams share a system call";
@@ -98,10 +99,10 @@ impl Groups {
                 if let Some(member) = member {
                     let counts = member.counts();
                     into.facts.extend([
-                        ("senders heard", member.senders.count().to_string()),
-                        ("datagrams missing", counts.missing.to_string()),
-                        ("messages lost for want of a receive buffer", counts.no_buffer.to_string()),
-                        ("socket receive buffer", format!("{} bytes", member.socket.recv_buffer_bytes())),
+                        ("senders heard", Fact::Count(member.senders.count() as u64)),
+                        ("datagrams missing", Fact::Count(counts.missing)),
+                        ("messages lost for want of a receive buffer", Fact::Count(counts.no_buffer)),
+                        ("socket receive buffer", Fact::Bytes(member.socket.recv_buffer_bytes() as u64)),
                     ]);
                 }
                 let reason =
@@ -111,8 +112,8 @@ impl Groups {
             }
         };
         let own = if self.settings.keys.own { "received" } else { "not received (multicast_loop = on)" };
-        into.facts.push(("own messages", own.to_owned()));
-        into.facts.push(("largest message", format!("{} bytes", self.settings.message_bytes_max)));
+        into.facts.push(("own messages", own.into()));
+        into.facts.push(("largest message", Fact::Bytes(self.settings.message_bytes_max as u64)));
         into.peer = group.map_or_else(String::new, |group| uri::format(group, Some(name)));
     }
 }

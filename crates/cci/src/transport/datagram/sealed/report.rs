@@ -45,5 +45,5 @@ pub(super) fn explain<C: Carrier>(carrier: &Sealed<C>, info: &ConnectionInfo, in
             None => "not yet: the handshake is under way".to_owned(),
         },
     };
-    into.facts.push(("encryption", text));
+    into.facts.push(("encryption", text.into()));
 }

@@ -2,7 +2,7 @@
 
 use super::Udp;
 use crate::counters::DropReason;
-use crate::explain::{Explanation, PathOption};
+use crate::explain::{Explanation, Fact, PathOption};
 use cci_proto::ConnectionInfo;
 use cci_sys::udp::{RecvStats, SendStats};
 
@@ -48,7 +48,7 @@ pub(super) fn counters_of<const N: usize>(
 
 pub(super) fn explain(carrier: &Udp, info: &ConnectionInfo, into: &mut Explanation) {
     into.paths = paths(carrier, info);
-    into.facts.push(("socket receive buffer", format!("{} bytes", carrier.socket.recv_buffer_bytes())));
+    into.facts.push(("socket receive buffer", Fact::Bytes(carrier.socket.recv_buffer_bytes() as u64)));
 }
 
 /// The chosen path first.

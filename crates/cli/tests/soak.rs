@@ -19,7 +19,7 @@ fn seconds() -> String {
 /// Every device that can be had here, all at once, with every fault.
 #[test]
 fn every_device_survives_a_short_one() {
-    let usual = ["--for", &seconds(), "--load", "15", "--fault-every", "400ms", "--seed", "6", "--json", "-"];
+    let usual = ["--for", &seconds(), "--load", "15", "--fault-every", "400ms", "--seed", "6", "--json"];
     let output = soak(&usual);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -39,10 +39,17 @@ fn every_device_survives_a_short_one() {
 
 #[test]
 fn it_ends_with_a_picture_and_a_verdict() {
-    let output = soak(&["--for", "2s", "--device", "shm", "--faults", "none", "--plain", "--every", "1s"]);
+    let file =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{}.json", std::process::id()));
+    let path = file.to_str().expect("UTF-8");
+    let usual = ["--for", "2s", "--device", "shm", "--faults", "none", "--plain", "--every", "1s"];
+    let output = soak(&[&usual[..], &["--json-file", path]].concat());
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).expect("a file")).expect("JSON");
+    assert_eq!(written["survived"], true, "{written}");
+    std::fs::remove_file(&file).expect("removed");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    for expected in ["running", "shm this machine, survived", "descriptors", "survived: 1 devices"] {
+    for expected in ["running", "shm this machine, survived", "descriptors", "survived: 1 device,"] {
         assert!(stdout.contains(expected), "{expected} is missing in {stdout}");
     }
 }
@@ -88,7 +95,9 @@ fn what_grows_is_found() {
 
 #[test]
 fn what_makes_no_sense_is_told() {
-    for args in [["--faults", "rain"], ["--peers", "1"], ["--for", "soon"], ["--device", "pigeon"]] {
+    let wrong =
+        [["--faults", "rain"], ["--peers", "1"], ["--for", "soon"], ["--for", "0s"], ["--device", "pigeon"]];
+    for args in wrong {
         let output = soak(&[args[0], args[1], "--plain"]);
         assert_eq!(
             output.status.code(),

@@ -3,6 +3,7 @@
 use super::talk::Plant;
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `cci soak` is told.
 #[derive(Args)]
@@ -11,7 +12,7 @@ Examples:
   cci soak                                  a minute on every device of this machine
   cci soak --for 1h --device shm            an hour of shared memory, with a live screen
   cci soak --faults none --load 100         as much as the machine can do, undisturbed
-  cci soak --faults kill,stop --every 10s --plain --json soak.json
+  cci soak --faults kill,stop --every 10s --plain --json-file soak.json
 
 What is done:
   Each device gets peer processes that connect to each other and disconnect all the time. Each connection carries
@@ -24,13 +25,14 @@ What is checked:
   has ended and every buffer is home.
 Where: shm and any in this machine, udp on its loopback through a relay that loses, repeats and delays; tcp and eth
 across a virtual pair of interfaces that goes down and up (as root; otherwise tcp is on the loopback, and eth is not).
-Ctrl-C ends it early, with a verdict all the same. Exit code 0: survived. 1: something was wrong. 2: wrong arguments.")]
+Ctrl-C ends it early, with a verdict all the same. Exit code 0: survived. 1: something was wrong, or a device carried
+nothing that could be checked. 2: wrong arguments.")]
 pub struct SoakArgs {
     /// Only this device: shm, udp, tcp, eth, any, or one by name; may be given several times, or a list
     #[arg(short, long, value_delimiter = ',')]
     pub device: Vec<String>,
-    /// How long
-    #[arg(long, default_value = "1m")]
+    /// How long, such as 30s or 1h; one second at least
+    #[arg(long, default_value = "1m", value_parser = duration)]
     pub r#for: humantime::Duration,
     /// Processes on each device
     #[arg(long, default_value_t = 4, value_parser = peers)]
@@ -50,13 +52,16 @@ pub struct SoakArgs {
     /// UDP too across a virtual pair of interfaces, instead of through a relay
     #[arg(long)]
     pub veth: bool,
-    /// Write the results as JSON to this file; - is standard output, which then gets nothing else
+    /// Print the results as JSON at the end, and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Lines instead of a screen
+    pub json_file: Option<PathBuf>,
+    /// Print a line for each device now and then, instead of a live screen
     #[arg(long)]
     pub plain: bool,
-    /// Time between lines
+    /// Time between these lines
     #[arg(long, default_value = "10s")]
     pub every: humantime::Duration,
     /// The first peer of each device makes this error, which must be found
@@ -64,11 +69,12 @@ pub struct SoakArgs {
     pub plant: Option<Plant>,
 }
 
-impl SoakArgs {
-    /// Standard output is for JSON alone.
-    pub fn json_to_stdout(&self) -> bool {
-        self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
-    }
+/// Less than a second is over before the peers have found each other.
+const LASTS_MIN: Duration = Duration::from_secs(1);
+
+fn duration(text: &str) -> Result<humantime::Duration, String> {
+    let value: humantime::Duration = text.parse().map_err(|error| format!("{error}; write 30s or 1h"))?;
+    if Duration::from(value) < LASTS_MIN { Err("one second (1s) at least".to_owned()) } else { Ok(value) }
 }
 
 fn peers(text: &str) -> Result<usize, String> {

@@ -19,7 +19,7 @@ pub use faults::Fault;
 pub use peer::run as run_peer;
 
 use crate::failure::{Failure, Outcome};
-use crate::text;
+use crate::{signals, text};
 use args::SoakArgs;
 use cci_measure::site::Site;
 use scene::{Plan, lock};
@@ -27,7 +27,7 @@ use screen::{Screen, thousands};
 use serde_json::json;
 use status::{State, Status};
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,11 +46,7 @@ pub fn run(args: &SoakArgs) -> Outcome {
         None => cci_sys::random::u64().map_err(|error| Failure::new(format!("a seed: {error}")))? >> 32,
     };
     let plans = plans(args, seed)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure::new(format!("catching Ctrl-C: {error}")))?;
-    }
+    let stop = signals::catch_interrupts()?;
     let begin = Instant::now();
     let mut scenes = Vec::new();
     for plan in plans {
@@ -65,8 +61,8 @@ pub fn run(args: &SoakArgs) -> Outcome {
     }
     let title = Title { seed, lasts: args.r#for.into(), begin };
     let snapshot = || scenes.iter().map(|(status, _)| lock(status).clone()).collect::<Vec<_>>();
-    let mut view = if args.plain || args.json_to_stdout() || !std::io::stdout().is_terminal() {
-        View::Lines { every: args.every.into(), last: begin, silent: args.json_to_stdout() }
+    let mut view = if args.plain || args.json || !std::io::stdout().is_terminal() {
+        View::Lines { every: args.every.into(), last: begin, silent: args.json }
     } else {
         View::Screen(Screen::open()?)
     };
@@ -190,17 +186,14 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
 
 /// The last picture, the summary, the verdict.
 fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> Outcome {
-    if let Some(path) = args.json.as_ref() {
-        let report = as_json(args, title, all, interrupted);
-        if args.json_to_stdout() {
-            text::emit_json(&report)?;
-        } else {
-            let bytes = serde_json::to_vec_pretty(&report).unwrap_or_default();
-            std::fs::write(path, bytes)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        }
+    let report = as_json(args, title, all, interrupted);
+    if args.json {
+        text::emit_json(&report)?;
     }
-    if !args.json_to_stdout() {
+    if let Some(path) = &args.json_file {
+        text::write_file(path, &serde_json::to_vec_pretty(&report).unwrap_or_default())?;
+    }
+    if !args.json {
         text::emit(screen::picture(title, all).as_bytes())?;
     }
     let again = format!(
@@ -220,12 +213,15 @@ fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> 
             Err(Failure::new(format!("{}: {told}\n(and {more} more failures of this device)", status.name))
                 .remedy(format!("{again} --device {}, which does the same at other instants", status.name)))
         }
-        None if args.json_to_stdout() => Ok(()),
+        None if args.json => Ok(()),
         None => {
             let after = if interrupted { ", interrupted" } else { "" };
             let seconds = title.begin.elapsed().as_secs();
-            let verdict =
-                format!("survived{after}: {} devices, {seconds} s, seed {}\n", all.len(), title.seed);
+            let verdict = format!(
+                "survived{after}: {}, {seconds} s, seed {}\n",
+                text::count(all.len(), "device"),
+                title.seed
+            );
             text::emit(verdict.as_bytes())
         }
     }

@@ -129,7 +129,7 @@ pub fn run(plan: Plan, status: &Arc<Mutex<Status>>, stop: Arc<AtomicBool>) {
     if let Err(failure) = ran {
         status.fail(failure.line());
     }
-    status.state = if status.failures.is_empty() { State::Survived } else { State::Failed };
+    status.conclude();
 }
 
 /// A thread that panicked is told of elsewhere.

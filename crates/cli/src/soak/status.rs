@@ -112,6 +112,16 @@ impl Status {
         }
     }
 
+    /// The verdict, once all is over: nothing that was never put to the test has survived it.
+    pub fn conclude(&mut self) {
+        if self.failures.is_empty() && self.total.messages == 0 {
+            self.fail(
+                "nothing was checked: it ended before any message had come; let it last longer".to_owned(),
+            );
+        }
+        self.state = if self.failures.is_empty() { State::Survived } else { State::Failed };
+    }
+
     /// What the rates are made of.
     pub fn counted(&self) -> [u64; 5] {
         let total = &self.total;
@@ -137,5 +147,23 @@ impl Status {
         });
         let text = some.collect::<Vec<_>>().join(", ");
         if text.is_empty() { "none".to_owned() } else { text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_tested_has_not_survived() {
+        let mut status = Status::new("shm".to_owned(), "here");
+        status.conclude();
+        assert_eq!(status.state, State::Failed);
+        assert!(status.failures[0].contains("nothing was checked"), "{:?}", status.failures);
+
+        let mut status = Status::new("shm".to_owned(), "here");
+        status.total.messages = 1;
+        status.conclude();
+        assert_eq!((status.state, status.failures.len()), (State::Survived, 0));
     }
 }

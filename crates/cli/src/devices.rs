@@ -1,8 +1,9 @@
 //! Choosing a device: by name, or by where a URI leads.
 
 use crate::failure::{Failure, Outcome};
-use cci::{Context, Device, TransportKind, Unavailable};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use cci::{Context, Device, DeviceForError, Unavailable};
+
+const URI_REMEDY: &str = "a URI that `cci serve` prints";
 
 /// The devices of this machine.
 pub fn context() -> Outcome<Context> {
@@ -17,42 +18,27 @@ pub fn named<'a>(context: &'a Context, name: &str) -> Outcome<&'a Device> {
     })
 }
 
+/// A URI with addresses in the place of host names. Asking for them may take seconds.
+pub fn resolved(uri: &str) -> Outcome<String> {
+    cci::resolve(uri).map_err(|error| Failure::usage(error.to_string()).remedy(URI_REMEDY))
+}
+
 /// The device to reach `uri` from.
 pub fn towards<'a>(context: &'a Context, uri: &str) -> Outcome<&'a Device> {
-    let malformed = || {
-        Failure::usage(format!("{uri:?} is not the URI of an endpoint"))
-            .remedy("one that `cci serve` prints: it begins with shm://, udp://, tcp://, eth:// or any://")
-    };
-    let by_address = |kind: TransportKind, rest: &str| {
-        let up =
-            || context.devices().iter().filter(move |device| device.transport() == kind && device.is_up());
-        let source = source_address(rest);
-        let has_it = |device: &&Device| source.is_some() && device.ip() == source;
-        // Where the system knows no route, or no device has the address: the first of the right family, and the
-        // library tells what is wrong.
-        let of_family = |device: &&Device| device.ip().map(|ip| ip.is_ipv4()) == Some(!rest.starts_with('['));
-        up().find(has_it).or_else(|| up().find(of_family))
-    };
-    let (scheme, rest) = uri.split_once("://").ok_or_else(malformed)?;
-    let up =
-        |kind| context.devices().iter().filter(move |device| device.transport() == kind && device.is_up());
-    let found = match scheme {
-        "shm" => up(TransportKind::Shm).next(),
-        "udp" => by_address(TransportKind::Udp, rest),
-        "tcp" => by_address(TransportKind::Tcp, rest),
-        // The interface in the URI is one of the owner's machine. Here the one that leads there must be named.
-        "eth" => up(TransportKind::Eth).next(),
-        "any" => up(TransportKind::Any).next(),
-        _ => return Err(malformed()),
-    };
-    found.ok_or_else(|| {
-        let of_scheme = |device: &&Device| device.transport().name() == scheme;
-        let lack = context.devices().iter().filter(of_scheme).find_map(|device| device.unavailable().first());
-        match network_lack().as_ref().filter(|_| scheme != "shm").or(lack) {
-            Some(lack) => Failure::new(format!("no {scheme} device to reach {uri} from: {}", lack.reason))
-                .remedy(lack.remedy.clone()),
-            None => Failure::new(format!("no {scheme} device to reach {uri} from"))
-                .remedy("`cci info` lists the devices that there are"),
+    context.device_for(uri).map_err(|error| match error {
+        DeviceForError::BadUri { .. } => Failure::usage(error.to_string()).remedy(URI_REMEDY),
+        DeviceForError::NoDevice { .. } => {
+            let scheme = uri.split("://").next().unwrap_or_default();
+            let of_scheme = |device: &&Device| device.transport().name() == scheme;
+            let own =
+                context.devices().iter().filter(of_scheme).find_map(|device| device.unavailable().first());
+            match network_lack().as_ref().filter(|_| scheme != "shm").or(own) {
+                Some(lack) => {
+                    Failure::new(format!("no {scheme} device to reach {uri} from: {}", lack.reason))
+                        .remedy(lack.remedy.clone())
+                }
+                None => Failure::new(error.to_string()).remedy("`cci info` says what each device lacks"),
+            }
         }
     })
 }
@@ -74,16 +60,6 @@ pub fn network_lack() -> Option<Unavailable> {
     Some(Unavailable { what: "UDP, TCP and raw Ethernet".to_owned(), reason, remedy })
 }
 
-/// The address of ours that the system would send from. Connecting a UDP socket asks for the route and sends
-/// nothing.
-fn source_address(host_and_port: &str) -> Option<IpAddr> {
-    let target: SocketAddr = host_and_port.replace("localhost", "127.0.0.1").parse().ok()?;
-    let any: SocketAddr = if target.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(target).ok()?;
-    socket.local_addr().ok().map(|addr| addr.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +70,8 @@ mod tests {
         assert_eq!(towards(&context, "shm://x").unwrap().name(), "shm");
         if context.device("udp-lo").is_some_and(Device::is_up) {
             assert_eq!(towards(&context, "udp://127.0.0.1:9").unwrap().name(), "udp-lo");
-            assert_eq!(towards(&context, "udp://localhost:9").unwrap().name(), "udp-lo");
+            let uri = resolved("udp://localhost:9").unwrap();
+            assert!(towards(&context, &uri).unwrap().interface() == Some("lo"), "{uri}");
         }
         for wrong in ["", "x", "http://127.0.0.1:9", "://"] {
             assert!(towards(&context, wrong).is_err(), "{wrong:?}");

@@ -20,16 +20,17 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Runs the subcommand.
 pub fn run(args: &PingArgs) -> Outcome {
     let context = devices::context()?;
+    let uri = devices::resolved(&args.uri)?;
     let device = match &args.device {
         Some(name) => devices::named(&context, name)?,
-        None => devices::towards(&context, &args.uri)?,
+        None => devices::towards(&context, &uri)?,
     };
     check_size(args, device.max_send_size(), &format!("device {}", device.name()))?;
     signals::catch_interrupts()?;
     let mut endpoint = dial::open(device, Options::default())?;
     let hello = protocol::encode(&Hello::new(Role::Echo, 0));
     let attribute = args.r#type.attribute();
-    let connection = dial::connect(&mut endpoint, &args.uri, &hello, attribute, args.timeout.into())?;
+    let connection = dial::connect(&mut endpoint, &uri, &hello, attribute, args.timeout.into())?;
     // The path to the peer may take less than the device.
     check_size(args, endpoint.max_send_size(connection).unwrap_or(0), "this connection")?;
     let explanation = endpoint.explain(connection);

@@ -94,8 +94,8 @@ fn ping_gets_echoes_on_every_device_and_type() {
 #[test]
 fn ping_says_what_is_wrong_and_what_to_do() {
     for (uri, code, told) in [
-        ("nonsense", EXIT_USAGE, "not the URI"),
-        ("http://127.0.0.1:5", EXIT_USAGE, "not the URI"),
+        ("nonsense", EXIT_USAGE, "such as udp://"),
+        ("http://127.0.0.1:5", EXIT_USAGE, "does not begin with"),
         ("shm://nobody-listens-here-4711", EXIT_FAILED, "refused"),
     ] {
         let output = cci(&["ping", uri]);

@@ -102,3 +102,19 @@ fn the_facts_of_the_json_are_numbers() {
         }
     }
 }
+
+/// Host names are for people: the command looks them up, which the library does not.
+#[test]
+fn a_host_name_is_looked_up() {
+    if !devices().iter().any(|name| name == "udp-lo") {
+        return println!("skipped: no loopback interface is up here");
+    }
+    let server = Server::start("udp-lo");
+    let uri = server.uri.replace("127.0.0.1", "localhost");
+    assert!(uri.contains("localhost"), "{uri}");
+    let ping = json(&cci(&["ping", &uri, "-c", "2", "-i", "0s", "--json"]));
+    assert_eq!(ping["received"], 2, "{ping}");
+    let output = cci(&["ping", "udp://no-such-host.invalid:7"]);
+    assert_eq!(output.status.code(), EXIT_USAGE);
+    assert!(stderr(&output).contains("no-such-host.invalid"), "{}", stderr(&output));
+}

@@ -99,11 +99,12 @@ fn targets(args: &PerfArgs, site: &Site) -> Outcome<Vec<(Device, Target)>> {
     let target =
         |device: &Device, uri: Option<&str>| (device.clone(), Target::new(device, uri, site.is_pair()));
     if let Some(uri) = &args.uri {
+        let uri = devices::resolved(uri)?;
         let device = match one_device(args)? {
             Some(name) => devices::named(&context, &name)?.clone(),
-            None => devices::towards(&context, uri)?.clone(),
+            None => devices::towards(&context, &uri)?.clone(),
         };
-        return Ok(vec![target(&device, Some(uri))]);
+        return Ok(vec![target(&device, Some(&uri))]);
     }
     if !args.device.is_empty() {
         let named = args.device.iter().map(|name| Ok(target(devices::named(&context, name)?, None)));

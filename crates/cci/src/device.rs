@@ -129,6 +129,8 @@ pub(crate) struct SecondInterface {
 pub(crate) struct ShmKeys {
     /// Directory for services, if configured.
     pub directory: Option<std::path::PathBuf>,
+    /// Processes of all users may connect; otherwise only those of this process's user, and root's.
+    pub all_users: bool,
     /// Peers on this host may map library memory, and we theirs.
     pub direct: bool,
     /// Whether memory is read by system calls from process to process.
@@ -160,7 +162,7 @@ pub(crate) enum EthMode {
 
 impl Default for ShmKeys {
     fn default() -> Self {
-        ShmKeys { directory: None, direct: true, cma: Cma::On }
+        ShmKeys { directory: None, all_users: false, direct: true, cma: Cma::On }
     }
 }
 

@@ -149,7 +149,7 @@ pub enum AcceptError {
     OtherDevice,
     /// The peer has given up meanwhile.
     Gone,
-    /// By its name the peer may not connect to this endpoint, or somebody else is at its address now.
+    /// By its name or its user the peer may not connect to this endpoint, or somebody else is at its address now.
     NotPermitted,
     /// The request is this endpoint's own, and it seals what it sends: it can't shake hands with itself.
     Itself,
@@ -347,7 +347,8 @@ impl fmt::Display for ConnectFailure {
             ConnectFailure::Version { theirs } => write!(f, "the peer speaks protocol version {theirs}"),
             ConnectFailure::NotPermitted => write!(
                 f,
-                "not permitted: the peer belongs to another user, or allow_connect does not name it"
+                "not permitted: the peer is another user's process (all_users = on in the section of a shm device admits \
+                 them), or allow_connect does not name it"
             ),
             ConnectFailure::NoMemory => write!(
                 f,
@@ -367,7 +368,10 @@ impl fmt::Display for AcceptError {
             }
             AcceptError::Gone => write!(f, "the peer has given up meanwhile"),
             AcceptError::NotPermitted => {
-                write!(f, "the peer is not among those that allow_connect names for this endpoint")
+                write!(
+                    f,
+                    "the peer is not among those that allow_connect names for this endpoint, or is another user's process"
+                )
             }
             AcceptError::Itself => write!(
                 f,

@@ -92,10 +92,14 @@ fn not_connected(uri: &str, why: ConnectFailure) -> Failure {
             }
         },
         ConnectFailure::Version { .. } => "the same version of CCI on both sides",
-        ConnectFailure::NotPermitted => "run both as the same user, or one of them as root",
         ConnectFailure::NoMemory if scheme == "shm" && files_are_limited => {
             "raise the limit of file sizes, which shared memory counts as (ulimit -f unlimited), on both sides"
         }
+        ConnectFailure::NotPermitted if scheme == "shm" => {
+            "run both as the same user, or, without security, write all_users = on into the section of the server's \
+             device; where the server's name does not say its user, into that of the client's, too"
+        }
+        ConnectFailure::NotPermitted => "see allow_connect of both sides",
         ConnectFailure::NoMemory => "close connections of the server, or raise its memory_bytes_max",
         ConnectFailure::Disconnected => "see why the server ended, then again",
     };

@@ -81,6 +81,114 @@ fn a_name_that_another_user_has_taken_fools_nobody() {
     }
 }
 
+/// Whom nobody knows, and who has no key.
+const NOBODY_UID: u32 = 65_534;
+const KEY: &str = "node1 = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+/// The name of the server's shared-memory socket, as its URI lists it.
+fn shm_name(uri: &str) -> Option<&str> {
+    uri.split([',', '/']).find_map(|part| part.strip_prefix("shm="))
+}
+
+#[test]
+fn a_sealed_endpoint_is_closed_to_other_users_of_the_host() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    for uid in [0, SERVER_UID] {
+        let config = folder.sealed(uid, "");
+        let server = Server::start_with(uid, &command, &["serve", "--device", "lan"], Some(&config));
+        let name = shm_name(&server.uri).expect("a part for shared memory");
+        // Every user of the host finds the name.
+        let names =
+            Command::new("cat").arg("/proc/net/unix").uid(NOBODY_UID).gid(NOBODY_UID).output().unwrap();
+        assert!(String::from_utf8_lossy(&names.stdout).contains(&format!("@cci/{name}")), "{name}");
+        // Root, too, where it is not the user of the server.
+        for stranger in [NOBODY_UID, if uid == 0 { STRANGER_UID } else { 0 }] {
+            let output = ping(&command, stranger, &format!("shm://{name}"));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "user {stranger} at the server of user {uid}: {said}");
+            assert!(said.contains("not permitted"), "{said}");
+        }
+        let own = ping(&command, uid, &format!("shm://{name}"));
+        assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
+    }
+}
+
+#[test]
+fn where_names_have_rights_no_connection_goes_without_a_name() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so the files would have to be another user's");
+        return;
+    };
+    for list in ["allow_connect", "allow_rma_read", "allow_rma_write"] {
+        let config = folder.sealed(0, &format!("{list} = node1\n"));
+        let server = Server::start_with(0, &command, &["serve", "--device", "lan"], Some(&config));
+        assert_eq!(shm_name(&server.uri), None, "{list}: {}", server.uri);
+        let arguments =
+            ["ping", &server.uri, "--device", "lan", "--count", "2", "--interval", "1ms", "--explain"];
+        let output = Command::new(&command).args(arguments).env("CCI_CONFIG", &config).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("peer node1 known by Noise"), "{list}: {said}");
+    }
+}
+
+#[test]
+fn root_serves_other_users_only_where_its_configuration_says_so() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    for device in ["shm", "any"] {
+        let server = Server::start_with(0, &command, &["serve", "--device", device], None);
+        let name = if device == "any" { shm_name(&server.uri) } else { server.uri.strip_prefix("shm://") };
+        let output = ping(&command, NOBODY_UID, &format!("shm://{}", name.expect("a name")));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{device}: {said}");
+        assert!(said.contains("not permitted") && said.contains("all_users = on"), "{device}: {said}");
+    }
+    let config = folder.file(0, "open.ini", "[open]\ntransport = shm\nall_users = on\n");
+    for uid in [0, SERVER_UID] {
+        let server = Server::start_with(uid, &command, &["serve", "--device", "open"], Some(&config));
+        let output = ping(&command, NOBODY_UID, &server.uri);
+        assert_eq!(output.status.code(), Some(0), "user {uid}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_client_trusts_its_own_user_root_and_whom_it_named() {
+    let folder = Folder::new();
+    let Some(command) = folder.command() else {
+        println!("skipped: not root, so no process of another user can be started");
+        return;
+    };
+    let config = folder.file(0, "open.ini", "[open]\ntransport = shm\nall_users = on\n");
+    let chosen = format!("trust-{}", std::process::id());
+    let serve = ["serve", "--device", "open", "--service", &chosen];
+    let server = Server::start_with(STRANGER_UID, &command, &serve, Some(&config));
+    // The server is open to all; the name does not say whose it is.
+    for uid in [0, SERVER_UID] {
+        let output = ping(&command, uid, &server.uri);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "user {uid}: {said}");
+        assert!(said.contains("not permitted"), "{said}");
+        let arguments = ["ping", &server.uri, "--device", "open", "--count", "1"];
+        let output = Command::new(&command)
+            .args(arguments)
+            .env("CCI_CONFIG", &config)
+            .uid(uid)
+            .gid(uid)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "user {uid}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// What an endpoint has mapped and open is out of reach for another user's process: its descriptors (rings, regions, bells) by
 /// /proc, its memory by /proc and by tracing.
 #[test]
@@ -144,6 +252,27 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// A file that belongs to a user and that others may read, but for keys.
+    fn file(&self, uid: u32, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        let mode = if name.ends_with(".psk") { 0o600 } else { 0o644 };
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&path, Some(uid), Some(uid)).unwrap();
+        path
+    }
+
+    /// The configuration of a sealed device `lan` on every path, for a server of this user.
+    fn sealed(&self, uid: u32, lines: &str) -> PathBuf {
+        let key = self.file(uid, &format!("{uid}.psk"), KEY);
+        let key = key.display();
+        let text =
+            format!("[lan]\ntransport = any\nip = 127.0.0.1\nsecurity = psk\npsk_file = {key}\n{lines}");
+        self.file(uid, &format!("{uid}.ini"), &text)
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
@@ -161,8 +290,16 @@ impl Server {
     }
 
     fn start_as(uid: u32, command: &Path, arguments: &[&str]) -> Server {
-        let mut child =
-            Command::new(command).args(arguments).uid(uid).gid(uid).stdout(Stdio::piped()).spawn().unwrap();
+        Server::start_with(uid, command, arguments, None)
+    }
+
+    fn start_with(uid: u32, command: &Path, arguments: &[&str], config: Option<&Path>) -> Server {
+        let mut command = Command::new(command);
+        command.args(arguments).uid(uid).gid(uid).stdout(Stdio::piped());
+        if let Some(config) = config {
+            command.env("CCI_CONFIG", config);
+        }
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let uri = lines
             .by_ref()

@@ -141,11 +141,15 @@ impl Stream {
         let mut space = [MaybeUninit::uninit(); RECV_SPACE_BYTES];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let got =
-            again(|| rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags));
+        let mut take =
+            || again(|| rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags));
+        let mut got = take();
+        if matches!(&got, Err(error) if error.kind() == io::ErrorKind::ConnectionReset) {
+            // It closed with messages of ours unread. The kernel says so once, before what the peer had sent.
+            got = take();
+        }
         let got = match got {
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                // It died with messages of ours unread: for the reader that is a close like any other.
                 return Ok(Received { len: 0, fds: ReceivedFds::default() });
             }
             other => other?,

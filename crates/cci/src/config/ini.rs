@@ -280,6 +280,8 @@ mod tests {
             ("[x]\ntransport = shm\ndefault = yes", 3, "0 or 1"),
             ("[x]\ntransport = shm\ndefault=1\n[y]\ntransport = shm\ndefault=1", 6, "line 3"),
             ("[x]\ntransport = shm\ndirectory = here", 3, "absolute"),
+            ("[x]\ntransport = shm\nall_users = yes", 3, "on or off"),
+            ("[x]\ntransport = any\nsecurity = psk\npsk_file = /k\nall_users = on", 5, "proves no names"),
             ("[x]\ntransport = udp\nport = 65536", 3, "0 to 65535"),
             ("[x]\ntransport = udp\nmtu = 100", 3, "a whole number from 1200 to 65536"),
             ("[x]\ntransport = udp\nip = host.example", 3, "numeric"),

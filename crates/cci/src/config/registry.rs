@@ -135,6 +135,12 @@ const KEYS: &[Key] = &[
         "the kernel's interface for frames",
     ),
     key("directory", LOCAL, Values::Text, "the absolute path of the folder for services"),
+    key(
+        "all_users",
+        LOCAL,
+        ON_OFF,
+        "whether processes of all users of the host may connect by shared memory",
+    ),
     key("direct", LOCAL, ON_OFF, "whether peers map each other's memory"),
     key(
         "cma",

@@ -25,6 +25,17 @@ pub(super) fn from_section(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         }
         info.shm.directory = Some(directory);
     }
+    if let Some(pair) = section.get("all_users") {
+        info.shm.all_users = pair.value == "on";
+        let security = section.get("security").filter(|security| security.value != "off");
+        if let Some(security) = security.filter(|_| info.shm.all_users) {
+            return Err(pair.wrong(format!(
+                "all_users = on with security = {}: shared memory proves no names, so with security it is for \
+                 processes of one user; take one of the two out",
+                security.value
+            )));
+        }
+    }
     info.shm.direct = section.is_on("direct").unwrap_or(info.shm.direct);
     info.shm.cma = match section.get("cma").map(|pair| pair.value) {
         Some("off") => Cma::Off,

@@ -13,6 +13,7 @@ pub(crate) mod shm;
 pub(crate) mod tcp;
 mod token;
 
+use self::shm::Admission;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::{Core, SendOp};
@@ -239,7 +240,7 @@ pub(crate) fn open(
         TransportKind::Shm => {
             // Which is none, or an error.
             Sealing::of(device, options)?;
-            shm::open(device, options, poller, None)
+            shm::open(device, options, poller, Admission::of(device, false), None)
         }
         TransportKind::Udp => datagram::open_udp(device, options),
         TransportKind::Eth => datagram::open_eth(device, options),

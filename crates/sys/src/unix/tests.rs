@@ -115,6 +115,18 @@ fn full_is_would_block_and_too_long_is_an_error() {
 }
 
 #[test]
+fn what_was_said_before_a_close_is_heard_though_the_peer_left_something_unread() {
+    let (one, other) = Stream::pair().unwrap();
+    one.send(b"a question", &[]).unwrap();
+    other.send(b"no", &[]).unwrap();
+    drop(other);
+    let mut buffer = [0; 64];
+    let got = one.recv(&mut buffer, 0).unwrap();
+    assert_eq!(&buffer[..got.len], b"no");
+    assert_eq!(one.recv(&mut buffer, 0).unwrap().len, 0);
+}
+
+#[test]
 fn a_live_name_is_not_stolen_and_a_dead_one_is_no_obstacle() {
     let _alone = one_at_a_time();
     let folder = Folder::new();

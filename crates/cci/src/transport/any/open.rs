@@ -9,7 +9,8 @@ use crate::error::{CreateError, SysError};
 use crate::event::Event;
 use crate::limits;
 use crate::options::Options;
-use crate::transport::shm::{self, Commitment, Proof};
+use crate::sealing::Sealing;
+use crate::transport::shm::{self, Admission, Commitment, Proof};
 use crate::transport::{self, Transport};
 use cci_sys::clock;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,6 +19,10 @@ use std::sync::Arc;
 /// Of what the cap leaves beside the engine's buffers, each network part gets one share of so many. Shared memory has the
 /// rest.
 const SHARES: u64 = 4;
+
+/// Why an endpoint whose peers have rights by their names goes without shared memory: whatever that admits would have rights
+/// that nobody gave it. Within the host such an endpoint is reached by its sealed paths.
+const BY_NAME: &str = "rights go by name on this endpoint, and shared memory proves no names";
 
 /// Opens all parts that this machine has. What the program asked for and can't have is an error; what the machine does
 /// not have is left out.
@@ -28,9 +33,18 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Transport>, CreateError> {
     let rest_bytes = rest_bytes(device, options)?;
     let (mut parts, mut left_out, mut id) = (Vec::new(), Vec::new(), None);
+    let sealing = Sealing::of(device, options)?;
+    let shares_memory = sealing.as_ref().is_none_or(Sealing::gives_all_to_the_unnamed);
+    if !shares_memory {
+        check_service(options)?;
+    }
     for kind in ORDER {
+        if kind == TransportKind::Shm && !shares_memory {
+            left_out.push(LeftOut { kind, reason: BY_NAME.to_owned() });
+            continue;
+        }
         let token = TOKEN_PARTS + parts.len() as u64;
-        match open_part(kind, device, options, rest_bytes, poller, token) {
+        match open_part(kind, device, options, sealing.is_some(), rest_bytes, poller, token) {
             Ok((part, commitment)) => {
                 id = id.or(commitment);
                 parts.push(part);
@@ -78,6 +92,7 @@ fn open_part(
     kind: TransportKind,
     device: &DeviceInfo,
     options: &Options,
+    has_security: bool,
     rest_bytes: u64,
     poller: &Poller,
     token: u64,
@@ -85,9 +100,7 @@ fn open_part(
     // The device of this kind that this one stands for; receive buffers are the same for all.
     let device = DeviceInfo { kind, ..device.clone() };
     let mut options = options.clone();
-    // A number is a port, anything else names a place for shared memory.
-    let is_port = options.service.as_ref().is_some_and(|service| service.parse::<u16>().is_ok());
-    if is_port == (kind == TransportKind::Shm) {
+    if options.service.as_deref().is_some_and(is_port) == (kind == TransportKind::Shm) {
         options.service = None;
     }
     let network_bytes = rest_bytes / SHARES;
@@ -98,13 +111,30 @@ fn open_part(
         let proof = Proof::new()?;
         let id = proof.commitment();
         set_apart_bytes = networks * network_bytes;
-        (shm::open(&device, &options, &own_poller, Some(proof))?, Some(id))
+        let admission = Admission::of(&device, has_security);
+        (shm::open(&device, &options, &own_poller, admission, Some(proof))?, Some(id))
     } else {
         set_apart_bytes = rest_bytes - network_bytes;
         options.memory_bytes_max = engine_bytes(&device, &options) + network_bytes;
         (transport::open(&device, &options, &own_poller)?, None)
     };
     Ok((Part { kind, transport, poller: own_poller, set_apart_bytes, busy: true }, id))
+}
+
+/// Refuses the name of a place for shared memory for an endpoint that has none.
+fn check_service(options: &Options) -> Result<(), CreateError> {
+    match &options.service {
+        Some(service) if !is_port(service) => Err(CreateError::BadService {
+            service: service.clone(),
+            reason: format!("it is a name for shared memory, and {BY_NAME}; give a port"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A number is a port, anything else names a place for shared memory.
+fn is_port(service: &str) -> bool {
+    service.parse::<u16>().is_ok()
 }
 
 /// Whether an endpoint is of use without a part that could not be opened, and what to say of it.

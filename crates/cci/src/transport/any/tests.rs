@@ -1,14 +1,18 @@
 //! The device any.
 
 use crate::config::ini;
-use crate::{Attribute, ConnectFailure, Connection, Device, Endpoint, Event, Options, SendFlags};
+use crate::{
+    Attribute, ConnectFailure, Connection, CreateError, Device, Endpoint, Event, Names, Options, Security,
+    SendFlags,
+};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn device(transport: &str) -> Device {
-    let text = format!("[x]\ntransport = {transport}\nip = 127.0.0.1\n");
+    let ip = if transport == "shm" { "" } else { "ip = 127.0.0.1\n" };
+    let text = format!("[x]\ntransport = {transport}\n{ip}");
     ini::devices(&text, Path::new("test.ini")).unwrap().remove(0)
 }
 
@@ -451,4 +455,32 @@ fn an_answer_at_the_last_moment_is_the_only_end() {
     }
     assert_eq!((ends, accepts), (1, 1));
     assert!(client.is_open(connection.unwrap()));
+}
+
+const KEYS: &[u8] = b"node1 = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+fn sealed(security: Security, service: Option<&str>) -> Result<Endpoint, CreateError> {
+    let service = service.map(str::to_owned);
+    Endpoint::create(&device("any"), Options { security: Some(security), service, ..Options::default() })
+}
+
+#[test]
+fn shared_memory_is_left_out_where_rights_go_by_name() {
+    let keys = || Security::psk(KEYS).unwrap();
+    let names = || Names::parse("node1").unwrap();
+    assert!(
+        sealed(keys(), None).unwrap().uri().contains("shm="),
+        "one user's processes are as good as the key"
+    );
+    for security in
+        [keys().allow_connect(names()), keys().allow_rma_read(names()), keys().allow_rma_write(names())]
+    {
+        let mut endpoint = sealed(security.clone(), None).unwrap();
+        assert!(!endpoint.uri().contains("shm="), "{}", endpoint.uri());
+        let refused =
+            endpoint.connect("shm://somewhere", b"", Attribute::ReliableOrdered, 1, None).unwrap_err();
+        assert!(refused.to_string().contains("proves no names"), "{refused}");
+        let refused = sealed(security, Some("/tmp/cci-a-place")).err().unwrap().to_string();
+        assert!(refused.contains("give a port"), "{refused}");
+    }
 }

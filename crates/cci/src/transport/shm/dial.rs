@@ -1,7 +1,6 @@
 //! The client's side of a handshake.
 
 use super::hand::{Hand, Knock, Peer, Side, Stage};
-use super::handshake::is_permitted;
 use super::out::Control;
 use super::table::{Conn, State};
 use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
@@ -114,8 +113,7 @@ impl Shm {
             }
         };
         let server = stream.peer_credentials()?;
-        // Root may connect with everybody, but not with a user who waits under a name that says another.
-        if !is_permitted(&server) || name::named_uid(&knock.name).is_some_and(|uid| uid != server.uid) {
+        if !self.admission.trusts_server(server.uid, name::named_uid(&knock.name)) {
             self.table.counts.not_permitted += 1;
             self.end_hand(core, key, ConnectFailure::NotPermitted);
             return Ok(());

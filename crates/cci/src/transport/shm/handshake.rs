@@ -16,9 +16,8 @@ use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, region_bytes};
 use cci_sys::SysError;
 use cci_sys::event::EventFd;
-use cci_sys::process;
 use cci_sys::segment::Segment;
-use cci_sys::unix::{Credentials, ReceivedFds, Stream};
+use cci_sys::unix::{ReceivedFds, Stream};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -26,12 +25,6 @@ use std::os::fd::AsFd;
 const ERRNO_DESCRIPTORS: i32 = 24;
 /// Answers to late confirmations that wait for room in the ring.
 const CONTROL_MAX: usize = 256;
-
-/// Whether a process of that user may be connected with: our own user's may, and where one of us is root.
-pub(super) fn is_permitted(theirs: &Credentials) -> bool {
-    let own = process::uid();
-    theirs.uid == own || theirs.uid == 0 || own == 0
-}
 
 /// A client has joined the link: CONFIRM came through its ring.
 pub(super) fn confirm_came(

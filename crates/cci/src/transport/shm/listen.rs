@@ -1,7 +1,7 @@
 //! The server's side of a handshake.
 
 use super::hand::{Guest, Half, Hand, Peer, Side, Stage};
-use super::handshake::{NotOffered, is_permitted};
+use super::handshake::NotOffered;
 use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{
@@ -26,7 +26,7 @@ const ACCEPTS_PER_POLL_MAX: u32 = 32;
 pub(super) struct Asker {
     stream: Stream,
     request: Request,
-    peer: Peer,
+    pub(super) peer: Peer,
 }
 
 impl Shm {
@@ -87,7 +87,7 @@ impl Shm {
 
     fn knocked(&mut self, core: &mut Core, stream: Stream) {
         let peer = match stream.peer_credentials() {
-            Ok(peer) if is_permitted(&peer) => peer,
+            Ok(peer) if self.admission.admits_client(peer.uid) => peer,
             _ => {
                 self.table.counts.not_permitted += 1;
                 let _ = stream.send(Said::Refuse(ConnectFailure::NotPermitted).bytes().as_slice(), &[]);
@@ -179,6 +179,12 @@ impl Shm {
         is_reliable: bool,
     ) -> Result<Key, AcceptError> {
         let Asker { stream, request, peer } = asker;
+        // The request may have come to an endpoint that admits more.
+        if !self.admission.admits_client(peer.uid) {
+            self.table.counts.not_permitted += 1;
+            let _ = stream.send(Said::Refuse(ConnectFailure::NotPermitted).bytes().as_slice(), &[]);
+            return Err(AcceptError::NotPermitted);
+        }
         if stream.hung_up() {
             return Err(AcceptError::Gone);
         }

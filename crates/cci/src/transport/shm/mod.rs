@@ -15,6 +15,7 @@
 //! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons. Remote memory
 //! access is in [`rma`].
 
+mod admission;
 #[cfg(any(test, fuzzing))]
 mod by_hand;
 mod close;
@@ -44,6 +45,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::admission::Admission;
 pub(crate) use self::commitment::Commitment;
 pub(crate) use self::proof::Proof;
 
@@ -116,6 +118,7 @@ const fn ring_charge(ring_bytes: u32) -> u64 {
 #[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
+    admission: Admission,
     /// What is shown to those who want to know who listens here; None: nobody does.
     proof: Option<Proof>,
     listener: Listener,
@@ -153,11 +156,13 @@ pub(super) struct Shm {
     made_by: fork::Token,
 }
 
-/// Opens an endpoint's shared-memory transport. `proof`: for clients that know its commitment.
+/// Opens an endpoint's shared-memory transport. `admission`: whose processes it connects with. `proof`: for clients that know
+/// its commitment.
 pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,
     poller: &Arc<Poller>,
+    admission: Admission,
     proof: Option<Proof>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let place = name::listen_place(device, options.service.as_deref())?;
@@ -178,6 +183,7 @@ pub(crate) fn open(
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     Ok(Box::new(Shm {
         uri: place.uri,
+        admission,
         proof,
         listener,
         listen_again_ns: None,

@@ -4,13 +4,18 @@ mod rma;
 mod taking_back;
 
 use super::by_hand::*;
-use super::wire::{self, Offer, Said, kind};
+use super::listen::Asker;
+use super::wire::{self, Offer, Request, Said, kind};
 use crate::config::builtin;
-use crate::{Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status};
+use crate::{
+    AcceptError, Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status,
+};
 use cci_ring::memory::Backing;
 use cci_ring::spsc::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
+use cci_sys::process;
 use cci_sys::segment::Segment;
+use cci_sys::unix::{Name, Stream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -43,6 +48,27 @@ fn what_an_honest_stranger_does_by_hand_works() {
         }
         _ => None,
     });
+}
+
+#[test]
+fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
+    let (mut front, mut worker) = (endpoint(), endpoint());
+    let name = front.uri().strip_prefix("shm://").unwrap().to_owned();
+    let client = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
+    let request = Request { endpoint: 1, conn: OWN, mss: 4096, attribute: Attribute::ReliableOrdered };
+    client.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
+    let mut request = until(&mut front, "a request", |_, event| match event {
+        Some(Event::ConnectRequest(request)) => Some(request),
+        _ => None,
+    });
+    // As if the endpoint that it came to had all_users = on, and the process were another user's: neither this one's nor root's.
+    let asker = request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap();
+    asker.peer.uid = process::uid() + 1;
+    assert!(matches!(worker.accept(request, 1), Err(AcceptError::NotPermitted)));
+    let mut buffer = [0; wire::BYTES_MAX];
+    let got = client.recv(&mut buffer, 2).unwrap();
+    assert_eq!(wire::parse(&buffer[..got.len]), Ok(Said::Refuse(ConnectFailure::NotPermitted)));
+    assert_eq!((dropped(&worker, "not_permitted"), worker.counters().connections_open), (1, 0));
 }
 
 #[test]

@@ -30,6 +30,7 @@
 //! | module | speaks | begins with |
 //! |---|---|---|
 //! | [`datagram`] | UDP and raw Ethernet, in the clear | `client()`, `server(..)`, or `shake(Hello, ..)` |
+//! | [`raw`] | IPv4 packets in anybody's name: ICMP, multicast groups | `too_big(..)`, `watch(..)` |
 //! | [`shm`] | shared memory: socket, descriptors, rings, grants | `client()`, `connect_as(uid)` |
 //! | [`tcp`] | both streams | `client()`, `server(..)`, or `dial()` for somebody who is no peer yet |
 //!
@@ -45,6 +46,7 @@
 //! Add a test to the file of its transport in `tests/hostile_scripts`. See it fail on the code without the fix.
 
 pub mod datagram;
+pub mod raw;
 pub mod shm;
 pub mod tcp;
 
@@ -54,6 +56,6 @@ mod side;
 mod stage;
 
 pub use scene::{PATIENCE, PeerId, Scene, handle_of_peer};
-pub use script::{Act, Counter, Script, Site, Wire, act};
+pub use script::{Act, Counter, Script, Site, Wire, act, all};
 pub use side::{Met, REGION_BYTES, Side};
 pub use stage::{Stage, device};

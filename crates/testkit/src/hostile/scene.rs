@@ -293,6 +293,26 @@ impl Scene {
         [got[0] - before[0], got[1] - before[1]]
     }
 
+    /// The victim sends so many messages to the honest peer, as fast as it is let; all of them succeed.
+    pub fn stream(&mut self, len_bytes: usize, messages: u64) {
+        let (to, message) = (self.links[0], vec![7; len_bytes]);
+        let (start, mut sent) = (self.victim.ended(to), 0);
+        self.until("the messages of a stream have arrived", |scene| {
+            while sent < messages && scene.victim.send(to, &message).is_ok() {
+                sent += 1;
+            }
+            scene.victim.ended(to)[0] >= start[0] + messages
+        });
+        assert_eq!(self.victim.ended(to), [start[0] + messages, start[1]]);
+    }
+
+    /// How long something takes, to be compared with something else of the same run.
+    pub fn time_of(&mut self, what: impl FnOnce(&mut Scene)) -> Duration {
+        let start = Instant::now();
+        what(self);
+        start.elapsed()
+    }
+
     fn counts(&self) -> [u64; 2] {
         let count = |side: &Side, from| side.received.get(&from).copied().unwrap_or(0);
         [count(&self.victim, self.links[0]), count(&self.honest, self.links[1])]

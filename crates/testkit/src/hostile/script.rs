@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 /// What one turn takes of what came, at most: the other peers have their turns, too.
 const TAKEN_PER_TURN_MAX: u32 = 256;
-/// What one turn catches up of a repetition that is late, at most.
-const CATCH_UP_MAX: u32 = 64;
 
 /// Where the victim is, and what a peer of it may know.
 #[derive(Clone, Debug)]
@@ -59,6 +57,11 @@ pub type Act<W> = Rc<dyn Fn(&mut W)>;
 /// Makes an act of a closure.
 pub fn act<W>(run: impl Fn(&mut W) + 'static) -> Act<W> {
     Rc::new(run)
+}
+
+/// Does several things at once.
+pub fn all<W: 'static, const N: usize>(acts: [Act<W>; N]) -> Act<W> {
+    act(move |wire| acts.iter().for_each(|act| act(wire)))
 }
 
 /// Counts how often it is done: `.on(Bulk, leaked.count())`.
@@ -162,7 +165,7 @@ impl<W: Wire> Script<W> {
         self.with(Step::On(kind, act))
     }
 
-    /// From this step on does this at every `interval`, `times` in all.
+    /// From this step on does this at every `interval`, `times` in all; no more than once in a turn.
     pub fn every(self, interval: Duration, times: u64, act: Act<W>) -> Script<W> {
         self.with(Step::Every(interval, times, act))
     }
@@ -202,7 +205,7 @@ pub(super) trait Peer {
 
 struct Repeat<W> {
     interval: Duration,
-    left: u64,
+    times: u64,
     due: Instant,
     act: Act<W>,
 }
@@ -241,9 +244,9 @@ impl<W: Wire> Actor<W> {
                     self.rules.retain(|rule| rule.0 != kind);
                     self.rules.push((kind, act));
                 }
-                Step::Every(interval, left, act) => {
-                    let (interval, left, act) = (*interval, *left, act.clone());
-                    self.repeats.push(Repeat { interval, left, due: Instant::now(), act });
+                Step::Every(interval, times, act) => {
+                    let (interval, times, act) = (*interval, *times, act.clone());
+                    self.repeats.push(Repeat { interval, times, due: Instant::now(), act });
                 }
             }
             self.steps.pop();
@@ -265,18 +268,14 @@ impl<W: Wire> Actor<W> {
         }
     }
 
+    /// Repeats what is due. One that is late is done once, not as often as it was missed.
     fn repeat(&mut self) -> bool {
         let (now, before) = (Instant::now(), self.acts);
-        for repeat in &mut self.repeats {
-            for _ in 0..CATCH_UP_MAX {
-                if repeat.left == 0 || repeat.due > now {
-                    break;
-                }
-                repeat.left -= 1;
-                repeat.due += repeat.interval;
-                self.acts += 1;
-                (repeat.act)(&mut self.wire);
-            }
+        for repeat in self.repeats.iter_mut().filter(|repeat| repeat.times > 0 && repeat.due <= now) {
+            repeat.times -= 1;
+            repeat.due = now + repeat.interval;
+            self.acts += 1;
+            (repeat.act)(&mut self.wire);
         }
         self.acts > before
     }

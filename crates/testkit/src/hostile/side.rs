@@ -2,13 +2,15 @@
 
 use super::script::Site;
 use cci::{
-    Access, Connection, Endpoint, Event, Memory, Piece, Place, Rma, RmaError, RmaFlags, RmaHandle, RmaKind,
-    SendError, SendFlags, Status,
+    Access, Attribute, Connection, Endpoint, Event, Memory, Piece, Place, Rma, RmaError, RmaFlags, RmaHandle,
+    RmaKind, SendError, SendFlags, Status,
 };
 use std::collections::HashMap;
 
 /// Of the region that peers may work on, and of the one beside it that is this side's own.
 pub const REGION_BYTES: usize = 64 << 10;
+/// Numbers of groups among those of peers.
+const GROUPS: u64 = 1 << 32;
 /// Events that one turn takes.
 const EVENTS_PER_TURN: u32 = 32;
 
@@ -138,6 +140,14 @@ impl Side {
             Event::KeepaliveTimedOut { .. } => {}
             Event::DeviceFailed => panic!("the device failed: {:#?}", self.endpoint.counters()),
         }
+    }
+
+    /// Sends to a multicast group, or receives what is sent to it.
+    pub fn group(&mut self, uri: &str, attribute: Attribute) -> Connection {
+        let number = GROUPS + self.met.len() as u64;
+        self.endpoint.connect(uri, &[], attribute, number, None).expect("a group to join");
+        while self.turn() || !self.met.contains_key(&number) {}
+        self.met[&number].connection.expect("a group that was joined")
     }
 
     fn next_context(&self) -> u64 {

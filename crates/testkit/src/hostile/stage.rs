@@ -14,8 +14,8 @@ pub struct Stage {
     pub victim: String,
     /// Its peers'.
     pub peers: String,
-    /// Interfaces, where the device has some.
-    _veth: Option<Veth>,
+    /// A namespace with interfaces, where the scene needs one.
+    network: Option<Veth>,
 }
 
 impl Stage {
@@ -46,7 +46,17 @@ impl Stage {
             };
             format!("[d]\n{lines}{security}")
         };
-        Some(Stage { victim: text("a"), peers: text("b"), _veth: veth })
+        Some(Stage { victim: text("a"), peers: text("b"), network: veth })
+    }
+
+    /// As [`Stage::find`], in a network namespace of its own, where what the kernel believes is nobody else's affair.
+    pub fn apart(name: &str) -> Option<Stage> {
+        let stage = Stage::find(name)?;
+        if stage.network.is_some() {
+            return Some(stage);
+        }
+        let veth = Veth::pair_here(1500).map_err(|why| println!("skipped: {name}: {why}")).ok()?;
+        Some(Stage { network: Some(veth), ..stage })
     }
 
     /// With these lines more in the victim's configuration.

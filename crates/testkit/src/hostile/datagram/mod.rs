@@ -224,15 +224,26 @@ pub fn data(
     })
 }
 
-/// Sends a part of a bundle: which, how long all but the last are, and how long the whole is, in units of 8 bytes.
-pub fn part(number: u16, stride: u16, whole: u16, falsify: impl Fn(&mut Head) + 'static) -> Act<Datagrams> {
-    send(Kind::Data, move |head| {
+/// Sends the part `number` of the bundle that comes next, whose parts are `stride_bytes` long. [`next_bundle`] ends it.
+pub fn part(
+    bundle: Vec<u8>,
+    number: u16,
+    stride_bytes: u16,
+    falsify: impl Fn(&mut Head, &mut Datagrams) + 'static,
+) -> Act<Datagrams> {
+    send_by(Kind::Data, move |head, peer| {
         head.flags |= flag::PART;
-        let words = [number, stride, whole, 0];
+        let words = [number, stride_bytes / 8, bundle.len() as u16 / 8, 0];
         head.body = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        head.body.resize(8 + 8 * usize::from(stride), 0);
-        falsify(head);
+        let data = bundle.chunks(stride_bytes.into()).nth(number.into()).unwrap_or_default();
+        head.body.extend_from_slice(data);
+        falsify(head, peer);
     })
+}
+
+/// What is sent from now on is of the next bundle.
+pub fn next_bundle() -> Act<Datagrams> {
+    act(|peer: &mut Datagrams| peer.seq = peer.seq.wrapping_add(1))
 }
 
 /// Sends what came last once more.

@@ -3,9 +3,13 @@
 mod datagrams;
 mod shm;
 mod tcp;
+mod tcp_bulk;
 
 use cci::Options;
 use std::time::Duration;
+
+/// As often as there is time.
+const ALWAYS: u64 = u64::MAX;
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -14,4 +18,9 @@ const fn ms(count: u64) -> Duration {
 /// A victim whose operations end soon.
 fn soon() -> Options {
     Options { send_timeout: ms(300), ..Options::default() }
+}
+
+/// A victim whose operations do not end while a test runs, unless it says so.
+fn late() -> Options {
+    Options { send_timeout: Duration::from_secs(3_600), ..Options::default() }
 }

@@ -1,9 +1,9 @@
-//! Lies over TCP's two streams.
+//! Lies over TCP's first stream, and in what is answered on the second.
 
-use super::soon;
+use super::{ALWAYS, ms, soon};
 use cci::{Options, RmaKind};
-use cci_testkit::hostile::Scene;
 use cci_testkit::hostile::tcp::{Kind, bulk, client, honestly, raw, rma, send};
+use cci_testkit::hostile::{Scene, all};
 
 fn open(options: Options) -> Scene {
     Scene::open("tcp", options).expect("TCP is everywhere")
@@ -53,5 +53,20 @@ fn a_false_answer_ends_the_operation() {
         let ends = scene.until_ended(peer);
         assert!(!ends.contains(&cci::Status::Success), "{ends:?}");
     }
+    scene.judge();
+}
+
+/// B5: "not ready" and "ready" in turn prolong nothing for ever.
+#[test]
+fn a_peer_that_is_ready_and_not_ready_in_turn_ends_a_send_and_a_disconnect() {
+    let mut scene = open(soon());
+    let untaken = |kind| send(kind, |record| record.ack = 0);
+    let both = all([untaken(Kind::NotReady), untaken(Kind::Ready)]);
+    let peer = scene.join(client().expect(Kind::Message).every(ms(20), ALWAYS, both));
+    assert_eq!(scene.send(peer, 1), 1);
+    let connection = scene.connection(peer);
+    scene.disconnect(peer);
+    scene.until_ended(peer);
+    scene.until("the connection is closed", |scene| scene.victim.endpoint.attribute(connection).is_none());
     scene.judge();
 }

@@ -1,0 +1,48 @@
+//! Peers that keep TCP's second stream busy.
+
+use super::{ALWAYS, late, ms, soon};
+use cci::{Options, RmaKind};
+use cci_testkit::hostile::tcp::{Kind, Tcp, bulk, bulk_raw, client, honestly, rma, send};
+use cci_testkit::hostile::{Scene, Script};
+
+fn open(options: Options) -> Scene {
+    Scene::open("tcp", options).expect("TCP is everywhere")
+}
+
+/// Answers a read with a record that takes a minute and more.
+fn trickle() -> Script<Tcp> {
+    let answer = rma(Kind::Data, |data| {
+        data.data = vec![1; 8_000];
+        data.cut_at = Some(100);
+    });
+    let script = Script::new().on(Kind::AskBulk, bulk(honestly)).expect(Kind::Read).now(answer);
+    script.every(ms(20), ALWAYS, bulk_raw(&[1]))
+}
+
+/// B2a: an operation has a deadline of its own, whatever moves on the second stream.
+#[test]
+fn a_byte_now_and_then_does_not_keep_an_operation_alive() {
+    let mut scene = open(soon());
+    let peer = scene.join(client().then(trickle()));
+    assert_eq!(scene.operate(peer, 1, RmaKind::Read, 8_000, None), 1);
+    scene.until_ended(peer);
+    scene.judge();
+}
+
+/// B2b: completions that wait behind an operation of one peer do not fill the queue for all.
+#[test]
+fn completions_held_behind_one_operation_leave_space_for_others() {
+    let mut scene = open(late());
+    let peer = scene.join(client().on(Kind::Message, send(Kind::Ack, honestly)).then(trickle()));
+    assert_eq!(scene.operate(peer, 1, RmaKind::Read, 8_000, None), 1);
+    let mut sent = 0;
+    for _ in 0..2_000 {
+        sent += scene.send(peer, 50);
+        scene.turn();
+    }
+    println!("{sent} sends taken behind an operation that does not end");
+    scene.judge();
+    let connection = scene.connection(peer);
+    scene.victim.endpoint.set_send_timeout(connection, ms(300)).expect("it is open");
+    scene.until_ended(peer);
+}

@@ -133,11 +133,15 @@ impl Shared {
         more_bytes <= self.left_bytes()
     }
 
-    /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered.
-    pub fn room_for_op(&mut self, nodes: usize) -> bool {
+    /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered. `held`: what its connection
+    /// holds already, if it is not the only one; then it gets no more than stay for all others.
+    pub fn room_for_op(&mut self, nodes: usize, held: Option<(u32, usize)>) -> bool {
         // What is kept for operations must leave room for what carries them, on both sides of every connection.
         let share_bytes = (self.config.memory_bytes_max / RMA_SHARE).saturating_sub(self.ops.bytes());
         let room_bytes = self.left_bytes().min(share_bytes);
+        if held.is_some_and(|(ops, held_nodes)| !self.ops.is_fair(ops, held_nodes, nodes, room_bytes)) {
+            return false;
+        }
         self.ops.make_room(nodes, room_bytes)
     }
 

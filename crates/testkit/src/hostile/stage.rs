@@ -19,7 +19,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// By name: `udp`, `tcp`, `shm`, `any`, `eth`, `eth-packet`; with `-psk` or `-certificates` behind it, with security. None:
+    /// By name: `udp`, `tcp`, `shm`, `shm-ring` (all memory through the ring), `any`, `eth`, `eth-packet`; with `-psk` or `-certificates` behind it, with security. None:
     /// this machine has no such device, and that was printed.
     pub fn find(name: &str) -> Option<Stage> {
         let (device, security) = [("-psk", PSK), ("-certificates", CERTIFICATES)]
@@ -42,6 +42,7 @@ impl Stage {
                 "eth" => format!("transport = eth\ninterface = {end}0\n"),
                 "eth-packet" => format!("transport = eth\ninterface = {end}0\nmode = packet\n"),
                 "shm" => "transport = shm\n".to_owned(),
+                "shm-ring" => "transport = shm\ndirect = off\ncma = off\n".to_owned(),
                 other => format!("transport = {other}\nip = 127.0.0.1\n"),
             };
             format!("[d]\n{lines}{security}")

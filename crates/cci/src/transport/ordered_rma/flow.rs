@@ -1,6 +1,6 @@
 //! What a connection needs while it has remote memory operations under way, in either direction.
 
-use super::operations::{NIL, Ops, Stage};
+use super::operations::{NIL, Ops, Stage, Usage};
 use super::slots::{Job, Slot};
 use super::{SLOTS, Start};
 use crate::engine::core::Core;
@@ -33,6 +33,8 @@ pub(crate) struct Flow {
     pub(super) pending_bytes: u64,
     /// None of them has a send timeout that begins earlier.
     from_ns: u64,
+    /// What they hold of what all connections share.
+    pub(super) usage: Usage,
     /// Of these, those that have left the line or are being cut.
     pub(super) begun: u32,
     pub(super) slots: [Slot; SLOTS],
@@ -85,6 +87,7 @@ impl Flow {
             ops: 0,
             pending_bytes: 0,
             from_ns: u64::MAX,
+            usage: Usage::default(),
             begun: 0,
             slots: [Slot::Free; SLOTS],
             free: u128::MAX,
@@ -135,9 +138,9 @@ impl Flow {
         !self.fetching.is_empty() || self.line.front().is_some_and(fetches)
     }
 
-    /// Enters an operation. False: there is no room.
+    /// Enters an operation. False: there is no room, or none that is this connection's share.
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
-        let Some(at) = ops.insert(start) else { return false };
+        let Some(at) = ops.insert(start, &mut self.usage) else { return false };
         self.give_time(ops, at);
         match ops.get_mut(self.last) {
             Some(last) if self.last != NIL => last.next = at,
@@ -210,18 +213,19 @@ impl Flow {
         for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
             // Others stand in line still.
             if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Cut | Stage::Message)) {
-                end_op(ops, core, at, status);
+                end_op(ops, &mut self.usage, core, at, status);
             }
         }
         while let Some(op) = ops.get(self.first) {
             let next = op.next;
-            end_op(ops, core, self.first, status);
+            end_op(ops, &mut self.usage, core, self.first, status);
             self.first = next;
         }
         self.reset();
     }
 
     fn reset(&mut self) {
+        debug_assert_eq!(self.usage, Usage::default(), "given back with each operation");
         self.slots = [Slot::Free; SLOTS];
         self.jobs = [Job::Free; SLOTS];
         (self.first, self.last, self.ops, self.begun) = (NIL, NIL, 0, 0);
@@ -244,8 +248,8 @@ fn allowance_ns(bytes: u64) -> u64 {
 }
 
 /// Ends an operation with a status of its connection's.
-fn end_op(ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
-    if let Some((name, _)) = ops.remove(at) {
+fn end_op(ops: &mut Ops, usage: &mut Usage, core: &mut Core, at: u32, status: Status) {
+    if let Some((name, _)) = ops.remove(at, usage) {
         core.complete_operation(name, status);
     }
 }

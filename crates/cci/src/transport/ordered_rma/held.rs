@@ -27,7 +27,7 @@ impl Flow {
             if now_ns >= due_ns {
                 self.held &= !(1 << slot);
                 self.again.retain(|again| *again != slot);
-                ops.drop_message(at);
+                ops.drop_message(at, &mut self.usage);
                 self.notify_over(ops, core, slot, at);
             } else {
                 next_ns = Some(next_ns.map_or(due_ns, |next_ns: u64| next_ns.min(due_ns)));

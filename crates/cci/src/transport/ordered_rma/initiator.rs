@@ -236,7 +236,7 @@ impl Flow {
         };
         if pushed == Pushed::Yes {
             if matches!(waits, Slot::Notify { .. }) && !C::ASKS_AGAIN {
-                ops.drop_message(at);
+                ops.drop_message(at, &mut self.usage);
             }
             self.set_slot(slot, waits);
             self.leave_line(ops, core, at);
@@ -275,7 +275,7 @@ impl Flow {
             self.trial = self.trial.filter(|_| op.status == Status::Success);
             self.trial.iter_mut().for_each(|trial| trial.has_ended = true);
         }
-        if let Some((name, status)) = ops.remove(at) {
+        if let Some((name, status)) = ops.remove(at, &mut self.usage) {
             core.complete_operation(name, status);
         }
     }
@@ -299,7 +299,7 @@ impl Flow {
         if pushed == Pushed::Yes {
             (op.stage, op.unanswered) = (Stage::Cut, 1);
             if !C::ASKS_AGAIN {
-                ops.drop_message(at);
+                ops.drop_message(at, &mut self.usage);
             }
             self.messages.pop_front();
             self.set_slot(slot, Slot::Notify { op: at });
@@ -425,7 +425,7 @@ impl Flow {
         let op = match slot {
             Slot::Write { op, last: true } => op,
             Slot::Notify { op } => {
-                ops.drop_message(op);
+                ops.drop_message(op, &mut self.usage);
                 op
             }
             Slot::Read { op, got_bytes: 0, .. } | Slot::Where { op, .. } if result.is_err() => op,

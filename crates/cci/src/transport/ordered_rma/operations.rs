@@ -1,4 +1,5 @@
-//! Operations of this side that have not ended: in one table of the endpoint, whose room is kept for the next ones.
+//! Operations of this side that have not ended: in one table of the endpoint, whose room is kept for the next ones. Their messages
+//! and pieces lie in memory that all connections share, by the threshold rule of ADR 19.
 
 use crate::event::Status;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
@@ -37,6 +38,15 @@ pub(crate) struct Start<'a> {
     pub position: u64,
     /// The transport's clock.
     pub now_ns: u64,
+    /// No other connection is open: this one may use all that connections share.
+    pub is_alone: bool,
+}
+
+/// What the operations of one connection hold of what all connections share.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    message_bytes: usize,
+    pieces: usize,
 }
 
 /// Where it stands.
@@ -121,8 +131,8 @@ pub(crate) struct Ops {
     table: Slab<Op>,
     spare_pieces: Vec<Vec<RmaPiece>>,
     spare_messages: Vec<Vec<u8>>,
-    message_bytes: usize,
-    pieces: usize,
+    /// Of all connections.
+    used: Usage,
 }
 
 impl Ops {
@@ -131,36 +141,33 @@ impl Ops {
             table: Slab::new(max),
             spare_pieces: Vec::new(),
             spare_messages: Vec::new(),
-            message_bytes: 0,
-            pieces: 0,
+            used: Usage::default(),
         }
     }
 
-    /// Enters an operation; None: there is no room.
-    pub(super) fn insert(&mut self, start: &Start<'_>) -> Option<u32> {
+    /// Enters an operation of a connection that holds `usage`. None: there is no room, or none that is its share.
+    pub(super) fn insert(&mut self, start: &Start<'_>, usage: &mut Usage) -> Option<u32> {
         let (first, rest) = match start.pieces.split_first() {
             Some((first, rest)) => (*first, rest),
             None => (RmaPiece::default(), &[][..]),
         };
         let message_bytes = start.message.map_or(0, <[u8]>::len);
         if self.table.len() >= self.table.max()
-            || self.message_bytes + message_bytes > MESSAGE_BYTES_MAX
-            || self.pieces + rest.len() > PIECES_MAX
+            || !is_share(
+                usage.message_bytes,
+                message_bytes,
+                MESSAGE_BYTES_MAX - self.used.message_bytes,
+                start,
+            )
+            || !is_share(usage.pieces, rest.len(), PIECES_MAX - self.used.pieces, start)
         {
             return None;
         }
-        let mut more = Vec::new();
-        if !rest.is_empty() {
-            more = self.spare_pieces.pop().unwrap_or_default();
-            more.extend_from_slice(rest);
+        let (more, message) = (self.keep_pieces(rest)?, self.keep_message(start.message)?);
+        for used in [&mut self.used, usage] {
+            used.message_bytes += message_bytes;
+            used.pieces += rest.len();
         }
-        let message = start.message.map(|message| {
-            let mut kept = self.spare_messages.pop().unwrap_or_default();
-            kept.extend_from_slice(message);
-            kept
-        });
-        self.message_bytes += message_bytes;
-        self.pieces += rest.len();
         let op = Op {
             name: start.name,
             what: start.what,
@@ -184,6 +191,27 @@ impl Ops {
         self.table.insert(op).ok().map(|key| key.index)
     }
 
+    /// A copy of the pieces, in a list that was used before if there is one. None: there is no memory.
+    fn keep_pieces(&mut self, pieces: &[RmaPiece]) -> Option<Vec<RmaPiece>> {
+        let mut kept = Vec::new();
+        if !pieces.is_empty() {
+            kept = self.spare_pieces.pop().unwrap_or_default();
+            kept.try_reserve(pieces.len()).ok()?;
+            kept.extend_from_slice(pieces);
+        }
+        Some(kept)
+    }
+
+    /// A copy of the message, if there is one. None: there is no memory.
+    #[expect(clippy::option_option, reason = "whether there is memory, and whether there is a message")]
+    fn keep_message(&mut self, message: Option<&[u8]>) -> Option<Option<Vec<u8>>> {
+        let Some(message) = message else { return Some(None) };
+        let mut kept = self.spare_messages.pop().unwrap_or_default();
+        kept.try_reserve(message.len()).ok()?;
+        kept.extend_from_slice(message);
+        Some(Some(kept))
+    }
+
     fn key(&self, at: u32) -> Option<Key> {
         self.table.key_at(at)
     }
@@ -197,32 +225,36 @@ impl Ops {
         self.table.get_mut(key)
     }
 
-    /// The message of an operation has left.
-    pub(super) fn drop_message(&mut self, at: u32) {
+    /// The message of an operation has left. `usage` is its connection's.
+    pub(super) fn drop_message(&mut self, at: u32, usage: &mut Usage) {
         if let Some(message) = self.get_mut(at).and_then(|op| op.message.take()) {
-            self.keep_message(message);
+            self.spare_message(message, usage);
         }
     }
 
-    fn keep_message(&mut self, mut message: Vec<u8>) {
-        self.message_bytes -= message.len();
+    fn spare_message(&mut self, mut message: Vec<u8>, usage: &mut Usage) {
+        for used in [&mut self.used, usage] {
+            used.message_bytes -= message.len();
+        }
         if self.spare_messages.len() < SPARE_MAX {
             message.clear();
             self.spare_messages.push(message);
         }
     }
 
-    /// Takes one out; what the engine knows it by, and how it ended.
-    pub(super) fn remove(&mut self, at: u32) -> Option<(u64, Status)> {
+    /// Takes one out; what the engine knows it by, and how it ended. `usage` is its connection's.
+    pub(super) fn remove(&mut self, at: u32, usage: &mut Usage) -> Option<(u64, Status)> {
         let key = self.key(at)?;
         let mut op = self.table.remove(key)?;
-        self.pieces -= op.more.len();
+        for used in [&mut self.used, &mut *usage] {
+            used.pieces -= op.more.len();
+        }
         if op.more.capacity() > 0 && self.spare_pieces.len() < SPARE_MAX {
             op.more.clear();
             self.spare_pieces.push(op.more);
         }
         if let Some(message) = op.message.take() {
-            self.keep_message(message);
+            self.spare_message(message, usage);
         }
         Some((op.name, op.status))
     }
@@ -233,8 +265,63 @@ impl Ops {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        let pieces = self.spare_pieces.iter().map(Vec::capacity).sum::<usize>() + self.pieces;
-        let messages = self.spare_messages.iter().map(Vec::capacity).sum::<usize>() + self.message_bytes;
+        let pieces = self.spare_pieces.iter().map(Vec::capacity).sum::<usize>() + self.used.pieces;
+        let messages = self.spare_messages.iter().map(Vec::capacity).sum::<usize>() + self.used.message_bytes;
         (self.table.bytes() + pieces * size_of::<RmaPiece>() + messages) as u64
+    }
+}
+
+/// Whether a connection that holds so much may have `more` of what is `left`: no more than stays for all others, unless it is
+/// alone. Whoever holds nothing may have what is left.
+fn is_share(held: usize, more: usize, left: usize, start: &Start<'_>) -> bool {
+    more == 0 || more <= left && (start.is_alone || held + more <= left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start<'a>(pieces: &'a [RmaPiece], message: Option<&'a [u8]>, is_alone: bool) -> Start<'a> {
+        let what = What::Move(RmaKind::Write);
+        Start { name: 0, what, pieces, message, fence: false, position: 0, now_ns: 0, is_alone }
+    }
+
+    #[test]
+    fn one_whose_messages_are_stuck_leaves_half() {
+        let message = [1; 8_192];
+        let mut ops = Ops::new(100_000);
+        let mut usages = [Usage::default(); 3];
+        let mut fill = |ops: &mut Ops, who: usize, is_alone| {
+            let start = start(&[], Some(&message), is_alone);
+            let all: Vec<u32> = std::iter::from_fn(|| ops.insert(&start, &mut usages[who])).collect();
+            (all, usages[who])
+        };
+        let (stuck, mut usage) = fill(&mut ops, 0, false);
+        assert_eq!(stuck.len() * message.len(), MESSAGE_BYTES_MAX / 2);
+        let (second, _) = fill(&mut ops, 1, false);
+        assert!(second.len() * message.len() >= MESSAGE_BYTES_MAX / 4);
+        let (third, _) = fill(&mut ops, 2, false);
+        assert!(!third.is_empty() && !fill(&mut ops, 0, true).0.is_empty(), "who is alone may have all");
+        assert_eq!(ops.used.message_bytes, MESSAGE_BYTES_MAX);
+        for at in stuck {
+            ops.drop_message(at, &mut usage);
+            ops.remove(at, &mut usage);
+        }
+        assert_eq!(usage, Usage::default());
+    }
+
+    #[test]
+    fn one_whose_pieces_are_stuck_leaves_half() {
+        let pieces = [RmaPiece::default(); 1_024];
+        let mut ops = Ops::new(100_000);
+        let mut usages = [Usage::default(); 2];
+        let start = start(&pieces, None, false);
+        let stuck: Vec<u32> = std::iter::from_fn(|| ops.insert(&start, &mut usages[0])).collect();
+        assert_eq!(stuck.len(), PIECES_MAX / 2 / 1_023);
+        assert!(ops.insert(&start, &mut usages[1]).is_some());
+        for at in stuck {
+            ops.remove(at, &mut usages[0]);
+        }
+        assert_eq!((usages[0], ops.used), (Usage::default(), usages[1]));
     }
 }

@@ -108,6 +108,7 @@ impl Shared {
     /// Takes it back; whatever is in it is forgotten.
     pub fn spare_rma(&mut self, rma: Option<Box<Rma>>) {
         if let Some(mut rma) = rma {
+            debug_assert_eq!((rma.held_ops, rma.held_nodes), (0, 0), "forgotten with the window");
             if rma.is_idle() {
                 (rma.unsent, rma.fence, rma.retry_due) = (0, None, Time::FAR);
             } else {

@@ -240,7 +240,7 @@ impl Desk<'_> {
         let Some(op) = self.ops.get_mut(id).filter(|op| !op.over) else { return };
         op.over = true;
         let operation = op.operation;
-        self.ops.forget_if_done(id);
+        self.rma.forget_if_done(self.ops, id);
         self.rma.ops = self.rma.ops.saturating_sub(1);
         if status != Status::Success {
             self.counters.rma_failed += 1;

@@ -155,6 +155,21 @@ impl Ops {
         pieces + usize::from(is_atomic) + message_bytes.div_ceil(NODE_BYTES)
     }
 
+    /// Whether a connection that holds so many operations and nodes may have one operation and `nodes` more: no more than stay for
+    /// all others, so that none is ever locked out. The tables may take `room_bytes` more at most.
+    pub fn is_fair(&self, held_ops: u32, held_nodes: usize, nodes: usize, room_bytes: u64) -> bool {
+        let lots = (room_bytes / Ops::NODE_LOT_BYTES)
+            .min(self.node_lots_max().saturating_sub(self.nodes.len()) as u64);
+        let nodes_left = self.free_nodes + lots as usize * RMA_LOT;
+        (held_ops as usize) < self.ops_max.saturating_sub(self.in_use as usize)
+            && held_nodes + nodes <= nodes_left
+    }
+
+    /// Pieces and messages may be four times as many as operations; one operation of any size always fits.
+    fn node_lots_max(&self) -> usize {
+        (4 * self.ops_max + RMA_PIECES_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT)
+    }
+
     /// Makes sure that there is room for one more operation with `nodes` nodes, taking `room_bytes` more at most.
     pub fn make_room(&mut self, nodes: usize, mut room_bytes: u64) -> bool {
         if self.in_use as usize >= self.ops_max {
@@ -173,9 +188,7 @@ impl Ops {
             self.free = OpId(first);
         }
         while self.free_nodes < nodes {
-            // Pieces and messages may be four times as many as operations; one operation of any size always fits.
-            let most = (4 * self.ops_max + RMA_PIECES_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT);
-            let more = room_bytes >= Ops::NODE_LOT_BYTES && self.nodes.len() < most;
+            let more = room_bytes >= Ops::NODE_LOT_BYTES && self.nodes.len() < self.node_lots_max();
             if !more || self.nodes.try_reserve(1).is_err() {
                 return false;
             }
@@ -315,14 +328,15 @@ impl Ops {
         }
     }
 
-    /// Forgets an operation that is over, once no bundle needs it.
-    pub fn forget_if_done(&mut self, id: OpId) {
+    /// Forgets an operation that is over, once no bundle needs it. How many nodes it had; None: it is still needed.
+    pub fn forget_if_done(&mut self, id: OpId) -> Option<usize> {
         let free = self.free;
-        let Some(op) = self.get_mut(id).filter(|op| op.over && op.bundles == 0) else { return };
+        let op = self.get_mut(id).filter(|op| op.over && op.bundles == 0)?;
         let mut node = std::mem::replace(&mut op.nodes, NodeId::NONE);
         op.next = free;
         self.free = id;
         self.in_use -= 1;
+        let mut nodes = 0;
         while let Some(place) = self.node(node).copied() {
             let free_node = self.free_node;
             if let Some(freed) = self.node_mut(node) {
@@ -330,8 +344,10 @@ impl Ops {
             }
             self.free_node = node;
             self.free_nodes += 1;
+            nodes += 1;
             node = place.next;
         }
+        Some(nodes)
     }
 }
 

@@ -71,6 +71,7 @@ impl Endpoint {
     }
 
     fn start(&mut self, now: Time, key: ConnKey, new: &NewOp<'_>) -> Result<(), RmaError> {
+        let is_alone = self.table.used() < 2;
         let conn = self.table.get_mut(key).ok_or(RmaError::Unknown)?;
         match conn.state {
             ConnState::Up => {}
@@ -90,12 +91,17 @@ impl Endpoint {
         }
         let Some(active) = conn.active.as_deref_mut() else { return Err(RmaError::WouldBlock) };
         let nodes = Ops::nodes_for(new.pieces.len(), new.atomic.is_some(), message_bytes);
-        if !shared.has_rma(active) || !shared.room_for_op(nodes) {
+        if !shared.has_rma(active) {
             return Err(RmaError::WouldBlock);
         }
-        let (Some(rma), Some(id)) = (active.rma.as_deref_mut(), shared.ops.add(new)) else {
+        let Some(rma) = active.rma.as_deref_mut() else { return Err(RmaError::WouldBlock) };
+        let held = (!is_alone).then_some((rma.held_ops, rma.held_nodes));
+        if !shared.room_for_op(nodes, held) {
             return Err(RmaError::WouldBlock);
-        };
+        }
+        let Some(id) = shared.ops.add(new) else { return Err(RmaError::WouldBlock) };
+        rma.held_ops += 1;
+        rma.held_nodes += nodes;
         rma.queue.push(&mut shared.ops, id);
         if rma.ops == 0 {
             (rma.progress_ticks, rma.data_ticks) = (new.now_ticks, new.now_ticks);

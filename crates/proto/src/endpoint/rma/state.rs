@@ -135,6 +135,9 @@ impl List {
 pub(crate) struct Rma {
     /// Operations of ours that are not over.
     pub ops: u32,
+    /// Operations of ours that are not forgotten, and their nodes: they count against this connection's share.
+    pub held_ops: u32,
+    pub held_nodes: usize,
     /// Those of which records are still to be made.
     pub queue: List,
     /// Reads whose data is there and whose message is still to be sent.
@@ -180,6 +183,8 @@ impl Rma {
     pub fn new() -> Rma {
         Rma {
             ops: 0,
+            held_ops: 0,
+            held_nodes: 0,
             queue: List::NEW,
             notify: List::NEW,
             slots: [FREE; RMA_SLOTS],
@@ -269,7 +274,15 @@ impl Rma {
             if let Some(op) = ops.get_mut(id) {
                 op.bundles = op.bundles.saturating_sub(1);
             }
-            ops.forget_if_done(id);
+            self.forget_if_done(ops, id);
+        }
+    }
+
+    /// Forgets an operation that is over, once no bundle needs it.
+    pub fn forget_if_done(&mut self, ops: &mut Ops, id: OpId) {
+        if let Some(nodes) = ops.forget_if_done(id) {
+            self.held_ops -= 1;
+            self.held_nodes -= nodes;
         }
     }
 }

@@ -3,13 +3,20 @@
 
 use super::rma::{KEY, at, pair, piece};
 use super::*;
+use crate::conn::Active;
 use crate::limits::RECORD_BYTES;
 use crate::rma::Record;
 use crate::wire::{Head, Kind, Sack};
 use proptest::prelude::*;
 
-/// One datagram of end 0's to end 1, with the body the caller likes, `skip` bundles after the next that is expected.
+/// One datagram of end 0's to end 1, with the body the caller likes, `skip` bundles after the next that is expected. It
+/// acknowledges all that was sent.
 fn inject(net: &mut Net, server: ConnKey, body: &[u8], skip: u32) {
+    inject_with(net, server, body, skip, |active| active.tx.unsent);
+}
+
+/// The same with another acknowledgement.
+fn inject_with(net: &mut Net, server: ConnKey, body: &[u8], skip: u32, ack: impl FnOnce(&Active) -> Seq) {
     let Some(conn) = net.ends[1].table.get(server) else { return };
     let Some(active) = conn.active.as_deref() else { return };
     let head = Head {
@@ -20,7 +27,7 @@ fn inject(net: &mut Net, server: ConnKey, body: &[u8], skip: u32) {
         source_index: conn.peer_index,
         nonce: conn.nonce,
         seq: active.rx.next.plus(skip),
-        ack: active.tx.unsent,
+        ack: ack(active),
         timestamp: 0,
         echo: 0,
         window_kib: u16::MAX,
@@ -65,6 +72,38 @@ fn record(numbers: &[u16; 5], data: &[u8], out: &mut Vec<u8>) {
     out.resize(start + RECORD_BYTES + 48 + data.len() + 8, 0);
     let len = record.emit(&mut out[start..]).expect("room");
     out.truncate(start + len);
+}
+
+/// A peer that answers operations and never acknowledges what they came in keeps them in our tables: they count against it.
+#[test]
+fn operations_answered_and_not_acknowledged_count_against_their_connection() {
+    let config = Config { operations_max: 16, ..Config::default() };
+    let mut net = Net::new(1, vec![config.clone(), config]);
+    let (_, hostile) = net.join(Attribute::ReliableOrdered);
+    net.apps.iter_mut().for_each(|app| app.events.clear());
+    let (_, honest) = net.join(Attribute::ReliableOrdered);
+    net.apps[1].regions.push(Region { bytes: vec![3; 4_000], key: KEY, ..Region::default() });
+    net.cut = true;
+    let start = |net: &mut Net, key, operation| {
+        let (now, piece) = (net.now, [piece(0, 0, 1_000)]);
+        net.ends[1].rma(now, key, RmaKind::Write, &piece, None, false, operation)
+    };
+    let mut answered = 0;
+    while start(&mut net, hostile, answered).is_ok() {
+        net.run(MS / 10);
+        let mut body = vec![0; RECORD_BYTES + 48];
+        let len = Record::Done { slot: 0, result: Ok(None) }.emit(&mut body).expect("room");
+        body.truncate(len);
+        inject_with(&mut net, hostile, &body, 0, |active| active.tx.unacked);
+        assert_eq!(net.apps[1].operations().last(), Some(&(answered, Status::Success)));
+        answered += 1;
+        assert!(answered <= 16, "without end");
+    }
+    assert_eq!(net.ends[1].shared.ops.in_use() as u64, answered, "all of them are still needed");
+    assert_eq!(start(&mut net, honest, 100), Ok(()), "{answered} operations of another's are in the table");
+    assert_eq!(answered, 8);
+    net.run(100 * SECOND);
+    assert_eq!(net.ends[1].shared.ops.in_use(), 0);
 }
 
 proptest! {

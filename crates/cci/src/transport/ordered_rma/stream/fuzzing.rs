@@ -135,6 +135,9 @@ fn start(core: &mut Core, flows: &mut Flows, key: cci_ring::slab::Key, handle: &
         let name = core.operations.insert(operation, true).unwrap();
         let (flow, ops) = flows.get_mut(key).unwrap();
         let fence = which & 0x80 != 0;
-        assert!(flow.start(ops, &Start { name, what, pieces, message, fence, position: 0, now_ns: 0 }));
+        assert!(flow.start(
+            ops,
+            &Start { name, what, pieces, message, fence, position: 0, now_ns: 0, is_alone: true }
+        ));
     }
 }

@@ -107,7 +107,10 @@ impl Side {
         let operation = Operation { connection: CONNECTION, context, silent: false, place: None };
         let name = self.core.operations.insert(operation, true).unwrap();
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
-        assert!(flow.start(ops, &Start { name, what, pieces, message, fence, position: 0, now_ns: 0 }));
+        assert!(flow.start(
+            ops,
+            &Start { name, what, pieces, message, fence, position: 0, now_ns: 0, is_alone: true }
+        ));
     }
 
     /// One poll: what came, then a turn. Answers whether anything moved.

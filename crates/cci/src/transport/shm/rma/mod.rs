@@ -160,8 +160,8 @@ impl Shm {
             What::Atomic { target, .. } => want(link, &mut self.table, key, target, 8, None),
         }
         let position = link.out.producer.tail();
-        let now_ns = self.table.now_ns;
-        let start = Start { name, what, pieces, message, fence, position, now_ns };
+        let (now_ns, is_alone) = (self.table.now_ns, core.counters.connections_open < 2);
+        let start = Start { name, what, pieces, message, fence, position, now_ns, is_alone };
         let lent = self.table.rma.flows.get_mut(flow_key);
         if !lent.is_some_and(|(flow, ops)| flow.start(ops, &start)) {
             return Err(SendError::WouldBlock);

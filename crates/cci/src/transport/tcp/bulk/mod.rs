@@ -199,7 +199,8 @@ impl Tcp {
             bulk.flow = flows.lend(connection, now_ns).ok_or(SendError::WouldBlock)?;
         }
         let Some((flow, ops)) = flows.get_mut(bulk.flow) else { return Err(SendError::WouldBlock) };
-        if !flow.start(ops, &Start { name, what, pieces, message, fence, position, now_ns }) {
+        let is_alone = core.counters.connections_open < 2;
+        if !flow.start(ops, &Start { name, what, pieces, message, fence, position, now_ns, is_alone }) {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;

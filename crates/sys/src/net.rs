@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::error::{Result, SysError};
 use crate::limits::number_in;
@@ -100,14 +101,18 @@ fn index_of(name: &str) -> u32 {
 
 /// MTU by ioctl: /sys may show another network namespace than the one we are in.
 fn mtu_of(name: &str) -> Option<u32> {
-    let socket = plain_socket().ok()?;
+    mtu_seen_by(plain_socket().ok()?.as_fd(), name)
+}
+
+/// MTU of the interface of that name in the network namespace of a socket.
+pub(crate) fn mtu_seen_by(socket: BorrowedFd<'_>, name: &str) -> Option<u32> {
     // SAFETY: an ifreq of zeros is a valid one with an empty name.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // Keeps the last byte 0, so that the name is terminated.
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    let fd = socket.as_raw_fd();
     // SAFETY: SIOCGIFMTU reads the name and writes the MTU of the ifreq given, which outlives the call.
     let done = unsafe { libc::ioctl(fd, libc::SIOCGIFMTU as _, &mut request) };
     if done != 0 {

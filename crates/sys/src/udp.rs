@@ -10,6 +10,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::{Result, SysError, Tried};
+use crate::net::mtu_seen_by;
 
 pub(crate) mod addr;
 mod bytes;
@@ -146,19 +147,23 @@ impl UdpSocket {
         self.gso.as_ref().copied()
     }
 
-    /// `true`: datagrams larger than the path's MTU leave in fragments. `false`: every datagram leaves whole, and one
-    /// larger than the interface or what routers have said of the path takes (`IP_PMTUDISC_DO`) is not sent: the
-    /// batch tells of it, and [`path_mtu`] what would fit.
+    /// `true`: datagrams larger than the interface's MTU leave in fragments, and routers may cut them further where IP lets them.
+    /// `false`: every datagram leaves whole, and one larger than the interface takes is not sent: the batch tells of it, and
+    /// [`UdpSocket::interface_mtu`] what would fit.
+    ///
+    /// What ICMP says of a path counts for neither (`IP_PMTUDISC_OMIT`, `IP_PMTUDISC_PROBE`): nobody can tell a router from
+    /// somebody who wants datagrams to be small. A datagram that is too long for the path vanishes, and who sent it finds that out.
     pub fn set_fragment(&self, fragment: bool) -> Result<()> {
         if !fragment {
             return dont_fragment(&self.fd, &self.local);
         }
-        match self.local {
-            SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(&self.fd, Ipv4PathMtuDiscovery::DONT)
-                .tried("choose fragmentation (IP_MTU_DISCOVER)"),
-            SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(&self.fd, Ipv6PathMtuDiscovery::DONT)
-                .tried("choose fragmentation (IPV6_MTU_DISCOVER)"),
-        }
+        choose_fragmentation(&self.fd, &self.local, Ipv4PathMtuDiscovery::OMIT, Ipv6PathMtuDiscovery::OMIT)
+    }
+
+    /// The longest IP packet, in bytes, that the interface of that name takes now, in this socket's network namespace. `None`:
+    /// there is no such interface.
+    pub fn interface_mtu(&self, name: &str) -> Option<usize> {
+        usize::try_from(mtu_seen_by(self.fd.as_fd(), name)?).ok()
     }
 }
 
@@ -166,15 +171,6 @@ impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// What the kernel believes the largest IP packet to `to` is, in bytes, IP header counted. `None`: no route, or it
-/// does not say. Asked on a socket of its own; sends nothing.
-pub fn path_mtu(to: SocketAddr) -> Option<usize> {
-    let fd = socket_for(&to).ok()?;
-    rustix::net::connect(&fd, &to).ok()?;
-    let mtu = if to.is_ipv4() { sockopt::ip_mtu(&fd) } else { sockopt::ipv6_mtu(&fd) };
-    usize::try_from(mtu.ok()?).ok()
 }
 
 /// The local address the kernel would send from to reach `to`; port 0. `None`: no route. Sends nothing.
@@ -192,13 +188,25 @@ fn socket_for(addr: &SocketAddr) -> Result<OwnedFd> {
     rustix::net::socket_with(family, SocketType::DGRAM, flags, None).tried("make a UDP socket")
 }
 
-/// Every datagram leaves whole or not at all.
+//= wire.md R-MTU-5
+/// Every datagram leaves whole or not at all, whatever ICMP says of the path.
 fn dont_fragment(fd: &OwnedFd, local: &SocketAddr) -> Result<()> {
+    choose_fragmentation(fd, local, Ipv4PathMtuDiscovery::PROBE, Ipv6PathMtuDiscovery::PROBE)
+}
+
+fn choose_fragmentation(
+    fd: &OwnedFd,
+    local: &SocketAddr,
+    v4: Ipv4PathMtuDiscovery,
+    v6: Ipv6PathMtuDiscovery,
+) -> Result<()> {
     match local {
-        SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DO)
-            .tried("choose fragmentation (IP_MTU_DISCOVER)"),
-        SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DO)
-            .tried("choose fragmentation (IPV6_MTU_DISCOVER)"),
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_mtu_discover(fd, v4).tried("choose fragmentation (IP_MTU_DISCOVER)")
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_mtu_discover(fd, v6).tried("choose fragmentation (IPV6_MTU_DISCOVER)")
+        }
     }
 }
 

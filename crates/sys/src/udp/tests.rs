@@ -264,7 +264,7 @@ fn a_datagram_larger_than_the_interface_is_given_up_and_reported() {
     let to = a.local_addr();
     let mut send = SendBatch::new(&a, 8, 1 << 18);
     // The loopback interface carries packets of 65,536 bytes: 48 bytes of headers leave 65,488.
-    let mtu_bytes = path_mtu(to).unwrap();
+    let mtu_bytes = a.interface_mtu("lo").unwrap();
     if mtu_bytes != 65_536 {
         println!("skipped: loopback MTU is {mtu_bytes}");
         return;
@@ -314,10 +314,12 @@ fn what_the_kernel_drops_is_counted() {
 }
 
 #[test]
-fn paths_and_sources_are_told() {
+fn interfaces_and_sources_are_told() {
     for at in loopbacks() {
-        let to = socket(at).local_addr();
-        assert!(path_mtu(to).unwrap() >= 1_280);
+        let at = socket(at);
+        let to = at.local_addr();
+        assert!(at.interface_mtu("lo").is_none_or(|mtu_bytes| mtu_bytes >= 1_280));
+        assert_eq!(at.interface_mtu("no such one"), None);
         assert_eq!(source_for(to).map(|from| (from.ip(), from.port())), Some((to.ip(), 0)));
     }
     let taken = socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));

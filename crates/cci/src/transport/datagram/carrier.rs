@@ -140,12 +140,6 @@ pub(super) trait Carrier: Transmit + Send {
     /// Whether that address can be sent to from here: a request may have come to another endpoint.
     fn reaches(&self, peer: Address) -> bool;
 
-    /// What the system knows the way there to take, if it does.
-    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
-        let _ = peer;
-        None
-    }
-
     /// Puts what becomes readable into the endpoint's epoll set, or takes it out. What the system refuses is tried again
     /// by the next call.
     fn watch(&mut self, poller: &Poller, watch: bool);

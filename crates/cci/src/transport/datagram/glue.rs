@@ -49,13 +49,12 @@ pub(super) struct Glue {
     pub not_permitted: u64,
     /// Messages longer than the largest receive buffer: a peer that does not keep to what was agreed.
     pub too_long: u64,
-    pub datagram_bytes_max: u16,
     /// The longest message that a receive buffer of this endpoint takes.
     message_bytes_max: usize,
 }
 
 impl Glue {
-    pub fn new(kind: TransportKind, datagram_bytes_max: u16, message_bytes_max: u32) -> Glue {
+    pub fn new(kind: TransportKind, message_bytes_max: u32) -> Glue {
         Glue {
             kind,
             failures_told: 0,
@@ -73,7 +72,6 @@ impl Glue {
             live: 0,
             not_permitted: 0,
             too_long: 0,
-            datagram_bytes_max,
             message_bytes_max: message_bytes_max as usize,
         }
     }

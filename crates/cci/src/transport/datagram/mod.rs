@@ -291,13 +291,6 @@ impl<C: Carrier> Transport for Datagram<C> {
         };
         let key = key.map_err(glue::connect_error)?;
         self.begun(key);
-        // The way there may take less than our own link does, and the kernel may know.
-        let ways = [Some(address), second].into_iter().flatten();
-        if let Some(bytes) = ways.filter_map(|way| self.carrier.datagram_bytes_to(way)).min()
-            && bytes < self.glue.datagram_bytes_max
-        {
-            self.proto.path_mtu_changed(now, address, bytes);
-        }
         self.transmit(core);
         Ok(link::pack(key))
     }

@@ -40,7 +40,7 @@ impl<C: Carrier> Datagram<C> {
         Ok(Datagram {
             proto,
             carrier,
-            glue: Glue::new(device.kind, sizes.datagram_bytes_max, device.max_send_size),
+            glue: Glue::new(device.kind, device.max_send_size),
             uri,
             now,
             polls_since_clock: 0,

@@ -57,10 +57,10 @@ pub(crate) fn message_bytes_max(mtu_bytes: u32, ipv6: bool) -> u32 {
     u32::try_from(bytes).map_or(MESSAGE_BYTES_MAX, |bytes| bytes.min(MESSAGE_BYTES_MAX))
 }
 
-/// What to send after a datagram of `len` bytes proved too big: what the kernel says the path takes, if that is less;
-/// else the next of the usual sizes.
-pub(super) fn smaller_than(len: usize, path_mtu_bytes: Option<usize>, ipv6: bool) -> u16 {
-    let known = path_mtu_bytes.and_then(|bytes| u32::try_from(bytes).ok());
+/// What to send after a datagram of `len` bytes proved too big for the interface: what that takes now, if that is less; else the
+/// next of the usual sizes.
+pub(super) fn smaller_than(len: usize, mtu_bytes: Option<usize>, ipv6: bool) -> u16 {
+    let known = mtu_bytes.and_then(|bytes| u32::try_from(bytes).ok());
     let usual = [9000, 1500, 1400, 1280, 0];
     let sizes = known.into_iter().chain(usual).map(|mtu_bytes| datagram_bytes_max(mtu_bytes, ipv6));
     sizes.into_iter().find(|bytes| usize::from(*bytes) < len).unwrap_or(proto::DATAGRAM_BYTES_MIN)

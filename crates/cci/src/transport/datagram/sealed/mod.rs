@@ -343,11 +343,6 @@ impl<C: Carrier> Carrier for Sealed<C> {
         (peer.is_secured() || !self.sealing.required) && self.inner.reaches(peer.with_secured(false))
     }
 
-    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
-        let bytes = self.inner.datagram_bytes_to(peer.with_secured(false))?;
-        Some(bytes.saturating_sub(OVERHEAD_BYTES as u16))
-    }
-
     fn watch(&mut self, poller: &Poller, watch: bool) {
         self.inner.watch(poller, watch);
     }

@@ -166,10 +166,6 @@ impl Carrier for Bonded {
         self.side(peer).udp.reaches(peer)
     }
 
-    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
-        self.side(peer).udp.datagram_bytes_to(peer)
-    }
-
     fn watch(&mut self, poller: &Poller, watch: bool) {
         self.sides.iter_mut().for_each(|side| side.udp.watch(poller, watch));
     }

@@ -15,7 +15,7 @@ use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use cci_proto::{Address, ConnectionInfo, Transmit, first_datagram_bytes};
 use cci_sys::SysError;
-use cci_sys::udp::{self, RecvBatch, SendBatch, UdpSocket};
+use cci_sys::udp::{RecvBatch, SendBatch, UdpSocket};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -35,6 +35,8 @@ const RECV_MESSAGE_BYTES: u64 = 64 << 10;
 /// One UDP socket.
 pub(super) struct Udp {
     socket: UdpSocket,
+    /// The interface that it is bound to, where its name is known.
+    interface: Option<Box<str>>,
     out: SendBatch,
     input: RecvBatch,
     datagrams_max: usize,
@@ -49,8 +51,14 @@ pub(super) struct Udp {
 }
 
 impl Udp {
-    /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`.
-    pub fn new(socket: UdpSocket, datagram_bytes: usize, memory_bytes_max: u64) -> Result<Udp, SysError> {
+    /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`, for a socket on an interface of
+    /// that name.
+    pub fn new(
+        socket: UdpSocket,
+        interface: Option<&str>,
+        datagram_bytes: usize,
+        memory_bytes_max: u64,
+    ) -> Result<Udp, SysError> {
         let send_bytes = SEND_BYTES.min((memory_bytes_max / 32) as usize);
         let datagrams_max = (send_bytes / datagram_bytes).clamp(2, SEND_DATAGRAMS_MAX);
         let messages = (memory_bytes_max / 32 / RECV_MESSAGE_BYTES).clamp(1, RECV_MESSAGES_MAX as u64);
@@ -60,6 +68,7 @@ impl Udp {
             out,
             input: RecvBatch::try_new(messages as usize)?,
             socket,
+            interface: interface.map(Box::from),
             datagrams_max,
             fragmenting: false,
             dead: false,
@@ -135,8 +144,9 @@ impl Carrier for Udp {
     #[inline]
     fn take_too_big(&mut self) -> Option<Narrow> {
         let too_big = self.out.take_too_big()?;
-        let (to, path_mtu) = (too_big.to, udp::path_mtu(too_big.to));
-        let datagram_bytes_max = size::smaller_than(too_big.len, path_mtu, to.is_ipv6());
+        let (to, interface) = (too_big.to, self.interface.as_deref());
+        let mtu_bytes = interface.and_then(|interface| self.socket.interface_mtu(interface));
+        let datagram_bytes_max = size::smaller_than(too_big.len, mtu_bytes, to.is_ipv6());
         Some(Narrow { to: Address::from(to), datagram_bytes_max })
     }
 
@@ -157,12 +167,6 @@ impl Carrier for Udp {
     fn reaches(&self, peer: Address) -> bool {
         let alike = |addr: SocketAddr| addr.is_ipv6() == self.local().is_ipv6();
         !peer.is_secured() && peer.socket_addr().is_some_and(alike)
-    }
-
-    fn datagram_bytes_to(&self, peer: Address) -> Option<u16> {
-        let peer = peer.socket_addr()?;
-        let mtu_bytes = u32::try_from(udp::path_mtu(peer)?).ok()?;
-        Some(size::datagram_bytes_max(mtu_bytes, peer.is_ipv6()))
     }
 
     fn watch(&mut self, poller: &Poller, watch: bool) {

@@ -70,7 +70,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     let Some(second) = second else {
         let uri = uri::format(socket.local_addr(), interface);
         let own = Address::from(socket.local_addr());
-        let carrier = Udp::new(socket, datagram_bytes, memory_bytes)?;
+        let carrier = Udp::new(socket, interface, datagram_bytes, memory_bytes)?;
         let Some(sealing) = sealing else {
             let connections = Datagram::open(carrier, uri, sizes, device, options)?;
             return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
@@ -81,8 +81,8 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     };
     let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
     let uri = uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
-    let side = |socket| Udp::new(socket, datagram_bytes, memory_bytes / 2);
-    let carrier = Bonded::new([side(socket)?, side(second)?])
+    let side = |socket, interface| Udp::new(socket, interface, datagram_bytes, memory_bytes / 2);
+    let carrier = Bonded::new([side(socket, interface)?, side(second, second_interface)?])
         .ok_or_else(|| CreateError::without_memory("have memory for datagrams", DATAGRAM_BYTES_MAX))?;
     let connections = Datagram::open(carrier, uri, sizes, device, options)?;
     Ok(Box::new(WithGroups { connections, groups, sealed_only }))

@@ -16,6 +16,9 @@ use crate::error::{Result, SysError, Tried};
 /// What makes a length final.
 const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// What `st_blocks` counts in, on every file system.
+const BLOCK_BYTES: u64 = 512;
+
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// From here on it is worth asking how much memory is left.
@@ -59,11 +62,9 @@ impl Segment {
     }
 
     /// Maps a segment a peer sent, after checking that it is what it should be: a sealed file of exactly
-    /// `len_bytes`. `ErrorKind::InvalidData`: it is not, and the descriptor has been closed.
+    /// `len_bytes`, with all its pages. `ErrorKind::InvalidData`: it is not, and the descriptor has been closed.
     pub fn open(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
         check(&fd, len_bytes)?;
-        // A peer may send a sparse file: its holes would be filled (or not) at our first touch.
-        allocate(&fd, len_bytes).tried("allocate a peer's shared memory (fallocate)")?;
         Segment::map(fd, len_bytes, WRITABLE)
     }
 
@@ -128,7 +129,8 @@ impl Drop for Segment {
     }
 }
 
-/// Refuses what a peer sent unless it is a sealed file of exactly `len_bytes`.
+/// Refuses what a peer sent unless it is a sealed file of exactly `len_bytes` without holes. Holes would be filled at our
+/// first touch, with memory that is charged to us and that the peer never had. Nothing is allocated to find that out.
 fn check(fd: &OwnedFd, len_bytes: usize) -> Result<()> {
     const WHAT: &str = "open a peer's shared memory";
     // Only memfds (and hugetlbfs ones) answer F_GET_SEALS at all: EINVAL for every other kind of file.
@@ -147,6 +149,11 @@ fn check(fd: &OwnedFd, len_bytes: usize) -> Result<()> {
     if usize::try_from(stat.st_size) != Ok(len_bytes) {
         let detail = format!("{} bytes where {len_bytes} were announced", stat.st_size);
         return Err(SysError::refused(WHAT, "wrong length").on(detail));
+    }
+    let allocated_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES);
+    if allocated_bytes < len_bytes as u64 {
+        let detail = format!("{allocated_bytes} of {len_bytes} bytes");
+        return Err(SysError::refused(WHAT, "sparse: not all of its pages are allocated").on(detail));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use cci_ring::memory::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 
-use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, rma, set_len};
+use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, set_len};
 use crate::error::{Result, SysError, Tried};
 
 const NAME: &str = "cci-control";
@@ -35,7 +35,6 @@ impl Segment {
     /// write to it is not asked: it can.
     pub fn open_read_only(fd: OwnedFd, len_bytes: usize) -> Result<SegmentReader> {
         check(&fd, len_bytes)?;
-        rma::fill_holes(&fd, len_bytes)?;
         Ok(SegmentReader(Segment::map(fd, len_bytes, ProtFlags::READ)?))
     }
 }

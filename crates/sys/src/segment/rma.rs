@@ -60,11 +60,9 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps memory for remote access that a peer sent: as [`open`](Self::open), huge pages included, but pages that
-    /// are there already are not visited again.
+    /// Maps memory for remote access that a peer sent, after the checks of [`open`](Self::open). It may lie in huge pages.
     pub fn open_rma(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
         check(&fd, len_bytes)?;
-        fill_holes(&fd, len_bytes)?;
         let segment = Segment::map(fd, len_bytes, WRITABLE)?;
         advise_huge(segment.as_ptr().as_ptr(), len_bytes);
         Ok(segment)
@@ -139,15 +137,6 @@ fn new_file(len: usize, more: MemfdFlags) -> Result<OwnedFd> {
     take(&fd, len).tried("allocate shared memory (fallocate)").map_err(on)?;
     rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).tried("seal shared memory (F_ADD_SEALS)").map_err(on)?;
     Ok(fd)
-}
-
-/// Allocates what a peer left out. Whether there is anything is one call, while allocating visits every page.
-pub(super) fn fill_holes(fd: &OwnedFd, len: usize) -> Result<()> {
-    let stat = rustix::fs::fstat(fd).tried("open a peer's shared memory (fstat)")?;
-    if u64::try_from(stat.st_blocks).is_ok_and(|blocks| blocks.saturating_mul(512) >= len as u64) {
-        return Ok(());
-    }
-    allocate(fd, len).tried("allocate a peer's shared memory (fallocate)")
 }
 
 fn whole_pages(len: usize, page_bytes: usize) -> Result<usize> {

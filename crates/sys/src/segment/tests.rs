@@ -63,13 +63,33 @@ fn impossible_lengths_are_errors() {
     assert!(Segment::create("nul\0inside", 4_096).is_err());
 }
 
+/// Also one whose only hole is a page: what is missing is charged to whoever touches it first.
 #[test]
-fn a_hole_sent_by_a_peer_is_filled_before_it_is_mapped() {
-    let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
-    rustix::fs::ftruncate(&fd, 1 << 20).unwrap();
-    rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
-    let opened = Segment::open(fd, 1 << 20).unwrap();
-    assert_eq!(rustix::fs::fstat(opened.fd().unwrap()).unwrap().st_blocks * 512, 1 << 20);
+fn a_sparse_file_is_refused_and_stays_sparse() {
+    const LEN: usize = 4 << 30;
+    for (len, filled) in [(LEN, 0), (1 << 20, (1 << 20) - 4096)] {
+        let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
+        rustix::fs::ftruncate(&fd, len as u64).unwrap();
+        if filled > 0 {
+            rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, filled).unwrap();
+        }
+        rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
+        let copy = || fd.try_clone().unwrap();
+        let refused = [
+            Segment::open(copy(), len).unwrap_err(),
+            Segment::open_rma(copy(), len).unwrap_err(),
+            Segment::open_read_only(copy(), len).unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+            assert!(error.to_string().contains("sparse"), "{error}");
+        }
+        assert_eq!(
+            rustix::fs::fstat(&fd).unwrap().st_blocks as u64 * BLOCK_BYTES,
+            filled,
+            "nothing was allocated"
+        );
+    }
 }
 
 #[test]

@@ -84,8 +84,9 @@ const RING_BYTES_MAX: u32 = 256 << 10;
 const RING_BYTES_MIN: u32 = 32 << 10;
 /// A ring takes at most this part of what is left under the cap.
 const RING_SHARE: u64 = 16;
-/// The largest ring that we map for a peer: address space, not memory of ours.
-const RING_BYTES_PEER_MAX: u32 = 16 << 20;
+/// The largest ring that we map for a peer, which is the largest that we make. It is not charged here: its pages are there, and
+/// the peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
+const RING_BYTES_PEER_MAX: u32 = RING_BYTES_MAX;
 /// How long a client may be silent after it connected.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
 /// And how long at least, however many others knock.

@@ -345,14 +345,14 @@ impl Shm {
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
         // Level-triggered: more than so many wait for the next time.
         for _ in 0..GRANTS_PER_POLL_MAX {
-            let Some(link) = self.links.get_mut(key) else { return };
+            let Some(link) = self.links.get(key) else { return };
             let mut buffer = [0; rma::GRANT_BYTES];
             match link.lifeline.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Ok(got) if got.len == 0 => return self.peer_hung_up(core, key),
                 Ok(got) => {
                     let bytes = buffer.get(..got.len).unwrap_or_default();
-                    if rma::grant_came(link, bytes, got.fds) {
+                    if self.grant_came(core, key, bytes, got.fds) {
                         continue;
                     }
                 }

@@ -84,6 +84,7 @@ impl Shm {
             ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
             ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
             ("sends in progress", self.table.sends.bytes() as u64),
+            ("memory of peers, mapped", self.table.rma.mapped.total()),
             ("remote memory access", rma::report::bytes(&self.table.rma, &self.links)),
         ]);
     }

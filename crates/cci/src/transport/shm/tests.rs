@@ -1,5 +1,6 @@
 //! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
 
+mod mapped;
 mod rma;
 mod taking_back;
 
@@ -16,7 +17,8 @@ use cci_sys::event::EventFd;
 use cci_sys::process;
 use cci_sys::segment::Segment;
 use cci_sys::unix::{Name, Stream};
-use std::os::fd::{AsFd, BorrowedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -158,9 +160,12 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
     let good = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
     let short = Segment::create("cci-liar", region_bytes(4096)).unwrap();
     let odd = Segment::create("cci-liar", 40_000).unwrap();
+    // Longer than any that this version makes; and one without a single page.
+    let long = Segment::create("cci-liar", region_bytes(512 << 10)).unwrap();
+    let sparse = sparse(region_bytes(RING_BYTES as usize) as u64);
     let (bell, file) = (EventFd::new().unwrap(), std::fs::File::open("/proc/self/exe").unwrap());
     let (segment, bell, file) = (good.fd().unwrap(), bell.as_fd(), file.as_fd());
-    let cases: [(u32, Vec<BorrowedFd<'_>>); 8] = [
+    let cases: [(u32, Vec<BorrowedFd<'_>>); 10] = [
         (RING_BYTES, vec![]),
         (RING_BYTES, vec![segment]),
         (RING_BYTES, vec![segment, file]),
@@ -169,6 +174,8 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
         (RING_BYTES, vec![short.fd().unwrap(), bell]),
         (40_000 - 256, vec![odd.fd().unwrap(), bell]),
         (RING_BYTES, vec![segment, bell, bell]),
+        (512 << 10, vec![long.fd().unwrap(), bell]),
+        (RING_BYTES, vec![sparse.as_fd(), bell]),
     ];
     let mut server = endpoint();
     for (number, (ring_bytes, fds)) in cases.into_iter().enumerate() {
@@ -189,6 +196,19 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
         assert!(after < before + 200, "{before} {after}");
     }
+    assert_eq!(
+        rustix::fs::fstat(&sparse).unwrap().st_blocks,
+        0,
+        "blocks that a confirmation made us allocate"
+    );
+}
+
+/// A file that is as long as it says, sealed, and empty.
+fn sparse(len: u64) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("cci-sparse", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&fd, len).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    fd
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The side that uses a peer's memory directly: what is mapped, and copies.
 
 use super::grant::{Grant, NotMapped};
+use super::mapped::{Charge, MappedBytes};
 use crate::engine::core::Core;
 use crate::event::Status;
 use crate::rma::{Access, atomic_op};
@@ -26,6 +27,8 @@ const FRONT: usize = 16;
 struct Mapping {
     memory: u64,
     segment: Segment,
+    /// Of the endpoint's sum.
+    _charge: Charge,
     /// Counts up with each use of any mapping.
     used: u64,
 }
@@ -37,6 +40,8 @@ enum Known {
     Asked,
     /// Not to be mapped.
     Not,
+    /// There is no room for its memory under the cap, until something else is let go of.
+    NoRoom,
     Granted(Usable),
 }
 
@@ -51,7 +56,9 @@ struct Usable {
 
 /// See the module.
 pub(in crate::transport::shm) struct Asker {
-    control: Option<SegmentReader>,
+    control: Option<(SegmentReader, Charge)>,
+    /// Of the endpoint.
+    sum: MappedBytes,
     mappings: Vec<Option<Mapping>>,
     /// With the key, and the connection that asked.
     known: HashMap<u64, (u64, Key, Known)>,
@@ -61,18 +68,22 @@ pub(in crate::transport::shm) struct Asker {
     /// Why the last region that is not mapped is not.
     pub why_not: Option<NotMapped>,
     pub copied: u64,
+    /// Grants of something that can't be mapped.
+    pub grants_refused: u64,
 }
 
 impl Asker {
-    pub fn new() -> Asker {
+    pub fn new(sum: &MappedBytes) -> Asker {
         Asker {
             control: None,
+            sum: sum.clone(),
             mappings: Vec::new(),
             known: HashMap::new(),
             front: [None; FRONT],
             uses: 0,
             why_not: None,
             copied: 0,
+            grants_refused: 0,
         }
     }
 
@@ -80,8 +91,14 @@ impl Asker {
         self.mappings.iter().flatten().count()
     }
 
+    /// Of the peer's memory; the control page is not counted.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().flatten().map(|mapping| mapping.segment.len() as u64).sum()
+    }
+
+    /// Whether this is an answer to a question of ours.
+    pub fn awaits(&self, grant: &Grant) -> bool {
+        matches!(self.known.get(&grant.region), Some((key, _, Known::Asked)) if *key == grant.key)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -123,8 +140,13 @@ impl Asker {
             // It may have room another time.
             self.known.remove(&region);
         } else if let Some((_, _, known)) = self.known.get_mut(&region) {
-            *known = Known::Not;
+            *known = if why == NotMapped::OverCap { Known::NoRoom } else { Known::Not };
         }
+    }
+
+    /// Something was let go of: what had no room may be asked for again.
+    fn has_room_again(&mut self) {
+        self.known.retain(|_, (_, _, known)| !matches!(known, Known::NoRoom));
     }
 
     /// The owner has taken a region back.
@@ -147,10 +169,14 @@ impl Asker {
                 *used = true;
             }
         }
+        let mut freed = false;
         for (mapping, used) in self.mappings.iter_mut().zip(used) {
             if !used {
-                *mapping = None;
+                freed |= mapping.take().is_some();
             }
+        }
+        if freed {
+            self.has_room_again();
         }
     }
 
@@ -161,10 +187,18 @@ impl Asker {
         if let Some(mapping) = self.mappings.get_mut(at) {
             *mapping = None;
         }
+        self.has_room_again();
     }
 
-    /// A grant came. False: it is not one that we could have asked for, or the descriptors are not what was said.
-    pub fn granted(&mut self, grant: Grant, mut fds: ReceivedFds, peer_uid: u32) -> bool {
+    /// A grant came. `room_bytes`: the longest memory that may be mapped. False: it is not one that we could have asked for,
+    /// or the descriptors are not what was said.
+    pub fn granted(
+        &mut self,
+        grant: Grant,
+        mut fds: ReceivedFds,
+        peer_uid: u32,
+        mut room_bytes: u64,
+    ) -> bool {
         let asked_by = match self.known.get(&grant.region) {
             Some((key, asked_by, Known::Asked)) if *key == grant.key => *asked_by,
             // It was forgotten, or asked for twice.
@@ -177,17 +211,26 @@ impl Asker {
                 return false;
             };
             page.drop_fd();
-            self.control = Some(page);
+            room_bytes = room_bytes.saturating_sub(grant.control_bytes);
+            self.control = Some((page, self.sum.charge(grant.control_bytes)));
         }
-        if self.control.as_ref().is_none_or(|page| page.len() as u64 != grant.control_bytes) {
+        if self.control.as_ref().is_none_or(|(page, _)| page.len() as u64 != grant.control_bytes) {
             return false;
         }
         let at = match self.mappings.iter().position(|mapping| is_of(mapping, grant.memory)) {
             Some(at) => at,
             None => {
-                let Ok(mut segment) = Segment::open_rma(memory, grant.memory_bytes as usize) else {
-                    self.refused(grant.region, NotMapped::System);
+                if grant.memory_bytes > room_bytes {
+                    self.refused(grant.region, NotMapped::OverCap);
                     return true;
+                }
+                let mut segment = match Segment::open_rma(memory, grant.memory_bytes as usize) {
+                    Ok(segment) => segment,
+                    Err(error) => {
+                        self.grants_refused += 1;
+                        self.refused(grant.region, NotMapped::of(&error));
+                        return true;
+                    }
                 };
                 // A hole that the peer punches in huge pages can be a SIGBUS here.
                 if peer_uid != process::uid() && segment.is_huge() {
@@ -195,7 +238,8 @@ impl Asker {
                     return true;
                 }
                 segment.drop_fd();
-                self.insert(Mapping { memory: grant.memory, segment, used: self.uses })
+                let charge = self.sum.charge(grant.memory_bytes);
+                self.insert(Mapping { memory: grant.memory, segment, _charge: charge, used: self.uses })
             }
         };
         let fits = self.mappings.get(at).and_then(Option::as_ref);
@@ -269,7 +313,7 @@ impl Asker {
 
     #[inline]
     fn is_live(&self, grant: &Grant) -> bool {
-        let word = self.control.as_ref().and_then(|page| page.load(grant.word as usize * 8).ok());
+        let word = self.control.as_ref().and_then(|(page, _)| page.load(grant.word as usize * 8).ok());
         word == Some(grant.token)
     }
 

@@ -1,6 +1,7 @@
 //! What is said about mappings: over the ring, and with descriptors over the socket of the link.
 
 use cci_sys::SysError;
+use std::io::ErrorKind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
 const WORDS: usize = 12;
@@ -114,6 +115,10 @@ pub(in crate::transport::shm) enum NotMapped {
     NoRoom,
     /// The system did not map it.
     System,
+    /// The peer's descriptor is not what it said, or the memory has holes. Ours to say, never a peer's.
+    Unsound,
+    /// It does not fit under this endpoint's cap. Ours to say, never a peer's.
+    OverCap,
 }
 
 impl NotMapped {
@@ -126,7 +131,14 @@ impl NotMapped {
             NotMapped::OtherUser => 5,
             NotMapped::NoRoom => 6,
             NotMapped::System => 7,
+            // Not said to peers.
+            NotMapped::Unsound | NotMapped::OverCap => 0,
         }
+    }
+
+    /// Why memory could not be opened.
+    pub fn of(error: &SysError) -> NotMapped {
+        if error.kind() == ErrorKind::InvalidData { NotMapped::Unsound } else { NotMapped::System }
     }
 
     pub fn from_code(code: u64) -> Option<NotMapped> {
@@ -153,6 +165,10 @@ impl NotMapped {
             NotMapped::OtherUser => "the peer is of another user, and the region is not all of its memory",
             NotMapped::NoRoom => "no room for another mapping",
             NotMapped::System => "the system did not map it",
+            NotMapped::Unsound => "the peer granted what is not memory of that length with all its pages",
+            NotMapped::OverCap => {
+                "it does not fit under half of this endpoint's memory_bytes_max, which mapped memory may have"
+            }
         }
     }
 }

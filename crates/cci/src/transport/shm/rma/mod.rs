@@ -6,6 +6,7 @@
 pub(super) mod asker;
 pub(super) mod grant;
 mod granted;
+pub(super) mod mapped;
 mod owner;
 pub(super) mod pull;
 pub(super) mod report;
@@ -14,6 +15,7 @@ pub(super) mod state;
 
 use self::asker::Asker;
 use self::grant::{Grant, NotMapped};
+use self::mapped::Held;
 use self::pull::Pull;
 use self::ring::queue;
 use super::Shm;
@@ -291,7 +293,7 @@ fn want(link: &mut Link, table: &mut Table, key: Key, at: RmaPlace, len_bytes: u
     let Some(conn) = table.conns.get(key) else { return };
     let to = PeerConn { index: conn.peer_index, generation: u32::from(conn.peer_generation) };
     if table.rma.direct {
-        let asker = link.asker.get_or_insert_with(|| Box::new(Asker::new()));
+        let asker = link.asker.get_or_insert_with(|| Box::new(Asker::new(&table.rma.mapped)));
         if asker.should_ask(at.region, at.key, key) {
             let words = [at.region, at.key, u64::from(!asker.has_control())];
             // What it finds wrong with the ring, the next push finds too.
@@ -387,12 +389,25 @@ fn map_wanted(
     }
 }
 
-/// A grant came over the socket. False: no honest peer sends this.
-pub(super) fn grant_came(link: &mut Link, bytes: &[u8], fds: ReceivedFds) -> bool {
-    let uid = link.peer.uid;
-    match (Grant::parse(bytes), &mut link.asker) {
-        (Some(grant), Some(asker)) => asker.granted(grant, fds, uid),
-        _ => false,
+impl Shm {
+    /// A grant came over a link's socket. False: no honest peer sends this.
+    pub(super) fn grant_came(&mut self, core: &Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
+        let Some(grant) = Grant::parse(bytes) else { return false };
+        let Some(asker) = self.links.get(key).and_then(|link| link.asker.as_ref()) else { return false };
+        if !asker.awaits(&grant) {
+            // It was forgotten, or asked for twice.
+            return true;
+        }
+        let held = Held {
+            cap_bytes: core.options.memory_bytes_max,
+            total_bytes: self.held_bytes(core),
+            mapped_bytes: self.table.rma.mapped.total(),
+            is_alone: self.links.len() == 1,
+        };
+        let room_bytes = held.room_bytes(asker.mapped_bytes());
+        let Some(link) = self.links.get_mut(key) else { return false };
+        let uid = link.peer.uid;
+        link.asker.as_mut().is_some_and(|asker| asker.granted(grant, fds, uid, room_bytes))
     }
 }
 

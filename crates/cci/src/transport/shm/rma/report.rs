@@ -18,6 +18,10 @@ pub(in crate::transport::shm) fn count(
         ("rma_direct", rma.counts.direct + askers().map(|asker| asker.copied).sum::<u64>()),
         ("rma_pulled", rma.counts.pulled + pulls.map(|pull| pull.pulled).sum::<u64>()),
         ("rma_ring", rma.counts.ring),
+        (
+            "rma_grants_refused",
+            rma.counts.grants_refused + askers().map(|asker| asker.grants_refused).sum::<u64>(),
+        ),
         ("rma_mappings", askers().map(|asker| asker.mapped() as u64).sum()),
         ("rma_mapped_bytes", askers().map(|asker| asker.mapped_bytes()).sum()),
         ("rma_regions_granted", rma.owner.regions() as u64),
@@ -37,6 +41,7 @@ pub(in crate::transport::shm) fn bytes(rma: &Rma, links: &Slab<Box<Link>>) -> u6
 /// What is counted outlives the link.
 pub(in crate::transport::shm) fn keep_counts(rma: &mut Rma, link: &Link) {
     rma.counts.direct += link.asker.as_ref().map_or(0, |asker| asker.copied);
+    rma.counts.grants_refused += link.asker.as_ref().map_or(0, |asker| asker.grants_refused);
     rma.counts.pulled += link.pull.as_ref().map_or(0, |pull| pull.pulled);
 }
 

@@ -1,6 +1,7 @@
 //! What a link and an endpoint keep for remote memory access.
 
 use super::granted::Owner;
+use super::mapped::MappedBytes;
 use super::pull::Word;
 use crate::device::Cma;
 use crate::transport::ordered_rma::Flows;
@@ -64,6 +65,8 @@ impl LinkRma {
 pub(in crate::transport::shm) struct Rma {
     pub flows: Flows,
     pub owner: Owner,
+    /// Of all links.
+    pub mapped: MappedBytes,
     pub(super) word: Option<Word>,
     pub counts: Counts,
     /// `direct` and `cma` of the device.
@@ -78,12 +81,14 @@ pub(in crate::transport::shm) struct Counts {
     pub ring: u64,
     pub direct: u64,
     pub pulled: u64,
+    pub grants_refused: u64,
 }
 
 impl Rma {
     pub fn new(operations_max: u32, direct: bool, cma: Cma) -> Rma {
         let (flows, owner) = (Flows::new(operations_max), Owner::new());
-        Rma { flows, owner, word: None, counts: Counts::default(), direct, cma }
+        let mapped = MappedBytes::default();
+        Rma { flows, owner, mapped, word: None, counts: Counts::default(), direct, cma }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -1,0 +1,94 @@
+//! How much of its peers' memory an endpoint has mapped. The pages are the peers', but a peer that takes them out of the
+//! file again makes us pay for those that we touch then: so all that is mapped counts under the endpoint's cap, and one
+//! peer can't have all of it mapped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// This part of an endpoint's cap may be mapped memory of peers.
+const MAPPED_SHARE: u64 = 2;
+
+/// The sum of an endpoint's mappings.
+#[derive(Clone, Default)]
+pub(in crate::transport::shm) struct MappedBytes(Arc<AtomicU64>);
+
+/// A mapping's part of the sum, as long as it is mapped.
+pub(super) struct Charge {
+    sum: MappedBytes,
+    bytes: u64,
+}
+
+impl MappedBytes {
+    pub fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn charge(&self, bytes: u64) -> Charge {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Charge { sum: self.clone(), bytes }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.sum.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What an endpoint holds when a peer grants memory, in bytes.
+pub(in crate::transport::shm) struct Held {
+    pub cap_bytes: u64,
+    /// All kinds together, with what is mapped.
+    pub total_bytes: u64,
+    /// Mapped of all peers.
+    pub mapped_bytes: u64,
+    /// There is no other peer.
+    pub is_alone: bool,
+}
+
+impl Held {
+    /// The longest mapping that may be added for a peer of which so much is mapped already. While there are other peers, one
+    /// has no more mapped than it leaves to be mapped for them (ADR 19).
+    pub fn room_bytes(&self, of_this_peer: u64) -> u64 {
+        let mapped_left = (self.cap_bytes / MAPPED_SHARE).saturating_sub(self.mapped_bytes);
+        let left = mapped_left.min(self.cap_bytes.saturating_sub(self.total_bytes));
+        if self.is_alone { left } else { left.saturating_sub(of_this_peer) / 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_come_and_go() {
+        let sum = MappedBytes::default();
+        let (one, other) = (sum.charge(5), sum.charge(7));
+        assert_eq!(sum.total(), 12);
+        drop(one);
+        assert_eq!(sum.total(), 7);
+        drop(other);
+        assert_eq!(sum.total(), 0);
+    }
+
+    #[test]
+    fn half_of_the_cap_is_for_mappings_and_nobody_has_all_of_it() {
+        let held = |mapped_bytes, is_alone| Held {
+            cap_bytes: 1000,
+            total_bytes: 300 + mapped_bytes,
+            mapped_bytes,
+            is_alone,
+        };
+        assert_eq!(held(0, true).room_bytes(0), 500);
+        assert_eq!(held(400, true).room_bytes(400), 100);
+        assert_eq!(held(500, true).room_bytes(500), 0);
+        // One after the other: who comes first leaves as much as it has.
+        assert_eq!(held(0, false).room_bytes(0), 250);
+        assert_eq!(held(250, false).room_bytes(250), 0);
+        assert_eq!(held(250, false).room_bytes(0), 125);
+        // Where other kinds have most of the cap, there is less.
+        let full = Held { cap_bytes: 1000, total_bytes: 950, mapped_bytes: 0, is_alone: true };
+        assert_eq!(full.room_bytes(0), 50);
+        assert_eq!(Held { total_bytes: 2000, ..full }.room_bytes(0), 0);
+    }
+}

@@ -4,8 +4,8 @@ use cci_ring::slab::Key;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The oldest of those whose host, or process, has the most of them, and until when it may be silent: so whoever crowds
-/// makes room, and not who came before. Each is said by who it is, until when it may be silent, and its key.
+/// The oldest of those whose host, or process, has the most of them, and its time: so whoever crowds makes room, and not who
+/// came before. Each is said by who it is, a time by which they are ordered (when it came, or until when it may be silent), and its key.
 pub(super) fn oldest_of_most<W: Eq + Hash + Copy>(
     silent: impl Iterator<Item = (W, u64, Key)>,
 ) -> Option<(Key, u64)> {

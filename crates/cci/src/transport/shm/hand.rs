@@ -40,7 +40,8 @@ pub(super) struct Hand {
 
 pub(super) enum Stage {
     /// A client has connected to us and not yet said what it wants.
-    Silent { peer: Credentials },
+    /// `has_asked`: who we are, which was shown.
+    Silent { peer: Credentials, since_ns: u64, has_asked: bool },
     /// We are the client; the server's queue is full.
     Knocking { conn: Key, knock: Box<Knock> },
     /// We are the client and wait for the server's library to prove that it is the one we want.

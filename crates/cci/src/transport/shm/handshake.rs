@@ -139,7 +139,8 @@ impl Shm {
             (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
                 self.request_came(core, key, request, payload);
             }
-            (Stage::Silent { .. }, Ok(Said::Who)) => self.show_proof(core, key),
+            // Once: each answer gives the client more time.
+            (Stage::Silent { has_asked: false, .. }, Ok(Said::Who)) => self.show_proof(core, key),
             (Stage::Proving { .. }, Ok(Said::Shown)) => self.proof_came(core, key, fds),
             (Stage::Asked { .. }, Ok(Said::Accept(accept))) => self.accepted(core, key, accept, fds),
             (Stage::Offered { .. }, Ok(Said::Confirm { ring_bytes })) => {

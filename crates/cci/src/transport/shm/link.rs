@@ -1,6 +1,7 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
+use super::doorbell::Doorbell;
 use super::hand::{Peer, Side};
 use super::out::{Control, Out};
 use super::pending::Fifo;
@@ -15,9 +16,11 @@ use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
 use cci_sys::event::EventFd;
+use cci_sys::process;
 use cci_sys::segment::Segment;
 use cci_sys::unix::Stream;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Whether the peer is there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -70,7 +73,7 @@ pub(super) struct Link {
     pub pinged_ns: u64,
     /// Time of the last record, for choosing which link to poll less.
     pub worked_ns: u64,
-    pub lifeline: Stream,
+    pub lifeline: Arc<Stream>,
     pub bell: EventFd,
     pub id: u64,
     pub side: Side,
@@ -91,6 +94,8 @@ pub(super) struct Link {
 
 impl Link {
     pub fn new(ends: Ends, lifeline: Stream, id: u64, side: Side, peer: Peer, now_ns: u64) -> Link {
+        let lifeline = Arc::new(lifeline);
+        let bell = Doorbell::new(ends.peer_bell, &lifeline, peer.uid == process::uid());
         Link {
             key: token::NOWHERE,
             consumer: ends.consumer,
@@ -101,7 +106,7 @@ impl Link {
                 flushed: 0,
                 control: VecDeque::new(),
                 deadline_ns: u64::MAX,
-                bell: ends.peer_bell,
+                bell,
                 ring_bytes: ends.peer_ring_bytes,
                 wakes: 0,
                 bell_failed: false,

@@ -55,12 +55,11 @@ impl Shm {
             return true;
         }
         let silent = self.table.hands.iter().filter_map(|(key, hand)| match hand.stage {
-            Stage::Silent { peer } => Some(((peer.uid, peer.pid), hand.deadline_ns, key)),
+            Stage::Silent { peer, since_ns, .. } => Some(((peer.uid, peer.pid), since_ns, key)),
             _ => None,
         });
-        let had_its_time_ns = self.table.now_ns + (SILENCE_NS_MAX - SILENCE_NS_MIN);
-        let Some((key, _)) = oldest_of_most(silent).filter(|(_, until_ns)| *until_ns <= had_its_time_ns)
-        else {
+        let had_its_time = |since_ns: u64| since_ns.saturating_add(SILENCE_NS_MIN) <= self.table.now_ns;
+        let Some((key, _)) = oldest_of_most(silent).filter(|(_, since_ns)| had_its_time(*since_ns)) else {
             return false;
         };
         self.table.counts.handshake_timed_out += 1;
@@ -95,9 +94,8 @@ impl Shm {
             }
         };
         let deadline_ns = self.table.now_ns.saturating_add(SILENCE_NS_MAX);
-        let Ok(key) =
-            self.table.hands.insert(Hand { stream: None, deadline_ns, stage: Stage::Silent { peer } })
-        else {
+        let stage = Stage::Silent { peer, since_ns: self.table.now_ns, has_asked: false };
+        let Ok(key) = self.table.hands.insert(Hand { stream: None, deadline_ns, stage }) else {
             return;
         };
         if core.poller.watch(stream.as_fd(), token::make(token::HAND, key)).is_err() {
@@ -117,7 +115,7 @@ impl Shm {
     pub(super) fn request_came(&mut self, core: &mut Core, key: Key, request: Request, payload: &[u8]) {
         let Some(hand) = self.table.hands.remove(key) else { return };
         self.silent = self.silent.saturating_sub(1);
-        let (Some(stream), Stage::Silent { peer }) = (hand.stream, hand.stage) else { return };
+        let (Some(stream), Stage::Silent { peer, .. }) = (hand.stream, hand.stage) else { return };
         core.poller.unwatch(stream.as_fd());
         let who = match peer.pid {
             Some(pid) => format!("process {pid} of user {}", peer.uid),

@@ -21,6 +21,7 @@ mod by_hand;
 mod close;
 mod commitment;
 mod dial;
+mod doorbell;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
 mod hand;

@@ -1,9 +1,9 @@
 //! The sending half of a link: what waits for room in the ring, and waking the peer.
 
+use super::doorbell::Doorbell;
 use super::pending::Fifo;
 use super::wire::PeerConn;
 use cci_ring::spsc::Producer;
-use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ pub(super) struct Out {
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
-    pub bell: EventFd,
+    pub bell: Doorbell,
     pub ring_bytes: u32,
     pub wakes: u64,
     /// A bell that could not be rung: the link is broken.
@@ -76,7 +76,7 @@ impl Out {
     #[cold]
     pub fn ring_bell(&mut self) {
         self.wakes += 1;
-        // It can only fail if the peer has made it blocking: whoever does that is not served.
-        self.bell_failed |= self.bell.signal().is_err();
+        // It can only fail if the peer has made it blocking, or is gone: whoever does that is not served.
+        self.bell_failed |= self.bell.ring().is_err();
     }
 }

@@ -9,7 +9,7 @@
 use super::link::{Life, Link};
 use super::sleep::cool;
 use super::{Shm, token};
-use super::{receive, rma};
+use super::{doorbell, receive, rma};
 use crate::engine::core::Core;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
@@ -331,8 +331,13 @@ impl Shm {
     fn bell_rang(&mut self, core: &mut Core, key: Key) {
         let Some(link) = self.links.get_mut(key) else { return };
         self.table.counts.wakes_received += 1;
-        // It is ours: it can't fail, and if a peer has made it blocking, the peer is the one to suffer.
         link.out.bell_failed |= link.bell.drain().is_err();
+        self.was_rung(core, key);
+    }
+
+    /// The peer rang, by its bell or over the lifeline.
+    fn was_rung(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
         link.rung = false;
         link.armed = false;
         if link.waits_for_progress() && link.complete_taken(&mut self.table, core).is_err() {
@@ -341,7 +346,7 @@ impl Shm {
         self.poll_cold(core, key);
     }
 
-    /// The lifeline carries grants of memory, and its end.
+    /// The lifeline carries grants of memory, rings of the bell, and its end.
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
         // Level-triggered: more than so many wait for the next time.
         for _ in 0..GRANTS_PER_POLL_MAX {
@@ -352,6 +357,11 @@ impl Shm {
                 Ok(got) if got.len == 0 => return self.peer_hung_up(core, key),
                 Ok(got) => {
                     let bytes = buffer.get(..got.len).unwrap_or_default();
+                    if bytes == doorbell::RING && got.fds.is_empty() {
+                        self.table.counts.wakes_received += 1;
+                        self.was_rung(core, key);
+                        continue;
+                    }
                     if self.grant_came(core, key, bytes, got.fds) {
                         continue;
                     }

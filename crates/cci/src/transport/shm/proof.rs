@@ -59,6 +59,9 @@ impl Shm {
         if shown {
             // Its next word comes when its program polls.
             hand.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
+            if let Stage::Silent { has_asked, .. } = &mut hand.stage {
+                *has_asked = true;
+            }
         } else {
             self.say_on(key, &Said::Refuse(ConnectFailure::Refused));
             self.end_hand(core, key, ConnectFailure::Disconnected);

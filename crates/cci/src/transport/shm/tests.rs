@@ -3,6 +3,7 @@
 mod mapped;
 mod rma;
 mod taking_back;
+mod waking;
 
 use super::by_hand::*;
 use super::listen::Asker;

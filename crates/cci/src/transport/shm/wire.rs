@@ -10,13 +10,15 @@
 //! | NoLink  | client | the link to join is gone on its side: offer a new one | |
 //! | Who     | client | which endpoint is this? Before a Request that is only for one | |
 //! | Shown   | server | this one, see [`proof`](super::proof) | a page with its secret |
+//!
+//! Once there is a link, its socket carries grants of memory, and [`RING`](super::doorbell::RING) between processes of two users.
 
 use crate::error::ConnectFailure;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 3;
+pub(super) const VERSION: u8 = 4;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.

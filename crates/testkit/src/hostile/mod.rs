@@ -30,7 +30,9 @@
 //! | module | speaks | begins with |
 //! |---|---|---|
 //! | [`datagram`] | UDP and raw Ethernet, in the clear | `client()`, `server(..)`, or `shake(Hello, ..)` |
+//! | [`mirror`] | what the victim itself sends, back to it | `reflect()` |
 //! | [`raw`] | IPv4 packets in anybody's name: ICMP, multicast groups | `too_big(..)`, `watch(..)` |
+//! | [`sealed`] | handshakes of UDP with security, without a key | `tap()`, `begin(..)` |
 //! | [`shm`] | shared memory: socket, descriptors, rings, grants | `client()`, `connect_as(uid)` |
 //! | [`tcp`] | both streams | `client()`, `server(..)`, or `dial()` for somebody who is no peer yet |
 //!
@@ -46,7 +48,9 @@
 //! Add a test to the file of its transport in `tests/hostile_scripts`. See it fail on the code without the fix.
 
 pub mod datagram;
+pub mod mirror;
 pub mod raw;
+pub mod sealed;
 pub mod shm;
 pub mod tcp;
 
@@ -57,5 +61,5 @@ mod stage;
 
 pub use scene::{PATIENCE, PeerId, Scene, handle_of_peer};
 pub use script::{Act, Counter, Script, Site, Wire, act, all};
-pub use side::{Met, REGION_BYTES, Side};
+pub use side::{Met, REGION_BYTES, STRANGER, Side};
 pub use stage::{Stage, device};

@@ -54,6 +54,8 @@ pub struct Scene {
     pub victim: Side,
     /// An endpoint that has done nothing wrong.
     pub honest: Side,
+    /// How long the victim tries to connect to a hostile peer that listens.
+    pub connect_timeout: Duration,
     peers: Vec<Box<dyn Peer>>,
     /// The victim's connection with the honest endpoint, and that one's with the victim.
     links: [Connection; 2],
@@ -77,12 +79,19 @@ impl Scene {
             Side::new(Endpoint::create(&device(config), options).expect("an endpoint"))
         };
         let honest_options = Options { send_timeout: 2 * PATIENCE, ..Options::default() };
-        let (mut victim, honest) = (open(&stage.victim, options), open(&stage.peers, honest_options));
+        let (victim, honest) = (open(&stage.victim, options), open(&stage.peers, honest_options));
         let nobody = Connection::from_bits(u64::MAX);
-        victim.accepts = true;
-        let (peers, links) = (Vec::new(), [nobody; 2]);
-        let mut scene =
-            Scene { victim, honest, peers, links, rounds: 0, turns: 0, memory_bytes_seen: 0, stage };
+        let mut scene = Scene {
+            victim,
+            honest,
+            connect_timeout: PATIENCE,
+            peers: Vec::new(),
+            links: [nobody; 2],
+            rounds: 0,
+            turns: 0,
+            memory_bytes_seen: 0,
+            stage,
+        };
         let uri = scene.victim.endpoint.uri().to_owned();
         let attribute = Attribute::ReliableOrdered;
         let connecting = scene.honest.endpoint.connect(&uri, b"honest", attribute, 0, Some(PATIENCE));
@@ -114,8 +123,13 @@ impl Scene {
             peer.turn();
             if let Some(uri) = peer.uri() {
                 let (request, attribute) = (b"victim", Attribute::ReliableOrdered);
-                let connecting =
-                    self.victim.endpoint.connect(&uri, request, attribute, id.number(), Some(PATIENCE));
+                let connecting = self.victim.endpoint.connect(
+                    &uri,
+                    request,
+                    attribute,
+                    id.number(),
+                    Some(self.connect_timeout),
+                );
                 connecting.expect("the victim may connect");
             }
         }
@@ -134,8 +148,36 @@ impl Scene {
         (0..count).map(|_| self.add(script.clone())).collect()
     }
 
-    fn has_met(&self, id: PeerId) -> bool {
+    /// Whether the victim has had a connection with a hostile peer.
+    pub fn has_met(&self, id: PeerId) -> bool {
         self.victim.met.get(&id.number()).is_some_and(|met| met.connection.is_some())
+    }
+
+    /// Where others than the victim can connect to a hostile peer.
+    pub fn addresses(&self, id: PeerId) -> Vec<String> {
+        self.peers[id.0].addresses()
+    }
+
+    /// Attempts to connect with a hostile peer that have failed, whoever made them.
+    pub fn failed(&self, id: PeerId) -> u32 {
+        self.victim.met.get(&id.number()).map_or(0, |met| met.failed)
+    }
+
+    /// A new honest endpoint connects with the victim, says a word, and leaves.
+    pub fn newcomer(&mut self) {
+        let endpoint = Endpoint::create(&device(&self.stage.peers), Options::default()).expect("an endpoint");
+        let (mut side, uri) = (Side::new(endpoint), self.victim.endpoint.uri().to_owned());
+        let (attribute, before) = (Attribute::ReliableOrdered, self.victim.received_in_all());
+        let connecting = side.endpoint.connect(&uri, b"newcomer", attribute, 0, Some(PATIENCE));
+        connecting.expect("a newcomer may connect");
+        self.until("a newcomer has got in and said a word", |scene| {
+            side.turn();
+            if let Some(met) = side.met.remove(&0) {
+                side.send(met.connection.expect("a newcomer is let in"), b"a word")
+                    .expect("it has nothing under way");
+            }
+            scene.victim.received_in_all() > before
+        });
     }
 
     /// Requests of a hostile peer that the victim's program was shown.

@@ -45,9 +45,14 @@ pub trait Wire: Sized + 'static {
     /// Writes what waited for space in a socket.
     fn flush(&mut self) {}
 
-    /// Where the victim can connect to this peer, once it listens.
+    /// Where the victim is to connect to this peer, once it listens.
     fn uri(&self) -> Option<String> {
         None
+    }
+
+    /// Where others can connect to this peer.
+    fn addresses(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -195,6 +200,8 @@ pub(super) trait Peer {
     fn turn(&mut self) -> bool;
     /// Where the victim can connect to it.
     fn uri(&self) -> Option<String>;
+    /// Where others can connect to it.
+    fn addresses(&self) -> Vec<String>;
     /// All steps are done.
     fn is_over(&self) -> bool;
     /// How many acts it has done.
@@ -297,6 +304,10 @@ impl<W: Wire> Peer for Actor<W> {
 
     fn uri(&self) -> Option<String> {
         self.wire.uri()
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.wire.addresses()
     }
 
     fn is_over(&self) -> bool {

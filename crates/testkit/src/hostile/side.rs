@@ -11,6 +11,8 @@ use std::collections::HashMap;
 pub const REGION_BYTES: usize = 64 << 10;
 /// Numbers of groups among those of peers.
 const GROUPS: u64 = 1 << 32;
+/// The number of whoever says none.
+pub const STRANGER: u64 = u64::MAX;
 /// Events that one turn takes.
 const EVENTS_PER_TURN: u32 = 32;
 
@@ -197,6 +199,11 @@ impl Side {
         self.started.iter().filter(|started| started.to == to).map(|started| started.status).collect()
     }
 
+    /// Messages that have come from anybody.
+    pub fn received_in_all(&self) -> u64 {
+        self.received.values().sum()
+    }
+
     /// How much that was started towards a peer has not ended.
     pub fn open(&self, to: Connection) -> u64 {
         self.open.get(&to).copied().unwrap_or(0)
@@ -233,8 +240,9 @@ impl Side {
     }
 }
 
-/// The number in a request: 0 where there is none.
+/// The number of the peer in its request: 0 is the honest one's.
 fn number_in(request: &[u8]) -> u64 {
     let text = std::str::from_utf8(request).unwrap_or_default();
-    text.strip_prefix("hostile ").and_then(|number| number.parse().ok()).unwrap_or(0)
+    let number = text.strip_prefix("hostile ").and_then(|number| number.parse().ok());
+    number.unwrap_or(if text == "honest" { 0 } else { STRANGER })
 }

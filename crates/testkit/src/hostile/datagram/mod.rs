@@ -264,6 +264,21 @@ pub fn from_address(ip: IpAddr) -> Act<Datagrams> {
     act(move |peer: &mut Datagrams| peer.carrier.rebind(ip))
 }
 
+/// Sends everything by an interface of another VLAN from now on: the kernel carries the tag beside the frame. Takes `ip`.
+pub fn enter_vlan(number: u16) -> Act<Datagrams> {
+    act(move |peer: &mut Datagrams| peer.carrier.enter_vlan(number))
+}
+
+/// Writes a VLAN tag into each frame from now on.
+pub fn write_tag(number: u16) -> Act<Datagrams> {
+    act(move |peer: &mut Datagrams| peer.carrier.write_tag(number))
+}
+
+/// Sends every frame in the name of another interface from now on.
+pub fn spoof(mac: [u8; 6]) -> Act<Datagrams> {
+    act(move |peer: &mut Datagrams| peer.carrier.spoof(mac))
+}
+
 /// As the header says.
 pub fn honestly<T>(_: &mut T) {}
 

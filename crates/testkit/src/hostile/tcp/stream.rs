@@ -26,7 +26,8 @@ impl Stream {
         Stream::default()
     }
 
-    pub(super) fn of(socket: TcpStream) -> Stream {
+    /// Of a socket.
+    pub fn of(socket: TcpStream) -> Stream {
         let set = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
         Stream { socket: set.is_ok().then_some(socket), ..Stream::default() }
     }
@@ -69,6 +70,14 @@ impl Stream {
             *self = Stream::none();
         }
         ended
+    }
+
+    /// Gives another stream what came on this one. Whether anything did.
+    pub fn pass_to(&mut self, other: &mut Stream) -> bool {
+        self.read();
+        let bytes = std::mem::take(&mut self.input);
+        other.write(&bytes);
+        !bytes.is_empty()
     }
 
     /// Sends this.

@@ -1,6 +1,8 @@
 //! Lies that hostile peers tell, one a test, on each transport: see `cci_testkit::hostile` for how to add one.
 
 mod datagrams;
+mod eth;
+mod forged;
 mod shm;
 mod tcp;
 mod tcp_bulk;

@@ -1,9 +1,15 @@
 //! Lies over shared memory.
 
-use super::soon;
-use cci::Options;
-use cci_testkit::hostile::shm::{Kind, Memfd, Ring, client, confirm, connect, honestly, send, shake};
-use cci_testkit::hostile::{Scene, Script};
+use super::{ms, soon};
+use cci::{Options, RmaKind};
+use cci_testkit::hostile::shm::{
+    Kind, Memfd, Ring, Shm, allocated_bytes, client, client_by, confirm, connect, connect_as, grant,
+    honestly, send, shake,
+};
+use cci_testkit::hostile::{Act, Counter, Scene, Script, act};
+
+/// Nobody on any machine.
+const NOBODY: u32 = 65_534;
 
 fn open(options: Options) -> Scene {
     Scene::open("shm", options).expect("shared memory is everywhere")
@@ -44,4 +50,57 @@ fn a_false_ring_makes_no_link() {
         scene.until_over();
     }
     scene.judge();
+}
+
+/// Counts the bytes of the memory that was granted first which are really there.
+fn count_allocated(into: &Counter) -> Act<Shm> {
+    let into = into.clone();
+    act(move |shm: &mut Shm| into.add(shm.files.first().map_or(0, allocated_bytes)))
+}
+
+/// A3: what a peer says of its memory makes nobody allocate it.
+#[test]
+fn holes_in_granted_memory_are_not_filled() {
+    let mut scene = open(soon());
+    let allocated = Counter::default();
+    let script = client().now(send(Kind::Message, honestly)).expect(Kind::Map);
+    let script = script.now(grant(Memfd::sparse(256 << 20), honestly)).rest(ms(50));
+    let peer = scene.join(script.now(count_allocated(&allocated)));
+    for _ in 0..4 {
+        scene.operate(peer, 1, RmaKind::Write, 4_096, None);
+        scene.for_time(ms(20));
+    }
+    scene.until_over();
+    assert!(allocated.get() <= 1 << 20, "{} bytes allocated for the peer's word", allocated.get());
+    scene.until_ended(peer);
+    scene.judge();
+}
+
+/// A1: another user of the host is not let in, and least where security is asked for.
+fn another_user_is_not_let_in(name: &str) {
+    let mut scene = Scene::open(name, soon()).expect("every machine has it");
+    let peer = scene.add(client_by(connect_as(NOBODY)).expect(Kind::End));
+    scene.for_time(ms(100));
+    assert_eq!(scene.requests(peer), 0, "{name}: a request of user {NOBODY}");
+    scene.judge();
+}
+
+#[test]
+fn another_user() {
+    another_user_is_not_let_in("shm");
+}
+
+#[test]
+fn another_user_where_there_are_several_transports() {
+    another_user_is_not_let_in("any");
+}
+
+#[test]
+fn another_user_where_a_key_is_asked_for() {
+    another_user_is_not_let_in("any-psk");
+}
+
+#[test]
+fn another_user_where_certificates_are_asked_for() {
+    another_user_is_not_let_in("any-certificates");
 }

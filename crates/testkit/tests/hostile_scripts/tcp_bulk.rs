@@ -46,3 +46,13 @@ fn completions_held_behind_one_operation_leave_space_for_others() {
     scene.victim.endpoint.set_send_timeout(connection, ms(300)).expect("it is open");
     scene.until_ended(peer);
 }
+
+/// B4: messages of operations are shared among peers.
+#[test]
+fn messages_of_operations_that_nobody_answers_leave_space_for_others() {
+    let mut scene = open(late());
+    let peer = scene.join(client().on(Kind::AskBulk, bulk(honestly)));
+    let begun = scene.operate(peer, 128, RmaKind::Write, 8, Some(&[7; 8_192]));
+    println!("{begun} operations with messages of 8 KiB begun towards a peer that answers none");
+    scene.judge();
+}

@@ -1,6 +1,7 @@
 //! Peers made by hand, by the real handshake: of the tests, and of fuzzing.
 #![allow(clippy::unwrap_used, dead_code, reason = "only tests and fuzzing have it, and each uses its part")]
 
+use super::listen::Asker;
 use super::wire::{self, Accept, Offer, PeerConn, Request, Said};
 use crate::config::builtin;
 use crate::{Attribute, Connection, Endpoint, Event, Options};
@@ -46,12 +47,19 @@ pub(super) struct Liar {
 }
 
 pub(super) fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Liar {
+    ask_as(server, endpoint, attribute, std::process::id())
+}
+
+/// A client made by hand that the server takes for a process of this number.
+pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute, pid: u32) -> Liar {
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
     let request = Request { endpoint, conn: OWN, mss: 4096, attribute };
     stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
-        let Some(Event::ConnectRequest(request)) = event else { return None };
+        let Some(Event::ConnectRequest(mut request)) = event else { return None };
+        let asker = request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap();
+        asker.peer.pid = Some(pid);
         server.accept(request, 1).unwrap();
         Some(())
     });

@@ -181,8 +181,9 @@ impl Shm {
             |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
         );
         rma::end_flows(link, &mut self.table, core);
-        self.table.rma.owner.link_ended(link);
-        if link.conns > 0 {
+        let has_conns = link.conns > 0;
+        self.table.rma.owner.link_ended(&self.links, key);
+        if has_conns {
             self.table.counts.links_died += 1;
             self.end_conns_of(core, key);
         }

@@ -337,15 +337,18 @@ impl Transport for Shm {
         self.change_at_once(core, Key::from_bits(link), request)
     }
 
-    fn region_removed(&mut self, _: &mut Core, region_id: u64, _: &Region) {
+    fn region_removed(&mut self, core: &mut Core, region_id: u64, _: &Region) {
         if !self.is_ours() {
             return;
         }
         for key in self.table.rma.owner.removed(&mut self.links, region_id) {
-            if let Some(link) = self.links.get_mut(key) {
-                link.out.flush();
+            let Some(link) = self.links.get_mut(key) else { continue };
+            link.out.flush();
+            if link.out.control.len() > rma::CONTROL_LEN_MAX {
+                self.kill(core, key);
+            } else {
+                self.care_for(key);
             }
-            self.care_for(key);
         }
     }
 

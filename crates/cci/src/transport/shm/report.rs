@@ -2,6 +2,7 @@
 
 use super::hand::Side;
 use super::link::{Life, Link};
+use super::out::Control;
 use super::rma;
 use super::table::State;
 use super::{Proof, Shm};
@@ -76,7 +77,10 @@ impl Shm {
     }
 
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let links = self.links.bytes() as u64 + u64::from(self.links.len()) * size_of::<Link>() as u64;
+        let words: usize = self.links.iter().map(|(_, link)| link.out.control.capacity()).sum();
+        let links = self.links.bytes() as u64
+            + u64::from(self.links.len()) * size_of::<Link>() as u64
+            + (words * size_of::<Control>()) as u64;
         into.extend([
             ("rings", self.ring_memory_bytes),
             ("links", links),

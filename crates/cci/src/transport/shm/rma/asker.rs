@@ -65,6 +65,8 @@ pub(in crate::transport::shm) struct Asker {
     /// Grants used lately, by the low bits of the region's number.
     front: [Option<Usable>; FRONT],
     uses: u64,
+    /// The owner grants us nothing any more.
+    is_barred: bool,
     /// Why the last region that is not mapped is not.
     pub why_not: Option<NotMapped>,
     pub copied: u64,
@@ -81,6 +83,7 @@ impl Asker {
             known: HashMap::new(),
             front: [None; FRONT],
             uses: 0,
+            is_barred: false,
             why_not: None,
             copied: 0,
             grants_refused: 0,
@@ -113,6 +116,9 @@ impl Asker {
     /// Whether the owner is to be asked for a region; it counts as asked then.
     #[inline]
     pub fn should_ask(&mut self, region: u64, key: u64, conn: Key) -> bool {
+        if self.is_barred {
+            return false;
+        }
         if let Some((known_key, asked_by, known)) = self.known.get(&region) {
             // What one connection is refused, another may have.
             let same = *known_key == key && (*asked_by == conn || !matches!(known, Known::Not));
@@ -136,7 +142,11 @@ impl Asker {
     /// The owner does not let it be mapped.
     pub fn refused(&mut self, region: u64, why: NotMapped) {
         self.why_not = Some(why);
-        if why == NotMapped::NoRoom {
+        if why == NotMapped::Barred {
+            // Nothing that was granted stands any more.
+            self.forget_all();
+            self.is_barred = true;
+        } else if why == NotMapped::NoRoom {
             // It may have room another time.
             self.known.remove(&region);
         } else if let Some((_, _, known)) = self.known.get_mut(&region) {

@@ -115,6 +115,8 @@ pub(in crate::transport::shm) enum NotMapped {
     NoRoom,
     /// The system did not map it.
     System,
+    /// The owner waited in vain for a copy of this process to end, and grants it nothing any more.
+    Barred,
     /// The peer's descriptor is not what it said, or the memory has holes. Ours to say, never a peer's.
     Unsound,
     /// It does not fit under this endpoint's cap. Ours to say, never a peer's.
@@ -131,6 +133,7 @@ impl NotMapped {
             NotMapped::OtherUser => 5,
             NotMapped::NoRoom => 6,
             NotMapped::System => 7,
+            NotMapped::Barred => 8,
             // Not said to peers.
             NotMapped::Unsound | NotMapped::OverCap => 0,
         }
@@ -150,6 +153,7 @@ impl NotMapped {
             5 => NotMapped::OtherUser,
             6 => NotMapped::NoRoom,
             7 => NotMapped::System,
+            8 => NotMapped::Barred,
             _ => return None,
         })
     }
@@ -165,6 +169,9 @@ impl NotMapped {
             NotMapped::OtherUser => "the peer is of another user, and the region is not all of its memory",
             NotMapped::NoRoom => "no room for another mapping",
             NotMapped::System => "the system did not map it",
+            NotMapped::Barred => {
+                "the owner waited in vain for a copy of this process to end: it was stopped in the middle"
+            }
             NotMapped::Unsound => "the peer granted what is not memory of that length with all its pages",
             NotMapped::OverCap => {
                 "it does not fit under half of this endpoint's memory_bytes_max, which mapped memory may have"

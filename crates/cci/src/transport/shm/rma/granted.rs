@@ -1,6 +1,7 @@
 //! What an endpoint has granted to peers, and the live words by which it is taken back.
 
 use super::grant::NotMapped;
+use super::patience::Patience;
 use crate::rma::Memory;
 use cci_ring::slab::Key;
 use cci_sys::random;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 
 /// Regions that may be granted at a time, less the first word, which names none.
 const WORDS: u32 = 2048;
+/// Regions that may be granted at a time.
+pub(super) const REGIONS_MAX: usize = WORDS as usize - 1;
 const CONTROL_BYTES: usize = WORDS as usize * 8;
 
 /// A region that some peers may use directly.
@@ -19,6 +22,8 @@ pub(super) struct Granted {
     pub(super) links: Vec<Key>,
     /// Must be taken back before it goes.
     pub(super) memory: Memory,
+    /// A peer that nobody looks at any more was in the middle of a copy of it.
+    pub(super) is_lost: bool,
 }
 
 /// What an endpoint has granted; the owner's side.
@@ -28,8 +33,7 @@ pub(in crate::transport::shm) struct Owner {
     next: u32,
     pub(super) token: u64,
     pub(super) granted: HashMap<u64, Granted>,
-    /// Words that a link named when it was given up, with a peer that lives on.
-    pub(super) lost: Vec<u32>,
+    pub(super) patience: Patience,
     pub waited: u64,
     pub detached: u64,
     pub detach_failed: u64,
@@ -43,7 +47,7 @@ impl Owner {
             next: 1,
             token: 0,
             granted: HashMap::new(),
-            lost: Vec::new(),
+            patience: Patience::default(),
             waited: 0,
             detached: 0,
             detach_failed: 0,
@@ -52,7 +56,12 @@ impl Owner {
 
     pub fn bytes(&self) -> u64 {
         let control = self.control.as_ref().map_or(0, |control| control.len());
-        (control + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+        (control + self.patience.bytes() + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+    }
+
+    /// Processes that have nothing mapped any more.
+    pub fn barred(&self) -> usize {
+        self.patience.barred()
     }
 
     pub fn regions(&self) -> usize {

@@ -8,6 +8,7 @@ pub(super) mod grant;
 mod granted;
 pub(super) mod mapped;
 mod owner;
+mod patience;
 pub(super) mod pull;
 pub(super) mod report;
 mod ring;
@@ -46,6 +47,9 @@ const TURN_BYTES: u64 = 512 << 10;
 const ASKS_PER_OPERATION_MAX: usize = 8;
 /// Words about mappings that wait for room in the ring.
 const CONTROL_MAX: usize = 64;
+/// Words of all kinds that wait for room in the ring of one peer. Of each region that it was granted the end is said, once; an
+/// honest peer that reads nothing asks for no more.
+pub(super) const CONTROL_LEN_MAX: usize = 2 * granted::REGIONS_MAX;
 /// How often flows are looked after.
 const LOOK_NS: u64 = 1_000_000;
 /// A peer that goes on taking records, but has not answered yet, gets at least so much more time.
@@ -373,6 +377,7 @@ fn map_wanted(
     let rma = &mut table.rma;
     let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
         _ if !rma.direct => Err(NotMapped::OwnerOff),
+        _ if rma.owner.is_barred(&link.peer) => Err(NotMapped::Barred),
         // To be answered all the same: other connections of the link wait for it.
         _ if !is_up => Err(NotMapped::Handle),
         Some(region) if region.access != Access::LOCAL => {

@@ -23,8 +23,6 @@ use cci_sys::segment::Segment;
 use cci_sys::{clock, process};
 use std::sync::Arc;
 
-/// How long a copy of a peer's may last before it is taken for stopped. A copy looks at its word every MiB.
-const STUCK_NS: u64 = 100_000_000;
 /// How often a peer that is waited for is asked whether it is there.
 const LOOK_NS: u64 = 500_000;
 /// What the peers of other endpoints of this process get for their copies when pages are replaced.
@@ -51,7 +49,7 @@ impl Owner {
             let word = self.take_word().ok_or(NotMapped::NoRoom)?;
             self.granted.insert(
                 region_id,
-                Granted { word, token: 0, links: Vec::new(), memory: region.memory.clone() },
+                Granted { word, token: 0, links: Vec::new(), memory: region.memory.clone(), is_lost: false },
             );
         }
         let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoRoom)?;
@@ -95,13 +93,17 @@ impl Owner {
         };
         let live = LiveWord { control, word: granted.word };
         live.clear();
-        let was_lost = self.lost.contains(&granted.word);
-        let stuck = was_lost | self.wait(links, &granted);
-        if stuck {
-            self.detach(links, memory);
-        } else {
-            self.free.push(granted.word);
+        let stuck = self.wait(links, &granted);
+        for key in &stuck {
+            if let Some(peer) = links.get(*key).map(|link| link.peer) {
+                self.bar(links, &peer);
+            }
         }
+        if granted.is_lost || !stuck.is_empty() {
+            self.detach(links, memory);
+        }
+        // Nobody looks at the words of those who were caught, and what they know is another token.
+        self.free.push(granted.word);
         memory.remove_word(&live);
         let is_last = u64::from(!memory.has_words());
         for &key in &granted.links {
@@ -113,15 +115,21 @@ impl Owner {
         granted.links
     }
 
-    /// Waits while peers are in the middle of a copy. True: one of them does not end it.
-    fn wait(&mut self, links: &Slab<Box<Link>>, granted: &Granted) -> bool {
-        let (mut start_ns, mut looked_ns, mut stuck) = (0, 0, false);
-        for link in granted.links.iter().filter_map(|key| links.get(*key)) {
-            while link.consumer.direct_now() == u64::from(granted.word) {
-                let now_ns = clock::now_ns();
-                if start_ns == 0 {
-                    (start_ns, looked_ns) = (now_ns, now_ns);
-                    self.waited += 1;
+    /// Waits while peers are in the middle of a copy. Answers the links of those that do not end it.
+    fn wait(&mut self, links: &Slab<Box<Link>>, granted: &Granted) -> Vec<Key> {
+        let (mut has_waited, mut stuck) = (false, Vec::new());
+        for (key, link) in granted.links.iter().filter_map(|key| Some((*key, links.get(*key)?))) {
+            let is_copying = || link.consumer.direct_now() == u64::from(granted.word);
+            if !is_copying() {
+                continue;
+            }
+            let start_ns = clock::now_ns();
+            let until_ns = start_ns.saturating_add(self.patience.left_ns(&link.peer, start_ns));
+            let (mut now_ns, mut looked_ns) = (start_ns, start_ns);
+            while is_copying() {
+                if now_ns >= until_ns {
+                    stuck.push(key);
+                    break;
                 }
                 if now_ns - looked_ns >= LOOK_NS {
                     looked_ns = now_ns;
@@ -129,14 +137,48 @@ impl Owner {
                         break;
                     }
                 }
-                if now_ns - start_ns >= STUCK_NS {
-                    stuck = true;
-                    break;
-                }
                 std::thread::yield_now();
+                now_ns = clock::now_ns();
             }
+            self.patience.waited(&link.peer, start_ns, now_ns);
+            has_waited |= until_ns > start_ns;
         }
+        self.waited += u64::from(has_waited);
         stuck
+    }
+
+    /// A process keeps us waiting: it has nothing mapped from now on. What its links were granted ends, and they are waited for
+    /// no more. The others who were granted the same ask again.
+    fn bar(&mut self, links: &Slab<Box<Link>>, peer: &Peer) {
+        self.patience.bar(peer, clock::now_ns());
+        self.end_grants(links, |link| (link.peer.uid, link.peer.pid) == (peer.uid, peer.pid));
+    }
+
+    /// Whether the process at the other end of a link was caught.
+    pub fn is_barred(&self, peer: &Peer) -> bool {
+        self.patience.is_barred(peer)
+    }
+
+    /// Ends what some links were granted, with peers that live on: nobody looks any more whether they copy. Answers whether one
+    /// of them is in the middle of a copy.
+    fn end_grants(&mut self, links: &Slab<Box<Link>>, ends: impl Fn(&Link) -> bool) -> bool {
+        let Some(control) = &self.control else { return false };
+        let ends = |key: &Key| links.get(*key).filter(|link| ends(link));
+        let mut is_copying = false;
+        for granted in self.granted.values_mut() {
+            if !granted.links.iter().any(|key| ends(key).is_some()) {
+                continue;
+            }
+            LiveWord { control: Arc::clone(control), word: granted.word }.clear();
+            granted.links.retain(|key| {
+                let link = ends(key);
+                if link.is_some_and(|link| link.consumer.direct_now() == u64::from(granted.word)) {
+                    (granted.is_lost, is_copying) = (true, true);
+                }
+                link.is_none()
+            });
+        }
+        is_copying
     }
 
     /// Replaces a memory's pages.
@@ -145,7 +187,9 @@ impl Owner {
         fence(Ordering::SeqCst);
         let until_ns = clock::now_ns() + OTHERS_NS;
         // Whoever else is in a copy ends it, so that nothing it wrote is lost; who is stopped does not.
-        let in_a_copy = || links.iter().any(|(_, link)| link.consumer.direct_now() != 0);
+        let is_waited_for = |link: &Link| !self.patience.is_barred(&link.peer);
+        let in_a_copy =
+            || links.iter().any(|(_, link)| link.consumer.direct_now() != 0 && is_waited_for(link));
         while in_a_copy() && clock::now_ns() < until_ns {
             std::thread::yield_now();
         }
@@ -155,18 +199,16 @@ impl Owner {
         }
     }
 
-    /// A link is given up. If its peer lives, what it was granted ends here: from now on nobody looks whether it copies. The
-    /// others who were granted the same ask again. If it is in the middle of a copy, that is remembered.
-    pub fn link_ended(&mut self, link: &Link) {
-        let is_gone = link.lifeline.hung_up();
-        for granted in self.granted.values_mut().filter(|granted| granted.links.contains(&link.key)) {
-            granted.links.retain(|key| *key != link.key);
-            if let Some(control) = self.control.as_ref().filter(|_| !is_gone) {
-                LiveWord { control: Arc::clone(control), word: granted.word }.clear();
-                if link.consumer.direct_now() == u64::from(granted.word) {
-                    self.lost.push(granted.word);
-                }
+    /// A link is given up. If its peer lives, what it was granted ends here. A peer that is in the middle of a copy then is
+    /// waited for no more than one that is caught: the next region would cost new pages again.
+    pub fn link_ended(&mut self, links: &Slab<Box<Link>>, key: Key) {
+        let Some(link) = links.get(key) else { return };
+        if link.lifeline.hung_up() {
+            for granted in self.granted.values_mut() {
+                granted.links.retain(|granted_to| *granted_to != key);
             }
+        } else if self.end_grants(links, |ended| ended.key == key) {
+            self.bar(links, &link.peer);
         }
     }
 

@@ -26,6 +26,7 @@ pub(in crate::transport::shm) fn count(
         ("rma_mapped_bytes", askers().map(|asker| asker.mapped_bytes()).sum()),
         ("rma_regions_granted", rma.owner.regions() as u64),
         ("rma_revocations_waited", rma.owner.waited),
+        ("rma_barred", rma.owner.barred() as u64),
         ("rma_detached", rma.owner.detached),
         ("rma_detach_failed", rma.owner.detach_failed),
     ]);

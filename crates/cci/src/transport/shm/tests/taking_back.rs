@@ -37,6 +37,22 @@ impl Lie {
         self.producer.push(header, &[words.as_flattened()]).unwrap();
     }
 
+    /// The next thing that the owner says of mappings: its kind, and the region.
+    fn answer(&mut self, owner: &mut Endpoint) -> (u8, u64) {
+        until(owner, "an answer", |_, _| {
+            let (kind, word) = {
+                let record = self.consumer.peek().unwrap()?;
+                let mut word = [0; 8];
+                record.copy_to(&mut word);
+                (record.header().kind, u64::from_ne_bytes(word))
+            };
+            self.consumer.consume();
+            self.consumer.publish_head();
+            // What was granted has ended; that is said, too.
+            (kind != kind::UNMAP).then_some((kind, word))
+        })
+    }
+
     /// Asks for a region, and gets it.
     fn map(&mut self, owner: &mut Endpoint, handle: RmaHandle) -> Got {
         self.push(kind::MAP, [handle.region(), handle.key(), 1]);
@@ -49,6 +65,9 @@ impl Lie {
         Got { words: words.collect(), fds: got.fds }
     }
 }
+
+/// A number that no process has.
+const NO_PROCESS: u32 = u32::MAX / 2;
 
 fn counter(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().device.iter().find(|(known, _)| *known == name).unwrap().1
@@ -107,15 +126,16 @@ fn who_has_old_pages_does_not_write_to_them_once_others_have_new_ones() {
     let source = client.allocate(4096).unwrap();
     let from = client.register(&source, Access::LOCAL).unwrap();
     write_direct(&mut client, &mut owner, ours, from, second);
-    // Somebody is stopped in the middle of a copy to the first part, which is taken back: there are new pages now.
-    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    // Another process is stopped in the middle of a copy to the first part, which is taken back: there are new pages now.
+    let stopped = ask_as(&mut owner, 1, Attribute::ReliableOrdered, NO_PROCESS);
+    let mut stopped = confirm(&mut owner, stopped);
+    let liar = ask(&mut owner, 2, Attribute::ReliableOrdered);
     let mut lie = confirm(&mut owner, liar);
-    let got = lie.map(&mut owner, first);
-    lie.producer.begin_direct(got.word());
+    let got = stopped.map(&mut owner, first);
+    stopped.producer.begin_direct(got.word());
     owner.deregister(&first).unwrap();
     assert_eq!(counter(&owner, "rma_detached"), 1);
-    // Somebody is granted the second part, in the new pages.
-    lie.producer.end_direct();
+    // Somebody else is granted the second part, in the new pages.
     let again = lie.map(&mut owner, second);
     assert_ne!(again.words[5], got.words[5], "it is another memory now");
     // And the client, who has the old ones, writes to it.
@@ -400,4 +420,89 @@ fn regions_come_and_go_thousands_of_times_and_nothing_stays() {
     assert!(fds() < before + 500, "{} now, {before} before", fds());
     until(&mut both, "nothing mapped", |both, _| (counter(both, "rma_mapped_bytes") == 0).then_some(()));
     assert_eq!((counter(&both, "rma_regions_granted"), counter(&both, "rma_detached")), (0, 0));
+}
+
+/// A peer that is in the middle of a copy whenever the owner looks.
+#[test]
+fn a_peer_that_never_ends_a_copy_is_waited_for_once() {
+    const REGIONS: usize = 6;
+    let mut owner = endpoint();
+    let memories: Vec<Memory> = (0..REGIONS).map(|_| owner.allocate(4096).unwrap()).collect();
+    let handles: Vec<RmaHandle> =
+        memories.iter().map(|memory| owner.register(memory, Access::ALL).unwrap()).collect();
+    // Two links of one process, and one of another, which copies nothing.
+    let mut lies: Vec<Lie> = [(1, NO_PROCESS), (2, NO_PROCESS), (3, NO_PROCESS - 1)]
+        .into_iter()
+        .map(|(number, pid)| {
+            let liar = ask_as(&mut owner, number, Attribute::ReliableOrdered, pid);
+            confirm(&mut owner, liar)
+        })
+        .collect();
+    let [busy, twin, idle] = &mut lies[..] else { panic!() };
+    let words: Vec<u64> = handles.iter().map(|handle| busy.map(&mut owner, *handle).word()).collect();
+    let _ = twin.map(&mut owner, handles[5]);
+    let mut kept = idle.map(&mut owner, handles[5]);
+    for (handle, word) in handles.iter().zip(&words).take(5) {
+        busy.producer.begin_direct(*word);
+        owner.deregister(handle).unwrap();
+    }
+    assert_eq!(counter(&owner, "rma_revocations_waited"), 1, "of 5 regions taken back");
+    assert_eq!(counter(&owner, "rma_detached"), 1);
+    // The process goes on by the ring: it is granted nothing more, over whichever of its links.
+    assert!(owner.is_open(busy.connection) && owner.is_open(twin.connection));
+    for lie in [busy, twin] {
+        lie.push(kind::MAP, [handles[5].region(), handles[5].key(), 1]);
+        assert_eq!(lie.answer(&mut owner), (kind::NO_MAP, handles[5].region()));
+    }
+    let late = ask_as(&mut owner, 4, Attribute::ReliableOrdered, NO_PROCESS);
+    let mut late = confirm(&mut owner, late);
+    late.push(kind::MAP, [handles[5].region(), handles[5].key(), 1]);
+    assert_eq!(late.answer(&mut owner), (kind::NO_MAP, handles[5].region()));
+    // Others are granted what they ask for, and what all had is over: they ask again.
+    let control = kept.control();
+    assert_ne!(control.load(kept.word() as usize * 8), Ok(kept.token()));
+    let again = idle.map(&mut owner, handles[5]);
+    assert_eq!(control.load(again.word() as usize * 8), Ok(again.token()));
+}
+
+#[test]
+fn links_that_are_given_up_in_the_middle_of_a_copy_cost_no_words() {
+    let mut owner = endpoint();
+    // More often than there are words.
+    for number in 0..2_100 {
+        let memory = owner.allocate(4096).unwrap();
+        let handle = owner.register(&memory, Access::ALL).unwrap();
+        let liar = ask_as(&mut owner, number, Attribute::ReliableOrdered, NO_PROCESS - number as u32);
+        let mut lie = confirm(&mut owner, liar);
+        let got = lie.map(&mut owner, handle);
+        lie.producer.begin_direct(got.word());
+        lie.push(kind::RMA, [u64::MAX; 3]);
+        until(&mut owner, "the end of the link", |owner, _| (!owner.is_open(lie.connection)).then_some(()));
+        owner.disconnect(lie.connection);
+        owner.deregister(&handle).unwrap();
+    }
+    assert_eq!((counter(&owner, "rma_detached"), counter(&owner, "rma_revocations_waited")), (2_100, 0));
+}
+
+#[test]
+fn a_peer_that_asks_and_never_reads_is_given_up_before_it_costs_memory() {
+    let mut owner = endpoint();
+    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, liar);
+    let memory = owner.allocate(4096).unwrap();
+    let mut longest_bytes = 0;
+    for _ in 0..20_000 {
+        let handle = owner.register(&memory, Access::ALL).unwrap();
+        // What is granted it takes, over the socket; what is said of the end of it fills the ring, and waits then.
+        let _ = lie.map(&mut owner, handle);
+        owner.deregister(&handle).unwrap();
+        let kinds = owner.counters().memory.kinds;
+        let links = kinds.iter().find(|(kind, _)| *kind == "links").unwrap().1;
+        longest_bytes = longest_bytes.max(links);
+        if !owner.is_open(lie.connection) {
+            assert!(longest_bytes < 1 << 20, "{longest_bytes}");
+            return;
+        }
+    }
+    panic!("words for it wait for ever");
 }

@@ -155,6 +155,7 @@ impl Shm {
         }
         let at = conn.at;
         let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
+        link.rma.begins(self.table.now_ns);
         let Some(flow_key) = flow_of(link, &mut self.table, key) else { return Err(SendError::WouldBlock) };
         // Asked now, it may be there for the next one.
         match what {
@@ -166,7 +167,7 @@ impl Shm {
             What::Atomic { target, .. } => want(link, &mut self.table, key, target, 8, None),
         }
         let position = link.out.producer.tail();
-        let (now_ns, is_alone) = (self.table.now_ns, core.counters.connections_open < 2);
+        let (now_ns, is_alone) = (link.rma.clock_ns(self.table.now_ns), core.counters.connections_open < 2);
         let start = Start { name, what, pieces, message, fence, position, now_ns, is_alone };
         let lent = self.table.rma.flows.get_mut(flow_key);
         if !lent.is_some_and(|(flow, ops)| flow.start(ops, &start)) {
@@ -206,8 +207,8 @@ impl Shm {
         if !link.rma.is_in_use() || (!now && now_ns < link.rma.looked_ns + LOOK_NS) {
             return;
         }
-        link.rma.looked_ns = now_ns;
-        link.rma.deadline_ns = u64::MAX;
+        link.rma.looks(now_ns);
+        link.rma.slept = now;
         let mut at = 0;
         while let Some(&(flow_key, conn_key)) = link.rma.flows.get(at) {
             match look(link, &mut self.table, core, flow_key, conn_key) {
@@ -237,7 +238,7 @@ fn look(
 ) -> Result<Looked, Corrupt> {
     let now_ns = table.now_ns;
     let conn = table.conns.get_mut(conn_key).filter(|conn| conn.rma == flow_key);
-    let (Some(conn), Some((flow, _))) = (conn, table.rma.flows.get_mut(flow_key)) else {
+    let (Some(conn), Some((flow, ops))) = (conn, table.rma.flows.get_mut(flow_key)) else {
         return Ok(Looked::Idle);
     };
     if flow.is_idle() && !flow.queued && !flow.closing {
@@ -253,6 +254,14 @@ fn look(
         // One that closes has its own time limit.
         return Ok(Looked::Keep);
     }
+    // Whatever the peer says or reads meanwhile, an operation ends.
+    let clock_ns = link.rma.clock_ns(now_ns);
+    let overdue_ns = flow.deadline_ns(ops, clock_ns, conn.send_timeout_ns()).unwrap_or(u64::MAX);
+    if clock_ns >= overdue_ns {
+        break_connection(link, table, core, conn_key);
+        return Ok(Looked::Keep);
+    }
+    link.rma.deadline_ns = link.rma.deadline_ns.min(link.rma.real_ns(overdue_ns));
     let due_ns = flow.moved_ns.saturating_add(conn.send_timeout_ns());
     if now_ns < due_ns {
         link.rma.deadline_ns = link.rma.deadline_ns.min(due_ns);

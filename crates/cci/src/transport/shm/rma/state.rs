@@ -9,6 +9,9 @@ use cci_ring::slab::Key;
 use cci_ring::spsc::Span;
 use std::collections::VecDeque;
 
+/// A program that has not polled for so long was busy with something else.
+const ABSENCE_NS: u64 = 100_000_000;
+
 /// A message behind data, in the ring.
 pub(in crate::transport::shm) struct Notify {
     pub span: Span,
@@ -27,6 +30,10 @@ pub(in crate::transport::shm) struct LinkRma {
     /// Messages behind data that the peer has not taken, oldest first.
     pub(super) notifies: VecDeque<Notify>,
     pub(super) looked_ns: u64,
+    /// Since the last look the endpoint has slept, and was awake in time.
+    pub(super) slept: bool,
+    /// For how long this side's program did not poll while something was under way, in all.
+    absent_ns: u64,
     /// When the first operation is overdue, as of the last look.
     pub deadline_ns: u64,
 }
@@ -39,8 +46,36 @@ impl LinkRma {
             at_once: false,
             notifies: VecDeque::new(),
             looked_ns: 0,
+            slept: false,
+            absent_ns: 0,
             deadline_ns: u64::MAX,
         }
+    }
+
+    /// The clock by which operations are judged: it stands still while this side's program does not poll.
+    pub(super) fn clock_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.absent_ns)
+    }
+
+    /// When that clock will show so much, by the real one.
+    pub(super) fn real_ns(&self, clock_ns: u64) -> u64 {
+        clock_ns.saturating_add(self.absent_ns)
+    }
+
+    /// Something is to be under way from now on: what was before does not count as absence.
+    pub(super) fn begins(&mut self, now_ns: u64) {
+        if !self.is_in_use() {
+            (self.looked_ns, self.slept) = (now_ns, false);
+        }
+    }
+
+    /// Flows are looked after now. What the peer did while this side's program was busy elsewhere is not judged.
+    pub(super) fn looks(&mut self, now_ns: u64) {
+        let since_ns = now_ns.saturating_sub(self.looked_ns);
+        if since_ns > ABSENCE_NS && !self.slept {
+            self.absent_ns = self.absent_ns.saturating_add(since_ns);
+        }
+        (self.looked_ns, self.deadline_ns, self.slept) = (now_ns, u64::MAX, false);
     }
 
     /// Some connection has something under way, or had until lately.

@@ -5,21 +5,21 @@ use crate::{Access, Memory};
 
 /// As the ordered channel writes them.
 const WRITE: u8 = 1;
-const READ: u8 = 2;
+pub(super) const READ: u8 = 2;
 const DATA: u8 = 3;
 const NOTIFY: u8 = 6;
 const DONE: u8 = 7;
 const PULL: u8 = 8;
 const HERE: u8 = 10;
 
-fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8]) -> Vec<u8> {
+pub(super) fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8]) -> Vec<u8> {
     let [s0, s1] = slot.to_le_bytes();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     [kind, flags, s0, s1, 0, 0, 0, 0].into_iter().chain(words).chain(rest.iter().copied()).collect()
 }
 
 /// A server with a region, and a liar that does not know its key.
-fn scene() -> (Endpoint, Memory, crate::RmaHandle, Lie) {
+pub(super) fn scene() -> (Endpoint, Memory, crate::RmaHandle, Lie) {
     let mut server = endpoint();
     let memory = server.allocate(4096).unwrap();
     let handle = server.register(&memory, Access::ALL).unwrap();
@@ -29,12 +29,12 @@ fn scene() -> (Endpoint, Memory, crate::RmaHandle, Lie) {
 }
 
 impl Lie {
-    fn say(&mut self, kind: u8, payload: &[u8]) -> bool {
+    pub(super) fn say(&mut self, kind: u8, payload: &[u8]) -> bool {
         let (conn, flags) = (self.conn.index, self.conn.generation as u8);
         self.producer.push(RecordHeader { kind, flags, conn, ack: 0 }, &[payload]).is_ok()
     }
 
-    fn hear(&mut self) -> usize {
+    pub(super) fn hear(&mut self) -> usize {
         let mut heard = 0;
         while let Ok(Some(_)) = self.consumer.peek() {
             self.consumer.consume();

@@ -1,0 +1,45 @@
+//! Peers that go on talking and never let an operation end.
+
+use super::rma::{READ, record, scene};
+use crate::transport::shm::by_hand::PATIENCE;
+use crate::transport::shm::wire::kind;
+use crate::{Event, Piece, Place, Rma, RmaFlags, RmaKind, Status};
+use std::time::{Duration, Instant};
+
+const SEND_TIMEOUT: Duration = Duration::from_millis(150);
+/// How often the peer says something, well within the time-out.
+const PACE: Duration = Duration::from_millis(15);
+/// What it says in ten time-outs.
+const ROUNDS_MAX: u32 = 100;
+
+/// The peer reads our write and never answers it; meanwhile it asks for our memory all the time, which is something that moves.
+#[test]
+fn requests_of_the_peers_own_do_not_keep_our_operation() {
+    let (mut server, _memory, handle, mut lie) = scene();
+    server.set_send_timeout(lie.connection, SEND_TIMEOUT).unwrap();
+    let (here, there) = (Place::new(handle, 0), Place::new(handle, 64));
+    let rma = Rma {
+        kind: RmaKind::Write,
+        local: &[Piece { place: here, len_bytes: 8 }],
+        remote: &[Piece { place: there, len_bytes: 8 }],
+        message: None,
+        context: 5,
+        flags: RmaFlags::NONE,
+    };
+    server.rma(lie.connection, &rma).unwrap();
+    let read = record(READ, 0, 0, &[handle.region(), handle.key(), 0, 8], &[]);
+    let (start, mut said, mut rounds, mut status) = (Instant::now(), Instant::now(), 0, None);
+    while status.is_none() && start.elapsed() < PATIENCE {
+        assert!(rounds < ROUNDS_MAX, "still under way: {:?}", server.counters());
+        if let Some(Event::Send { context: 5, status: with, .. }) = server.next_event() {
+            status = Some(with);
+        }
+        lie.hear();
+        if said.elapsed() >= PACE {
+            lie.say(kind::RMA, &read);
+            (said, rounds) = (Instant::now(), rounds + 1);
+        }
+    }
+    assert!(rounds > 1);
+    assert_eq!(status, Some(Status::TimedOut), "{:?}", server.counters());
+}

@@ -137,26 +137,30 @@ pub struct ServeArgs {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  cci perf                                     every device of this machine, two processes on it
-  cci perf --quick --device shm                a few seconds, one device
-  cci perf --server --service 7777             on one machine, and on another one, with a URI that it prints:
+  cci perf                                  every device of this machine: two to three minutes
+  cci perf --quick                          a second or two for each device
+  cci perf --full --device shm              every size, on one device
+  cci perf --server --service 7777          on one machine, and on another one, with a URI that it prints:
   cci perf udp://192.168.0.7:7777
-  cci perf --type ro --sizes 8,1024 --seconds 5 --json
-  cci perf --only rma,atomics --device shm     remote memory
-  cci perf --veth --sizes 8,64                 UDP, TCP and raw Ethernet on one virtual wire
+  cci perf --type ro --sizes 8,1024 --json
+  cci perf --only rma,atomics --device shm  remote memory
+  cci perf --veth --sizes 8,64              UDP, TCP and raw Ethernet on one virtual wire, as root
+
+Each line is printed as soon as it is measured. Ctrl-C ends the run with the summary and the page of what was
+measured until then; a second Ctrl-C ends it at once.
 
 What is measured:
-  latency  one message there and its echo back, contents verified at both ends outside of the time taken.
-           Half of the round trip is shown: p50, p99 and p99.9 of all of them after a warm-up.
-  rate     a window of messages kept full, contents verified by the receiver, who also counts and
-           takes the time, from the first to the last.
-  by hand  the same messages by two plain sockets on the same cores and the same way, right after: polling
-           for each echo, and one system call for each message.
-  rma      writes and reads of memory that the server has registered: one at a time, from the call to
-           the completion, and many under way at once. Beside it the plainest code for the same work
-           on the same cores, round by round in turn: memcpy between two mappings of the same kind,
-           process_vm_writev or process_vm_readv, a TCP stream. Every byte is compared in between.
-  atomics  fetch-add on one word, compare-and-swap on many; every result is checked.")]
+  latency   one message there and its echo back, verified at both ends outside of the time taken. Half of the
+            round trip is shown: p50, p99 and p99.9 of all round trips after a warm-up.
+  rate      a window of messages kept full; the receiver verifies, counts and takes the time.
+  plain     the plainest code for the same work, on the same cores and the same path: for messages two sockets
+            that poll, with one system call for each message; for memory memcpy between two mappings,
+            process_vm_writev or process_vm_readv, or a TCP stream, in turn with the library.
+  x         how many times as fast the library is as the plain code. Above 1 it is faster, in every column.
+  memory    writes and reads of memory that the server has registered: one at a time, from the call to the
+            completion, and many under way at once. Every byte is compared in between.
+  atomics   fetch-add on one word, compare-and-swap on many; every result is checked.
+  n/a       there is no such thing here. `not measured`: there is, and this run did not get it.")]
 pub struct PerfArgs {
     /// Measure against the `cci perf --server` of this URI; otherwise against a second process here
     #[arg(conflicts_with = "server")]
@@ -174,25 +178,29 @@ pub struct PerfArgs {
     /// With --server: where to listen, a port for UDP, a name or an absolute path for shared memory
     #[arg(short, long, requires = "server")]
     pub service: Option<String>,
-    /// Only these kinds of connection, such as ro,uu
-    #[arg(short, long, value_enum, ignore_case = true, value_delimiter = ',', default_values_t = Kind::ALL)]
+    /// Only these kinds of connection, such as ro,uu [default: all three; with --quick ro]
+    #[arg(short, long, value_enum, ignore_case = true, value_delimiter = ',')]
     pub r#type: Vec<Kind>,
-    /// Only these
+    /// Only these of all that is measured
     #[arg(long, value_enum, value_delimiter = ',')]
     pub only: Vec<What>,
-    /// Sizes in bytes; `max` is the longest message, and 64 MiB of memory [default: 0 to the longest
-    /// message, and 8 B to 64 MiB of memory]
+    /// Sizes in bytes; `max` is the longest message, and 64 MiB of memory [default: four from 8 B to the longest message, and
+    /// four from 8 B to 1 MiB of memory]
     #[arg(long, value_delimiter = ',')]
     pub sizes: Vec<Size>,
-    /// How long each measurement takes; there are two for each device, kind of connection and size
-    #[arg(long, default_value_t = 0.2, value_parser = seconds, conflicts_with = "iterations")]
-    pub seconds: f64,
+    /// How long each measurement takes [default: so long that the whole takes two to three minutes, 0.2 at most]
+    #[arg(long, value_parser = seconds, conflicts_with = "iterations")]
+    pub seconds: Option<f64>,
     /// Messages or operations in each measurement, instead of a time
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub iterations: Option<u64>,
-    /// A few seconds in all: enough to see that it works, too short to compare
+    /// A second or two for each device: two sizes, reliable ordered connections; enough to see that it works, too short to
+    /// compare
     #[arg(long, conflicts_with_all = ["seconds", "iterations"])]
     pub quick: bool,
+    /// More sizes, up to 64 MiB of memory, 0.2 s for each measurement: a minute or two for each device
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
     /// Messages or transfers under way at once where the rate is measured; otherwise 1024, and 1 MiB at most
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub window: Option<u32>,
@@ -238,8 +246,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Ro, Kind::Ru, Kind::Uu];
-
     /// As the library calls it.
     pub fn attribute(self) -> Attribute {
         match self {
@@ -270,8 +276,12 @@ pub enum Size {
 }
 
 impl Size {
-    /// Of messages.
-    pub const USUAL: [Size; 7] = [
+    /// Of messages, with `--quick`.
+    pub const QUICK: &[Size] = &[Size::Bytes(8), Size::Max];
+    /// Of messages, unless told otherwise.
+    pub const USUAL: &[Size] = &[Size::Bytes(8), Size::Bytes(64), Size::Bytes(1024), Size::Max];
+    /// Of messages, with `--full`.
+    pub const ALL: &[Size] = &[
         Size::Bytes(0),
         Size::Bytes(8),
         Size::Bytes(64),
@@ -280,8 +290,13 @@ impl Size {
         Size::Bytes(4096),
         Size::Max,
     ];
-    /// Of remote memory.
-    pub const USUAL_RMA: [Size; 9] = [
+    /// Of remote memory, with `--quick`.
+    pub const QUICK_RMA: &[Size] = &[Size::Bytes(8), Size::Bytes(64 << 10)];
+    /// Of remote memory, unless told otherwise.
+    pub const USUAL_RMA: &[Size] =
+        &[Size::Bytes(8), Size::Bytes(4 << 10), Size::Bytes(64 << 10), Size::Bytes(1 << 20)];
+    /// Of remote memory, with `--full`.
+    pub const ALL_RMA: &[Size] = &[
         Size::Bytes(8),
         Size::Bytes(64),
         Size::Bytes(512),

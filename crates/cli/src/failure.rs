@@ -30,6 +30,11 @@ impl Failure {
         Failure { exit: EXIT_USAGE, message: message.into(), remedy: None }
     }
 
+    /// The user has ended it.
+    pub fn interrupted() -> Failure {
+        Failure::new("interrupted")
+    }
+
     /// With what the user can do.
     pub fn remedy(self, remedy: impl Into<String>) -> Failure {
         Failure { remedy: Some(remedy.into()), ..self }

@@ -30,6 +30,12 @@ pub fn interrupted() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
+/// An error where the user has asked for the end: for loops that may take long.
+#[inline]
+pub fn go_on() -> Outcome {
+    if interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
+}
+
 /// A write beyond the limit of file sizes (`ulimit -f`) becomes an error that says so, instead of the end of the process
 /// without a word.
 pub fn survive_file_size_limit() -> Outcome {

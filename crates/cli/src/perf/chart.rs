@@ -4,11 +4,11 @@ use super::markup::escape;
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 400.0;
-const LEFT: f64 = 92.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 104.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
-const BOTTOM: f64 = 46.0;
+const BOTTOM: f64 = 56.0;
 /// Zero bytes have no logarithm: they get a place this many doublings below the smallest other size.
 const ZERO_GAP: f64 = 2.0;
 
@@ -18,6 +18,8 @@ pub struct Series {
     pub name: String,
     /// Class of its colour.
     pub colour: usize,
+    /// Classes by which the page shows and hides it.
+    pub classes: String,
     /// Class of its dashes.
     pub dash: usize,
     /// Size in bytes, value.
@@ -55,11 +57,11 @@ impl Chart<'_> {
             escape(self.title)
         );
         self.grid(&scale, &mut out);
-        for series in self.series {
+        for series in self.series.iter().filter(|series| series.points.iter().any(|point| point.1 > 0.0)) {
+            let _ = writeln!(out, "<g class=\"{}\">", series.classes);
             band(series, &scale, &mut out);
-        }
-        for series in self.series {
             self.curve(series, &scale, &mut out);
+            out.push_str("</g>\n");
         }
         out.push_str("</svg>\n");
         out
@@ -113,7 +115,7 @@ impl Chart<'_> {
                 out,
                 "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
                 LEFT - 8.0,
-                y + 4.0
+                y + 5.0
             );
         }
         let mut last_x = f64::MIN;
@@ -124,11 +126,11 @@ impl Chart<'_> {
                 "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"
             );
             // Labels of neighbouring sizes must not run into each other.
-            if x - last_x > 34.0 {
+            if x - last_x > 44.0 {
                 let _ = writeln!(
                     out,
                     "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                    bottom + 18.0,
+                    bottom + 20.0,
                     size_tick(size)
                 );
                 last_x = x;
@@ -137,13 +139,13 @@ impl Chart<'_> {
         let middle = (LEFT + right) / 2.0;
         let _ = writeln!(
             out,
-            "<text class=\"axis\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">size, bytes</text>",
+            "<text class=\"axis\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">size in bytes</text>",
             HEIGHT - 8.0
         );
         let height = (TOP + bottom) / 2.0;
         let _ = writeln!(
             out,
-            "<text class=\"axis\" transform=\"translate(14 {height}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            "<text class=\"axis\" transform=\"translate(16 {height}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
             self.y_label
         );
     }
@@ -156,12 +158,15 @@ impl Chart<'_> {
             .map(|&(size, value)| (scale.x(size), scale.y(value), size, value))
             .collect();
         let path = points.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ");
-        let _ =
-            writeln!(out, "<polyline class=\"line c{} d{}\" points=\"{path}\"/>", series.colour, series.dash);
+        let _ = writeln!(
+            out,
+            "<polyline class=\"line c{} dash{}\" points=\"{path}\"/>",
+            series.colour, series.dash
+        );
         for (x, y, size, value) in points {
             let _ = writeln!(
                 out,
-                "<circle class=\"dot c{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}, {size} B: {}</title></circle>",
+                "<circle class=\"dot c{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{}, {size} B: {}</title></circle>",
                 series.colour,
                 escape(&series.name),
                 (self.format)(value)
@@ -201,9 +206,10 @@ impl Scale {
     }
 }
 
-/// Bytes as below an axis: messages as they are, larger things in short.
+/// Bytes as below an axis: "64", "8 Ki".
 fn size_tick(size: u32) -> String {
-    if size > 8192 { super::super::text::bytes(size.into()).replace("iB", "") } else { size.to_string() }
+    let short = crate::text::bytes(size.into());
+    short.trim_end_matches('B').trim_end().to_owned()
 }
 
 /// Round numbers need no decimals.
@@ -233,7 +239,14 @@ mod tests {
     }
 
     fn series(points: &[(u32, f64)]) -> Series {
-        Series { name: "a<b".into(), colour: 0, dash: 0, points: points.to_vec(), band: Vec::new() }
+        Series {
+            name: "a<b".into(),
+            colour: 0,
+            classes: "dev0".into(),
+            dash: 0,
+            points: points.to_vec(),
+            band: Vec::new(),
+        }
     }
 
     #[test]

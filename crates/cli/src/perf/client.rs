@@ -4,6 +4,7 @@ use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
 use crate::protocol::{self, Answer, Hello, Lent, Order, Report, Role};
+use crate::signals;
 use cci::{Attribute, Connection, Device, Endpoint, Event, Options, SendError, SendFlags};
 use cci_sys::{clock, random};
 use std::time::Duration;
@@ -188,6 +189,7 @@ impl Client {
     }
 
     fn alive(&self) -> Outcome {
+        signals::go_on()?;
         if self.endpoint.is_open(self.control) {
             Ok(())
         } else {

@@ -2,8 +2,9 @@
 
 use super::client::Client;
 use super::plan::{Budget, Plan};
-use super::results::ByHand;
+use super::results::Plain;
 use crate::failure::{Failure, Outcome};
+use crate::signals;
 use cci::{Device, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
@@ -59,7 +60,7 @@ impl<'a> Hand<'a> {
         len: u32,
         half_round_trip_ns: f64,
         messages_per_s: f64,
-    ) -> Outcome<Option<ByHand>> {
+    ) -> Outcome<Option<Plain>> {
         // A stream has no messages without bytes.
         if self.tcp && len == 0 {
             return Ok(None);
@@ -68,13 +69,18 @@ impl<'a> Hand<'a> {
         client.poll(false)?;
         let half_ns = self.half_round_trip_ns(plan, len as usize).map_err(failed)?;
         let per_s = self.messages_per_s(plan, len as usize).map_err(failed)?;
-        Ok(Some(ByHand {
-            name: if self.tcp { "TCP sockets" } else { "UDP sockets" },
+        signals::go_on()?;
+        Ok(Some(Plain {
             half_round_trip_ns_p50: half_ns,
-            half_round_trip_ratio: half_round_trip_ns / half_ns,
+            latency_times_as_fast: half_ns / half_round_trip_ns,
             messages_per_s: per_s,
-            rate_ratio: messages_per_s / per_s,
+            rate_times_as_fast: messages_per_s / per_s,
         }))
+    }
+
+    /// What it compares with.
+    pub const fn name(&self) -> &'static str {
+        if self.tcp { "TCP sockets" } else { "UDP sockets" }
     }
 
     fn half_round_trip_ns(&self, plan: &Plan, len: usize) -> io::Result<f64> {
@@ -96,7 +102,7 @@ impl<'a> Hand<'a> {
             if now_ns - begin_ns > STUCK_AFTER_NS && trips.is_empty() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            if is_over(plan, begin_ns, now_ns, trips.len()) && !trips.is_empty() {
+            if is_over(plan, begin_ns, now_ns, trips.len()) && (!trips.is_empty() || signals::interrupted()) {
                 break;
             }
         }
@@ -154,6 +160,7 @@ fn failed(error: io::Error) -> Failure {
 
 fn is_over(plan: &Plan, begin_ns: u64, now_ns: u64, count: u64) -> bool {
     match plan.budget {
+        _ if signals::interrupted() => true,
         Budget::Nanoseconds(ns) => now_ns - begin_ns >= ns,
         Budget::Messages(wanted) => count >= wanted,
     }

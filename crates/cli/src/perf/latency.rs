@@ -5,6 +5,7 @@ use super::plan::{Budget, Plan};
 use super::results::Latency;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
+use crate::signals;
 use cci::{Event, SendFlags};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
@@ -33,6 +34,7 @@ impl Client {
         let begin_ns = clock::now_ns();
         let mut counted_from_ns = None;
         loop {
+            signals::go_on()?;
             let echo = self.round_trip(data, seq, len, lost > 0)?;
             seq += 1;
             let now_ns = clock::now_ns();

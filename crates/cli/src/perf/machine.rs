@@ -1,13 +1,14 @@
 //! Where it was measured, and how.
 
-use super::plan::Plan;
+use super::plan::{Budget, Plan};
+use crate::text;
 use cci_measure::cores::Cores;
 use cci_measure::machine;
 use serde::Serialize;
 use std::time::SystemTime;
 
 /// See the module.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Version of this program.
     pub version: &'static str,
@@ -23,8 +24,10 @@ pub struct Machine {
     pub clock: &'static str,
     /// How both processes wait, and on which cores they are.
     pub method: String,
-    /// How long was measured.
-    pub budget: String,
+    /// How long each measurement lasted, nanoseconds; None where numbers of messages decided.
+    pub measurement_ns: Option<u64>,
+    /// Messages or operations in each measurement; None where a time decided.
+    pub measurement_messages: Option<u64>,
 }
 
 /// This machine, now.
@@ -35,6 +38,10 @@ pub fn describe(cores: &Cores, plan: &Plan) -> Machine {
         (Some(mine), None) => format!("client on core {mine}"),
         (None, _) => "not pinned".to_owned(),
     };
+    let (measurement_ns, measurement_messages) = match plan.budget {
+        Budget::Nanoseconds(ns) => (Some(ns), None),
+        Budget::Messages(count) => (None, Some(count)),
+    };
     Machine {
         version: env!("CARGO_PKG_VERSION"),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -43,6 +50,17 @@ pub fn describe(cores: &Cores, plan: &Plan) -> Machine {
         kernel: machine::kernel(),
         clock: "CLOCK_MONOTONIC",
         method: format!("{waiting}, {placed}"),
-        budget: plan.describe(),
+        measurement_ns,
+        measurement_messages,
+    }
+}
+
+impl Machine {
+    /// How long was measured, in words.
+    pub fn budget(&self) -> String {
+        match (self.measurement_ns, self.measurement_messages) {
+            (Some(ns), _) => format!("{} for each measurement", text::duration(ns as f64)),
+            (None, count) => format!("{} messages for each measurement", count.unwrap_or(0)),
+        }
     }
 }

@@ -6,6 +6,7 @@ mod client;
 mod hand;
 mod html;
 mod latency;
+mod live;
 mod machine;
 mod markup;
 mod plan;
@@ -17,17 +18,18 @@ mod table;
 use crate::args::{PerfArgs, ServeArgs};
 use crate::devices;
 use crate::failure::{Failure, Outcome};
-use crate::{serve, text};
+use crate::{serve, signals, text};
 use cci::{Device, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use child::Child;
 use client::Client;
 use hand::Hand;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use live::Live;
 use plan::Plan;
 use results::{Cell, Results, Target};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// The page, unless told otherwise.
 const HTML_FILE: &str = "cci-perf.html";
@@ -42,17 +44,37 @@ pub fn run(args: &PerfArgs) -> Outcome {
             ..ServeArgs::default()
         });
     }
-    let plan = Plan::new(args);
+    let mut plan = Plan::new(args);
     let site = if args.veth { Site::across_a_pair()? } else { Site::here() };
     let targets = targets(args, &site)?;
+    signals::catch_interrupts()?;
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
+    let compared = |(device, target): &(Device, Target)| {
+        let name = Hand::of(device, &site, &cores, target.uri.is_none()).map(|hand| hand.name());
+        (device.clone(), Target { plain_sockets: name, ..target.clone() })
+    };
+    let targets: Vec<(Device, Target)> = targets.iter().map(compared).collect();
+    let devices = || targets.iter().map(|(device, target)| (device, target.plain_sockets.is_some()));
+    plan.fit(devices());
+    let live = Live::new(targets.iter().map(|(device, _)| steps(&plan, device)).sum(), args.json);
+    let begin = Instant::now();
+    if let Some(ns) = plan.estimate_ns(devices()) {
+        let (count, about) = (text::count(targets.len(), "device"), results::minutes(ns as f64 / 1e9));
+        live.print(&format!(
+            "{count}, about {about} on a quiet machine; Ctrl-C ends it with what was measured\n"
+        ))?;
+    }
     let mut results = Results::new(machine::describe(&cores, &plan), cci_measure::noise::measure(&cores));
     let before = cci_measure::noise::StealClock::start();
-    let bar = progress_bar(targets.iter().map(|(device, _)| steps(&plan, device)).sum());
     for (device, target) in targets {
-        measure(&plan, &device, target, (&cores, &site), &bar, &mut results);
+        if signals::interrupted() {
+            break;
+        }
+        results.targets.push(measure(&plan, &device, target, (&cores, &site), &live)?);
     }
-    bar.finish_and_clear();
+    live.end();
+    results.interrupted = signals::interrupted();
+    results.elapsed_s = begin.elapsed().as_secs_f64();
     results.noise.steal_fraction = before.stolen_fraction();
     report(args, &results)
 }
@@ -67,7 +89,7 @@ fn report(args: &PerfArgs, results: &Results) -> Outcome {
     if args.json {
         text::emit_json(results)?;
     } else {
-        text::emit(table::render(results).as_bytes())?;
+        text::emit(table::end(results).as_bytes())?;
     }
     if let Some(path) = page {
         match text::write_file(&path, html::render(results).as_bytes()) {
@@ -123,45 +145,36 @@ fn steps(plan: &Plan, device: &Device) -> u64 {
     plan.message_steps(device) + rma::steps(plan, device.transport())
 }
 
-/// On a terminal only; indicatif hides it elsewhere.
-fn progress_bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {left}{msg}");
-    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-        // Before the first step there is nothing to tell it from. A bar that can't be drawn is no failure.
-        if state.pos() > 0 {
-            let _ = write!(to, "{} s left  ", state.eta().as_secs());
-        }
-    };
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("left", left));
-    bar
-}
-
 /// Measures one target; what goes wrong is a result too.
 fn measure(
     plan: &Plan,
     device: &Device,
     mut target: Target,
     (cores, site): (&Cores, &Site),
-    bar: &ProgressBar,
-    results: &mut Results,
-) {
-    let end = bar.position() + steps(plan, device);
-    bar.set_message(target.device.clone());
+    live: &Live,
+) -> Outcome<Target> {
+    let (begin, last) = (Instant::now(), live.steps() + steps(plan, device));
+    live.doing(target.device.clone());
     if device.transport() == TransportKind::Shm {
         target.cache_line_ns = cci_measure::cache_line::half_round_trip_ns(cores);
     }
+    live.device(&target)?;
     let outcome = match target.uri.clone() {
-        Some(uri) => measure_at(plan, device, &uri, (cores, site), bar, &mut target),
+        Some(uri) => measure_at(plan, device, &uri, (cores, site), live, &mut target),
         None => Child::start(device.name(), site, cores.theirs).and_then(|child| {
-            let outcome = measure_at(plan, device, child.uri(), (cores, site), bar, &mut target);
+            let outcome = measure_at(plan, device, child.uri(), (cores, site), live, &mut target);
             child.end();
             outcome
         }),
     };
-    target.failure = outcome.err().map(|failure| failure.line());
-    results.targets.push(target);
-    bar.set_position(end);
+    // What the user has ended has not failed.
+    target.failure = outcome.err().filter(|_| !signals::interrupted()).map(|failure| failure.line());
+    if let Some(failure) = &target.failure {
+        live.print(&format!("  FAILED: {failure}\n"))?;
+    }
+    target.elapsed_s = begin.elapsed().as_secs_f64();
+    live.skip_to(last);
+    Ok(target)
 }
 
 fn measure_at(
@@ -169,7 +182,7 @@ fn measure_at(
     device: &Device,
     uri: &str,
     (cores, site): (&Cores, &Site),
-    bar: &ProgressBar,
+    live: &Live,
     target: &mut Target,
 ) -> Outcome {
     let mut client = Client::open(device, uri, cores.can_spin)?;
@@ -179,26 +192,28 @@ fn measure_at(
         let data = client.data(attribute).map_err(|failure| failure.of(kind))?;
         for len in plan.sizes(data.len_max)? {
             let of = |what: &str| format!("{kind}, {len} B, {what}");
-            bar.set_message(format!("{} {}", device.name(), of("latency")));
+            live.doing(format!("{} {}", device.name(), of("latency")));
             let latency = client.latency(plan, &data, len).map_err(|failure| failure.of(&of("latency")))?;
-            bar.inc(1);
-            bar.set_message(format!("{} {}", device.name(), of("rate")));
+            live.step();
+            live.doing(format!("{} {}", device.name(), of("rate")));
             let rate = client.rate(plan, &data, len).map_err(|failure| failure.of(&of("rate")))?;
-            bar.inc(1);
-            let by_hand = match &hand {
+            live.step();
+            let plain = match &hand {
                 Some(hand) => {
                     let (half_ns, per_s) = (latency.half_round_trip_ns_p50, rate.messages_per_s);
                     hand.measure(&mut client, plan, len, half_ns, per_s)
-                        .map_err(|failure| failure.of(&of("by hand")))?
+                        .map_err(|failure| failure.of(&of("plain sockets")))?
                 }
                 None => None,
             };
-            target.cells.push(Cell { r#type: kind, size_bytes: len, latency, rate, by_hand });
+            let cell = Cell { r#type: kind, size_bytes: len, latency, rate, plain };
+            live.cell(target, &cell)?;
+            target.cells.push(cell);
         }
         client.close(&data);
     }
     match plan.rma_attribute() {
-        Some(attribute) => rma::measure(&mut client, plan, device, attribute, (cores, site), bar, target),
+        Some(attribute) => rma::measure(&mut client, plan, device, attribute, (cores, site), live, target),
         None => Ok(()),
     }
 }

@@ -1,11 +1,32 @@
 //! What is measured, for how long.
 
+use super::rma;
 use crate::args::{PerfArgs, Size, What};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::LENT_BYTES_MAX;
 use cci::{Attribute, Device};
 
-const QUICK_SECONDS: f64 = 0.02;
+const QUICK_NS: u64 = 20_000_000;
+/// The most that a measurement takes unless told otherwise; with `--full` each takes so long.
+const USUAL_NS_MAX: u64 = 200_000_000;
+/// The least: shorter ones say little.
+const USUAL_NS_MIN: u64 = 20_000_000;
+/// A run takes about so long, whatever the number of devices, unless told otherwise.
+const RUN_NS: u64 = 150_000_000_000;
+/// What a measurement takes with its warm-up, in percent of its time.
+const OVERHEAD_PERCENT: u64 = 120;
+/// How often the bytes of a round are filled, moved and compared, with the plain code and what warms up; and the nanoseconds
+/// that a byte takes then, more or less.
+const PASSES: u64 = 10;
+const NS_PER_BYTE: u64 = 1;
+/// Bytes under way in a round of remote memory, unless one transfer has more.
+const FULL_ROUND_BYTES: u64 = 16 << 20;
+const USUAL_ROUND_BYTES: u64 = 8 << 20;
+const QUICK_ROUND_BYTES: u64 = 1 << 20;
+/// And transfers.
+const TRANSFERS_MAX: u64 = 4096;
+/// To start a server and to connect, for each device.
+const START_NS: u64 = 500_000_000;
 /// Messages under way at once, unless told otherwise.
 const WINDOW: u32 = 1024;
 /// And bytes in them.
@@ -14,11 +35,20 @@ const WINDOW_MIN: u32 = 16;
 /// Remote memory for batches of small transfers.
 const RMA_BYTES_MIN: u64 = 16 << 20;
 
+/// How much is measured where nothing else is said.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Extent {
+    Quick,
+    Usual,
+    Full,
+}
+
 /// See the module.
 pub struct Plan {
     /// Kinds of connection.
     pub attributes: Vec<Attribute>,
     sizes: Vec<Size>,
+    extent: Extent,
     /// Measure messages.
     pub with_messages: bool,
     /// Measure reads and writes of remote memory.
@@ -27,6 +57,8 @@ pub struct Plan {
     pub with_atomics: bool,
     /// When a measurement ends.
     pub budget: Budget,
+    /// The time of a measurement follows from their number.
+    is_fitted: bool,
     window: Option<u32>,
 }
 
@@ -42,33 +74,101 @@ pub enum Budget {
 impl Plan {
     /// From the command line.
     pub fn new(args: &PerfArgs) -> Plan {
-        let seconds = if args.quick { QUICK_SECONDS } else { args.seconds };
+        let extent = match (args.quick, args.full) {
+            (true, _) => Extent::Quick,
+            (false, true) => Extent::Full,
+            (false, false) => Extent::Usual,
+        };
         let mut attributes: Vec<Attribute> = Vec::new();
         for kind in &args.r#type {
             if !attributes.contains(&kind.attribute()) {
                 attributes.push(kind.attribute());
             }
         }
+        if attributes.is_empty() {
+            use Attribute::{ReliableOrdered, ReliableUnordered, Unreliable};
+            attributes.push(ReliableOrdered);
+            if extent != Extent::Quick {
+                attributes.extend([ReliableUnordered, Unreliable]);
+            }
+        }
         let wants = |what: What| args.only.is_empty() || args.only.contains(&what);
         // Remote memory needs a reliable connection.
         let reliable = attributes.iter().any(|attribute| attribute.is_reliable());
+        let usual_ns = if extent == Extent::Quick { QUICK_NS } else { USUAL_NS_MAX };
         Plan {
             attributes,
             sizes: args.sizes.clone(),
+            extent,
             with_messages: wants(What::Messages),
             with_rma: reliable && wants(What::Rma),
             with_atomics: reliable && wants(What::Atomics),
-            budget: match args.iterations {
-                Some(count) => Budget::Messages(count),
-                None => Budget::Nanoseconds((seconds * 1e9) as u64),
+            budget: match (args.iterations, args.seconds) {
+                (Some(count), _) => Budget::Messages(count),
+                (None, Some(seconds)) => Budget::Nanoseconds((seconds * 1e9) as u64),
+                (None, None) => Budget::Nanoseconds(usual_ns),
             },
+            is_fitted: extent == Extent::Usual && args.iterations.is_none() && args.seconds.is_none(),
             window: args.window,
         }
     }
 
+    /// Chooses the time of a measurement so that all of them end in time. With each goes whether its messages are
+    /// compared with plain sockets.
+    pub fn fit<'a>(&mut self, devices: impl Iterator<Item = (&'a Device, bool)>) {
+        if !self.is_fitted {
+            return;
+        }
+        let devices: Vec<_> = devices.collect();
+        let mut ns = USUAL_NS_MAX;
+        loop {
+            self.budget = Budget::Nanoseconds(ns);
+            let is_short = self.estimate_ns(devices.iter().copied()).is_some_and(|all_ns| all_ns <= RUN_NS);
+            if is_short || ns <= USUAL_NS_MIN {
+                return;
+            }
+            ns -= USUAL_NS_MIN / 4;
+        }
+    }
+
+    /// About how long the devices will take; None where numbers of messages decide.
+    pub fn estimate_ns<'a>(&self, devices: impl Iterator<Item = (&'a Device, bool)>) -> Option<u64> {
+        let Budget::Nanoseconds(ns) = self.budget else { return None };
+        let of = |(device, compared): (&Device, bool)| {
+            let each_ns = ns * OVERHEAD_PERCENT / 100;
+            let messages = self.message_steps(device) * if compared { 2 } else { 1 };
+            let rounds_ns = |size: u64| rma::ROUNDS_MIN * PASSES * NS_PER_BYTE * self.round_bytes(size);
+            let (transfers, atomics) = rma::parts(self, device.transport());
+            let sizes = self.rma_sizes();
+            let all_sizes_ns: u64 = sizes.iter().map(|&size| each_ns.max(rounds_ns(size))).sum();
+            START_NS + (messages + atomics) * each_ns + transfers * all_sizes_ns
+        };
+        Some(devices.map(of).sum())
+    }
+
+    /// Bytes of one size in a round of remote memory.
+    fn round_bytes(&self, size: u64) -> u64 {
+        self.transfers(size) * size
+    }
+
+    /// Transfers of one size in a round of remote memory.
+    pub fn transfers(&self, size: u64) -> u64 {
+        let bytes = match self.extent {
+            Extent::Quick => QUICK_ROUND_BYTES,
+            Extent::Usual => USUAL_ROUND_BYTES,
+            Extent::Full => FULL_ROUND_BYTES,
+        };
+        (bytes / size.max(1)).clamp(1, TRANSFERS_MAX)
+    }
+
     /// The sizes for a connection that takes `len_max` bytes: ascending, each once, those that are too long left out.
     pub fn sizes(&self, len_max: u32) -> Outcome<Vec<u32>> {
-        let chosen = if self.sizes.is_empty() { &Size::USUAL[..] } else { &self.sizes };
+        let usual = match self.extent {
+            Extent::Quick => Size::QUICK,
+            Extent::Usual => Size::USUAL,
+            Extent::Full => Size::ALL,
+        };
+        let chosen = if self.sizes.is_empty() { usual } else { &self.sizes };
         let as_bytes = |size: &Size| match *size {
             Size::Bytes(count) => count,
             Size::Max => len_max,
@@ -84,7 +184,12 @@ impl Plan {
 
     /// The sizes of transfers of remote memory, ascending, each once.
     pub fn rma_sizes(&self) -> Vec<u64> {
-        let chosen = if self.sizes.is_empty() { &Size::USUAL_RMA[..] } else { &self.sizes };
+        let usual = match self.extent {
+            Extent::Quick => Size::QUICK_RMA,
+            Extent::Usual => Size::USUAL_RMA,
+            Extent::Full => Size::ALL_RMA,
+        };
+        let chosen = if self.sizes.is_empty() { usual } else { &self.sizes };
         let as_bytes = |size: &Size| match *size {
             Size::Bytes(count) => u64::from(count),
             Size::Max => LENT_BYTES_MAX,
@@ -116,14 +221,6 @@ impl Plan {
         let by_bytes = (WINDOW_BYTES / len.max(1)).max(WINDOW_MIN);
         self.window.unwrap_or_else(|| WINDOW.min(by_bytes))
     }
-
-    /// In words.
-    pub fn describe(&self) -> String {
-        match self.budget {
-            Budget::Nanoseconds(ns) => format!("{} s for each measurement", ns as f64 / 1e9),
-            Budget::Messages(count) => format!("{count} messages for each measurement"),
-        }
-    }
 }
 
 fn ascending<T: Ord>(sizes: impl Iterator<Item = T>) -> Vec<T> {
@@ -131,4 +228,49 @@ fn ascending<T: Ord>(sizes: impl Iterator<Item = T>) -> Vec<T> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn plan(options: &[&str]) -> Plan {
+        let words = ["cci", "perf"].iter().chain(options);
+        let Ok(Cli { command: Command::Perf(args) }) = Cli::try_parse_from(words) else {
+            panic!("{options:?} are options of perf")
+        };
+        Plan::new(&args)
+    }
+
+    /// Seconds for so many devices like the one of this machine that is always there.
+    fn seconds(options: &[&str], devices: usize) -> u64 {
+        let context = crate::devices::context().unwrap();
+        let device = context.device("shm").unwrap();
+        let all = || std::iter::repeat_n((device, true), devices);
+        let mut plan = plan(options);
+        plan.fit(all());
+        plan.estimate_ns(all()).unwrap() / 1_000_000_000
+    }
+
+    #[test]
+    fn a_run_takes_two_to_three_minutes_whatever_the_machine() {
+        assert!(seconds(&[], 1) < 60, "one device takes no longer than its measurements");
+        for devices in [7, 12, 30] {
+            assert!((100..=180).contains(&seconds(&[], devices)), "{devices}: {}", seconds(&[], devices));
+        }
+        assert!(seconds(&["--full"], 7) > seconds(&[], 7));
+        // What is asked for is done, however long it takes.
+        assert!(seconds(&["--seconds", "2"], 7) > 600);
+    }
+
+    #[test]
+    fn the_first_figures_of_a_quick_run_are_there_at_once() {
+        let plan = plan(&["--quick"]);
+        let Budget::Nanoseconds(each_ns) = plan.budget else { panic!("a time") };
+        // A latency and a rate, each with its comparison, and what it takes to start.
+        assert!(4 * each_ns * OVERHEAD_PERCENT / 100 + START_NS < 1_000_000_000);
+        assert!(seconds(&["--quick"], 7) <= 10, "{}", seconds(&["--quick"], 7));
+    }
 }

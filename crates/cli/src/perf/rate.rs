@@ -6,6 +6,7 @@ use super::results::Rate;
 use crate::dial;
 use crate::failure::Outcome;
 use crate::protocol::Report;
+use crate::signals;
 use cci::{Event, SendFlags, Status};
 use cci_sys::clock;
 
@@ -27,6 +28,7 @@ impl Client {
         let (mut sent, mut completed) = (0_u64, 0_u64);
         let mut stuck_at_ns = begin_ns + COMPLETIONS_NS;
         while sent < count {
+            signals::go_on()?;
             let before = sent;
             while sent < count && sent - before < SENDS_PER_LOOK && sent - completed < window {
                 if !self.send(data, sent, len, SendFlags::NONE)? {

@@ -2,23 +2,27 @@
 
 use super::machine::Machine;
 use crate::text;
-use cci::Device;
+use cci::{Device, TransportKind};
 use cci_measure::noise::Noise;
 use serde::Serialize;
 
 /// One run.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Results {
     /// Where and how.
     pub machine: Machine,
     /// What interfered.
     pub noise: Noise,
+    /// The user ended it before all was measured.
+    pub interrupted: bool,
+    /// How long it took, seconds.
+    pub elapsed_s: f64,
     /// By device.
     pub targets: Vec<Target>,
 }
 
 /// One device of this machine, or one URI.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// Name of the device.
     pub device: String,
@@ -30,6 +34,10 @@ pub struct Target {
     pub within_machine: bool,
     /// Both are at the ends of a pair of virtual Ethernet interfaces.
     pub across_a_pair: bool,
+    /// "UDP sockets" or "TCP sockets": what messages are compared with, if that can be done.
+    pub plain_sockets: Option<&'static str>,
+    /// How long it took, seconds.
+    pub elapsed_s: f64,
     /// One cache line from core to core just before, nanoseconds (shared memory only).
     pub cache_line_ns: Option<f64>,
     /// Why it was not measured to the end.
@@ -43,7 +51,7 @@ pub struct Target {
 }
 
 /// One kind of connection, one size.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     /// "RO", "RU" or "UU".
     pub r#type: &'static str,
@@ -54,26 +62,24 @@ pub struct Cell {
     /// Streams.
     pub rate: Rate,
     /// Two sockets and nothing above them, right after, if that can be compared.
-    pub by_hand: Option<ByHand>,
+    pub plain: Option<Plain>,
 }
 
-/// The same messages by hand.
-#[derive(Debug, Serialize)]
-pub struct ByHand {
-    /// "UDP sockets" or "TCP sockets".
-    pub name: &'static str,
+/// The same messages by plain sockets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plain {
     /// As the library's.
     pub half_round_trip_ns_p50: f64,
-    /// The library's over this.
-    pub half_round_trip_ratio: f64,
+    /// How many times as fast the library's round trip is: above 1 it is faster.
+    pub latency_times_as_fast: f64,
     /// A system call for each message.
     pub messages_per_s: f64,
-    /// The library's over this.
-    pub rate_ratio: f64,
+    /// How many times as many messages a second the library carries.
+    pub rate_times_as_fast: f64,
 }
 
 /// Half of the time from sending a message to having its echo.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct Latency {
     pub half_round_trip_ns_min: f64,
@@ -95,7 +101,7 @@ pub struct Latency {
 }
 
 /// What the receiver of a stream counted.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Rate {
     /// Messages a second that came.
     pub messages_per_s: f64,
@@ -114,7 +120,7 @@ pub struct Rate {
 }
 
 /// One kind of memory, one way, one size.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RmaCell {
     /// "RO" or "RU".
     pub r#type: &'static str,
@@ -131,7 +137,7 @@ pub struct RmaCell {
     /// How many those were.
     pub rounds: u64,
     /// The plainest code for the same, if it could be had.
-    pub floor: Option<FloorResult>,
+    pub plain: Option<PlainMemory>,
     /// Transfers made, warm-up left out.
     pub transfers: u64,
     /// Those of which every byte was compared and right.
@@ -141,18 +147,18 @@ pub struct RmaCell {
 }
 
 /// What there is to compare with, in the same rounds.
-#[derive(Debug, Serialize)]
-pub struct FloorResult {
+#[derive(Clone, Debug, Serialize)]
+pub struct PlainMemory {
     /// "memcpy", "process_vm_*v" or "TCP stream".
     pub name: &'static str,
     /// Median of the rounds.
     pub bytes_per_s: f64,
-    /// The library's bytes a second over these: median of the ratios of each round.
-    pub ratio: f64,
+    /// How many times as many bytes a second the library moves: median of the rounds.
+    pub times_as_fast: f64,
 }
 
 /// One kind of atomic operation.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct AtomicCell {
     /// "RO" or "RU".
     pub r#type: &'static str,
@@ -173,7 +179,7 @@ pub struct AtomicCell {
 }
 
 /// From the call that starts an operation to having its completion.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct Spread {
     pub completion_ns_min: f64,
@@ -188,7 +194,7 @@ pub struct Spread {
 impl Results {
     /// Nothing measured yet.
     pub fn new(machine: Machine, noise: Noise) -> Results {
-        Results { machine, noise, targets: Vec::new() }
+        Results { machine, noise, interrupted: false, elapsed_s: 0.0, targets: Vec::new() }
     }
 
     /// Everything that went wrong, a line each.
@@ -242,6 +248,27 @@ impl Results {
     }
 }
 
+impl Results {
+    /// What took how long.
+    pub fn time_line(&self) -> String {
+        let each: Vec<String> = self
+            .targets
+            .iter()
+            .map(|target| format!("{} {:.0} s", target.device, target.elapsed_s))
+            .collect();
+        match each.as_slice() {
+            [_, _, ..] => format!("took {}: {}", minutes(self.elapsed_s), each.join(", ")),
+            _ => format!("took {}", minutes(self.elapsed_s)),
+        }
+    }
+}
+
+/// "45 s", "2 min 5 s".
+pub fn minutes(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) }
+}
+
 impl Target {
     /// Not measured yet.
     pub fn new(device: &Device, uri: Option<&str>, across_a_pair: bool) -> Target {
@@ -250,8 +277,13 @@ impl Target {
             device: device.name().to_owned(),
             transport: device.transport().name(),
             uri: uri.map(str::to_owned),
-            within_machine: uri.is_none() && has_wire && !across_a_pair,
+            within_machine: uri.is_none()
+                && has_wire
+                && !across_a_pair
+                && device.transport() != TransportKind::Any,
             across_a_pair,
+            plain_sockets: None,
+            elapsed_s: 0.0,
             cache_line_ns: None,
             failure: None,
             cells: Vec::new(),
@@ -273,6 +305,9 @@ impl Target {
         }
         if self.across_a_pair {
             notes.push("across a pair of virtual Ethernet interfaces between two namespaces".to_owned());
+        }
+        if let Some(name) = self.plain_sockets {
+            notes.push(format!("compared with two plain {name}"));
         }
         if let Some(ns) = self.cache_line_ns {
             notes.push(format!("one cache line from core to core took {}, just before", text::duration(ns)));

@@ -7,7 +7,7 @@ use super::super::results::AtomicCell;
 use super::operations::{Atomics, Transfers};
 use super::{ROUNDS, Region, Way, histogram, median, spread};
 use crate::failure::Outcome;
-use crate::memory;
+use crate::{memory, signals};
 use cci::{Atomic, AtomicKind, AtomicWidth};
 use cci_sys::clock;
 
@@ -65,6 +65,7 @@ impl Client {
         let (mut times, mut per_s) = (histogram()?, Vec::new());
         let begin_ns = clock::now_ns();
         loop {
+            signals::go_on()?;
             state.round += 1;
             // The first round gets to know the way.
             let counts = state.round > 1;

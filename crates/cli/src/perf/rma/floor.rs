@@ -74,6 +74,8 @@ impl Floor {
                     Process::of(pid).map_err(|error| Failure::new(format!("process {pid}: {error}")))?;
                 Ok(Floor::Process { process, address, memory: vec![0; len] })
             }
+            // Which way it goes is its own choice: no plain code does the same.
+            (TransportKind::Any, _) => Ok(Floor::None),
             _ => match site.addresses(device).filter(|_| server_is_ours) {
                 Some((_, ip)) => Tcp::open(site, ip, cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
                 None => Ok(Floor::None),

@@ -6,6 +6,7 @@ mod operations;
 mod transfer;
 
 use super::client::Client;
+use super::live::Live;
 use super::plan::Plan;
 use super::results::{Spread, Target};
 use crate::failure::{Failure, Outcome};
@@ -15,12 +16,13 @@ use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use floor::Floor;
 use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
 
 /// An operation that takes longer is a failure: longer than the library's own send timeout.
 const STUCK_AFTER_NS: u64 = 12_000_000_000;
 /// Rounds of each measurement: fewer make no median, more no difference.
-const ROUNDS: std::ops::RangeInclusive<u64> = 3..=500;
+const ROUNDS: std::ops::RangeInclusive<u64> = ROUNDS_MIN..=500;
+/// The least number of them.
+pub const ROUNDS_MIN: u64 = 3;
 
 /// Whose memory is read and written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ pub fn measure(
     device: &Device,
     attribute: Attribute,
     place: (&Cores, &Site),
-    bar: &ProgressBar,
+    live: &Live,
     target: &mut Target,
 ) -> Outcome {
     let data = client.data(attribute)?;
@@ -97,13 +99,14 @@ pub fn measure(
             for way in Way::BOTH {
                 for size in plan.rma_sizes() {
                     let what = format!("{} {}, {size} B", kind.name(), way.name());
-                    bar.set_message(format!("{} {what}", device.name()));
+                    live.doing(format!("{} {what}", device.name()));
                     let mut cell = client
                         .transfer(plan, &region, &mut floor, way, size)
                         .map_err(|failure| failure.of(&what))?;
                     (cell.r#type, cell.memory) = (attribute.short_name(), kind.name());
+                    live.rma(target, &cell)?;
                     target.rma.push(cell);
-                    bar.inc(1);
+                    live.step();
                 }
             }
             region.close(client)?;
@@ -111,13 +114,14 @@ pub fn measure(
     }
     if plan.with_atomics {
         for operation in atomics::Operation::BOTH {
-            bar.set_message(format!("{} {}", device.name(), operation.name()));
+            live.doing(format!("{} {}", device.name(), operation.name()));
             let (region, _) = Region::open(client, data.connection, Kind::Library, atomics::REGION_BYTES)?;
             let mut cell =
                 client.atomics(plan, &region, operation).map_err(|failure| failure.of(operation.name()))?;
             cell.r#type = attribute.short_name();
+            live.atomic(target, &cell)?;
             target.atomics.push(cell);
-            bar.inc(1);
+            live.step();
             region.close(client)?;
         }
     }
@@ -128,9 +132,15 @@ pub fn measure(
 
 /// Measurements of a device's remote memory, for the progress bar.
 pub fn steps(plan: &Plan, transport: TransportKind) -> u64 {
-    let transfers = Kind::of(transport).len() * Way::BOTH.len() * plan.rma_sizes().len();
-    let atomics = atomics::Operation::BOTH.len();
-    (if plan.with_rma { transfers } else { 0 } + if plan.with_atomics { atomics } else { 0 }) as u64
+    let (transfers, atomics) = parts(plan, transport);
+    transfers * plan.rma_sizes().len() as u64 + atomics
+}
+
+/// Of these, measurements of each size, and those of atomics.
+pub fn parts(plan: &Plan, transport: TransportKind) -> (u64, u64) {
+    let transfers = if plan.with_rma { Kind::of(transport).len() * Way::BOTH.len() } else { 0 };
+    let atomics = if plan.with_atomics { atomics::Operation::BOTH.len() } else { 0 };
+    (transfers as u64, atomics as u64)
 }
 
 impl Region {

@@ -4,6 +4,7 @@ use super::super::client::{Client, no_failure};
 use super::{Region, STUCK_AFTER_NS, Way};
 use crate::dial;
 use crate::failure::{Failure, Outcome};
+use crate::signals;
 use cci::{Atomic, Event, Place, RmaError, RmaFlags, Status};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
@@ -70,6 +71,7 @@ impl Client {
             None => ignored.insert(super::histogram()?),
         };
         for nth in 0..count {
+            signals::go_on()?;
             let start_ns = clock::now_ns();
             let until_ns = start_ns + STUCK_AFTER_NS;
             while !self.try_start(region, batch, nth)? {

@@ -2,20 +2,18 @@
 
 use super::super::client::Client;
 use super::super::plan::{Budget, Plan};
-use super::super::results::{FloorResult, RmaCell};
+use super::super::results::{PlainMemory, RmaCell};
 use super::floor::Floor;
 use super::operations::Transfers;
 use super::{ROUNDS, Region, Way, histogram, median, spread};
 use crate::failure::Outcome;
-use crate::memory;
+use crate::{memory, signals};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 
 /// Operations of a round, and bytes in them unless one alone has more.
 const SINGLE: u64 = 256;
 const SINGLE_BYTES: u64 = 4 << 20;
-const STREAM: u64 = 4096;
-const STREAM_BYTES: u64 = 16 << 20;
 /// More than this no cache keeps between warming up and measuring.
 const WARM_BYTES_MAX: u64 = 16 << 20;
 
@@ -44,13 +42,14 @@ impl Client {
     ) -> Outcome<RmaCell> {
         let batch = Transfers { way, size };
         let single = (SINGLE_BYTES / size).clamp(1, SINGLE);
-        let stream = (STREAM_BYTES / size).clamp(1, STREAM);
+        let stream = plan.transfers(size);
         let window = u64::from(plan.window(u32::try_from(size).unwrap_or(u32::MAX)));
         let mut found = Found::new(size)?;
         // A way that has to be prepared is prepared by the first operations.
         self.one_by_one(region, &batch, SINGLE.min(stream), None)?;
         let begin_ns = clock::now_ns();
         for round in 1..=*ROUNDS.end() {
+            signals::go_on()?;
             if stream > 1 {
                 self.round(region, &batch, single, &mut found, |client, found| {
                     client.one_by_one(region, &batch, single, Some(&mut found.times))
@@ -142,10 +141,10 @@ impl Found {
             latency: spread(&self.times),
             rounds: self.bytes_per_s.len() as u64,
             bytes_per_s: median(self.bytes_per_s),
-            floor: floor.filter(|_| !self.ratios.is_empty()).map(|name| FloorResult {
+            plain: floor.filter(|_| !self.ratios.is_empty()).map(|name| PlainMemory {
                 name,
                 bytes_per_s: median(self.floor_bytes_per_s),
-                ratio: median(self.ratios),
+                times_as_fast: median(self.ratios),
             }),
             transfers: self.transfers,
             verified: self.verified,

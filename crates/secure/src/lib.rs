@@ -17,6 +17,7 @@ mod handshake;
 mod identity;
 mod keys;
 pub mod limits;
+mod possession;
 mod replay;
 mod stream;
 #[cfg(test)]
@@ -27,4 +28,5 @@ pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
 pub use handshake::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;
+pub use possession::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
 pub use stream::{STREAM_MAGIC, SealedStream};

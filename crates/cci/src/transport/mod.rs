@@ -9,6 +9,7 @@ pub(crate) mod fuzzing;
 mod ip_port;
 pub(crate) mod ip_uri;
 pub(crate) mod ordered_rma;
+mod quota;
 pub(crate) mod shm;
 pub(crate) mod tcp;
 mod token;

@@ -2,8 +2,10 @@
 
 use super::{ALWAYS, late, ms, soon};
 use cci::{Options, RmaKind};
-use cci_testkit::hostile::tcp::{Kind, Tcp, bulk, bulk_raw, client, honestly, rma, send};
-use cci_testkit::hostile::{Scene, Script};
+use cci_testkit::hostile::tcp::{
+    Kind, Tcp, bulk, bulk_raw, client, honestly, proving, proving_nothing, rma, send, server,
+};
+use cci_testkit::hostile::{Counter, Scene, Script};
 
 fn open(options: Options) -> Scene {
     Scene::open("tcp", options).expect("TCP is everywhere")
@@ -54,5 +56,50 @@ fn messages_of_operations_that_nobody_answers_leave_space_for_others() {
     let peer = scene.join(client().on(Kind::AskBulk, bulk(honestly)));
     let begun = scene.operate(peer, 128, RmaKind::Write, 8, Some(&[7; 8_192]));
     println!("{begun} operations with messages of 8 KiB begun towards a peer that answers none");
+    scene.judge();
+}
+
+/// B6: who dials the second stream has to know the secret.
+#[test]
+fn a_second_stream_without_the_secret_is_closed() {
+    let mut scene = open(soon());
+    let lies = [
+        proving(|part| part.proof = Some([0; 32])),
+        proving(|part| part.secret[3] ^= 1),
+        proving(|part| part.nonces[1][0] ^= 1),
+        proving(|part| part.key ^= 1),
+    ];
+    let count = lies.len() as u64;
+    for lie in lies {
+        let script = client().now(lie).on(Kind::AskBulk, bulk(honestly)).expect(Kind::BulkEnd);
+        let peer = scene.join(script);
+        assert_eq!(scene.operate(peer, 1, RmaKind::Write, 4_096, None), 1);
+        scene.until_over();
+        let ends = scene.until_ended(peer);
+        assert_eq!(ends, [cci::Status::TimedOut], "the peer itself has not come");
+    }
+    assert_eq!(scene.victim.count("bad-second-stream"), count);
+    scene.judge();
+}
+
+/// B6: nothing of an operation goes to somebody who does not know the secret, or does not say so.
+#[test]
+fn who_is_dialled_gets_nothing_without_the_secret() {
+    let mut scene = open(soon());
+    let lies = [
+        proving_nothing(),
+        proving(|part| part.proof = Some([0; 32])),
+        proving(|part| part.secret = [9; 16]),
+    ];
+    for lie in lies {
+        let told = Counter::default();
+        let peer =
+            scene.join(server(honestly).now(lie).on(Kind::Write, told.count()).on(Kind::Proof, told.count()));
+        assert_eq!(scene.operate(peer, 1, RmaKind::Write, 4_096, None), 1);
+        let ends = scene.until_ended(peer);
+        assert!(!ends.contains(&cci::Status::Success), "{ends:?}");
+        assert_eq!(told.get(), 0, "records, and proofs for who gave none");
+    }
+    assert_eq!(scene.victim.count("bad-second-stream"), 2);
     scene.judge();
 }

@@ -1,5 +1,7 @@
 //! The device any.
 
+mod one_request;
+
 use crate::config::ini;
 use crate::{
     Attribute, ConnectFailure, Connection, CreateError, Device, Endpoint, Event, Names, Options, Security,

@@ -78,6 +78,7 @@ impl Tcp {
     /// The peer's program has disconnected: it takes no more messages.
     pub(super) fn peer_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.closing_came = true;
         if conn.state == State::Open {
             conn.state = State::PeerClosing;
             core.peer_gone(conn.connection);

@@ -5,8 +5,9 @@ use super::input::{Input, Keepers};
 use super::out::Out;
 use super::pipe::Pipe;
 use super::queue::Chunks;
+use super::said::Ticket;
 use super::sends::{Send, Sends};
-use super::wire::{Header, Kind, Ticket};
+use super::wire::{Header, Kind};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use std::net::SocketAddr;
@@ -55,8 +56,9 @@ pub(super) struct Conn {
     pub is_watched_for_room: bool,
     /// The peer's library has answered HELLO.
     pub is_heard: bool,
-    /// CLOSING was said.
+    /// CLOSING was said, and has come.
     pub closing_said: bool,
+    pub closing_came: bool,
     /// In [`super::Tcp::making`].
     pub has_deadline: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
@@ -95,7 +97,7 @@ pub(super) struct Conn {
     pub peer: Option<SocketAddr>,
     /// What the second stream shows: ours at the side that accepted, the peer's at the side that dialled.
     pub ticket: Ticket,
-    /// Where the second stream is to be dialled.
+    /// Where the second stream is to be dialled: at the peer's host.
     pub bulk_at: Option<SocketAddr>,
     /// The second stream is wanted: asked for, or being dialled.
     pub wants_bulk: bool,
@@ -103,6 +105,8 @@ pub(super) struct Conn {
     pub bulk: Option<Box<Bulk>>,
     /// HELLO, as long as it may be needed again.
     pub hello: Vec<u8>,
+    /// REQUEST, which is said once HELLO was heard; empty: it was said, or HELLO had all.
+    pub request: Vec<u8>,
     /// What was read of the answer.
     pub hello_answer: Vec<u8>,
 }
@@ -119,6 +123,7 @@ impl Conn {
             is_watched_for_room: false,
             is_heard: false,
             closing_said: false,
+            closing_came: false,
             has_deadline: false,
             hot_reads: 0,
             is_dirty: false,
@@ -146,6 +151,7 @@ impl Conn {
             wants_bulk: false,
             bulk: None,
             hello: Vec::new(),
+            request: Vec::new(),
             hello_answer: Vec::new(),
         }
     }
@@ -167,11 +173,14 @@ impl Conn {
         self.bulk.as_ref().is_some_and(|bulk| bulk.was_made())
     }
 
-    /// A second stream of the peer's is in order.
+    /// A second stream is in order: once, and not behind CLOSING of either side.
     pub fn bulk_may_come(&self) -> bool {
-        let lives =
-            matches!(self.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
-        lives && !self.has_bulk()
+        let lives = match self.state {
+            State::Accepting | State::Open => true,
+            State::Closing => !self.closing_said,
+            State::Dialing | State::PeerClosing | State::Lingering | State::Gone => false,
+        };
+        lives && self.is_reliable && !self.has_bulk()
     }
 
     /// The peer may send messages that we want.

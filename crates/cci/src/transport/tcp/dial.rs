@@ -1,11 +1,12 @@
 //! The side of a handshake that dials.
 
 use super::conn::{Conn, Fault, State};
-use super::hand::{Hand, Stage, Unread};
+use super::hand::Unread;
 use super::pipe::{self, Pipe};
-use super::wire::{Kind, Said};
+use super::said::Said;
+use super::wire::Kind;
 use super::{SCHEME, Tcp};
-use crate::engine::core::Core;
+use crate::engine::core::{Attempt, Core};
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::transport::token;
@@ -19,11 +20,9 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
 /// How soon a peer that the network does not reach, or that has too many clients, is tried again.
-const AGAIN_NS: u64 = 100_000_000;
+pub(super) const AGAIN_NS: u64 = 100_000_000;
 /// A connection's entry and its place.
 const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
-/// How long the second stream may take to be connected.
-const BULK_NS_MAX: u64 = 30_000_000_000;
 
 impl Tcp {
     pub(super) fn dial(
@@ -52,10 +51,17 @@ impl Tcp {
         };
         let key = self.insert_conn(connection, State::Dialing, to.attribute.is_reliable());
         let key = key.ok_or(ConnectError::NoMemory)?;
-        let hello =
-            Said::Hello { attribute: to.attribute, mss: self.mss, payload: to.request.to_vec() }.bytes();
+        let payload = to.request.to_vec();
+        // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
+        let is_one_of_several = core.conn(connection).is_some_and(|conn| conn.attempt != Attempt::Only);
+        let (payload, request) = if is_one_of_several {
+            (None, Said::Request { payload }.bytes())
+        } else {
+            (Some(payload), Vec::new())
+        };
+        let hello = Said::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.hello = hello;
+            (conn.hello, conn.request) = (hello, request);
             conn.peer = Some(peer);
             conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.shared.now_ns.saturating_add(ns));
         }
@@ -149,6 +155,10 @@ impl Tcp {
             self.shared.counts.fault(Fault::Refused);
             return self.dial_failed(core, key, ConnectFailure::NotPermitted);
         }
+        if conn.is_heard {
+            // What was asked for once is not asked for again.
+            return self.dial_failed(core, key, ConnectFailure::Disconnected);
+        }
         match error.kind() {
             ErrorKind::ConnectionRefused => self.dial_failed(core, key, ConnectFailure::Refused),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -202,13 +212,20 @@ impl Tcp {
             //= wire.md R-TCP-3
             Said::Heard if !conn.is_heard => {
                 conn.is_heard = true;
-                conn.hello_answer.clear();
+                if !conn.request.is_empty() {
+                    conn.out.say_first(&std::mem::take(&mut conn.request));
+                    self.flush(core, key);
+                }
                 self.answered(core, key);
             }
-            Said::Accept { mss, at, ticket } => {
+            Said::Accept { mss, port, ticket } if conn.request.is_empty() => {
                 conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
                 conn.ticket = ticket;
-                conn.bulk_at = ip_uri::from_here(at, self.local).ok();
+                //= wire.md R-TCP-15
+                conn.bulk_at = conn.peer.map(|mut peer| {
+                    peer.set_port(port);
+                    peer
+                });
                 (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
                 self.identify(core, key);
                 self.open_conn(core, key);
@@ -219,7 +236,14 @@ impl Tcp {
             Said::Reject { no_memory: true } => self.dial_failed(core, key, ConnectFailure::NoMemory),
             Said::Reject { no_memory: false } => self.dial_failed(core, key, ConnectFailure::Refused),
             Said::Version { theirs } => self.dial_failed(core, key, ConnectFailure::Version { theirs }),
-            Said::Hello { .. } | Said::Bulk(_) | Said::OtherHello | Said::Heard => {
+            Said::Hello { .. }
+            | Said::Request { .. }
+            | Said::Bulk { .. }
+            | Said::Challenge { .. }
+            | Said::Proof { .. }
+            | Said::Accept { .. }
+            | Said::OtherHello
+            | Said::Heard => {
                 self.shared.counts.fault(Fault::Handshake);
                 self.dial_failed(core, key, ConnectFailure::Disconnected);
             }
@@ -240,61 +264,5 @@ impl Tcp {
         self.bound_silence(key);
         core.opened(connection, mss);
         self.make_hot(core, key);
-    }
-
-    /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.
-    pub(super) fn want_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.wants_bulk {
-            return;
-        }
-        if conn.dialled {
-            self.dial_bulk(core, key);
-        } else {
-            //= wire.md R-TCP-15
-            conn.wants_bulk = true;
-            self.say(key, Kind::AskBulk);
-        }
-    }
-
-    /// Dials the second stream.
-    pub(super) fn dial_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if !std::mem::replace(&mut conn.wants_bulk, true) {
-            self.call_bulk(core, key);
-        }
-    }
-
-    /// Tries those second streams again for which there was something too little.
-    pub(super) fn call_bulks_again(&mut self, core: &mut Core) {
-        for key in std::mem::take(&mut self.bulks_again) {
-            self.call_bulk(core, key);
-        }
-    }
-
-    fn call_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get(key) else { return };
-        //= wire.md R-TCP-15
-        let stream = conn.bulk_at.map(|at| Stream::connect(self.local, at));
-        if let Some(Err(error)) = &stream
-            && error.is_exhaustion()
-        {
-            // Descriptors may become free; who waits for the stream gives up at its own time.
-            self.shared.counts.refused_system += 1;
-            self.bulks_again.push(key);
-            self.hands_due_ns = self.hands_due_ns.min(self.shared.now_ns.saturating_add(AGAIN_NS));
-            return;
-        }
-        let stream = stream.and_then(Result::ok);
-        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).ok());
-        let said = Said::Bulk(conn.ticket).bytes();
-        let hand = stream.and_then(|stream| {
-            let until_ns = self.shared.now_ns.saturating_add(BULK_NS_MAX);
-            let hand = Hand { stream, peer: None, until_ns, bytes: said, stage: Stage::Bulk { conn: key } };
-            self.hands.insert(hand).ok()
-        });
-        let Some(hand) = hand else { return self.end(core, key, crate::Status::Disconnected) };
-        self.hands_due_ns = 0;
-        self.watch_hand(core, hand, Interest::Write);
     }
 }

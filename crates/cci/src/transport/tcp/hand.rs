@@ -1,36 +1,120 @@
-//! Streams that are no connection's yet: of clients that have not said what they want, and second streams being made.
+//! Streams that are no connection's yet: of clients that have not said what they want or not proved who they are, and second
+//! streams being made.
 
 use super::conn::Fault;
 use super::pipe::{self, Pipe};
-use super::wire::{SAID_BYTES_MAX, Said};
-use super::{HANDS_SILENT_MAX, Tcp};
+use super::requests::Wanted;
+use super::said::{SAID_BYTES_MAX, Said};
+use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
 use crate::Status;
 use crate::engine::core::Core;
 use crate::transport::crowd::oldest_of_most;
+use crate::transport::quota::Host;
 use crate::transport::token;
-use cci_ring::slab::Key;
+use cci_ring::slab::{Key, Slab};
+use cci_secure::{Challenge, NONCE_BYTES};
 use cci_sys::event::Interest;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+/// Streams that are no connection's yet.
+const HANDS_MAX: u32 = 64 << 10;
+
 /// See the module.
 pub(super) struct Hand {
     pub stream: Pipe,
+    /// Whom it comes from; None: this side has dialled it.
     pub peer: Option<SocketAddr>,
-    /// When it is over.
+    /// When it came, and when it is over, whatever is said.
+    pub since_ns: u64,
     pub until_ns: u64,
-    /// What was read so far, or is to be written.
+    /// What was read so far of what the peer says, or is to be written.
     pub bytes: Vec<u8>,
     pub stage: Stage,
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A client that has not said HELLO.
+    /// A client that has not said HELLO, nor BULK.
     Silent,
+    /// A client whose HELLO was heard, and whose request follows.
+    Heard(Wanted),
+    /// A client whose request waits until fewer of its host's are with the program.
+    Waiting { wanted: Wanted, payload: Vec<u8>, was_heard: bool },
+    /// A client that wants a second stream for this connection, and was asked to prove that it may.
+    Challenged { conn: Key, challenge: Challenge },
     /// Our second stream, being connected.
-    Bulk { conn: Key },
+    Dialled { conn: Key, nonce: [u8; NONCE_BYTES] },
+    /// Our second stream is to be proved by the peer first.
+    Named { conn: Key, nonce: [u8; NONCE_BYTES] },
+}
+
+impl Stage {
+    /// It is a client's; else it is a second stream of ours.
+    pub fn is_client(&self) -> bool {
+        match self {
+            Stage::Silent | Stage::Heard(_) | Stage::Waiting { .. } | Stage::Challenged { .. } => true,
+            Stage::Dialled { .. } | Stage::Named { .. } => false,
+        }
+    }
+
+    /// It waits for the program to decide on others.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Stage::Waiting { .. })
+    }
+}
+
+/// All of them.
+pub(super) struct Hands {
+    table: Slab<Hand>,
+    /// How many are clients.
+    clients: u32,
+}
+
+impl Hands {
+    pub fn new() -> Hands {
+        Hands { table: Slab::new(HANDS_MAX), clients: 0 }
+    }
+
+    /// None: there is no room for it, and it is closed.
+    pub fn insert(&mut self, hand: Hand) -> Option<Key> {
+        let is_client = hand.stage.is_client();
+        let key = self.table.insert(hand).ok()?;
+        self.clients += u32::from(is_client);
+        Some(key)
+    }
+
+    pub fn remove(&mut self, key: Key) -> Option<Hand> {
+        let hand = self.table.remove(key)?;
+        self.clients -= u32::from(hand.stage.is_client());
+        Some(hand)
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Hand> {
+        self.table.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Hand> {
+        self.table.get_mut(key)
+    }
+
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        self.table.key_at(index)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Hand)> {
+        self.table.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        let said: usize = self.table.iter().map(|(_, hand)| hand.bytes.capacity()).sum();
+        (self.table.bytes() + said) as u64
+    }
 }
 
 /// Why nothing was read.
@@ -44,12 +128,27 @@ pub(super) enum Unread {
     Fault,
 }
 
+impl Unread {
+    /// What is counted of it.
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Unread::Gone => None,
+            Unread::Refused => Some(Fault::Refused),
+            Unread::Forged => Some(Fault::Forged),
+            Unread::Fault => Some(Fault::Handshake),
+        }
+    }
+}
+
 /// Reads a part of a handshake, and no byte behind it. None: more is to come.
 pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Said>, Unread> {
     loop {
         //= wire.md R-TCP-2
         let needed = match Said::parse(bytes) {
-            Ok(said) => return Ok(Some(said)),
+            Ok(said) => {
+                bytes.clear();
+                return Ok(Some(said));
+            }
             Err(Some(needed)) => needed.min(SAID_BYTES_MAX),
             Err(None) => return Err(Unread::Fault),
         };
@@ -82,79 +181,52 @@ impl Tcp {
 
     /// The kernel has something to say of a hand.
     pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
-        match self.hands.get(key).map(|hand| hand.stage) {
-            Some(Stage::Silent) => self.hear(core, key),
-            Some(Stage::Bulk { conn }) => self.bulk_connected(core, key, conn),
+        match self.hands.get(key).map(|hand| &hand.stage) {
+            Some(Stage::Dialled { .. }) => self.second_connected(core, key),
+            Some(Stage::Waiting { .. }) => self.waiting_speaks(core, key),
+            Some(_) => self.hear(core, key),
             None => {}
         }
     }
 
-    /// A client says what it wants.
+    /// The peer says something.
     fn hear(&mut self, core: &mut Core, key: Key) {
-        let Some(hand) = self.hands.get_mut(key) else { return };
-        let said = match read_said(&mut hand.stream, &mut hand.bytes) {
-            Ok(None) => return,
-            Ok(Some(said)) => said,
-            Err(Unread::Gone) => return self.end_hand(core, key, None),
-            Err(Unread::Refused) => return self.end_hand(core, key, Some(Fault::Refused)),
-            Err(Unread::Forged) => return self.end_hand(core, key, Some(Fault::Forged)),
-            Err(Unread::Fault) => return self.end_hand(core, key, Some(Fault::Handshake)),
-        };
-        match said {
-            Said::Hello { attribute, mss, payload } => self.ask_program(core, key, attribute, mss, payload),
-            Said::Bulk(ticket) => {
-                let Some(hand) = self.take_hand(core, key) else { return };
-                //= wire.md R-TCP-15
-                let named = Key::from_bits(ticket.key);
-                let known = self.conns.get(named).is_some_and(|conn| {
-                    !conn.dialled
-                        && conn.is_reliable
-                        && conn.ticket == ticket
-                        && conn.stream.as_ref().is_some_and(|first| first.has_peer_of(&hand.stream))
-                        && conn.bulk_may_come()
-                });
-                if known {
-                    self.bulk_came(core, named, hand.stream);
-                } else {
-                    self.shared.counts.fault(Fault::Ticket);
+        loop {
+            let Some(hand) = self.hands.get_mut(key).filter(|hand| !hand.stage.is_waiting()) else { return };
+            let said = match read_said(&mut hand.stream, &mut hand.bytes) {
+                Ok(None) => return,
+                Ok(Some(said)) => said,
+                Err(unread) => return self.end_hand(core, key, unread.fault()),
+            };
+            match (&hand.stage, said) {
+                (Stage::Silent, Said::Hello { attribute, mss, payload }) => {
+                    self.said_hello(core, key, Wanted { attribute, mss }, payload);
                 }
-            }
-            Said::OtherHello => {
-                //= wire.md R-TCP-4
-                if let Some(mut hand) = self.take_hand(core, key) {
-                    // What is not read would have the kernel reset the stream, and the answer might be lost.
-                    let _ = hand.stream.recv(&mut [0; SAID_BYTES_MAX]);
-                    // It is short, and the stream is new: there is room. If not, the client learns by its end.
-                    let _ = hand.stream.send(&Said::OtherHello.bytes());
+                (Stage::Heard(wanted), Said::Request { payload }) => {
+                    let wanted = *wanted;
+                    return self.ask_program(core, key, wanted, payload);
                 }
+                (Stage::Silent, Said::Bulk { key: named, nonce }) => {
+                    self.said_bulk(core, key, named, nonce);
+                }
+                (Stage::Challenged { .. }, Said::Proof { proof }) => {
+                    return self.second_came(core, key, &proof);
+                }
+                (Stage::Named { .. }, Said::Challenge { nonce, proof }) => {
+                    return self.second_proved(core, key, nonce, &proof);
+                }
+                (Stage::Silent, Said::OtherHello) => {
+                    //= wire.md R-TCP-4
+                    if let Some(mut hand) = self.take_hand(core, key) {
+                        // What is not read would have the kernel reset the stream, and the answer might be lost.
+                        let _ = hand.stream.recv(&mut [0; SAID_BYTES_MAX]);
+                        // It is short, and the stream is new: there is room. If not, the client learns by its end.
+                        let _ = hand.stream.send(&Said::OtherHello.bytes());
+                    }
+                    return;
+                }
+                _ => return self.end_hand(core, key, Some(Fault::Handshake)),
             }
-            Said::Accept { .. } | Said::Reject { .. } | Said::Version { .. } | Said::Heard => {
-                self.end_hand(core, key, Some(Fault::Handshake));
-            }
-        }
-    }
-
-    /// Our second stream is connected, or is not, or its handshake goes on.
-    fn bulk_connected(&mut self, core: &mut Core, key: Key, conn: Key) {
-        let Some(hand) = self.hands.get_mut(key) else { return };
-        let sent = hand.stream.take_error().and_then(|()| hand.stream.send(&hand.bytes));
-        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
-            // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
-            // the handshake always can.
-            let interest = if hand.stream.waits_for_room() { Interest::Write } else { Interest::Read };
-            core.poller.rewatch(hand.stream.as_fd(), token::make(token::HAND, key), interest);
-            return;
-        }
-        let whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
-        let Some(hand) = self.take_hand(core, key) else { return };
-        let first = self.conns.get(conn).and_then(|conn| conn.stream.as_ref());
-        if whole && first.is_some_and(|first| first.has_peer_of(&hand.stream)) {
-            self.bulk_came(core, conn, hand.stream);
-        } else {
-            if sent.as_ref().is_err_and(pipe::is_refusal) {
-                self.shared.counts.fault(Fault::Refused);
-            }
-            self.end(core, conn, Status::Disconnected);
         }
     }
 
@@ -170,20 +242,29 @@ impl Tcp {
         if let Some(fault) = fault {
             self.shared.counts.fault(fault);
         }
-        if let Some(Hand { stage: Stage::Bulk { conn }, .. }) = self.take_hand(core, key) {
-            self.end(core, conn, Status::Disconnected);
+        let Some(mut hand) = self.take_hand(core, key) else { return };
+        match hand.stage {
+            Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
+                self.end(core, conn, Status::Disconnected);
+            }
+            Stage::Waiting { .. } => {
+                // If there is no room for it, the client learns by the end of the stream.
+                let _ = hand.stream.send(&Said::Reject { no_memory: true }.bytes());
+            }
+            Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
         }
     }
 
-    /// Room for one more client: of too many silent ones the oldest has to go of the host that has the most, if it had its time.
-    pub(super) fn make_room_for_hand(&mut self, core: &mut Core, grace_ns: u64) -> bool {
-        if self.hands.len() < HANDS_SILENT_MAX {
+    /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
+    pub(super) fn make_room_for_client(&mut self, core: &mut Core) -> bool {
+        if self.hands.clients < CLIENTS_MAX {
             return true;
         }
-        let silent = self.hands.iter().filter(|(_, hand)| hand.stage == Stage::Silent);
+        let clients = self.hands.iter().filter(|(_, hand)| hand.stage.is_client());
         let oldest =
-            oldest_of_most(silent.map(|(key, hand)| (hand.peer.map(|peer| peer.ip()), hand.until_ns, key)));
-        let Some((key, _)) = oldest.filter(|(_, until_ns)| *until_ns <= self.shared.now_ns + grace_ns) else {
+            oldest_of_most(clients.map(|(key, hand)| (hand.peer.map(Host::from), hand.since_ns, key)));
+        let had_its_time_ns = self.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
+        let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
             return false;
         };
         self.end_hand(core, key, Some(Fault::Silent));

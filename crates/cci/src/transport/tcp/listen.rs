@@ -3,48 +3,35 @@
 use super::conn::{Fault, State};
 use super::hand::{Hand, Stage};
 use super::pipe::Pipe;
-use super::wire::{Said, Ticket};
+use super::requests::Request;
+use super::said::{Said, Ticket};
 use super::{SILENCE_NS_MAX, Tcp};
-use crate::device::TransportKind;
 use crate::engine::core::Core;
-use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::origin::RequestBody;
 use crate::engine::peer::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
-use crate::limits::{self, MESSAGE_BYTES_MAX};
-use crate::options::Attribute;
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::{clock, random};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// Clients let in by one poll.
 const LET_IN_MAX: usize = 32;
 /// How long not to listen when no more clients can be let in.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
-/// A silent client is not thrown out for another one before it had so long.
-const SILENCE_NS_MIN: u64 = 200_000_000;
 /// How long an accepted client may take to confirm, at least and at most.
 const CONFIRM_NS_MIN: u64 = 1_000_000_000;
 const CONFIRM_NS_MAX: u64 = 30_000_000_000;
-
-/// A request that the program decides on: all that is needed to go on with it, on whatever endpoint.
-pub(super) struct Request {
-    stream: Pipe,
-    peer: SocketAddr,
-    mss: u32,
-}
 
 impl Tcp {
     /// Clients have connected.
     pub(super) fn let_in(&mut self, core: &mut Core) {
         for _ in 0..LET_IN_MAX {
-            if self.shown >= limits::REQUESTS_MAX
-                || !self.make_room_for_hand(core, SILENCE_NS_MAX - SILENCE_NS_MIN)
-            {
+            if !self.make_room_for_client(core) {
                 //= wire.md R-TCP-3
                 return self.rest(core);
             }
@@ -57,10 +44,12 @@ impl Tcp {
                     return self.rest(core);
                 }
             };
-            let until_ns = self.shared.now_ns + SILENCE_NS_MAX;
+            let since_ns = self.shared.now_ns;
+            let until_ns = since_ns + SILENCE_NS_MAX;
             let stream = Pipe::accepted(stream, self.security.as_ref());
-            let hand = Hand { stream, peer: Some(peer), until_ns, bytes: Vec::new(), stage: Stage::Silent };
-            let Ok(key) = self.hands.insert(hand) else { return self.rest(core) };
+            let (peer, bytes, stage) = (Some(peer), Vec::new(), Stage::Silent);
+            let hand = Hand { stream, peer, since_ns, until_ns, bytes, stage };
+            let Some(key) = self.hands.insert(hand) else { return self.rest(core) };
             self.hands_due_ns = self.hands_due_ns.min(until_ns);
             self.watch_hand(core, key, Interest::Read);
             // What it wants has come with it as a rule.
@@ -87,43 +76,6 @@ impl Tcp {
         }
     }
 
-    /// A request for the program.
-    pub(super) fn ask_program(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        attribute: Attribute,
-        mss: u32,
-        payload: Vec<u8>,
-    ) {
-        let Some(mut hand) = self.take_hand(core, key) else { return };
-        let Some(peer) = hand.peer else { return };
-        let who = self.peer_on(&hand.stream);
-        if who.as_ref().is_some_and(|who| !who.rights.connect) {
-            return self.shared.counts.fault(Fault::Refused);
-        }
-        if matches!(hand.stream.peek(&mut [0]), Ok(0)) {
-            // It has given up meanwhile: nobody is there to be accepted.
-            return;
-        }
-        //= wire.md R-TCP-3
-        if hand.stream.send(&Said::Heard.bytes()).is_err() {
-            return;
-        }
-        self.shown += 1;
-        self.shared.counts.requests += 1;
-        core.requested(RequestBody {
-            payload,
-            attribute,
-            peer: peer.to_string(),
-            via: TransportKind::Tcp,
-            ticket: 0,
-            inner: Box::new(Request { stream: hand.stream, peer, mss }),
-            identity: who,
-            origin: core.origin.clone(),
-        });
-    }
-
     /// The program accepts a request, which may have come to another endpoint.
     pub(super) fn accept_request(
         &mut self,
@@ -140,7 +92,7 @@ impl Tcp {
             }
         };
         if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
-            self.shown = self.shown.saturating_sub(1);
+            self.request_decided(request.ticket);
         }
         self.shared.now_ns = clock::now_ns();
         // A client that has given up has closed its end.
@@ -153,6 +105,12 @@ impl Tcp {
             return Err(AcceptError::Gone);
         }
         let Request { mut stream, peer, mss } = *inner;
+        let is_reliable = request.attribute.is_reliable();
+        if is_reliable && stream.local_addr().is_ok_and(|at| at.ip() != self.local.ip()) {
+            // The client dials the second stream where it has dialled the first.
+            let _ = stream.send(&Said::Reject { no_memory: false }.bytes());
+            return Err(AcceptError::OtherDevice);
+        }
         let may_not = self.peer_on(&stream).is_some_and(|who| !who.rights.connect);
         if may_not || self.requires_security() && stream.peer().is_none() {
             let _ = stream.send(&Said::Reject { no_memory: false }.bytes());
@@ -166,7 +124,6 @@ impl Tcp {
         if random::fill(&mut secret).is_err() {
             return Err(refuse(&mut stream));
         }
-        let is_reliable = request.attribute.is_reliable();
         let Some(key) = self.insert_conn(connection, State::Accepting, is_reliable) else {
             return Err(refuse(&mut stream));
         };
@@ -176,7 +133,7 @@ impl Tcp {
         conn.ticket = Ticket { key: key.to_bits(), secret };
         conn.until_ns = self.shared.now_ns + self.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
         //= wire.md R-TCP-3
-        let accept = Said::Accept { mss: self.mss, at: self.local, ticket: conn.ticket };
+        let accept = Said::Accept { mss: self.mss, port: self.local.port(), ticket: conn.ticket };
         conn.out.say_first(&accept.bytes());
         conn.stream = Some(stream);
         self.identify(core, key);
@@ -215,24 +172,17 @@ impl Tcp {
         self.open_conn(core, key);
     }
 
-    /// The program refused a request.
-    pub(super) fn refuse(&mut self, inner: RequestInner) {
-        self.shown = self.shown.saturating_sub(1);
-        if let Ok(mut request) = inner.downcast::<Request>() {
-            // It is short, and the stream is new: there is room. If not, the client learns by its end.
-            let _ = request.stream.send(&Said::Reject { no_memory: false }.bytes());
-        }
-    }
-
     /// Clients that said nothing, and second streams that were not made.
     pub(super) fn time_out_hands(&mut self, core: &mut Core) {
         let now_ns = self.shared.now_ns;
         let over: Vec<Key> =
             self.hands.iter().filter(|(_, hand)| hand.until_ns <= now_ns).map(|(key, _)| key).collect();
         for key in over {
-            let is_silent = self.hands.get(key).is_some_and(|hand| hand.stage == Stage::Silent);
+            let stage = self.hands.get(key).map(|hand| &hand.stage);
+            let is_silent = stage.is_some_and(|stage| stage.is_client() && !stage.is_waiting());
             self.end_hand(core, key, is_silent.then_some(Fault::Silent));
         }
+        self.show_waiting(core);
         self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
         self.call_bulks_again(core);
     }
@@ -241,7 +191,8 @@ impl Tcp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::tcp::wire::Said;
+    use crate::Attribute;
+    use crate::transport::tcp::said::Said;
     use crate::{ConnectFailure, Endpoint, Event, Options};
     use std::io::Write;
     use std::path::Path;
@@ -258,7 +209,9 @@ mod tests {
                 server.uri().rsplit_once("tcp").unwrap().1.trim_start_matches(['=', ':', '/']).to_owned();
             let mut client = std::net::TcpStream::connect(at).unwrap();
             let attribute = Attribute::ReliableOrdered;
-            client.write_all(&Said::Hello { attribute, mss: 8192, payload: Vec::new() }.bytes()).unwrap();
+            client
+                .write_all(&Said::Hello { attribute, mss: 8192, payload: Some(Vec::new()) }.bytes())
+                .unwrap();
             let (start, mut results) = (Instant::now(), Vec::new());
             while results.is_empty() || start.elapsed() < Duration::from_millis(50) {
                 assert!(start.elapsed() < Duration::from_secs(10));

@@ -2,8 +2,8 @@
 //!
 //! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
 //! it), and a second one once remote memory is used ([`bulk`]), so that a long transfer does not stand in front of a short
-//! message. How connections come about is in [`dial`] and [`listen`], which remember a [`hand`] for each stream that is
-//! no connection's yet; how they end in [`close`].
+//! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second`], which remember a [`hand`] for
+//! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`close`].
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], [`queue`]); without a buffer the receiver drops
@@ -26,6 +26,9 @@ mod poll;
 mod queue;
 mod read;
 mod report;
+mod requests;
+mod said;
+mod second;
 mod send;
 mod sends;
 mod timeout;
@@ -37,7 +40,8 @@ mod tests;
 pub(crate) use open::open;
 
 use self::conn::{Conn, Shared, State};
-use self::hand::Hand;
+use self::hand::Hands;
+use self::requests::Shown;
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::TransportKind;
@@ -61,10 +65,12 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 const SCHEME: &str = "tcp://";
 /// What the kernel reports at once.
 const KERNEL_EVENTS: usize = 32;
-/// Streams that have said nothing yet.
-const HANDS_SILENT_MAX: u32 = 256;
-/// How long a client may be silent after it connected.
+/// Clients that have not said what they want, or wait for the program to hear it.
+const CLIENTS_MAX: u32 = 256;
+/// How long a client may take to say what it wants after it connected,
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
+/// and how long it may at least, whatever others come.
+const SILENCE_NS_MIN: u64 = 200_000_000;
 
 /// One endpoint's transport.
 pub(super) struct Tcp {
@@ -79,14 +85,15 @@ pub(super) struct Tcp {
     keepalive_ns: u64,
     /// We do not listen until then: there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
-    /// Requests that the program holds.
-    shown: u32,
+    /// Requests that the program holds, and clients whose requests wait for it to decide on others.
+    shown: Shown,
+    waiting: VecDeque<Key>,
     conns: Slab<Conn>,
     /// What the table may grow to.
     conns_bytes_max: u64,
     /// One more than the highest place that a connection ever had.
     conns_max: u32,
-    hands: Slab<Hand>,
+    hands: Hands,
     /// Connections whose second stream is to be tried again.
     bulks_again: Vec<Key>,
     shared: Shared,
@@ -145,12 +152,12 @@ impl Transport for Tcp {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn refused(&mut self, _: &mut Core, _: TransportKind, _: u64, inner: RequestInner) {
-        self.refuse(inner);
+    fn refused(&mut self, _: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
+        self.refuse(ticket, inner);
     }
 
-    fn taken(&mut self, _: &mut Core, _: TransportKind, _: u64) {
-        self.shown = self.shown.saturating_sub(1);
+    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
+        self.request_decided(ticket);
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {

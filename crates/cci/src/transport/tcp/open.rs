@@ -1,9 +1,11 @@
 //! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
 
 use super::conn::{Counts, Shared};
+use super::hand::Hands;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::pipe::Security;
 use super::queue::Chunks;
+use super::requests::Shown;
 use super::sends::{Send, Sends};
 use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
 use crate::device::DeviceInfo;
@@ -31,8 +33,8 @@ const INPUTS_SHARE: u64 = 16;
 const CONNS_SHARE: u64 = 3;
 /// And this part what is sealed and not sent, and what came and is not opened.
 const BUFFERS_SHARE: u64 = 8;
-/// Streams that are no connection's yet.
-const HANDS_MAX: u32 = 64 << 10;
+/// Of the descriptors that this process may have, this part may be clients that wait for the program.
+const REQUESTS_SHARE: u64 = 4;
 
 /// Opens an endpoint's TCP transport.
 pub(crate) fn open(
@@ -58,11 +60,12 @@ pub(crate) fn open(
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
         listen_again_ns: None,
-        shown: 0,
+        shown: Shown::new(requests_max()),
+        waiting: VecDeque::new(),
         conns: Slab::new(limits::CONNECTIONS_MAX),
         conns_bytes_max: rest_bytes / CONNS_SHARE,
         conns_max: 0,
-        hands: Slab::new(HANDS_MAX),
+        hands: Hands::new(),
         bulks_again: Vec::new(),
         shared: Shared {
             sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
@@ -109,6 +112,13 @@ fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError
     let needed_bytes = slots + sends + SCRATCH_BYTES as u64;
     let cap_bytes = options.memory_bytes_max;
     cap_bytes.checked_sub(needed_bytes).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
+}
+
+/// Each is a descriptor, of which strangers may not take all.
+fn requests_max() -> u32 {
+    let descriptors = cci_sys::limits::read().descriptors.unwrap_or(u64::MAX);
+    let max = (descriptors / REQUESTS_SHARE).clamp(4, u64::from(limits::REQUESTS_MAX));
+    u32::try_from(max).unwrap_or(limits::REQUESTS_MAX)
 }
 
 fn ns(duration: std::time::Duration) -> u64 {

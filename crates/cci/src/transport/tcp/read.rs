@@ -251,12 +251,12 @@ impl Tcp {
             Kind::Resume if conn.input.take == Take::Awaited => conn.input.take = Take::All,
             Kind::Ping => self.say(key, Kind::Pong),
             Kind::AskBulk if conn.dialled && conn.is_reliable => self.dial_bulk(core, key),
-            Kind::Closing => self.peer_closing(core, key),
+            Kind::Closing if !conn.closing_came => self.peer_closing(core, key),
             Kind::Close => {
                 self.end(core, key, Status::Disconnected);
                 return Ok(Step::Over);
             }
-            Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::AskBulk => {
+            Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::Closing | Kind::AskBulk => {
                 return Err(Fault::Record);
             }
         }

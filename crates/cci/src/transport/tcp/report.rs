@@ -1,7 +1,6 @@
 //! What the transport tells about itself.
 
 use super::conn::{Conn, Fault, State};
-use super::hand::Hand;
 use super::input::SCRATCH_BYTES;
 use super::out::{Flow, UNLIMITED};
 use super::pipe::Pipe;
@@ -21,7 +20,7 @@ impl Tcp {
             + self.keepalive.capacity();
         into.extend([
             ("connections", (self.conns.bytes() + busy) as u64),
-            ("handshakes", self.hands.bytes() as u64 + self.hands.len() as u64 * size_of::<Hand>() as u64),
+            ("handshakes", self.hands.bytes() + self.shown.bytes()),
             ("messages on their way", self.shared.chunks.bytes()),
             ("sends in progress", self.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),

@@ -1,7 +1,9 @@
 //! Endpoints over streams of this machine, and peers that are no endpoints.
 
+mod crowds;
 mod deadlines;
 mod flow;
+mod handshakes;
 mod hostile;
 mod parts;
 mod sealed;

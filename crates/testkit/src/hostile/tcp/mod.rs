@@ -12,7 +12,11 @@ pub use wire::{Kind, Part, Record, Rma, VERSION};
 use super::script::{Act, Script, Site, Wire, act};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::rc::Rc;
 use wire::{BULK_RECORDS, MAGIC, PARTS, RECORDS, number};
+
+/// Falsifies a part of a handshake.
+type Falsify = Rc<dyn Fn(&mut Part)>;
 
 /// The state of a hostile peer on TCP.
 pub struct Tcp {
@@ -29,10 +33,20 @@ pub struct Tcp {
     request: Vec<u8>,
     /// Region and key of the victim's region.
     pub region: [u64; 2],
-    /// The ticket for the second stream: of the victim's ACCEPT, or the one that was given to it.
-    pub ticket: [u8; 24],
-    /// The address in the victim's ACCEPT.
+    /// Key and secret for the second stream: of the victim's ACCEPT, or those that were given to it.
+    pub key: u64,
+    /// See there.
+    pub secret: [u8; 16],
+    /// Where the second stream is to be dialled.
     pub bulk_at: Option<SocketAddr>,
+    /// What the two sides of the second stream have drawn: first the one that dialled it.
+    nonces: [[u8; 16]; 2],
+    /// What falsifies this peer's proof on the second stream. None: it says none.
+    proof: Option<Falsify>,
+    /// The second stream carries records.
+    is_second_open: bool,
+    /// What is to be sent on it then.
+    second_waits: Vec<u8>,
     /// Messages that have come.
     pub taken: u32,
     /// The payload of the record that came last on the first stream.
@@ -61,8 +75,13 @@ impl Wire for Tcp {
             others: Vec::new(),
             request: site.request(),
             region: [word(0), word(16)],
-            ticket: [0; 24],
+            key: 1,
+            secret: [7; 16],
             bulk_at: None,
+            nonces: [[3; 16], [4; 16]],
+            proof: Some(Rc::new(honestly)),
+            is_second_open: false,
+            second_waits: Vec::new(),
             taken: 0,
             payload: Vec::new(),
             slot: 0,
@@ -120,26 +139,68 @@ impl Tcp {
                 let &[.., l0, l1, _, _] = self.first.input.first_chunk::<16>()?;
                 16 + usize::from(u16::from_le_bytes([l0, l1]))
             }
-            Kind::Bulk => 32,
-            Kind::Accept => 56,
+            Kind::Request => {
+                let &[.., l0, l1] = self.first.input.first_chunk::<10>()?;
+                16 + usize::from(u16::from_le_bytes([l0, l1]))
+            }
+            Kind::Accept => 40,
             Kind::Reject | Kind::Version => 16,
             _ => 8,
         };
         let part = self.first.take(len)?;
-        if let (Kind::Accept, Some(bytes)) = (kind, part.first_chunk::<56>()) {
-            let ip: [u8; 16] = std::array::from_fn(|at| bytes[16 + at]);
-            let (port, ip) = (u16::from_le_bytes([bytes[12], bytes[13]]), std::net::Ipv6Addr::from(ip));
-            let ip = ip.to_ipv4_mapped().map_or(ip.into(), std::net::IpAddr::from);
-            self.bulk_at = Some(SocketAddr::new(ip, port));
-            self.ticket = std::array::from_fn(|at| bytes[32 + at]);
+        if let (Kind::Accept, Some(bytes)) = (kind, part.first_chunk::<40>()) {
+            let port = u16::from_le_bytes([bytes[12], bytes[13]]);
+            self.bulk_at = Some(SocketAddr::new(self.victim.ip(), port));
+            self.key = u64::from_le_bytes(std::array::from_fn(|at| bytes[16 + at]));
+            self.secret = std::array::from_fn(|at| bytes[24 + at]);
         }
         Some(kind)
+    }
+
+    /// A part of the second stream's handshake, which this peer answers with its proof.
+    fn take_second_part(&mut self) -> Option<Kind> {
+        let &[_, _, _, _, number, ..] = self.second.input.first_chunk::<8>()?;
+        let kind = PARTS.get(usize::from(number).wrapping_sub(1)).copied().unwrap_or(Kind::Unknown);
+        let part = self.second.take(match kind {
+            Kind::Bulk => 32,
+            Kind::Challenge => 56,
+            Kind::Proof => 40,
+            Kind::Version => 16,
+            _ => 8,
+        })?;
+        let (answer, nonce) = match kind {
+            Kind::Bulk => (Kind::Challenge, Some((0, 16))),
+            Kind::Challenge => (Kind::Proof, Some((1, 8))),
+            _ => (Kind::Unknown, None),
+        };
+        if let Some((whose, from)) = nonce {
+            self.nonces[whose] = std::array::from_fn(|at| part[from + at]);
+            if let Some(falsify) = self.proof.clone() {
+                let mut part = self.part();
+                falsify(&mut part);
+                self.second.write(&part.bytes(answer));
+            }
+        }
+        if matches!(kind, Kind::Challenge | Kind::Proof) {
+            self.is_second_open = true;
+            self.second.write(&std::mem::take(&mut self.second_waits));
+        }
+        Some(kind)
+    }
+
+    /// Sends this on the second stream, behind its handshake.
+    fn write_second(&mut self, bytes: &[u8]) {
+        if self.is_second_open {
+            self.second.write(bytes);
+        } else {
+            self.second_waits.extend(bytes);
+        }
     }
 
     fn take_second(&mut self) -> Option<Kind> {
         self.second.read();
         if self.second.input.starts_with(b"CCI") {
-            return self.second.take(32).map(|_| Kind::Bulk);
+            return self.take_second_part();
         }
         let Some(&[l0, l1, l2, l3, kind, _, s0, s1]) = self.second.input.first_chunk() else {
             return self.second.take_end().then_some(Kind::BulkEnd);
@@ -160,8 +221,12 @@ impl Tcp {
             message_bytes_max: 8192,
             payload: self.request.clone(),
             service: 0,
-            bulk_at: own.unwrap_or(self.victim),
-            ticket: self.ticket,
+            flags: 0,
+            port: own.unwrap_or(self.victim).port(),
+            key: self.key,
+            secret: self.secret,
+            nonces: self.nonces,
+            proof: None,
         }
     }
 }
@@ -185,7 +250,7 @@ pub fn shake(kind: Kind, falsify: impl Fn(&mut Part) + 'static) -> Act<Tcp> {
     act(move |tcp: &mut Tcp| {
         let mut part = tcp.part();
         falsify(&mut part);
-        tcp.ticket = part.ticket;
+        (tcp.key, tcp.secret) = (part.key, part.secret);
         tcp.first.write(&part.bytes(kind));
     })
 }
@@ -200,14 +265,28 @@ pub fn send(kind: Kind, falsify: impl Fn(&mut Record) + 'static) -> Act<Tcp> {
     })
 }
 
-/// Dials the second stream and shows the ticket.
+/// Dials the second stream and names the connection. The proof follows when the victim has proved its own
+/// ([`proving`]), and only then what is sent on the stream beside that.
 pub fn bulk(falsify: impl Fn(&mut Part) + 'static) -> Act<Tcp> {
     act(move |tcp: &mut Tcp| {
         let mut part = tcp.part();
         falsify(&mut part);
+        tcp.nonces = part.nonces;
+        (tcp.is_second_open, tcp.second_waits) = (false, Vec::new());
         tcp.second = Stream::dial(tcp.bulk_at.unwrap_or(tcp.victim));
         tcp.second.write(&part.bytes(Kind::Bulk));
     })
+}
+
+/// Falsifies the proof that this peer says on the second stream, whichever side has dialled it.
+pub fn proving(falsify: impl Fn(&mut Part) + 'static) -> Act<Tcp> {
+    let falsify: Falsify = Rc::new(falsify);
+    act(move |tcp: &mut Tcp| tcp.proof = Some(falsify.clone()))
+}
+
+/// Says no proof on the second stream.
+pub fn proving_nothing() -> Act<Tcp> {
+    act(|tcp: &mut Tcp| tcp.proof = None)
 }
 
 /// Sends a record on the second stream: an answer to the one that came last, or a request in slot 0.
@@ -225,7 +304,7 @@ pub fn rma(kind: Kind, falsify: impl Fn(&mut Rma) + 'static) -> Act<Tcp> {
         let mut record =
             Rma { len: None, kind: number, flags: 0, slot, words, data: Vec::new(), cut_at: None };
         falsify(&mut record);
-        tcp.second.write(&record.bytes());
+        tcp.write_second(&record.bytes());
     })
 }
 
@@ -236,7 +315,7 @@ pub fn raw(bytes: &'static [u8]) -> Act<Tcp> {
 
 /// Sends any bytes on the second stream.
 pub fn bulk_raw(bytes: &'static [u8]) -> Act<Tcp> {
-    act(move |tcp: &mut Tcp| tcp.second.write(bytes))
+    act(move |tcp: &mut Tcp| tcp.write_second(bytes))
 }
 
 /// Closes the first stream.

@@ -1,9 +1,7 @@
 //! What goes over TCP's two streams, byte for byte, from `docs/wire.md`, for a peer that may say anything.
 
-use std::net::SocketAddr;
-
 /// The version of the handshake that is spoken.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 pub(super) const MAGIC: [u8; 4] = *b"CCIt";
 
 /// What comes: parts of the handshake, records of the first stream, records of the second.
@@ -16,6 +14,9 @@ pub enum Kind {
     Reject,
     Version,
     Heard,
+    Request,
+    Challenge,
+    Proof,
     Message,
     Ack,
     NotReady,
@@ -48,7 +49,8 @@ pub enum Kind {
 
 use Kind as K;
 
-pub(super) const PARTS: [Kind; 6] = [K::Hello, K::Bulk, K::Accept, K::Reject, K::Version, K::Heard];
+pub(super) const PARTS: [Kind; 9] =
+    [K::Hello, K::Bulk, K::Accept, K::Reject, K::Version, K::Heard, K::Request, K::Challenge, K::Proof];
 pub(super) const RECORDS: [Kind; 11] = [
     K::Message,
     K::Ack,
@@ -94,10 +96,18 @@ pub struct Part {
     pub payload: Vec<u8>,
     /// HELLO: 0 RO, 1 RU, 2 UU.
     pub service: u8,
-    /// ACCEPT: where the second stream is to be dialled.
-    pub bulk_at: SocketAddr,
-    /// ACCEPT: key and secret for the second stream.
-    pub ticket: [u8; 24],
+    /// HELLO: 1 if the payload follows in REQUEST.
+    pub flags: u8,
+    /// ACCEPT: at which port the second stream is to be dialled.
+    pub port: u16,
+    /// ACCEPT, BULK: the key of the connection; and the secret, of which CHALLENGE and PROOF show that it is known.
+    pub key: u64,
+    /// See there.
+    pub secret: [u8; 16],
+    /// What the two sides of the second stream have drawn: first the one that dialled it.
+    pub nonces: [[u8; 16]; 2],
+    /// CHALLENGE, PROOF. None: the one that is right.
+    pub proof: Option<[u8; 32]>,
 }
 
 /// A record of the first stream.
@@ -143,25 +153,41 @@ impl Part {
             Kind::Hello => {
                 bytes.extend(self.message_bytes_max.to_le_bytes());
                 bytes.extend((self.payload.len() as u16).to_le_bytes());
-                bytes.extend([self.service, 0]);
+                bytes.extend([self.service, self.flags]);
                 bytes.extend(&self.payload);
             }
-            Kind::Bulk => bytes.extend(self.ticket),
+            Kind::Request => {
+                bytes.extend((self.payload.len() as u16).to_le_bytes());
+                bytes.extend([0; 6]);
+                bytes.extend(&self.payload);
+            }
+            Kind::Bulk => {
+                bytes.extend(self.key.to_le_bytes());
+                bytes.extend(self.nonces[0]);
+            }
+            Kind::Challenge => {
+                bytes.extend(self.nonces[1]);
+                bytes.extend(self.proof.unwrap_or_else(|| self.prove(b"CCI TCP acceptor")));
+            }
+            Kind::Proof => bytes.extend(self.proof.unwrap_or_else(|| self.prove(b"CCI TCP dialler\0"))),
             Kind::Accept => {
                 bytes.extend(self.message_bytes_max.to_le_bytes());
-                bytes.extend(self.bulk_at.port().to_le_bytes());
-                let (family, ip) = match self.bulk_at.ip() {
-                    std::net::IpAddr::V4(v4) => (4, v4.to_ipv6_mapped()),
-                    std::net::IpAddr::V6(v6) => (6, v6),
-                };
-                bytes.extend([family, 0]);
-                bytes.extend(ip.octets());
-                bytes.extend(self.ticket);
+                bytes.extend(self.port.to_le_bytes());
+                bytes.extend([0; 2]);
+                bytes.extend(self.key.to_le_bytes());
+                bytes.extend(self.secret);
             }
             Kind::Reject | Kind::Version => bytes.extend([1, 1, 0, 0, 0, 0, 0, 0]),
             _ => {}
         }
         bytes
+    }
+
+    /// HMAC-SHA256 by the secret, of who proves it, the key and both nonces.
+    fn prove(&self, label: &[u8; 16]) -> [u8; 32] {
+        let said = [&label[..], &self.key.to_le_bytes(), &self.nonces[0], &self.nonces[1]].concat();
+        let tag = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.secret), &said);
+        std::array::from_fn(|at| tag.as_ref()[at])
     }
 }
 

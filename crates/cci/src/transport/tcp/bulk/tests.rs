@@ -1,12 +1,16 @@
 //! Peers that lie about, or on, their second stream.
 
+mod closing;
 mod deadlines;
+mod dialled;
 mod every_record;
 
-use super::super::wire::{HEADER_BYTES, Header, Kind, Said, Ticket};
+use super::super::said::{Said, Ticket};
+use super::super::wire::{HEADER_BYTES, Header, Kind};
 use crate::{
     Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, Place, RmaFlags, RmaHandle,
 };
+use cci_secure::{Challenge, Prover};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -67,7 +71,7 @@ fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Said> {
 /// A client by hand connects.
 fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection) {
     let mut first = TcpStream::connect(at).unwrap();
-    let hello = Said::Hello { attribute: Attribute::ReliableOrdered, mss: 8192, payload: Vec::new() };
+    let hello = Said::Hello { attribute: Attribute::ReliableOrdered, mss: 8192, payload: Some(Vec::new()) };
     first.write_all(&hello.bytes()).unwrap();
     first.set_nonblocking(true).unwrap();
     until(server, |server| match server.next_event() {
@@ -97,6 +101,32 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
     (first, ticket.unwrap(), connection)
 }
 
+/// A second stream of a client by hand. With a key of no connection it is closed.
+fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
+    let mut second = TcpStream::connect(at).unwrap();
+    let nonce = [5; 16];
+    second.write_all(&Said::Bulk { key: ticket.key, nonce }.bytes()).unwrap();
+    second.set_nonblocking(true).unwrap();
+    let mut bytes = Vec::new();
+    let said =
+        until(
+            server,
+            |_| if is_ended(&second) { Some(None) } else { hear(&mut second, &mut bytes).map(Some) },
+        );
+    if let Some(Said::Challenge { nonce: acceptor, proof }) = said {
+        let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
+        let _ = proof;
+        let proof = challenge.prove(&ticket.secret, Prover::Dialler);
+        second.write_all(&Said::Proof { proof }.bytes()).unwrap();
+    }
+    second
+}
+
+/// The other side has closed, and nothing is left to be read.
+fn is_ended(stream: &TcpStream) -> bool {
+    stream.peek(&mut [0]).is_ok_and(|len| len == 0)
+}
+
 fn scene() -> Scene {
     scene_with(Options { send_timeout: Duration::from_secs(5), ..Options::default() })
 }
@@ -111,11 +141,9 @@ fn scene_with(options: Options) -> Scene {
 }
 
 impl Scene {
-    fn second(&self, ticket: Ticket) -> TcpStream {
-        let mut second = TcpStream::connect(self.at).unwrap();
-        second.write_all(&Said::Bulk(ticket).bytes()).unwrap();
-        second.set_nonblocking(true).unwrap();
-        second
+    /// Dials a second stream and says what proves that this is the peer.
+    fn second(&mut self, ticket: Ticket) -> TcpStream {
+        second(&mut self.server, self.at, ticket)
     }
 
     fn drops(&self, name: &str) -> u64 {

@@ -5,7 +5,8 @@ mod peer;
 
 pub use peer::tcp_peer;
 
-use super::wire::{HEADER_BYTES, Header, SAID_BYTES_MAX, Said};
+use super::said::{SAID_BYTES_MAX, Said};
+use super::wire::{HEADER_BYTES, Header};
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Parts of handshakes, and headers of records: what is understood is written back the same.

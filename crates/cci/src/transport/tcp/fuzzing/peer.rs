@@ -3,8 +3,10 @@
 
 use crate::config::ini;
 use crate::fuzzing::{Script, with_handle};
-use crate::transport::tcp::wire::{Header, Kind, Said};
+use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::wire::{Header, Kind};
 use crate::{Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, RmaHandle};
+use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -103,8 +105,8 @@ impl Scene {
     /// An honest handshake, by hand.
     fn accepted(&mut self, attribute: Attribute) {
         self.dial();
-        self.write(&Said::Hello { attribute, mss: 8192, payload: b"hi".to_vec() }.bytes());
-        self.hear(Said::Heard.bytes().len() + 56);
+        self.write(&Said::Hello { attribute, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes());
+        self.hear(Said::Heard.bytes().len() + 40);
         self.write(&Header { kind: Kind::Confirm, len: 0, ack: 0 }.bytes());
         for _ in 0..3 {
             self.poll();
@@ -116,7 +118,15 @@ impl Scene {
         let answer = self.heard.get(Said::Heard.bytes().len()..).unwrap_or_default();
         let Ok(Said::Accept { ticket, .. }) = Said::parse(answer) else { return };
         self.dial();
-        self.write(&Said::Bulk(ticket).bytes());
+        let dialler = [5; NONCE_BYTES];
+        self.write(&Said::Bulk { key: ticket.key, nonce: dialler }.bytes());
+        self.heard.clear();
+        self.hear(8 + NONCE_BYTES + PROOF_BYTES);
+        if let Ok(Said::Challenge { nonce: acceptor, .. }) = Said::parse(&self.heard) {
+            let challenge = Challenge { key: ticket.key, dialler, acceptor };
+            let proof = challenge.prove(&ticket.secret, Prover::Dialler);
+            self.write(&Said::Proof { proof }.bytes());
+        }
         for _ in 0..3 {
             self.poll();
         }
@@ -133,8 +143,9 @@ impl Scene {
         self.streams.push(stream);
         if answers {
             self.hear(16);
-            let ticket = crate::transport::tcp::wire::Ticket { key: 7, secret: [7; 16] };
-            self.write(&[Said::Heard.bytes(), Said::Accept { mss: 8192, at, ticket }.bytes()].concat());
+            let ticket = Ticket { key: 7, secret: [7; 16] };
+            let accept = Said::Accept { mss: 8192, port: at.port(), ticket };
+            self.write(&[Said::Heard.bytes(), accept.bytes()].concat());
             for _ in 0..3 {
                 self.poll();
             }

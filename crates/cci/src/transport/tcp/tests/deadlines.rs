@@ -2,7 +2,8 @@
 
 use super::hostile::{RO, record};
 use super::{PATIENCE, endpoint, until};
-use crate::transport::tcp::wire::{HEADER_BYTES, Header, Kind, Said, Ticket};
+use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::wire::{HEADER_BYTES, Header, Kind};
 use crate::{Connection, Endpoint, Event, Options, SendFlags, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +26,9 @@ fn dialled() -> (Endpoint, Connection, TcpStream) {
     stream.read_exact(&mut [0; 16]).unwrap();
     let ticket = Ticket { key: 7, secret: [7; 16] };
     stream
-        .write_all(&[Said::Heard.bytes(), Said::Accept { mss: 8192, at, ticket }.bytes()].concat())
+        .write_all(
+            &[Said::Heard.bytes(), Said::Accept { mss: 8192, port: at.port(), ticket }.bytes()].concat(),
+        )
         .unwrap();
     let mut connection = None;
     until(&mut client, |_, event| {

@@ -1,7 +1,8 @@
 //! Peers that are no endpoints.
 
 use super::{PATIENCE, address, connect, counted, dropped, endpoint, until};
-use crate::transport::tcp::wire::{Header, Kind, Said};
+use crate::transport::tcp::said::Said;
+use crate::transport::tcp::wire::{Header, Kind};
 use crate::{Attribute, ConnectFailure, Endpoint, Event, Options, SendFlags};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +17,7 @@ pub(super) fn dial(server: &Endpoint) -> TcpStream {
 }
 
 pub(super) fn hello() -> Vec<u8> {
-    Said::Hello { attribute: RO, mss: 8192, payload: b"hi".to_vec() }.bytes()
+    Said::Hello { attribute: RO, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes()
 }
 
 pub(super) fn record(kind: Kind, ack: u32, payload: &[u8]) -> Vec<u8> {
@@ -36,7 +37,7 @@ pub(super) fn accepted(server: &mut Endpoint) -> TcpStream {
         }
         _ => false,
     });
-    let mut answer = vec![0; Said::Heard.bytes().len() + 56];
+    let mut answer = vec![0; Said::Heard.bytes().len() + 40];
     stream.read_exact(&mut answer).unwrap();
     stream.write_all(&record(Kind::Confirm, 0, b"")).unwrap();
     until(server, |_, event| matches!(event, Some(Event::Accept { result: Ok(_), .. })));
@@ -67,8 +68,8 @@ fn what_is_no_handshake_is_cut_off_and_counted() {
     let nonsense: [&[u8]; 4] = [
         b"GET / HTTP/1.1\r\n\r\n",
         &[0; 64],
-        b"CCIt\x07\x01\0\0........",
-        b"CCIt\x01\x01\0\0\xff\xff\xff\xff\xff\xff\x00\x00",
+        b"CCIt\x0a\x02\0\0........",
+        b"CCIt\x01\x02\0\0\xff\xff\xff\xff\xff\xff\x00\x00",
     ];
     for (at, bytes) in nonsense.into_iter().enumerate() {
         let mut stream = dial(&server);
@@ -81,9 +82,8 @@ fn what_is_no_handshake_is_cut_off_and_counted() {
     server.progress();
     assert!(is_closed(&mut server, &mut stream), "told the version, and closed");
     // A second stream for a connection that there is not.
-    let ticket = crate::transport::tcp::wire::Ticket { key: 1 << 32, secret: [1; 16] };
     let mut stream = dial(&server);
-    stream.write_all(&Said::Bulk(ticket).bytes()).unwrap();
+    stream.write_all(&Said::Bulk { key: 1 << 32, nonce: [1; 16] }.bytes()).unwrap();
     assert!(is_closed(&mut server, &mut stream));
     assert_eq!(dropped(&server, "bad-second-stream"), 1);
 }
@@ -161,7 +161,7 @@ fn answers_that_are_not_read_pile_up_to_a_bound() {
 fn silent_clients_do_not_keep_others_out() {
     let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
     let mut silent = Vec::new();
-    for _ in 0..super::super::HANDS_SILENT_MAX + 20 {
+    for _ in 0..super::super::CLIENTS_MAX + 20 {
         silent.push(dial(&server));
         server.progress();
     }

@@ -1,0 +1,374 @@
+//! The parts of a handshake, which a stream begins with: `docs/wire.md`, chapter "Streams".
+
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::options::Attribute;
+use cci_secure::{NONCE_BYTES, PROOF_BYTES};
+
+/// The version spoken.
+pub(super) const VERSION: u8 = 2;
+const MAGIC: [u8; 4] = *b"CCIt";
+/// What every part of a handshake begins with.
+const PREFIX_BYTES: usize = 8;
+const HELLO_BYTES: usize = 16;
+const REQUEST_HEAD_BYTES: usize = 16;
+const BULK_BYTES: usize = 16 + NONCE_BYTES;
+const CHALLENGE_BYTES: usize = 8 + NONCE_BYTES + PROOF_BYTES;
+const PROOF_PART_BYTES: usize = 8 + PROOF_BYTES;
+const ACCEPT_BYTES: usize = 40;
+const ANSWER_BYTES: usize = 16;
+/// The longest part of a handshake.
+pub(super) const SAID_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
+
+const _: () = assert!(CHALLENGE_BYTES <= SAID_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
+
+/// Names an accepted connection to the endpoint that accepted it; whoever dials its second stream proves to know the secret.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    /// The accepting side's key.
+    pub key: u64,
+    pub secret: [u8; 16],
+}
+
+/// A part of a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// `payload` of the request; None: it follows in [`Said::Request`], once [`Said::Heard`] was said.
+    Hello {
+        attribute: Attribute,
+        mss: u32,
+        payload: Option<Vec<u8>>,
+    },
+    /// A second stream for the connection of this key.
+    Bulk {
+        key: u64,
+        nonce: [u8; NONCE_BYTES],
+    },
+    /// The second stream is to be dialled at this port of the host that said so.
+    Accept {
+        mss: u32,
+        port: u16,
+        ticket: Ticket,
+    },
+    Reject {
+        no_memory: bool,
+    },
+    /// A HELLO of another version came; this one is spoken here.
+    Version {
+        theirs: u8,
+    },
+    /// A HELLO of this version, which is not ours.
+    OtherHello,
+    /// The HELLO was understood; the program decides.
+    Heard,
+    /// What a HELLO without payload has announced.
+    Request {
+        payload: Vec<u8>,
+    },
+    /// The side that was dialled for a second stream proves that it knows the secret, and asks for the same.
+    Challenge {
+        nonce: [u8; NONCE_BYTES],
+        proof: [u8; PROOF_BYTES],
+    },
+    /// The side that dialled proves it.
+    Proof {
+        proof: [u8; PROOF_BYTES],
+    },
+}
+
+mod number {
+    pub(super) const HELLO: u8 = 1;
+    pub(super) const BULK: u8 = 2;
+    pub(super) const ACCEPT: u8 = 3;
+    pub(super) const REJECT: u8 = 4;
+    pub(super) const VERSION: u8 = 5;
+    pub(super) const HEARD: u8 = 6;
+    pub(super) const REQUEST: u8 = 7;
+    pub(super) const CHALLENGE: u8 = 8;
+    pub(super) const PROOF: u8 = 9;
+}
+
+/// Of HELLO: the payload follows in REQUEST.
+const LATER: u8 = 1;
+
+impl Said {
+    /// As it goes over the stream.
+    pub fn bytes(&self) -> Vec<u8> {
+        let prefix = |kind: u8| {
+            //= wire.md R-TCP-2
+            let mut bytes = Vec::with_capacity(CHALLENGE_BYTES);
+            bytes.extend_from_slice(&MAGIC);
+            bytes.extend_from_slice(&[kind, VERSION, 0, 0]);
+            bytes
+        };
+        // The engine has checked it against `REQUEST_BYTES_MAX`.
+        let len = |payload: &[u8]| u16::try_from(payload.len()).unwrap_or(0).to_le_bytes();
+        match self {
+            Said::Hello { attribute, mss, payload } => {
+                let mut bytes = prefix(number::HELLO);
+                let flags = if payload.is_some() { 0 } else { LATER };
+                let payload = payload.as_deref().unwrap_or_default();
+                bytes.extend_from_slice(&mss.to_le_bytes());
+                bytes.extend_from_slice(&len(payload));
+                bytes.extend_from_slice(&[service(*attribute), flags]);
+                bytes.extend_from_slice(payload);
+                bytes
+            }
+            Said::Request { payload } => {
+                let mut bytes = prefix(number::REQUEST);
+                bytes.extend_from_slice(&len(payload));
+                bytes.extend_from_slice(&[0; 6]);
+                bytes.extend_from_slice(payload);
+                bytes
+            }
+            Said::Bulk { key, nonce } => {
+                let mut bytes = prefix(number::BULK);
+                bytes.extend_from_slice(&key.to_le_bytes());
+                bytes.extend_from_slice(nonce);
+                bytes
+            }
+            Said::Challenge { nonce, proof } => {
+                let mut bytes = prefix(number::CHALLENGE);
+                bytes.extend_from_slice(nonce);
+                bytes.extend_from_slice(proof);
+                bytes
+            }
+            Said::Proof { proof } => {
+                let mut bytes = prefix(number::PROOF);
+                bytes.extend_from_slice(proof);
+                bytes
+            }
+            Said::Accept { mss, port, ticket } => {
+                let mut bytes = prefix(number::ACCEPT);
+                bytes.extend_from_slice(&mss.to_le_bytes());
+                bytes.extend_from_slice(&port.to_le_bytes());
+                bytes.extend_from_slice(&[0; 2]);
+                bytes.extend_from_slice(&ticket.key.to_le_bytes());
+                bytes.extend_from_slice(&ticket.secret);
+                bytes
+            }
+            Said::Reject { no_memory } => {
+                let mut bytes = prefix(number::REJECT);
+                bytes.extend_from_slice(&[if *no_memory { 2 } else { 1 }, 0, 0, 0, 0, 0, 0, 0]);
+                bytes
+            }
+            Said::Heard => prefix(number::HEARD),
+            Said::Version { .. } | Said::OtherHello => {
+                let mut bytes = prefix(number::VERSION);
+                bytes.extend_from_slice(&[VERSION, VERSION, 0, 0, 0, 0, 0, 0]);
+                bytes
+            }
+        }
+    }
+
+    /// Reads a part of a handshake from the beginning of a stream. `Err(Some(n))`: the part is at least `n` bytes long,
+    /// more than there are; so no byte behind it needs ever be taken from the stream. `Err(None)`: a fault.
+    pub fn parse(bytes: &[u8]) -> Result<Said, Option<usize>> {
+        //= wire.md R-TCP-2
+        let known = bytes.len().min(MAGIC.len());
+        if bytes.get(..known) != MAGIC.get(..known) {
+            return Err(None);
+        }
+        let prefix: &[u8; PREFIX_BYTES] = bytes.first_chunk().ok_or(Some(PREFIX_BYTES))?;
+        let [_, _, _, _, kind, version, zero @ ..] = *prefix;
+        if version != VERSION && (kind == number::HELLO || kind == number::BULK) {
+            //= wire.md R-TCP-4
+            return Ok(Said::OtherHello);
+        }
+        if zero != [0; 2] || version != VERSION && kind != number::VERSION {
+            return Err(None);
+        }
+        match kind {
+            number::HELLO => Self::parse_hello(bytes),
+            number::HEARD => Ok(Said::Heard),
+            number::REQUEST => Self::parse_request(bytes),
+            number::BULK => {
+                let mut rest = Fields(bytes.first_chunk::<BULK_BYTES>().ok_or(Some(BULK_BYTES))?);
+                rest.skip_prefix();
+                Ok(Said::Bulk { key: u64::from_le_bytes(rest.take()?), nonce: rest.take()? })
+            }
+            number::CHALLENGE => {
+                let mut rest = Fields(bytes.first_chunk::<CHALLENGE_BYTES>().ok_or(Some(CHALLENGE_BYTES))?);
+                rest.skip_prefix();
+                Ok(Said::Challenge { nonce: rest.take()?, proof: rest.take()? })
+            }
+            number::PROOF => {
+                let whole = bytes.first_chunk::<PROOF_PART_BYTES>().ok_or(Some(PROOF_PART_BYTES))?;
+                let mut rest = Fields(whole);
+                rest.skip_prefix();
+                Ok(Said::Proof { proof: rest.take()? })
+            }
+            number::ACCEPT => {
+                let mut rest = Fields(bytes.first_chunk::<ACCEPT_BYTES>().ok_or(Some(ACCEPT_BYTES))?);
+                rest.skip_prefix();
+                let (mss, port) = (u32::from_le_bytes(rest.take()?), u16::from_le_bytes(rest.take()?));
+                let zero = u16::from_le_bytes(rest.take()?);
+                let ticket = Ticket { key: u64::from_le_bytes(rest.take()?), secret: rest.take()? };
+                let is_good = mss > 0 && port > 0 && zero == 0;
+                is_good.then_some(Said::Accept { mss, port, ticket }).ok_or(None)
+            }
+            number::REJECT | number::VERSION => {
+                let whole: &[u8; ANSWER_BYTES] = bytes.first_chunk().ok_or(Some(ANSWER_BYTES))?;
+                let [.., first, highest, _, _, _, _, _, _] = *whole;
+                match (kind, first) {
+                    (number::REJECT, 1 | 2) => Ok(Said::Reject { no_memory: first == 2 }),
+                    (number::VERSION, lowest) if !(lowest..=highest).contains(&VERSION) => {
+                        Ok(Said::Version { theirs: highest })
+                    }
+                    _ => Err(None),
+                }
+            }
+            _ => Err(None),
+        }
+    }
+
+    fn parse_hello(bytes: &[u8]) -> Result<Said, Option<usize>> {
+        let head: &[u8; HELLO_BYTES] = bytes.first_chunk().ok_or(Some(HELLO_BYTES))?;
+        let [_, _, _, _, _, _, _, _, m0, m1, m2, m3, l0, l1, attribute, flags] = *head;
+        let len = usize::from(u16::from_le_bytes([l0, l1]));
+        let mss = u32::from_le_bytes([m0, m1, m2, m3]);
+        let attribute = attribute_of(attribute).ok_or(None)?;
+        if len > REQUEST_BYTES_MAX || mss == 0 {
+            return Err(None);
+        }
+        let payload = match flags {
+            0 => Some(bytes.get(HELLO_BYTES..HELLO_BYTES + len).ok_or(Some(HELLO_BYTES + len))?.to_vec()),
+            LATER if len == 0 => None,
+            _ => return Err(None),
+        };
+        Ok(Said::Hello { attribute, mss, payload })
+    }
+
+    fn parse_request(bytes: &[u8]) -> Result<Said, Option<usize>> {
+        let head: &[u8; REQUEST_HEAD_BYTES] = bytes.first_chunk().ok_or(Some(REQUEST_HEAD_BYTES))?;
+        let [_, _, _, _, _, _, _, _, l0, l1, zero @ ..] = *head;
+        let len = usize::from(u16::from_le_bytes([l0, l1]));
+        if len > REQUEST_BYTES_MAX || zero != [0; 6] {
+            return Err(None);
+        }
+        let whole = REQUEST_HEAD_BYTES + len;
+        let payload = bytes.get(REQUEST_HEAD_BYTES..whole).ok_or(Some(whole))?;
+        Ok(Said::Request { payload: payload.to_vec() })
+    }
+}
+
+/// What is left to be read of a part that is there in full.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn skip_prefix(&mut self) {
+        self.0 = self.0.get(PREFIX_BYTES..).unwrap_or_default();
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Option<usize>> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(None)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+}
+
+fn service(attribute: Attribute) -> u8 {
+    match attribute {
+        Attribute::ReliableOrdered => 0,
+        Attribute::ReliableUnordered => 1,
+        Attribute::Unreliable => 2,
+        // Refused before anything is said.
+        Attribute::MulticastSend | Attribute::MulticastReceive => u8::MAX,
+    }
+}
+
+fn attribute_of(service: u8) -> Option<Attribute> {
+    match service {
+        0 => Some(Attribute::ReliableOrdered),
+        1 => Some(Attribute::ReliableUnordered),
+        2 => Some(Attribute::Unreliable),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ticket() -> impl Strategy<Value = Ticket> {
+        (any::<u64>(), any::<[u8; 16]>()).prop_map(|(key, secret)| Ticket { key, secret })
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        let attribute = (0u8..3).prop_map(|service| attribute_of(service).unwrap());
+        let payload = || proptest::collection::vec(any::<u8>(), 0..=REQUEST_BYTES_MAX);
+        prop_oneof![
+            (attribute, 1u32.., proptest::option::of(payload()))
+                .prop_map(|(attribute, mss, payload)| Said::Hello { attribute, mss, payload }),
+            payload().prop_map(|payload| Said::Request { payload }),
+            any::<(u64, [u8; NONCE_BYTES])>().prop_map(|(key, nonce)| Said::Bulk { key, nonce }),
+            any::<([u8; NONCE_BYTES], [u8; PROOF_BYTES])>()
+                .prop_map(|(nonce, proof)| Said::Challenge { nonce, proof }),
+            any::<[u8; PROOF_BYTES]>().prop_map(|proof| Said::Proof { proof }),
+            (1u32.., 1u16.., ticket()).prop_map(|(mss, port, ticket)| Said::Accept { mss, port, ticket }),
+            any::<bool>().prop_map(|no_memory| Said::Reject { no_memory }),
+            Just(Said::Heard),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// However it is cut, the reader asks for what is missing and never for a byte more.
+        #[test]
+        fn what_is_said_is_read_however_it_is_cut(said in said()) {
+            let bytes = said.bytes();
+            let mut have = 0;
+            loop {
+                match Said::parse(&bytes[..have]) {
+                    Ok(read) => {
+                        prop_assert_eq!(have, bytes.len());
+                        prop_assert_eq!(read, said);
+                        break;
+                    }
+                    Err(needed) => {
+                        let needed = needed.expect("honest");
+                        prop_assert!(needed > have && needed <= bytes.len());
+                        prop_assert_eq!(Said::parse(&bytes[..needed - 1]), Err(Some(needed)));
+                        have = needed;
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_said_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), honest: bool, kind in 0u8..11) {
+            if honest {
+                for (byte, magic) in bytes.iter_mut().zip([MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], kind, VERSION, 0, 0]) {
+                    *byte = magic;
+                }
+            }
+            match Said::parse(&bytes) {
+                Err(Some(needed)) => prop_assert!(needed > bytes.len() && needed <= SAID_BYTES_MAX),
+                Err(None) => {}
+                Ok(_) => prop_assert!(bytes.len() >= PREFIX_BYTES),
+            }
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_apart() {
+        for (old, new) in [(9, 3), (1, 1)] {
+            let mut hello = Said::Reject { no_memory: false }.bytes();
+            hello[4] = number::HELLO;
+            hello[5] = old;
+            assert_eq!(Said::parse(&hello), Ok(Said::OtherHello));
+            let mut answer = Said::OtherHello.bytes();
+            assert_eq!(Said::parse(&answer), Err(None), "it speaks ours and says that it does not");
+            (answer[5], answer[8], answer[9]) = (old, new, new);
+            assert_eq!(
+                Said::parse(&answer),
+                Ok(Said::Version { theirs: new }),
+                "whatever version it says so in"
+            );
+        }
+        let mut heard = Said::Heard.bytes();
+        heard[5] = 1;
+        assert_eq!(Said::parse(&heard), Err(None));
+    }
+}

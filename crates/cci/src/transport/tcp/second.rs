@@ -1,0 +1,179 @@
+//! How the second stream of a connection comes about: the side that dialled the first dials it, and each side proves to the
+//! other that it knows the secret that ACCEPT has told, before anything else is said. So nothing of a connection goes to
+//! somebody else who listens where the second stream was dialled.
+
+use super::Tcp;
+use super::conn::Fault;
+use super::dial::AGAIN_NS;
+use super::hand::{Hand, Stage};
+use super::pipe::{self, Pipe};
+use super::said::Said;
+use super::wire::Kind;
+use crate::Status;
+use crate::engine::core::Core;
+use crate::transport::token;
+use cci_ring::slab::Key;
+use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
+use cci_sys::event::Interest;
+use cci_sys::random;
+use cci_sys::tcp::Stream;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+
+/// How long the second stream may take to be made.
+const SECOND_NS_MAX: u64 = 30_000_000_000;
+
+impl Tcp {
+    /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.
+    pub(super) fn want_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.wants_bulk {
+            return;
+        }
+        if conn.dialled {
+            self.dial_bulk(core, key);
+        } else {
+            //= wire.md R-TCP-15
+            conn.wants_bulk = true;
+            self.say(key, Kind::AskBulk);
+        }
+    }
+
+    /// Dials the second stream.
+    pub(super) fn dial_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if !std::mem::replace(&mut conn.wants_bulk, true) {
+            self.call_bulk(core, key);
+        }
+    }
+
+    /// Tries those second streams again for which there was something too little.
+    pub(super) fn call_bulks_again(&mut self, core: &mut Core) {
+        for key in std::mem::take(&mut self.bulks_again) {
+            self.call_bulk(core, key);
+        }
+    }
+
+    fn call_bulk(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get(key) else { return };
+        //= wire.md R-TCP-15
+        let stream = conn.bulk_at.map(|at| Stream::connect(self.local, at));
+        if let Some(Err(error)) = &stream
+            && error.is_exhaustion()
+        {
+            // Descriptors may become free; who waits for the stream gives up at its own time.
+            self.shared.counts.refused_system += 1;
+            self.bulks_again.push(key);
+            self.hands_due_ns = self.hands_due_ns.min(self.shared.now_ns.saturating_add(AGAIN_NS));
+            return;
+        }
+        let stream = stream.and_then(Result::ok);
+        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).ok());
+        let mut nonce = [0; NONCE_BYTES];
+        let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
+        let bytes = Said::Bulk { key: conn.ticket.key, nonce }.bytes();
+        let since_ns = self.shared.now_ns;
+        let hand = stream.and_then(|stream| {
+            let until_ns = since_ns.saturating_add(SECOND_NS_MAX);
+            let stage = Stage::Dialled { conn: key, nonce };
+            self.hands.insert(Hand { stream, peer: None, since_ns, until_ns, bytes, stage })
+        });
+        let Some(hand) = hand else { return self.end(core, key, Status::Disconnected) };
+        self.hands_due_ns = 0;
+        self.watch_hand(core, hand, Interest::Write);
+    }
+
+    /// Our second stream is connected, or is not, or its handshake goes on.
+    pub(super) fn second_connected(&mut self, core: &mut Core, key: Key) {
+        let Some(hand) = self.hands.get_mut(key) else { return };
+        let Stage::Dialled { conn, nonce } = hand.stage else { return };
+        let sent = hand.stream.take_error().and_then(|()| hand.stream.send(&hand.bytes));
+        let token = token::make(token::HAND, key);
+        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
+            // the handshake always can.
+            let interest = if hand.stream.waits_for_room() { Interest::Write } else { Interest::Read };
+            core.poller.rewatch(hand.stream.as_fd(), token, interest);
+            return;
+        }
+        let is_whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
+        let first = self.conns.get(conn).and_then(|conn| conn.stream.as_ref());
+        if !is_whole || first.is_none_or(|first| !first.has_peer_of(&hand.stream)) {
+            let fault = sent.as_ref().is_err_and(pipe::is_refusal).then_some(Fault::Refused);
+            return self.end_hand(core, key, fault);
+        }
+        hand.bytes.clear();
+        hand.stage = Stage::Named { conn, nonce };
+        core.poller.rewatch(hand.stream.as_fd(), token, Interest::Read);
+    }
+
+    /// Somebody names a connection whose second stream this is to be: proves to know its secret, and asks for the same.
+    pub(super) fn said_bulk(&mut self, core: &mut Core, key: Key, named: u64, dialler: [u8; NONCE_BYTES]) {
+        //= wire.md R-TCP-15
+        let conn = Key::from_bits(named);
+        let mut acceptor = [0; NONCE_BYTES];
+        let Some(hand) = self.hands.get_mut(key) else { return };
+        let known = self.conns.get(conn).filter(|conn| {
+            let first = conn.stream.as_ref();
+            let is_peers = first.is_some_and(|first| first.has_peer_of(&hand.stream));
+            is_peers && !conn.dialled && conn.bulk_may_come()
+        });
+        let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {
+            return self.end_hand(core, key, Some(Fault::Ticket));
+        };
+        //= wire.md R-TCP-18
+        let challenge = Challenge { key: named, dialler, acceptor };
+        let proof = challenge.prove(&known.ticket.secret, Prover::Acceptor);
+        hand.stage = Stage::Challenged { conn, challenge };
+        let said = Said::Challenge { nonce: acceptor, proof }.bytes();
+        // It is short, and the stream is new: there is room. If not, it is over.
+        if hand.stream.send(&said).ok() != Some(said.len()) {
+            self.end_hand(core, key, None);
+        }
+    }
+
+    /// The peer has proved that it knows the secret of our connection, or somebody has not.
+    pub(super) fn second_proved(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        acceptor: [u8; NONCE_BYTES],
+        proof: &[u8; PROOF_BYTES],
+    ) {
+        let Some(hand) = self.hands.get_mut(key) else { return };
+        let Stage::Named { conn, nonce } = hand.stage else { return };
+        let Some(ticket) = self.conns.get(conn).map(|conn| conn.ticket) else {
+            return self.end_hand(core, key, None);
+        };
+        //= wire.md R-TCP-18
+        let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
+        if !challenge.is_proved(&ticket.secret, Prover::Acceptor, proof) {
+            return self.end_hand(core, key, Some(Fault::Ticket));
+        }
+        let said = Said::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
+        if hand.stream.send(&said).ok() != Some(said.len()) {
+            return self.end_hand(core, key, None);
+        }
+        if let Some(hand) = self.take_hand(core, key) {
+            self.bulk_came(core, conn, hand.stream);
+        }
+    }
+
+    /// Somebody proves to be the peer of a connection, or does not.
+    pub(super) fn second_came(&mut self, core: &mut Core, key: Key, proof: &[u8; PROOF_BYTES]) {
+        let Some(hand) = self.hands.get(key) else { return };
+        let Stage::Challenged { conn, challenge } = &hand.stage else { return };
+        let named = *conn;
+        let is_peer = self.conns.get(named).is_some_and(|conn| {
+            !conn.dialled
+                && conn.bulk_may_come()
+                && challenge.is_proved(&conn.ticket.secret, Prover::Dialler, proof)
+        });
+        if !is_peer {
+            return self.end_hand(core, key, Some(Fault::Ticket));
+        }
+        if let Some(hand) = self.take_hand(core, key) {
+            self.bulk_came(core, named, hand.stream);
+        }
+    }
+}

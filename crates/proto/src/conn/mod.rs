@@ -134,6 +134,8 @@ pub(crate) struct Active {
     pub rack_due: Time,
     /// When the wait for a refusing receiver ended last.
     pub rnr_end: Time,
+    /// When the first bundle left in the current epoch; [`Time::FAR`]: none has.
+    pub epoch_sent_at: Time,
 
     /// Bundles not acknowledged yet.
     pub ack_pending: u32,
@@ -151,6 +153,8 @@ pub(crate) struct Active {
     pub step_due: Time,
     pub step_ns: u64,
     pub steps: u32,
+    /// Of a peer that is closing: what had come of it when it was last looked at, and when more of it came.
+    pub last_words: (Seq, Time),
     pub dial: Option<Box<Dial>>,
     pub counters: ConnectionCounters,
     /// The search for the largest datagram.
@@ -247,6 +251,7 @@ impl Active {
             bond: None,
             rack_due: Time::FAR,
             rnr_end: Time(0),
+            epoch_sent_at: Time::FAR,
             ack_pending: 0,
             ack_due: Time::FAR,
             heard_at: now,
@@ -257,6 +262,7 @@ impl Active {
             step_due: Time::FAR,
             step_ns: 0,
             steps: 0,
+            last_words: (conn.idle_rx, now),
             dial: None,
             counters: ConnectionCounters::default(),
             size: SizeSearch::new(now),

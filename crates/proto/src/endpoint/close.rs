@@ -207,6 +207,7 @@ impl Shared {
                 let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
                 if let Some(active) = conn.active.as_deref_mut() {
                     active.step_due = active.heard_at.plus(timeout_ns);
+                    active.last_words = (active.rx.end, active.heard_at);
                 }
             }
             ConnState::Lingering => {

@@ -55,9 +55,9 @@ impl Shared {
                 }
             }
         }
-        self.on_epoch(conn, head, now);
+        let outcome = self.on_epoch(conn, head, now);
         self.after_ack(conn, head.index);
-        Ok(())
+        outcome
     }
 
     /// Takes in both acknowledgements, which came `by` this way; returns what the bundles that are new in them weigh, by
@@ -109,17 +109,23 @@ impl Shared {
     }
 
     /// The peer's receiver-not-ready state.
-    fn on_epoch(&mut self, conn: &mut Conn, head: &Head, now: Time) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn on_epoch(&mut self, conn: &mut Conn, head: &Head, now: Time) -> Result<(), PeerFault> {
+        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         let ahead = head.epoch_ack.wrapping_sub(conn.tx_epoch);
         if ahead > u16::MAX / 2 {
-            return; // said before what we know already
+            return Ok(()); // said before what we know already
         }
-        if ahead != 0 {
+        //= wire.md R-RNR-8
+        let is_fault = ahead > 1 || (ahead == 1 && !active.may_be_refused(now));
+        if ahead == 1 && !is_fault {
             //= wire.md R-RNR-3
             // Whatever was sent in an older epoch and is not acknowledged was refused, or will be when it arrives.
             conn.tx_epoch = head.epoch_ack;
+            active.epoch_sent_at = Time::FAR;
             active.resend_all();
+            for which in active.ways() {
+                active.path_mut(which).window.on_receiver_not_ready(now);
+            }
         }
         if head.flags & flags::RNR != 0 {
             if !active.rnr {
@@ -129,9 +135,6 @@ impl Shared {
                 active.step_due = now.plus(active.step_ns);
                 active.counters.rnr_received += 1;
                 self.counters.rnr_received += 1;
-                for which in active.ways() {
-                    active.path_mut(which).window.on_receiver_not_ready(now);
-                }
             }
         } else if active.rnr {
             active.rnr = false;
@@ -139,6 +142,7 @@ impl Shared {
             active.rnr_end = now;
             active.step_due = Time::FAR;
         }
+        if is_fault { Err(PeerFault::Unexpected) } else { Ok(()) }
     }
 
     fn after_ack(&mut self, conn: &mut Conn, index: u32) {
@@ -168,6 +172,13 @@ impl Active {
     fn is_limited(&self, which: u8) -> bool {
         let path = self.path(which);
         path.in_flight_bytes * 2 >= path.window.bytes()
+    }
+
+    /// Whether the peer can have refused something in the current epoch: a bundle has left in it, and had the time to get there
+    /// and its refusal to come back. The least round trip is what the peer's echoes say, so half of it is taken.
+    fn may_be_refused(&self, now: Time) -> bool {
+        let trips_ns = self.ways().map(|which| self.path(which).rtt.min_ns());
+        self.epoch_sent_at <= now && now.since(self.epoch_sent_at) >= trips_ns.min().unwrap_or(0) / 2
     }
 
     /// Nothing is under way that an acknowledgement could be asked for.

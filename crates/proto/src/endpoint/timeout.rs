@@ -143,11 +143,17 @@ impl Shared {
         }
     }
 
-    /// A peer that has begun to close may have died before it was done.
+    /// A peer that has begun to close may have died before it was done, or have nothing more to say.
+    //= wire.md R-CLOSE-6
     fn on_last_words_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let Some(active) = conn.active.as_deref_mut().filter(|active| active.step_due <= now) else { return };
-        active.step_due = active.heard_at.plus(timeout_ns);
+        // While this side's program takes nothing, the peer can't go on.
+        if active.rx.end != active.last_words.0 || active.rx.held != 0 || active.refusing {
+            active.last_words = (active.rx.end, now);
+        }
+        let patience = active.last_words.1.plus(timeout_ns.saturating_mul(2));
+        active.step_due = active.heard_at.plus(timeout_ns).min(patience);
         if active.step_due <= now {
             self.counters.connections_broken += 1;
             self.lose(conn, index, Status::Disconnected, now, sink);
@@ -180,17 +186,30 @@ impl Shared {
     ) {
         let Some(active) = conn.active.as_deref_mut() else { return };
         let heard_lately = now.since(active.heard_at) < timeout_ns;
-        let started = match active.oldest_send_ns(self, now) {
-            Some(age_ns) => Time(now.0.saturating_sub(age_ns)).max(active.rnr_end),
-            None => active.heard_at, // only what was given up is left
-        };
+        let queued = |age_ns: u64| Time(now.0.saturating_sub(age_ns));
+        let (message, record) = (active.oldest_message_ns(self, now), active.oldest_record_ns(now));
+        //= wire.md R-LOSS-6
+        // A refusal that has ended gives a message that waited for it its time-out once more, and another one does not.
+        let message =
+            message.map(|age_ns| queued(age_ns).max(active.rnr_end.min(queued(age_ns).plus(timeout_ns))));
+        let record = record.map(|age_ns| queued(age_ns).max(active.rnr_end));
+        // With neither, only what was given up is left.
+        let started = message.into_iter().chain(record).min().unwrap_or(active.heard_at);
         let due = started.plus(timeout_ns);
         if due > now {
             active.send_due = due;
-        } else if active.rnr && heard_lately {
+            return;
+        }
+        if active.rnr && heard_lately {
             //= wire.md R-RNR-6
             self.give_up_refused(conn, index, timeout_ns, now, sink);
-        } else if conn.state == ConnState::Lingering {
+            // What the peer may have taken can't be given up, and can't be refused for ever either.
+            let left_ns = conn.active.as_deref().and_then(|active| active.oldest_message_ns(self, now));
+            if left_ns.is_none_or(|left_ns| left_ns < timeout_ns.saturating_mul(2)) {
+                return;
+            }
+        }
+        if conn.state == ConnState::Lingering {
             self.fail_sends(conn, index, Status::TimedOut, sink);
             conn.enter(Input::Delivered);
             self.start_closing(conn, index);
@@ -253,7 +272,8 @@ impl Shared {
         }
         active.tx_ring = Some(ring);
         left |= active.operations() != 0;
-        let oldest_ns = active.oldest_send_ns(self, now).unwrap_or(0);
+        let ages_ns = [active.oldest_message_ns(self, now), active.oldest_record_ns(now)];
+        let oldest_ns = ages_ns.into_iter().flatten().max().unwrap_or(0);
         active.send_due =
             Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
         if !left && conn.state == ConnState::Lingering {
@@ -273,15 +293,26 @@ impl Active {
         self.step_due = now.plus(self.step_ns);
     }
 
-    /// How long ago the oldest send that has not completed was queued, or record of remote memory access made.
-    fn oldest_send_ns(&self, shared: &Shared, now: Time) -> Option<u64> {
+    /// How long ago the oldest message that has not completed was queued.
+    fn oldest_message_ns(&self, shared: &Shared, now: Time) -> Option<u64> {
         let ring = self.tx_ring.as_ref()?;
         let mut seq = self.tx.unacked;
         while seq != self.tx.next {
-            let slot = ring.get(seq);
-            if let Some(queued) = shared.sends.queued_ticks(slot.first) {
+            if let Some(queued) = shared.sends.queued_ticks(ring.get(seq).first) {
                 return Some(ns_since(queued, now.0));
             }
+            seq = seq.next();
+        }
+        None
+    }
+
+    /// How long ago the oldest record of remote memory access was made that has not been acknowledged.
+    fn oldest_record_ns(&self, now: Time) -> Option<u64> {
+        let ring = self.tx_ring.as_ref()?;
+        self.rma.as_deref()?;
+        let mut seq = self.tx.unacked;
+        while seq != self.tx.next {
+            let slot = ring.get(seq);
             if !slot.has(mark::ACKED)
                 && let Some(age_ns) = self.rma_age_ns(seq, slot, now)
             {

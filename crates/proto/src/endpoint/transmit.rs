@@ -493,6 +493,7 @@ impl Active {
             shared.counters.bundles_sent += 1;
         }
         slot.marks |= mark::IN_FLIGHT;
+        self.epoch_sent_at = self.epoch_sent_at.min(now);
         slot.sent_at = now;
         slot.epoch = epoch;
         slot.path = which;

@@ -2,6 +2,7 @@
 
 mod basic;
 mod hostile;
+mod liar;
 mod loss;
 mod many;
 mod paths;

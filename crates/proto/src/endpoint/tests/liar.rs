@@ -1,0 +1,216 @@
+//! A peer that holds a connection and lies in its headers: what it says may shorten what this side does and never make it wait,
+//! send or keep more than the protocol allows.
+
+use super::*;
+use crate::conn::Conn;
+use crate::limits::{HEADER_BYTES, WINDOW_BUNDLES_MAX};
+use crate::wire::{Head, Kind, Sack, flags};
+
+/// A network whose end 1 was replaced by the liar, once there was a connection and some honest traffic.
+pub(super) struct Liar {
+    pub net: Net,
+    pub key: ConnKey,
+    /// Datagrams that it has sent, and those that came back, with their bytes.
+    pub said: u64,
+    pub heard: u64,
+    pub heard_bytes: u64,
+}
+
+impl Liar {
+    pub fn new(attribute: Attribute, config: Config) -> Liar {
+        let mut net = Net::new(5, vec![config.clone(), config]);
+        let (key, _) = net.join(attribute);
+        // The congestion window opens.
+        for context in 0..6_000 {
+            net.send(0, key, &[1; 1_400], context);
+        }
+        net.run(SECOND / 2);
+        net.apps[0].events.clear();
+        Liar { net, key, said: 0, heard: 0, heard_bytes: 0 }
+    }
+
+    pub fn conn(&self) -> &Conn {
+        self.net.ends[0].table.get(self.key).expect("a connection")
+    }
+
+    /// An honest header of the peer's: nothing new is acknowledged, and nothing is refused.
+    pub fn head(&self, kind: Kind) -> Head {
+        let conn = self.conn();
+        let (ack, seq, path) = match conn.active.as_deref() {
+            Some(active) => (active.tx.unacked, active.rx.next, active.path.rtt.min_ns()),
+            None => (conn.idle_tx, conn.idle_rx, 0),
+        };
+        let now = crate::wire::timestamp(self.net.now);
+        Head {
+            kind,
+            flags: 0,
+            index: self.key.index,
+            generation: self.key.generation,
+            source_index: conn.peer_index,
+            nonce: conn.nonce,
+            seq,
+            ack,
+            timestamp: now,
+            echo: now.wrapping_sub((path >> 6) as u32),
+            window_kib: u16::MAX,
+            epoch: conn.rx_epoch,
+            epoch_ack: conn.tx_epoch,
+        }
+    }
+
+    /// Says it, with that body, and hears what comes of it at once.
+    pub fn say(&mut self, head: &Head, body: &[u8]) -> Vec<Vec<u8>> {
+        let mut bytes = vec![0; HEADER_BYTES + body.len()];
+        head.emit(&Sack::default(), body.len(), &mut bytes);
+        bytes[HEADER_BYTES..].copy_from_slice(body);
+        let now = self.net.now;
+        self.said += 1;
+        self.net.ends[0].handle_datagram(now, address(1), &bytes, &mut self.net.apps[0]);
+        self.hear()
+    }
+
+    pub fn hear(&mut self) -> Vec<Vec<u8>> {
+        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 1_024 };
+        self.net.ends[0].poll_transmit(self.net.now, &mut out, &mut self.net.apps[0]);
+        self.heard += out.sent.len() as u64;
+        self.heard_bytes += out.sent.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        out.sent.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    /// Lets time pass, with nothing said.
+    pub fn wait(&mut self, ns: u64) {
+        let until = self.net.now.plus(ns);
+        loop {
+            self.hear();
+            let due = self.net.ends[0].next_deadline().unwrap_or(Time::FAR).min(until);
+            self.net.now = due.max(self.net.now.plus(1_000)).min(until);
+            let now = self.net.now;
+            self.net.ends[0].handle_timeout(now, &mut self.net.apps[0]);
+            if now >= until {
+                return;
+            }
+        }
+    }
+
+    /// Sends as much as the window takes.
+    pub fn fill_window(&mut self) -> u64 {
+        let mut sent = 0;
+        while self.net.ends[0].send(self.net.now, self.key, &[&[2; 1_400]], sent, false).is_ok() {
+            sent += 1;
+            self.hear();
+        }
+        sent
+    }
+}
+
+/// What may come back for each datagram that is said, whatever it says.
+const DATAGRAMS_MAX: u64 = 2;
+
+#[test]
+fn an_epoch_with_every_acknowledgement_does_not_have_the_window_sent_again_and_again() {
+    let mut liar = Liar::new(Attribute::ReliableOrdered, Config::default());
+    let sent = liar.fill_window();
+    assert!(sent > u64::from(WINDOW_BUNDLES_MAX) / 2, "{sent} bundles are under way");
+    liar.heard = 0;
+    for _ in 0..1_000 {
+        let mut head = liar.head(Kind::Ack);
+        head.epoch_ack = head.epoch_ack.wrapping_add(1);
+        liar.say(&head, &[]);
+        liar.net.now = liar.net.now.plus(1_000);
+    }
+    let (said, heard) = (liar.said, liar.heard);
+    println!("{heard} datagrams for {said}, {} bytes for {}", liar.heard_bytes, said * 48);
+    // A window may go out once more, since the first word may be true.
+    assert!(heard <= u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * said, "{heard} datagrams for {said}");
+    assert!(liar.net.ends[0].counters().faults() > 0, "it can't have refused what it has not been sent");
+}
+
+/// A round trip after each of its words the liar refuses again: each time it has been sent something since.
+#[test]
+fn an_epoch_with_every_round_trip_leaves_a_small_window() {
+    let mut liar = Liar::new(Attribute::ReliableOrdered, Config::default());
+    liar.fill_window();
+    liar.heard = 0;
+    for _ in 0..1_000 {
+        let mut head = liar.head(Kind::Ack);
+        head.epoch_ack = head.epoch_ack.wrapping_add(1);
+        liar.say(&head, &[]);
+        liar.net.now = liar.net.now.plus(100_000);
+    }
+    let (said, heard) = (liar.said, liar.heard);
+    println!("{heard} datagrams for {said}");
+    assert!(
+        heard <= 4 * u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * said,
+        "{heard} datagrams for {said}"
+    );
+}
+
+/// Says that it is not ready, and ready again, in turn, and acknowledges nothing.
+#[test]
+fn refusals_in_turn_do_not_keep_a_send_for_ever() {
+    for bumps in [false, true] {
+        let timeout_ns = 2 * SECOND;
+        let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
+        let mut liar = Liar::new(Attribute::ReliableOrdered, config);
+        liar.net.ends[0].send(liar.net.now, liar.key, &[&[3; 100]], 77, false).unwrap();
+        liar.hear();
+        let start = liar.net.now;
+        let is_over = |liar: &Liar| liar.net.apps[0].statuses().iter().any(|(context, _)| *context == 77);
+        let mut refuses = false;
+        while !is_over(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
+            liar.wait(timeout_ns / 4);
+            if liar.net.ends[0].table.get(liar.key).is_none() {
+                break;
+            }
+            refuses = !refuses;
+            let mut head = liar.head(Kind::Ack);
+            if refuses {
+                head.flags |= flags::RNR;
+                head.epoch_ack = head.epoch_ack.wrapping_add(bumps.into());
+            }
+            liar.say(&head, &[]);
+        }
+        let took_ns = liar.net.now.since(start);
+        println!("bumps {bumps}: {took_ns} ns, {:?}", liar.net.apps[0].statuses());
+        assert!(is_over(&liar) && took_ns <= 2 * timeout_ns + timeout_ns / 2, "{took_ns} ns");
+    }
+}
+
+/// Says that it is not ready, without a new epoch: what it may have taken can't be given up, and it answers all questions.
+#[test]
+fn a_refusal_of_what_was_taken_does_not_keep_a_send_for_ever() {
+    let timeout_ns = 2 * SECOND;
+    let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
+    let mut liar = Liar::new(Attribute::ReliableOrdered, config);
+    liar.net.ends[0].send(liar.net.now, liar.key, &[&[3; 100]], 77, false).unwrap();
+    liar.hear();
+    let start = liar.net.now;
+    while liar.net.apps[0].statuses().is_empty() && liar.net.now.since(start) < 20 * timeout_ns {
+        let mut head = liar.head(Kind::Ack);
+        head.flags |= flags::RNR;
+        liar.say(&head, &[]);
+        liar.wait(timeout_ns / 20);
+    }
+    let took_ns = liar.net.now.since(start);
+    println!("{took_ns} ns, {:?}", liar.net.apps[0].statuses());
+    assert!(took_ns <= 2 * timeout_ns + timeout_ns / 2, "{took_ns} ns");
+}
+
+/// Begins to close, says now and then that it is there, and never closes.
+#[test]
+fn a_peer_that_never_finishes_closing_is_given_up() {
+    let timeout_ns = 2 * SECOND;
+    let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
+    let mut liar = Liar::new(Attribute::ReliableOrdered, config);
+    let start = liar.net.now;
+    let is_told = |liar: &Liar| liar.net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }));
+    while !is_told(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
+        let mut head = liar.head(Kind::Ping);
+        head.flags |= flags::CLOSING;
+        liar.say(&head, &[]);
+        liar.wait(timeout_ns / 4);
+    }
+    let took_ns = liar.net.now.since(start);
+    println!("{took_ns} ns");
+    assert!(took_ns <= 3 * timeout_ns, "{took_ns} ns");
+}

@@ -8,7 +8,7 @@ use cci::{
 use std::collections::HashMap;
 
 /// Of the region that peers may work on, and of the one beside it that is this side's own.
-pub const REGION_BYTES: usize = 64 << 10;
+pub const REGION_BYTES: usize = 256 << 10;
 /// Numbers of groups among those of peers.
 const GROUPS: u64 = 1 << 32;
 /// The number of whoever says none.

@@ -3,6 +3,7 @@
 mod datagrams;
 mod eth;
 mod forged;
+mod greed;
 mod shm;
 mod tcp;
 mod tcp_bulk;

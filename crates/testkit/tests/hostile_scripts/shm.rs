@@ -1,10 +1,10 @@
 //! Lies over shared memory.
 
 use super::{ms, soon};
-use cci::{Options, RmaKind};
+use cci::{Access, Options, RmaKind};
 use cci_testkit::hostile::shm::{
-    Kind, Memfd, Ring, Shm, allocated_bytes, client, client_by, confirm, connect, connect_as, grant,
-    honestly, send, shake,
+    DIRECT_AT, Kind, Memfd, Ring, Shm, allocated_bytes, client, client_by, confirm, connect, connect_as,
+    grant, honestly, send, shake,
 };
 use cci_testkit::hostile::{Act, Counter, Scene, Script, act};
 
@@ -103,4 +103,39 @@ fn another_user_where_a_key_is_asked_for() {
 #[test]
 fn another_user_where_certificates_are_asked_for() {
     another_user_is_not_let_in("any-certificates");
+}
+
+/// A8: a peer whose copies never end is waited for once, and not for each region that its owner takes back.
+#[test]
+fn a_copy_that_never_ends_is_waited_for_once() {
+    let mut scene = open(soon());
+    let endpoint = &mut scene.victim.endpoint;
+    let memory = endpoint.allocate(64 << 10).expect("memory");
+    let regions: Vec<_> =
+        (0..8).map(|_| endpoint.register(&memory, Access::ALL).expect("a region")).collect();
+    let script = regions.iter().fold(client(), |script, region| {
+        let handle = region.to_bytes();
+        let map = send(Kind::Map, move |map| {
+            map.payload = [&handle[..8], &handle[16..24], &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
+        });
+        script.now(map).expect(Kind::Grant).now(copy_for_ever()).expect(Kind::Unmap)
+    });
+    scene.join(script);
+    for region in &regions {
+        scene.for_time(ms(10));
+        scene.victim.endpoint.deregister(region).expect("it is registered");
+    }
+    let (waited, detached) =
+        (scene.victim.count("rma_revocations_waited"), scene.victim.count("rma_detached"));
+    assert!(waited <= 1 && detached <= 1, "waited {waited} times and copied {detached} times for one peer");
+    scene.judge();
+}
+
+/// Names the memory that was granted last as the one that is being copied to.
+fn copy_for_ever() -> Act<Shm> {
+    act(|shm: &mut Shm| {
+        if let (Some(ring), Some(grant)) = (&shm.write, shm.grants.last()) {
+            ring.set_word(DIRECT_AT, grant.word);
+        }
+    })
 }

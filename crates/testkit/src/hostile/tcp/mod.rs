@@ -53,8 +53,10 @@ pub struct Tcp {
     pub payload: Vec<u8>,
     /// Slot and words of the record that came last on the second stream.
     pub slot: u16,
-    /// Words behind the head of that record.
+    /// Words behind the head of that record, six at most; where it has fewer, its data.
     pub words: Vec<u64>,
+    /// How long that record is behind its head.
+    pub rest_bytes: usize,
     /// The version that this peer speaks.
     pub version: u8,
 }
@@ -86,6 +88,7 @@ impl Wire for Tcp {
             payload: Vec::new(),
             slot: 0,
             words: Vec::new(),
+            rest_bytes: 0,
             version: VERSION,
         })
     }
@@ -207,6 +210,7 @@ impl Tcp {
         };
         let record = self.second.take(4 + u32::from_le_bytes([l0, l1, l2, l3]) as usize)?;
         self.slot = u16::from_le_bytes([s0, s1]);
+        self.rest_bytes = record.len().saturating_sub(12);
         let words = record.get(12..).unwrap_or_default().chunks_exact(8).take(6);
         self.words = words.map(|word| u64::from_le_bytes(std::array::from_fn(|at| word[at]))).collect();
         let known = BULK_RECORDS.iter().find(|(number, _)| *number == kind);

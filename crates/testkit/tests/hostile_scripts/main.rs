@@ -4,6 +4,7 @@ mod datagrams;
 mod eth;
 mod forged;
 mod greed;
+mod refusals;
 mod shm;
 mod tcp;
 mod tcp_bulk;

@@ -2,8 +2,10 @@
 
 use super::{ALWAYS, ms, soon};
 use cci::{Options, RmaKind};
-use cci_testkit::hostile::tcp::{Kind, bulk, client, honestly, raw, rma, send};
+use cci_testkit::hostile::tcp::{Kind, bulk, client, honestly, raw, rma, send, server};
 use cci_testkit::hostile::{Scene, all};
+use std::io::Read;
+use std::net::TcpListener;
 
 fn open(options: Options) -> Scene {
     Scene::open("tcp", options).expect("TCP is everywhere")
@@ -68,5 +70,31 @@ fn a_peer_that_is_ready_and_not_ready_in_turn_ends_a_send_and_a_disconnect() {
     scene.disconnect(peer);
     scene.until_ended(peer);
     scene.until("the connection is closed", |scene| scene.victim.endpoint.attribute(connection).is_none());
+    scene.judge();
+}
+
+/// B6: a server does not choose who gets what its client sends. The host is that of the first stream; whoever listens at the port
+/// that it names, and does not know the secret, gets neither that nor data.
+#[test]
+fn a_third_program_gets_neither_secret_nor_data() {
+    let third = TcpListener::bind("127.0.0.1:0").expect("a port");
+    third.set_nonblocking(true).expect("a socket");
+    let port = third.local_addr().expect("it is bound").port();
+    let mut scene = open(soon());
+    let peer = scene.join(server(move |accept| (accept.port, accept.secret) = (port, [0xab; 16])));
+    assert_eq!(scene.operate(peer, 1, RmaKind::Write, 512, None), 1);
+    let (mut stream, mut got) = (None, Vec::new());
+    let to = scene.connection(peer);
+    scene.until("the operation has ended", |scene| {
+        stream = stream.take().or_else(|| third.accept().ok());
+        if let Some((stream, _)) = &mut stream {
+            stream.set_nonblocking(true).expect("a socket");
+            let _ = stream.read_to_end(&mut got);
+        }
+        scene.victim.open(to) == 0
+    });
+    println!("the third program got {} bytes", got.len());
+    assert!(got.len() <= 32, "{} bytes are more than BULK", got.len());
+    assert!(!got.windows(16).any(|bytes| bytes == [0xab; 16]), "the secret went to a third program: {got:?}");
     scene.judge();
 }

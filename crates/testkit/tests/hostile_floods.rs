@@ -1,21 +1,12 @@
-//! Floods from strangers, counted: nothing is kept before a cookie has come back, no answer is larger than its question,
-//! guesses at a nonce meet silence, and honest peers still get in.
+//! Floods from strangers, counted: nothing is kept before a cookie has come back, no answer is larger than its question, and
+//! guesses at a nonce meet silence. That honest peers still get in is in `hostile_scripts`.
 //!
 //! `CCI_HOSTILE_FLOOD` (1,000,000 if not given): datagrams of each flood.
 
-use cci::{Attribute, Context, Endpoint, Event, Options, SendFlags};
 use cci_proto::{Address, Config, Memory, PeerFault, Sink, Time, Transmit};
 use cci_testkit::figures;
 use cci_testkit::sim::{Rng, address_of};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Datagrams of a flood for each turn of the flooded program.
-const HELLOS_PER_TURN: u64 = 64;
+use std::net::{Ipv4Addr, SocketAddr};
 
 fn flood() -> u64 {
     std::env::var("CCI_HOSTILE_FLOOD").map_or(1_000_000, |text| text.parse().unwrap())
@@ -265,84 +256,4 @@ fn guesses_at_a_nonce_meet_silence() {
     }
     assert_eq!(end.program.messages, 1);
     figures::note("hostile.nonce_guesses", count);
-}
-
-/// A whole endpoint on a socket, flooded by a thread, while honest peers connect, say a word and leave. The flood is as fast
-/// as the endpoint's turns: [`HELLOS_PER_TURN`] for each, on a machine of any speed. (One that is faster than the kernel's
-/// queue is read fills that, and then who gets through is chance; no process can help that.)
-#[test]
-fn honest_peers_get_in_during_a_flood() {
-    let context =
-        Context::from_text("[d]\ntransport = udp\nip = 127.0.0.1\n", Path::new("floods.ini")).unwrap();
-    let open = || Endpoint::create(&context.devices()[0], Options::default()).unwrap();
-    let mut server = open();
-    let at = server.uri().strip_prefix("udp://").unwrap().to_owned();
-    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let turns = Arc::new(AtomicU64::new(0));
-    let flooder = std::thread::spawn({
-        let (stop, sent, turns) = (stop.clone(), sent.clone(), turns.clone());
-        move || {
-            let hello = hello();
-            // Addresses of its own: the sender's word is never taken for it.
-            let sockets: Vec<_> = (0..64).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-            for socket in sockets.iter().cycle() {
-                while sent.load(Ordering::Relaxed) >= (turns.load(Ordering::Relaxed) + 1) * HELLOS_PER_TURN {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    std::thread::yield_now();
-                }
-                let _ = socket.send_to(&hello, &at);
-                sent.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    });
-    let (uri, start, mut met) = (server.uri().to_owned(), Instant::now(), 0);
-    let before = server.counters().memory.total_bytes;
-    let mut most_bytes = before;
-    while met < 20 || sent.load(Ordering::Relaxed) < flood() / 10 {
-        let mut client = open();
-        client.connect(&uri, b"honest", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
-        let mut is_met = false;
-        while !is_met {
-            assert!(start.elapsed() < PATIENCE, "{met} met; {:#?}", server.counters());
-            match client.next_event() {
-                Some(Event::Connect { result, .. }) => {
-                    client.send(result.unwrap(), b"a word", 0, SendFlags::SILENT).unwrap();
-                }
-                Some(other) => panic!("{other:?}"),
-                None => {}
-            }
-            turns.fetch_add(1, Ordering::Relaxed);
-            match server.next_event() {
-                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
-                Some(Event::Accept { result, .. }) => drop(result.unwrap()),
-                Some(Event::Recv(message)) => {
-                    is_met = *message == *b"a word";
-                    let connection = message.connection();
-                    drop(message);
-                    server.disconnect(connection);
-                }
-                _ => {}
-            }
-            most_bytes = most_bytes.max(server.counters().memory.total_bytes);
-        }
-        met += 1;
-    }
-    stop.store(true, Ordering::Relaxed);
-    flooder.join().unwrap();
-    let counters = server.counters();
-    let count =
-        |name: &str| counters.device.iter().find(|counter| counter.0 == name).map_or(0, |counter| counter.1);
-    println!(
-        "{met} met during {} HELLOs, {} of them read and {} answered; memory {before} B, at most {most_bytes} B",
-        sent.load(Ordering::Relaxed),
-        count("datagrams_received"),
-        count("datagrams_sent"),
-    );
-    assert_eq!(counters.connections_made, met);
-    assert!(count("datagram_bytes_sent") <= count("datagram_bytes_received"));
-    assert!(most_bytes <= before + met * 4_096 + 65_536, "{before} B before, {most_bytes} B");
-    figures::note("hostile.live_hellos", sent.load(Ordering::Relaxed));
-    figures::note("hostile.met_during_flood", met);
 }

@@ -1,5 +1,6 @@
 //! Lies that hostile peers tell, one a test, on each transport: see `cci_testkit::hostile` for how to add one.
 
+mod crowds;
 mod datagrams;
 mod eth;
 mod forged;

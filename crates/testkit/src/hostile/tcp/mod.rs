@@ -59,6 +59,8 @@ pub struct Tcp {
     pub rest_bytes: usize,
     /// The version that this peer speaks.
     pub version: u8,
+    /// Bytes of HELLO that [`dribble`] has sent.
+    dribbled: usize,
 }
 
 impl Wire for Tcp {
@@ -90,6 +92,7 @@ impl Wire for Tcp {
             words: Vec::new(),
             rest_bytes: 0,
             version: VERSION,
+            dribbled: 0,
         })
     }
 
@@ -237,7 +240,7 @@ impl Tcp {
 
 /// Dials the victim.
 pub fn dial() -> Act<Tcp> {
-    act(|tcp: &mut Tcp| tcp.first = Stream::dial(tcp.victim))
+    act(|tcp: &mut Tcp| (tcp.first, tcp.dribbled) = (Stream::dial(tcp.victim), 0))
 }
 
 /// Listens; the victim will connect.
@@ -309,6 +312,17 @@ pub fn rma(kind: Kind, falsify: impl Fn(&mut Rma) + 'static) -> Act<Tcp> {
             Rma { len: None, kind: number, flags: 0, slot, words, data: Vec::new(), cut_at: None };
         falsify(&mut record);
         tcp.write_second(&record.bytes());
+    })
+}
+
+/// Sends the next byte of HELLO, and never the last one.
+pub fn dribble() -> Act<Tcp> {
+    act(|tcp: &mut Tcp| {
+        let hello = tcp.part().bytes(Kind::Hello);
+        if tcp.dribbled + 1 < hello.len() {
+            tcp.first.write(&hello[tcp.dribbled..=tcp.dribbled]);
+            tcp.dribbled += 1;
+        }
     })
 }
 

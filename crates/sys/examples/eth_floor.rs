@@ -114,7 +114,7 @@ fn over_xdp(veth: &Veth, wanted: Wanted) -> Result<[Frames<xdp::Socket>; 2], Ref
     let [a, b] = links(veth);
     let open = |end, from: &Link, to: &Link| -> Result<_, Refusal> {
         let _inside = veth.enter(end);
-        let lock = EndpointLock::take(from.index, 7).unwrap();
+        let lock = EndpointLock::take(from.mac, 7).unwrap();
         let program = Program::attach(from.index, wanted)?;
         let socket = xdp::Socket::open(&xdp::Options {
             interface_index: from.index,

@@ -10,9 +10,11 @@ use std::os::fd::AsFd;
 
 mod link;
 mod lock;
+pub(crate) mod raw;
 
 pub use link::{Link, Lookout};
 pub use lock::EndpointLock;
+pub(crate) use lock::Looker;
 
 /// A hardware address.
 pub type Mac = [u8; 6];

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use crate::error::{Result, SysError, Tried};
-use crate::ethernet::{ETHERNET_BYTES, ETHERTYPE, FrameSocket, FrameStats, PAYLOAD_OFFSET};
+use crate::ethernet::{ETHERNET_BYTES, ETHERTYPE, FrameSocket, FrameStats, PAYLOAD_OFFSET, raw};
 use crate::mapped::Mapped;
 
 mod filter;
@@ -81,7 +81,7 @@ impl Socket {
     }
 
     fn make(options: &Options) -> Result<Socket> {
-        let fd = packet_socket()?;
+        let fd = raw::packet_socket()?;
         let set = |option, value, what| set_packet(&fd, option, value).map_err(|e| SysError::new(what, e));
         set(
             libc::PACKET_VERSION,
@@ -101,9 +101,9 @@ impl Socket {
         set_ring(&fd, libc::PACKET_TX_RING, &send, "make a ring to send (PACKET_TX_RING)")?;
         // The kernel shows both rings in one mapping, this one first.
         let rings = Mapped::of(&fd, recv.len_bytes() + send.len_bytes(), 0).tried("map packet rings")?;
-        filter::attach(fd.as_fd(), options.endpoint)?;
+        filter::attach(&fd, options.interface_index, options.endpoint)?;
         // Nothing is received before this: there is no frame that the filter has not seen.
-        bind(&fd, options.interface_index)?;
+        raw::bind(&fd, options.interface_index, ETHERTYPE)?;
         Ok(Socket {
             fd,
             send: Ring::new(send, recv.len_bytes()),
@@ -334,13 +334,7 @@ impl AsFd for Socket {
 
 /// Whether this process may open a [`Socket`] at all. `PermissionDenied`: it lacks CAP_NET_RAW.
 pub fn probe() -> Result<()> {
-    packet_socket().map(drop)
-}
-
-fn packet_socket() -> Result<OwnedFd> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).tried("make a packet socket (AF_PACKET)")
+    raw::packet_socket().map(drop)
 }
 
 fn set_packet(fd: &OwnedFd, option: libc::c_int, value: i32) -> io::Result<()> {
@@ -371,16 +365,4 @@ fn set_ring(fd: &OwnedFd, option: libc::c_int, layout: &Layout, what: &'static s
         libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw const request).cast(), len)
     };
     if done == 0 { Ok(()) } else { Err(SysError::last(what)) }
-}
-
-fn bind(fd: &OwnedFd, interface_index: u32) -> Result<()> {
-    // SAFETY: zeros are a valid sockaddr_ll.
-    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    to.sll_family = libc::AF_PACKET as u16;
-    to.sll_protocol = ETHERTYPE.to_be();
-    to.sll_ifindex = i32::try_from(interface_index).unwrap_or(-1);
-    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: reads `len` bytes of `to`, which outlives the call.
-    let done = unsafe { libc::bind(fd.as_raw_fd(), (&raw const to).cast(), len) };
-    if done == 0 { Ok(()) } else { Err(SysError::last("bind a packet socket to an interface")) }
 }

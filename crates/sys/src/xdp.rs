@@ -12,7 +12,7 @@
 //!
 //! # fn open() -> Result<(), Box<dyn std::error::Error>> {
 //! let link = Link::of("veth0")?;
-//! let lock = EndpointLock::take(link.index, 7)?;
+//! let lock = EndpointLock::take(link.mac, 7)?;
 //! let program = Program::attach(link.index, Wanted::Auto)?;
 //! let socket = Socket::open(&Options { interface_index: link.index, frame_bytes_max: 1_514, recv_frames: 1_024, send_frames: 512 })?;
 //! let mut seat = Seat::take(program, &lock, link.mac, Some(&socket))?;
@@ -23,6 +23,7 @@
 //! Keep a packet socket ([`crate::packet`]) beside it: frames that arrive on other queues than the socket's come there.
 
 mod bpf;
+mod hint;
 mod netlink;
 mod program;
 mod refusal;

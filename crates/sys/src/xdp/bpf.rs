@@ -25,6 +25,8 @@ const ATTACH_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
 /// The program takes frames that lie in several pieces.
 const F_XDP_HAS_FRAGS: u32 = 1 << 5;
+/// It is for one interface, and may ask its driver about frames. Since 6.3.
+const F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 
 /// Flags of updates.
 pub(super) const ANY: u64 = 0;
@@ -150,6 +152,14 @@ impl<K: Plain, V: Plain> Map<K, V> {
         unsafe { bpf(MAP_DELETE, &mut self.element(key, 0, 0)) }.map(drop)
     }
 
+    /// The value of a key. `NotFound`.
+    pub fn get(&self, key: &K) -> io::Result<V> {
+        let mut value = V::default();
+        // SAFETY: as in `set`; the kernel writes a value.
+        unsafe { bpf(MAP_LOOKUP, &mut self.element(key, address(&raw mut value), 0)) }?;
+        Ok(value)
+    }
+
     /// The key after `key`, or the first; `NotFound` after the last.
     pub fn next_key(&self, key: Option<&K>) -> io::Result<K> {
         let mut next = K::default();
@@ -197,11 +207,13 @@ pub(super) fn possible_processors() -> usize {
     read().map_or(8_192, |last| last.saturating_add(1))
 }
 
-/// Loads an XDP program. The kernel's verifier refuses with `EACCES` or `EINVAL`, and says why in `log` if that has room.
+/// Loads an XDP program, for one interface in the driver only if that is given. The kernel's verifier refuses with `EACCES` or
+/// `EINVAL`, and says why in `log` if that has room.
 pub(super) fn load_program(
     called: &str,
     license: &CStr,
     code: &[bpf_insn],
+    interface_index: Option<u32>,
     log: &mut [u8],
 ) -> io::Result<OwnedFd> {
     #[repr(C)]
@@ -227,9 +239,9 @@ pub(super) fn load_program(
         log_level_and_bytes: [u32::from(!log.is_empty()), log.len() as u32],
         log: if log.is_empty() { 0 } else { address(log.as_mut_ptr()) },
         kernel: 0,
-        flags: F_XDP_HAS_FRAGS,
+        flags: F_XDP_HAS_FRAGS | interface_index.map_or(0, |_| F_XDP_DEV_BOUND_ONLY),
         name: name(called),
-        interface: 0,
+        interface: interface_index.unwrap_or(0),
         attach: ATTACH_XDP,
     };
     // SAFETY: the structure of this command; code, license and log outlive the call.

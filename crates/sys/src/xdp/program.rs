@@ -4,7 +4,7 @@
 //! It is attached by a link of the kernel's, and every process holds the link and the maps open; so their lifetime is
 //! what the kernel counts, and nothing is left when the last process ends, however it ends. Nothing is pinned.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 
 use super::bpf::{self, Map, MapShape};
+use super::hint;
 use super::netlink::{self, Attached};
 use super::refusal::Refusal;
 use super::rights::{ADMIN, BPF, SYS};
@@ -228,6 +229,9 @@ fn share(interface_index: u32, found: Attached) -> Result<Option<(OwnedFd, Mode,
 struct Loaded {
     program: OwnedFd,
     maps: Maps,
+    /// What it was made of, with the maps in their places.
+    code: Vec<bpf_insn>,
+    license: CString,
 }
 
 impl Loaded {
@@ -260,9 +264,20 @@ impl Loaded {
         let sections = std::collections::HashSet::new();
         object.relocate_maps(fds, &sections).map_err(|error| broken(&error))?;
         let key = object.programs.get(NAME).map(|program| program.function_key());
-        let code = key.and_then(|key| object.functions.get(&key)).ok_or_else(|| broken(&NAME))?;
-        let program = load(&object.license, &code.instructions)?;
-        Ok(Loaded { program, maps })
+        let function = key.and_then(|key| object.functions.get(&key)).ok_or_else(|| broken(&NAME))?;
+        let (code, license) = (function.instructions.clone(), object.license);
+        let mut plain = code.clone();
+        hint::do_not_ask(&mut plain);
+        Ok(Loaded { program: load(&license, &plain)?, maps, code, license })
+    }
+
+    /// The same program for one interface's driver, which it asks for tags of virtual LANs. None: this kernel does not have that.
+    fn asking(&self, interface_index: u32) -> Option<OwnedFd> {
+        let mut code = self.code.clone();
+        if !hint::ask(&mut code) {
+            return None;
+        }
+        bpf::load_program(NAME, &self.license, &code, Some(interface_index), &mut []).ok()
     }
 
     /// Attaches it. `None`: somebody was faster.
@@ -274,6 +289,12 @@ impl Loaded {
         };
         let mut last = Refusal::Busy;
         for (mode, flags) in modes {
+            if *mode == Mode::Native
+                && let Some(program) = self.asking(interface_index)
+                && let Ok(link) = bpf::create_link(&program, interface_index, *flags)
+            {
+                return Ok(Some((link, *mode)));
+            }
             let error = match bpf::create_link(&self.program, interface_index, *flags) {
                 Ok(link) => return Ok(Some((link, *mode))),
                 Err(error) => error,
@@ -297,7 +318,7 @@ impl Loaded {
 
 fn load(license: &CStr, code: &[bpf_insn]) -> Result<OwnedFd, Refusal> {
     const WHAT: &str = "load an XDP program (bpf)";
-    let error = match bpf::load_program(NAME, license, code, &mut []) {
+    let error = match bpf::load_program(NAME, license, code, None, &mut []) {
         Ok(program) => return Ok(program),
         Err(error) => SysError::new(WHAT, error),
     };
@@ -307,7 +328,7 @@ fn load(license: &CStr, code: &[bpf_insn]) -> Result<OwnedFd, Refusal> {
             let Some(mut log) = cci_ring::room::zeroed(1 << 20) else {
                 return Err(Refusal::Unsupported(error));
             };
-            let _ = bpf::load_program(NAME, license, code, &mut log);
+            let _ = bpf::load_program(NAME, license, code, None, &mut log);
             let text = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default());
             let mut lines = text.lines().filter(|line| !line.starts_with("processed "));
             Err(Refusal::Unsupported(error.on(lines.next_back().unwrap_or("no reason given"))))

@@ -9,7 +9,7 @@ use super::program::{EndpointValue, Program, SteerCounters};
 use super::refusal::Refusal;
 use super::socket::Socket;
 use crate::error::SysError;
-use crate::ethernet::{EndpointLock, Mac};
+use crate::ethernet::{EndpointLock, Looker, Mac};
 use crate::process::fork;
 
 /// Sizes of the maps, as in `steer.c`.
@@ -60,8 +60,8 @@ impl Seat {
             Some(socket) => (slot_for(&program, socket)?, socket.queue()),
             None => (NO_SLOT, 0),
         };
-        let [m0, m1, m2, m3, m4, m5] = mac;
-        let value = [slot, queue, u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes([m4, m5, 0, 0])];
+        let [low, high] = words_of(mac);
+        let value = [slot, queue, low, high];
         let (endpoint, made_by) = (lock.endpoint(), fork::token());
         let seat = Seat { program, endpoint, value, check: Check::Nothing, connections: 0, made_by };
         seat.write().map_err(|error| {
@@ -166,19 +166,29 @@ fn slot_for(program: &Program, socket: &Socket) -> Result<u32, Refusal> {
 /// Removes what belongs to nobody: endpoints without an owner, whatever was known under our number, and their
 /// connections.
 fn clear(program: &Program, ours: u32) {
-    let index = program.interface_index();
-    let stale: Vec<u32> = program
-        .endpoints
-        .keys(ENDPOINTS)
-        .into_iter()
-        .filter(|&endpoint| endpoint == ours || !EndpointLock::is_held(index, endpoint))
-        .collect();
+    let mut looker = Looker::default();
+    let mut is_stale = |endpoint: &u32| {
+        // Its address is that of the interface when it took its place.
+        let held_by = program.endpoints.get(endpoint).map(mac_of);
+        *endpoint == ours || held_by.is_ok_and(|mac| !looker.is_held(mac, *endpoint))
+    };
+    let stale: Vec<u32> = program.endpoints.keys(ENDPOINTS).into_iter().filter(&mut is_stale).collect();
     for endpoint in &stale {
         let _ = program.endpoints.remove(endpoint);
     }
     if !stale.is_empty() {
         remove_connections(program, &stale);
     }
+}
+
+/// An address as it stands in the value of an endpoint, below what is checked.
+fn words_of([m0, m1, m2, m3, m4, m5]: Mac) -> [u32; 2] {
+    [u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes([m4, m5, 0, 0])]
+}
+
+fn mac_of([_, _, low, high]: EndpointValue) -> Mac {
+    let ([m0, m1, m2, m3], [m4, m5, ..]) = (low.to_le_bytes(), high.to_le_bytes());
+    [m0, m1, m2, m3, m4, m5]
 }
 
 fn remove_connections(program: &Program, of: &[u32]) {

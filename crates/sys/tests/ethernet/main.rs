@@ -7,10 +7,12 @@
     reason = "a test: what fails must fail it, and skips say why"
 )]
 
+mod owners;
 mod packet;
 mod rights;
 mod sharing;
 mod support;
+mod vlan;
 mod xdp;
 
 // Not by the crate: it is built on cci, which would be built again for every change here.

@@ -20,7 +20,7 @@ const ENDPOINT: &str = "CCI_SYS_TEST_ENDPOINT";
 fn echo() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
     let link = cci_sys::ethernet::Link::of("b0").unwrap();
-    let lock = EndpointLock::take(link.index, endpoint.parse().unwrap()).unwrap();
+    let lock = EndpointLock::take(link.mac, endpoint.parse().unwrap()).unwrap();
     let mut beside = packet::Socket::open(&crate::packet::options(&link, lock.endpoint())).unwrap();
     let options = cci_sys::xdp::Options {
         interface_index: link.index,
@@ -166,7 +166,7 @@ fn all_who_attach_at_once_share_one_program() {
                     for _ in 0..3 {
                         drop(Program::attach(index, Wanted::Auto).unwrap());
                     }
-                    let lock = EndpointLock::take(index, 100 + number).unwrap();
+                    let lock = EndpointLock::take(mac, 100 + number).unwrap();
                     let program = Program::attach(index, Wanted::Auto).unwrap();
                     (Seat::take(program, &lock, mac, None).unwrap(), lock)
                 })
@@ -199,7 +199,7 @@ fn each_queue_has_a_ring_and_frames_of_other_queues_pass() {
     }
     let (c, d) = (cci_sys::ethernet::Link::of("c0").unwrap(), cci_sys::ethernet::Link::of("d0").unwrap());
     let open = |link: &cci_sys::ethernet::Link, endpoint| -> Result<Ring, Refusal> {
-        let lock = EndpointLock::take(link.index, endpoint).unwrap();
+        let lock = EndpointLock::take(link.mac, endpoint).unwrap();
         let program = Program::attach(link.index, Wanted::Auto)?;
         let options =
             cci_sys::xdp::Options { interface_index: link.index, ..crate::xdp::options(&veth, End::A) };

@@ -26,7 +26,7 @@ pub fn options(veth: &Veth, end: End) -> Options {
 
 pub fn try_open(veth: &Veth, end: End, endpoint: u32, wanted: Wanted) -> Result<Ring, Refusal> {
     let link = link(veth, end);
-    let lock = EndpointLock::take(link.index, endpoint).unwrap();
+    let lock = EndpointLock::take(link.mac, endpoint).unwrap();
     let program = Program::attach(link.index, wanted)?;
     let socket = Socket::open(&options(veth, end))?;
     let seat = Seat::take(program, &lock, link.mac, Some(&socket))?;
@@ -186,7 +186,7 @@ fn one_socket_a_queue_and_then_none() {
     assert!(matches!(refused, Refusal::NoQueue { queues: 1 }), "{refused}");
     // A place without a ring: frames pass, after the check.
     let to = link(&veth, End::B);
-    let lock = EndpointLock::take(to.index, 4).unwrap();
+    let lock = EndpointLock::take(to.mac, 4).unwrap();
     let program = Program::attach(to.index, Wanted::Auto).unwrap();
     let mut seat = Seat::take(program, &lock, to.mac, None).unwrap();
     seat.set_check(Check::NonceAndId).unwrap();
@@ -218,7 +218,7 @@ fn other_traffic_passes_untouched() {
         let there: IpAddr = crate::net::ipv4(End::B, 0).into();
         let (udp, listener, _b) = {
             let _inside = veth.enter(End::B);
-            let lock = EndpointLock::take(link(&veth, End::B).index, 2).unwrap();
+            let lock = EndpointLock::take(link(&veth, End::B).mac, 2).unwrap();
             let program = Program::attach(link(&veth, End::B).index, wanted).unwrap();
             let seat = Seat::take(program, &lock, link(&veth, End::B).mac, None).unwrap();
             (UdpSocket::bind((there, 0)).unwrap(), TcpListener::bind((there, 0)).unwrap(), (lock, seat))

@@ -150,12 +150,12 @@ fn lock(link: &Link, device: &DeviceInfo, options: &Options) -> Result<EndpointL
         None => device.eth.endpoint,
     };
     if let Some(endpoint) = wanted {
-        return EndpointLock::take(link.index, endpoint).map_err(|error| taken(error, endpoint));
+        return EndpointLock::take(link.mac, endpoint).map_err(|error| taken(error, endpoint));
     }
     let mut tries = 0;
     loop {
         let endpoint = ANY_ENDPOINT | random::u64()? as u32;
-        match EndpointLock::take(link.index, endpoint) {
+        match EndpointLock::take(link.mac, endpoint) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && tries < TRIES_MAX => tries += 1,
             other => return other.map_err(|error| taken(error, endpoint)),
         }

@@ -70,6 +70,19 @@ pub const INDEX_MAX: u32 = (1 << 31) - 2;
 /// How long a send may take if nobody said otherwise.
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 30_000_000_000;
 
+/// What a peer that works on remote operations must get done in a second, or their time runs: bytes of theirs that it sends
+/// or takes.
+pub const PROGRESS_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+
+/// The answer to a request counts as so many bytes of progress, whatever it was about.
+pub const PROGRESS_ANSWER_BYTES: u64 = 4 << 10;
+
+/// The time that so many bytes of progress take at the least rate, in nanoseconds.
+#[must_use]
+pub const fn progress_ns(bytes: u64) -> u64 {
+    bytes.saturating_mul(1_000_000_000) / PROGRESS_BYTES_PER_SECOND_MIN
+}
+
 /// How long an acknowledgement waits for company at most.
 pub const ACK_DELAY_NS_MAX: u64 = 200_000;
 

@@ -1,6 +1,7 @@
 //! The endpoint: all connections, and what they share. Split by event.
 
 mod close;
+pub(crate) mod deadline;
 mod handshake;
 mod handshakes;
 mod in_parts;

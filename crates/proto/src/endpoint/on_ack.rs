@@ -130,6 +130,10 @@ impl Shared {
         if head.flags & flags::RNR != 0 {
             if !active.rnr {
                 active.rnr = true;
+                // What has waited too long, and had more time only because the receiver was ready again, ends now.
+                if active.send_due != Time::FAR {
+                    active.send_due = active.send_due.min(now);
+                }
                 active.blocked = Some(Blocked::ReceiverNotReady);
                 active.step_ns = active.path.rtt.smoothed_ns().max(RNR_PROBE_NS_MIN);
                 active.step_due = now.plus(active.step_ns);

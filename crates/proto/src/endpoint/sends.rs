@@ -132,7 +132,12 @@ impl Sends {
 
 /// Nanoseconds since a stored time, exact to a tick.
 pub(crate) const fn ns_since(queued_ticks: u32, now_ns: u64) -> u64 {
-    let passed = ticks(now_ns).wrapping_sub(queued_ticks) & !SendId::SILENT;
+    ns_between(queued_ticks, ticks(now_ns))
+}
+
+/// Nanoseconds from one stored time to a later one.
+pub(crate) const fn ns_between(earlier_ticks: u32, later_ticks: u32) -> u64 {
+    let passed = later_ticks.wrapping_sub(earlier_ticks) & !SendId::SILENT;
     (passed as u64) << TICK_SHIFT
 }
 

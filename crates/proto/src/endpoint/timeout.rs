@@ -1,6 +1,7 @@
 //! Time has passed.
 
 use super::Endpoint;
+use super::deadline::Deadline;
 use super::sends::{SendId, ns_since};
 use super::shared::Shared;
 use crate::conn::state::Input;
@@ -164,12 +165,13 @@ impl Shared {
     fn on_send_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let Some(active) = conn.active.as_deref_mut() else { return };
+        let deadline = Deadline::new(timeout_ns, active, now);
         if active.tx.is_empty() {
             active.send_due = Time::FAR;
         } else {
-            self.on_bundles_due(conn, index, timeout_ns, now, sink);
+            self.on_bundles_due(conn, index, deadline, now, sink);
         }
-        let due = self.end_late(conn, index, timeout_ns, now, sink);
+        let due = self.end_late(conn, index, deadline, now, sink);
         if let Some(active) = conn.active.as_deref_mut() {
             active.send_due = active.send_due.min(due);
         }
@@ -180,35 +182,36 @@ impl Shared {
         &mut self,
         conn: &mut Conn,
         index: u32,
-        timeout_ns: u64,
+        deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) {
         let Some(active) = conn.active.as_deref_mut() else { return };
-        let heard_lately = now.since(active.heard_at) < timeout_ns;
-        let queued = |age_ns: u64| Time(now.0.saturating_sub(age_ns));
-        let (message, record) = (active.oldest_message_ns(self, now), active.oldest_record_ns(now));
-        //= wire.md R-LOSS-6
-        // A refusal that has ended gives a message that waited for it its time-out once more, and another one does not.
-        let message =
-            message.map(|age_ns| queued(age_ns).max(active.rnr_end.min(queued(age_ns).plus(timeout_ns))));
-        let record = record.map(|age_ns| queued(age_ns).max(active.rnr_end));
-        // With neither, only what was given up is left.
-        let started = message.into_iter().chain(record).min().unwrap_or(active.heard_at);
-        let due = started.plus(timeout_ns);
-        if due > now {
-            active.send_due = due;
-            return;
-        }
-        if active.rnr && heard_lately {
+        let (timeout_ns, silent_ns) = (deadline.timeout_ns, now.since(active.heard_at));
+        let lingers = conn.state == ConnState::Lingering;
+        // Records have no time of their own: an operation that takes too long ends, and they stay. Those that are refused
+        // only show whether the peer lives.
+        let waited_ns = match active.oldest_ns(self, now) {
+            (Some(send_ns), record_ns) => deadline.counted_ns(send_ns).max(deadline.refused_ns(record_ns)),
+            (None, Some(record_ns)) if lingers => deadline.counted_ns(record_ns),
+            (None, Some(record_ns)) => deadline.refused_ns(Some(record_ns)),
+            // Only what was given up is left: a disconnect does not wait for that.
+            (None, None) if lingers && active.operations() == 0 => timeout_ns,
+            (None, None) if lingers => 0,
+            (None, None) => silent_ns,
+        };
+        if waited_ns < timeout_ns {
+            active.send_due = now.plus(timeout_ns - waited_ns);
+        } else if active.rnr && silent_ns < timeout_ns {
             //= wire.md R-RNR-6
-            self.give_up_refused(conn, index, timeout_ns, now, sink);
-            // What the peer may have taken can't be given up, and can't be refused for ever either.
-            let left_ns = conn.active.as_deref().and_then(|active| active.oldest_message_ns(self, now));
-            if left_ns.is_none_or(|left_ns| left_ns < timeout_ns.saturating_mul(2)) {
-                return;
-            }
+            self.give_up_refused(conn, index, deadline, now, sink);
+        } else {
+            self.give_up(conn, index, now, sink);
         }
+    }
+
+    /// The peer has not acknowledged in time what it must: all is over that it was to take.
+    fn give_up(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
         if conn.state == ConnState::Lingering {
             self.fail_sends(conn, index, Status::TimedOut, sink);
             conn.enter(Input::Delivered);
@@ -226,15 +229,16 @@ impl Shared {
         &mut self,
         conn: &mut Conn,
         index: u32,
-        timeout_ns: u64,
+        deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) {
         let (key, token, epoch) = (conn.key(index), conn.token, conn.tx_epoch);
+        let timeout_ns = deadline.timeout_ns;
         let Some(active) = conn.active.as_deref_mut() else { return };
         let Some(mut ring) = active.tx_ring.take() else { return };
         let mut seq = active.tx.unacked;
-        let mut left = false;
+        let (mut left, mut far_past) = (false, false);
         while seq != active.tx.next {
             let was_sent = seq.precedes(active.tx.unsent);
             let slot = ring.at(seq);
@@ -247,7 +251,10 @@ impl Shared {
             }
             // What was sent in the epoch in which the receiver takes data may have been taken.
             if slot.has(mark::ACKED) || (was_sent && slot.epoch == epoch) {
-                left |= slot.first != SendId::NONE;
+                if let Some(queued) = self.sends.queued_ticks(slot.first) {
+                    left = true;
+                    far_past |= deadline.is_far_past(ns_since(queued, now.0));
+                }
                 continue;
             }
             while let Some(queued) = self.sends.queued_ticks(slot.first)
@@ -271,9 +278,13 @@ impl Shared {
             self.give_up_notifications(active, (key, token), &slot, timeout_ns, now, sink);
         }
         active.tx_ring = Some(ring);
+        if far_past {
+            // A receiver that takes nothing raises its epoch (R-RNR-1), and one that does not takes what was sent in it.
+            return self.give_up(conn, index, now, sink);
+        }
         left |= active.operations() != 0;
-        let ages_ns = [active.oldest_message_ns(self, now), active.oldest_record_ns(now)];
-        let oldest_ns = ages_ns.into_iter().flatten().max().unwrap_or(0);
+        let (send_ns, record_ns) = active.oldest_ns(self, now);
+        let oldest_ns = send_ns.max(record_ns).unwrap_or(0);
         active.send_due =
             Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
         if !left && conn.state == ConnState::Lingering {
@@ -293,34 +304,23 @@ impl Active {
         self.step_due = now.plus(self.step_ns);
     }
 
-    /// How long ago the oldest message that has not completed was queued.
-    fn oldest_message_ns(&self, shared: &Shared, now: Time) -> Option<u64> {
-        let ring = self.tx_ring.as_ref()?;
-        let mut seq = self.tx.unacked;
-        while seq != self.tx.next {
-            if let Some(queued) = shared.sends.queued_ticks(ring.get(seq).first) {
-                return Some(ns_since(queued, now.0));
-            }
-            seq = seq.next();
-        }
-        None
-    }
-
-    /// How long ago the oldest record of remote memory access was made that has not been acknowledged.
-    fn oldest_record_ns(&self, now: Time) -> Option<u64> {
-        let ring = self.tx_ring.as_ref()?;
-        self.rma.as_deref()?;
+    /// How long ago the oldest send that has not completed was queued, and the oldest record of remote memory access before
+    /// it was made that is not acknowledged.
+    fn oldest_ns(&self, shared: &Shared, now: Time) -> (Option<u64>, Option<u64>) {
+        let Some(ring) = self.tx_ring.as_ref() else { return (None, None) };
+        let mut record_ns = None;
         let mut seq = self.tx.unacked;
         while seq != self.tx.next {
             let slot = ring.get(seq);
-            if !slot.has(mark::ACKED)
-                && let Some(age_ns) = self.rma_age_ns(seq, slot, now)
-            {
-                return Some(age_ns);
+            if let Some(queued) = shared.sends.queued_ticks(slot.first) {
+                return (Some(ns_since(queued, now.0)), record_ns);
+            }
+            if record_ns.is_none() && !slot.has(mark::ACKED) {
+                record_ns = self.rma_age_ns(seq, slot, now);
             }
             seq = seq.next();
         }
-        None
+        (None, record_ns)
     }
 
     /// Nothing that went this way was acknowledged for longer than it should take: send the oldest and the newest of it

@@ -2,7 +2,9 @@
 
 use super::ops::{OpId, Ops, Stage};
 use super::state::{Job, Rma, Slot, Use};
-use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS};
+use crate::endpoint::deadline::Deadline;
+use crate::endpoint::sends::ns_between;
+use crate::limits::{PROGRESS_ANSWER_BYTES, RMA_READ_BYTES_MAX, RMA_SLOTS, progress_ns};
 use crate::rma::{Record, RmaRefusal};
 use crate::{ConnKey, Counters, Event, PeerFault, Sink, Status};
 
@@ -147,15 +149,17 @@ impl Desk<'_> {
         let Some(slot) = self.rma.slots.get_mut(usize::from(index)) else { return };
         let end = offset.checked_add(len_bytes);
         if slot.waits != Use::Read
+            || len_bytes == 0
             || len_bytes > u64::from(slot.left)
             || end.is_none_or(|end| end > u64::from(slot.len))
         {
             return self.fault();
         }
         slot.left -= len_bytes as u32;
-        (slot.touched_ticks, self.rma.data_ticks) = (self.now_ticks, self.now_ticks);
-        self.rma.progress_ticks = self.now_ticks;
         let Slot { op, left, to, .. } = *slot;
+        self.rma.reading_bytes -= len_bytes as u32;
+        let answered = if left == 0 { PROGRESS_ANSWER_BYTES } else { 0 };
+        self.rma.progress.note(len_bytes + answered, self.now_ticks);
         if op != OpId::NONE {
             let placed = part.is_ok_and(|data| sink.local_write(to.plus(offset), data));
             if placed {
@@ -204,7 +208,7 @@ impl Desk<'_> {
             _ => return self.fault(),
         };
         self.rma.free_slot(index);
-        self.rma.progress_ticks = self.now_ticks;
+        self.rma.progress.note(PROGRESS_ANSWER_BYTES, self.now_ticks);
         match status {
             Status::Success => self.report(op, status, sink),
             status if op != OpId::NONE => self.end(op, status, sink),
@@ -217,6 +221,11 @@ impl Desk<'_> {
         let Some(op) = self.ops.get(id).filter(|op| !op.over).copied() else { return };
         match op.stage {
             Stage::Queued => {
+                // What waits behind a fence waits for what is before it, whatever becomes of the fenced one.
+                //= wire.md R-RMA-7
+                if let Some(next) = self.ops.get_mut(op.next).filter(|_| op.fence) {
+                    next.fence = true;
+                }
                 self.rma.queue.remove(self.ops, id);
                 self.rma.fence = None;
             }
@@ -273,38 +282,45 @@ impl Desk<'_> {
         }
     }
 
-    /// Ends operations for which nothing has happened for `timeout_ticks`, `idle_ticks` at most being counted. Returns
-    /// how long the one that waits longest has waited; `None` if there is none.
-    pub fn end_late(&mut self, timeout_ticks: u32, idle_ticks_max: u32, sink: &mut impl Sink) -> Option<u32> {
-        let now_ticks = self.now_ticks;
-        let age = |ticks: u32| (now_ticks.wrapping_sub(ticks) & (u32::MAX >> 1)).min(idle_ticks_max);
-        let mut oldest: Option<u32> = None;
+    /// Ends the operations whose time is over. Returns what counts of the time that the one has waited whose turn comes
+    /// next; `None` if there is none.
+    pub fn end_late(&mut self, deadline: Deadline, sink: &mut impl Sink) -> Option<u64> {
+        let (now_ticks, timeout_ns) = (self.now_ticks, deadline.timeout_ns);
+        let mut longest_ns: Option<u64> = None;
         for index in 0..RMA_SLOTS {
-            let Some(&Slot { op, waits, touched_ticks, .. }) = self.rma.slots.get(index) else { break };
-            if op == OpId::NONE {
+            let Some(&Slot { op, waits, issued_ticks, ahead_bytes, .. }) = self.rma.slots.get(index) else {
+                break;
+            };
+            // A write that has not been sent whole is still in the queue.
+            if op == OpId::NONE || waits == Use::Write {
                 continue;
             }
-            let mut waited = age(touched_ticks);
-            if waits == Use::Read {
-                waited = waited.min(age(self.rma.data_ticks));
-            }
-            if waited >= timeout_ticks {
+            let age_ns = ns_between(issued_ticks, now_ticks);
+            // What the peer does for requests that were made later is no progress with this one.
+            let waited_ns = age_ns
+                .min(self.rma.progress.behind_ns(now_ticks))
+                .max(age_ns.saturating_sub(progress_ns(ahead_bytes.into())));
+            let waited_ns = if waits == Use::Read { waited_ns } else { age_ns };
+            let counted_ns = deadline.counted_ns(waited_ns);
+            if counted_ns >= timeout_ns {
                 self.end(op, self.late_status(op), sink);
             } else {
-                oldest = oldest.max(Some(waited));
+                longest_ns = longest_ns.max(Some(counted_ns));
             }
         }
         for head in [|rma: &Rma| rma.notify.head, |rma: &Rma| rma.queue.head] {
             while let Some(op) = self.ops.get(head(self.rma)) {
-                let waited = age(op.queued_ticks).min(age(self.rma.progress_ticks));
-                if waited < timeout_ticks {
-                    oldest = oldest.max(Some(waited));
+                let age_ns = ns_between(op.queued_ticks, now_ticks);
+                let counted_ns = deadline.counted_ns(age_ns.min(self.rma.progress.behind_ns(now_ticks)));
+                if counted_ns < timeout_ns {
+                    longest_ns = longest_ns.max(Some(counted_ns));
                     break;
                 }
                 let id = head(self.rma);
                 self.end(id, self.late_status(id), sink);
             }
         }
-        oldest
+        self.rma.progress.forget_before(timeout_ns.saturating_mul(2), now_ticks);
+        longest_ns
     }
 }

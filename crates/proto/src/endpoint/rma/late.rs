@@ -4,6 +4,7 @@ use super::desk::Desk;
 use super::state::{Rma, Use};
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn};
+use crate::endpoint::deadline::Deadline;
 use crate::endpoint::sends::{ns_since, ticks};
 use crate::endpoint::shared::Shared;
 use crate::reliable::tx::{TxSlot, holds};
@@ -45,13 +46,13 @@ impl Shared {
         }
     }
 
-    /// Ends the operations for which nothing has happened for too long. Returns when to look again.
+    /// Ends the operations whose time is over. Returns when to look again.
     //= wire.md R-RMA-9
     pub fn end_late(
         &mut self,
         conn: &mut Conn,
         index: u32,
-        timeout_ns: u64,
+        deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) -> Time {
@@ -65,17 +66,14 @@ impl Shared {
         let Shared { ops, counters, .. } = &mut *self;
         let now_ticks = ticks(now.0);
         let mut desk = Desk { ops, counters, rma: &mut rma, key, token, now_ticks, serve: true };
-        // While the peer refused everything, nothing could happen.
-        let idle_ns_max = now.since(active.rnr_end);
-        let to_ticks = |ns: u64| (ns >> 16).clamp(1, u64::from(u32::MAX >> 1)) as u32;
-        let oldest = desk.end_late(to_ticks(timeout_ns), to_ticks(idle_ns_max), sink);
+        let longest_ns = desk.end_late(deadline, sink);
         let has_work = rma.has_work();
         active.rma = Some(rma);
         if has_work {
             self.enqueue(active, index);
         }
-        match oldest {
-            Some(waited) => now.plus(timeout_ns.saturating_sub(u64::from(waited) << 16).max(LOOK_NS_MIN)),
+        match longest_ns {
+            Some(counted_ns) => now.plus(deadline.timeout_ns.saturating_sub(counted_ns).max(LOOK_NS_MIN)),
             None => Time::FAR,
         }
     }
@@ -104,7 +102,7 @@ impl Shared {
             if let Content::Rma(Record::Notify { slot, message: Some(_) }) = content
                 && let Some(slot) = desk.rma.slots.get(usize::from(slot)).copied()
                 && slot.waits == Use::Ended
-                && ns_since(slot.touched_ticks, now.0) >= timeout_ns
+                && ns_since(slot.issued_ticks, now.0) >= timeout_ns
             {
                 desk.end(slot.op, Status::ReceiverNotReady, sink);
                 set_bare_at(body, at);

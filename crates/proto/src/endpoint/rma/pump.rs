@@ -259,8 +259,8 @@ impl Pump<'_> {
     }
 
     fn slot(&self, waits: Use, op: OpId) -> Slot {
-        let touched_ticks = ticks(self.now.0);
-        Slot { waits, op, to: Default::default(), len: 0, left: 0, touched_ticks }
+        let issued_ticks = ticks(self.now.0);
+        Slot { waits, op, to: Default::default(), len: 0, left: 0, issued_ticks, ahead_bytes: 0 }
     }
 
     /// The message of an operation, which ends it as far as we are concerned. There is room.
@@ -279,15 +279,14 @@ impl Pump<'_> {
             op.has_message = false;
             op.stage = Stage::Issued;
         }
-        self.progress(index);
+        self.touch(index);
         if made { Step::Made } else { Step::Stop(None) }
     }
 
-    fn progress(&mut self, index: u8) {
-        let now_ticks = ticks(self.now.0);
-        self.rma.progress_ticks = now_ticks;
+    /// A record of this request has just been made.
+    fn touch(&mut self, index: u8) {
         if let Some(slot) = self.rma.slots.get_mut(usize::from(index)) {
-            slot.touched_ticks = now_ticks;
+            slot.issued_ticks = ticks(self.now.0);
         }
     }
 
@@ -456,7 +455,9 @@ impl Pump<'_> {
     /// A record of a write has been made.
     fn written(&mut self, id: OpId, index: u8, bytes: u64, last: bool) {
         self.shared.ops.advance(id, bytes);
-        self.progress(index);
+        // No record is made that can't leave: the peer has taken what was made before.
+        self.rma.progress.note(bytes, ticks(self.now.0));
+        self.touch(index);
         if last {
             self.ended(index);
             self.issued(id);
@@ -486,7 +487,6 @@ impl Pump<'_> {
         let step =
             self.put(&Record::Read { slot: index.into(), at, len_bytes: len.into() }, RECORD_BYTES + 32);
         self.shared.ops.advance(id, len.into());
-        self.progress(index);
         let Some(op) = self.shared.ops.get_mut(id) else { return step };
         op.requests += 1;
         if op.pieces_left == 0 {
@@ -509,7 +509,6 @@ impl Pump<'_> {
         let record = Record::Atomic { slot: index.into(), at: piece.remote, atomic, wants_value };
         let step = self.put(&record, RECORD_BYTES + 48);
         self.issued(id);
-        self.progress(index);
         step
     }
 }

@@ -104,7 +104,7 @@ impl Endpoint {
         rma.held_nodes += nodes;
         rma.queue.push(&mut shared.ops, id);
         if rma.ops == 0 {
-            (rma.progress_ticks, rma.data_ticks) = (new.now_ticks, new.now_ticks);
+            rma.progress.restart(new.now_ticks);
         }
         rma.ops += 1;
         active.used_at = now;

@@ -1,7 +1,8 @@
 //! What a connection borrows while remote memory access is going on.
 
 use super::ops::{NodeId, OpId, Ops};
-use crate::limits::{RMA_SLOTS, WINDOW_BUNDLES_MAX};
+use crate::endpoint::deadline::Progress;
+use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS, WINDOW_BUNDLES_MAX};
 use crate::rma::{RmaPlace, RmaRefusal};
 use crate::{Seq, Time};
 
@@ -32,8 +33,10 @@ pub(crate) struct Slot {
     pub len: u32,
     /// What has not come.
     pub left: u32,
-    /// When something was last done about it.
-    pub touched_ticks: u32,
+    /// When the last record of it was made.
+    pub issued_ticks: u32,
+    /// What all reads lacked when it was asked for, its own bytes included: only for so much progress does it wait.
+    pub ahead_bytes: u32,
 }
 
 const FREE: Slot = Slot {
@@ -42,7 +45,8 @@ const FREE: Slot = Slot {
     to: RmaPlace { region: 0, key: 0, offset: 0 },
     len: 0,
     left: 0,
-    touched_ticks: 0,
+    issued_ticks: 0,
+    ahead_bytes: 0,
 };
 
 /// A request of the peer's.
@@ -149,9 +153,10 @@ pub(crate) struct Rma {
     pub owed: u128,
     /// What the fenced operation at the head of the queue waits for.
     pub fence: Option<Seq>,
-    /// When a record of ours was made or an answer came, last; and data.
-    pub progress_ticks: u32,
-    pub data_ticks: u32,
+    /// How far the peer has kept up with what we ask of it.
+    pub progress: Progress,
+    /// What all reads in slots lack.
+    pub reading_bytes: u32,
     /// There was no packet buffer: when to try again.
     pub retry_due: Time,
     pub retry_ns: u64,
@@ -191,8 +196,8 @@ impl Rma {
             free: u128::MAX,
             owed: 0,
             fence: None,
-            progress_ticks: 0,
-            data_ticks: 0,
+            progress: Progress::default(),
+            reading_bytes: 0,
             retry_due: Time::FAR,
             retry_ns: 0,
             data_turn: false,
@@ -223,13 +228,15 @@ impl Rma {
     pub fn take_slot(&mut self, slot: Slot) -> Option<u8> {
         let index = self.free.trailing_zeros();
         let place = self.slots.get_mut(index as usize)?;
-        *place = slot;
+        self.reading_bytes += slot.left;
+        *place = Slot { ahead_bytes: self.reading_bytes, ..slot };
         self.free &= !(1 << index);
         Some(index as u8)
     }
 
     pub fn free_slot(&mut self, index: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(index)) {
+            self.reading_bytes -= slot.left;
             *slot = FREE;
             self.free |= 1 << index;
         }
@@ -290,4 +297,8 @@ impl Rma {
 const _: () = {
     assert!(RMA_SLOTS == u128::BITS as usize, "a bit for each slot");
     assert!(size_of::<Rma>() <= 32 << 10);
+    assert!(
+        RMA_SLOTS as u64 * RMA_READ_BYTES_MAX as u64 <= u32::MAX as u64,
+        "what all reads lack is counted in 32 bits"
+    );
 };

@@ -1,6 +1,7 @@
 //! Two endpoints wired back to back, in virtual time.
 
 mod basic;
+mod deadlines;
 mod hostile;
 mod liar;
 mod loss;

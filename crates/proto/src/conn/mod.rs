@@ -13,6 +13,7 @@ use crate::limits::message_bytes_max;
 use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
+use crate::wire::Accept;
 use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
 use cut::Rest;
 use path::{Bond, FIRST, Path};
@@ -96,6 +97,19 @@ pub(crate) struct Dial {
     pub give_up_at: Time,
     /// The peer's other address, if it has one: asked in turn with the first until one answers.
     pub other: Option<Address>,
+    /// An acceptance that came from elsewhere.
+    pub unproved: Option<Unproved>,
+}
+
+/// An acceptance from where nothing was asked, until whoever is there has answered.
+#[derive(Copy, Clone)]
+pub(crate) struct Unproved {
+    pub from: Address,
+    pub accept: Accept,
+    pub challenge: u64,
+    /// No question goes out before this.
+    pub ask_due: Time,
+    pub ask_ns: u64,
 }
 
 /// What a connection borrows while something is going on.

@@ -146,7 +146,8 @@ impl Endpoint {
         let key = conn.key(index);
         let Some(active) = conn.active.as_deref_mut() else { return Err(ConnectError::NoMemory) };
         let give_up_at = timeout_ns.map_or(Time::FAR, |timeout_ns| now.plus(timeout_ns));
-        active.dial = Some(Box::new(Dial { request: request.into(), cookie: None, give_up_at, other }));
+        active.dial =
+            Some(Box::new(Dial { request: request.into(), cookie: None, give_up_at, other, unproved: None }));
         active.wants = want::DIAL;
         active.step_ns = DIAL_RETRY_NS_MIN;
         active.step_due = now.plus(active.step_ns).min(give_up_at);
@@ -355,58 +356,85 @@ impl Endpoint {
             }
         };
         if conn.state == crate::ConnState::Dialing {
-            //= wire.md R-HS-6
-            // Another endpoint than the one asked may answer: the nonce says that it was given our request. Where its
-            // second way would be, nobody knows.
-            let asked = conn.peer == from;
-            conn.peer = from;
-            (conn.peer_nonce, conn.peer_index) = (accept.source_nonce, accept.source_index);
-            conn.peer_generation = accept.source_generation;
-            conn.peer_window_kib = accept.window_kib;
-            //= wire.md R-MTU-1
-            conn.datagram_bytes = conn.datagram_bytes.min(accept.datagram_bytes_max);
-            conn.bundle_bytes = conn.datagram_bytes;
-            conn.enter(Input::Accepted);
-            let token = conn.token;
-            let mut second = None;
-            if let Some(active) = conn.active.as_deref_mut() {
-                active.rx = crate::reliable::rx::Rx::new(accept.first_seq);
-                active.path.window = Window::new(conn.datagram_bytes);
-                (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
-                active.wants = 0;
-                let rtt_ns = timestamp_ns_between(accept.echo, timestamp(now));
-                if rtt_ns != 0 {
-                    active.path.rtt.sample(now, rtt_ns);
-                }
-                if let Some(dial) = active.dial.take() {
-                    self.shared.handshakes_bytes -= dial.request.len() as u64;
-                    second = dial.other.filter(|_| asked && accept.bond);
-                }
-                let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
-                active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
+            let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
+            if dial.and_then(|dial| dial.other) == Some(from) {
+                //= wire.md R-HS-9
+                // The server's other address was not asked for the connection, and its ways would be the wrong way round.
+                return Err(PeerFault::Source);
             }
-            if second.is_some() && conn.attribute.is_reliable() {
-                let challenges = [self.secret.draw(), self.secret.draw()];
-                self.shared.bond(conn, (second, true), challenges, now);
+            if conn.peer != from {
+                self.prove_source(now, from, accept);
+                return Ok(());
             }
-            self.shared.counters.connections_opened += 1;
-            sink.event(Event::Connected { conn: key, token });
+            let rtt_ns = timestamp_ns_between(accept.echo, timestamp(now));
+            self.accepted(now, from, accept, rtt_ns, sink);
         } else if conn.peer_nonce != accept.source_nonce || !conn.is_established() {
             return Err(PeerFault::Unexpected);
         }
-        //= wire.md R-HS-7
-        // Repeats are confirmed again: the confirmation was lost. A question, so that a server gone meanwhile says so.
-        let Some(conn) = self.table.get_mut(key) else { return Ok(()) };
+        self.confirm(now, key, accept.timestamp);
+        Ok(())
+    }
+
+    /// The server's acceptance has come, from where we know that it is. `rtt_ns` 0: not measured.
+    pub(super) fn accepted(
+        &mut self,
+        now: Time,
+        from: Address,
+        accept: &Accept,
+        rtt_ns: u64,
+        sink: &mut impl Sink,
+    ) {
+        let key = ConnKey { index: accept.index, generation: accept.generation };
+        let Some(conn) = self.table.get_mut(key) else { return };
+        // Where the second way of another endpoint than the one asked would be, nobody knows.
+        let asked = conn.peer == from;
+        conn.peer = from;
+        (conn.peer_nonce, conn.peer_index) = (accept.source_nonce, accept.source_index);
+        conn.peer_generation = accept.source_generation;
+        conn.peer_window_kib = accept.window_kib;
+        //= wire.md R-MTU-1
+        conn.datagram_bytes = conn.datagram_bytes.min(accept.datagram_bytes_max);
+        conn.bundle_bytes = conn.datagram_bytes;
+        conn.enter(Input::Accepted);
+        let token = conn.token;
+        let mut second = None;
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.rx = crate::reliable::rx::Rx::new(accept.first_seq);
+            active.path.window = Window::new(conn.datagram_bytes);
+            (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
+            active.wants = 0;
+            if rtt_ns != 0 {
+                active.path.rtt.sample(now, rtt_ns);
+            }
+            if let Some(dial) = active.dial.take() {
+                self.shared.handshakes_bytes -= dial.request.len() as u64;
+                second = dial.other.filter(|_| asked && accept.bond);
+            }
+            let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
+            active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
+        }
+        if second.is_some() && conn.attribute.is_reliable() {
+            let challenges = [self.secret.draw(), self.secret.draw()];
+            self.shared.bond(conn, (second, true), challenges, now);
+        }
+        self.shared.counters.connections_opened += 1;
+        sink.event(Event::Connected { conn: key, token });
+    }
+
+    /// Confirms an acceptance. Repeats are confirmed again: the confirmation was lost. A question, so that a server gone
+    /// meanwhile says so.
+    //= wire.md R-HS-7
+    pub(super) fn confirm(&mut self, now: Time, key: ConnKey, timestamp: u32) {
+        let Some(conn) = self.table.get_mut(key) else { return };
         if !self.shared.wake(conn, key.index, now) {
-            return Ok(());
+            return;
         }
         if let Some(active) = conn.active.as_deref_mut() {
-            active.path.came(accept.timestamp, now);
+            active.path.came(timestamp, now);
             active.wants |= want::PING;
             self.shared.enqueue(active, key.index);
             self.shared.arm(active);
         }
-        Ok(())
     }
 
     /// The client that this acceptance is for has gone.

@@ -2,6 +2,7 @@
 
 mod close;
 pub(crate) mod deadline;
+mod elsewhere;
 mod handshake;
 mod handshakes;
 mod in_parts;

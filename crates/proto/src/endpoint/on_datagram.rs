@@ -1,12 +1,13 @@
 //! A datagram has come in: what it is, and whose.
 
 use super::Endpoint;
+use super::elsewhere::is_plain_question;
 use super::paths::{learn_way, way_from};
 use crate::conn::path::FIRST;
 use crate::conn::state::Input;
 use crate::conn::{Conn, want};
 use crate::wire::{Head, Holds, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
-use crate::{Address, ConnState, Event, PeerFault, Sink, Time};
+use crate::{Address, ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 impl Endpoint {
     /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
@@ -56,11 +57,17 @@ impl Endpoint {
             .at_mut(head.index)
             .filter(|conn| conn.generation == head.generation && conn.is_established())
         else {
-            return self.on_unknown(now, from, head);
+            return self.on_unestablished(now, from, head, body, sink);
         };
         //= wire.md R-CONN-1
         if conn.nonce != head.nonce || conn.peer_index != head.source_index {
             return Err(PeerFault::Nonce);
+        }
+        if is_plain_question(conn, head, from) {
+            return self.answer_plainly(now, from, head, body);
+        }
+        if head.kind == Kind::Path && conn.state == ConnState::Accepting {
+            return Ok(()); // no way is learnt before the client has shown that it is where we answer it
         }
         //= wire.md R-CONN-2
         let by = match way_from(conn, from) {
@@ -123,6 +130,22 @@ impl Endpoint {
             shared.arm(active);
         }
         outcome
+    }
+
+    /// A datagram for a connection that is not there, or not yet.
+    fn on_unestablished(
+        &mut self,
+        now: Time,
+        from: Address,
+        head: &Head,
+        body: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), PeerFault> {
+        let key = ConnKey { index: head.index, generation: head.generation };
+        if self.table.get(key).is_some_and(|conn| conn.state == ConnState::Dialing) {
+            return self.on_unproved(now, from, head, body, sink);
+        }
+        self.on_unknown(now, from, head)
     }
 
     /// A datagram for a connection that is not there: tell its sender, unless that could start a quarrel.

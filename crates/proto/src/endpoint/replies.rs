@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::limits::{REPLIES_MAX, RESET_INTERVAL_NS};
-use crate::wire::{Head, Reject, Reset, Retry, Sack, VersionNotice};
+use crate::wire::{Head, PathBody, Reject, Reset, Retry, Sack, VersionNotice};
 use crate::{Address, Counters, Time, Transmit};
 
 /// An answer that waits for room in the carrier.
@@ -13,6 +13,7 @@ pub(crate) enum Reply {
     Reject(Reject),
     Reset(Reset),
     CloseAck(Head),
+    Path(Head, PathBody),
 }
 
 /// All answers that wait.
@@ -67,6 +68,7 @@ impl Replies {
                 Reply::Reject(reject) => reject.emit(buffer),
                 Reply::Reset(reset) => reset.emit(buffer),
                 Reply::CloseAck(head) => head.emit(&Sack::default(), 0, buffer),
+                Reply::Path(head, body) => head.emit_path(*body, buffer),
             };
             match reply {
                 Reply::Retry(_) => counters.cookies_sent += 1,

@@ -24,9 +24,7 @@ impl World {
             let Some((_, packet)) = self.seen.get(self.rng.below(seen) as usize).cloned() else { return };
             let source = self.rng.below(nodes) as usize + SECOND * self.rng.below(2) as usize;
             let target = node_of(packet.target) + SECOND * self.rng.below(2) as usize;
-            // An acceptance may come from anywhere (R-HS-6): who copies one sits on the path.
-            let accepts = packet.bytes.first().is_some_and(|first| first & 15 == 4);
-            if node_of(source) != node_of(target) && !accepts {
+            if node_of(source) != node_of(target) {
                 self.launch(Packet { source, target, ..packet }, true, self.now_ns);
             }
         }

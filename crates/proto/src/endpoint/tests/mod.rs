@@ -2,6 +2,7 @@
 
 mod basic;
 mod deadlines;
+mod elsewhere;
 mod hostile;
 mod liar;
 mod loss;

@@ -83,6 +83,10 @@ pub const fn progress_ns(bytes: u64) -> u64 {
     bytes.saturating_mul(1_000_000_000) / PROGRESS_BYTES_PER_SECOND_MIN
 }
 
+/// What a peer has begun here and must end itself is looked at after so long, or after the send timeout if that is longer. If
+/// nothing has changed when it is looked at again, the connection is broken.
+pub const UNENDED_NS_MIN: u64 = SEND_TIMEOUT_NS_DEFAULT;
+
 /// How long an acknowledgement waits for company at most.
 pub const ACK_DELAY_NS_MAX: u64 = 200_000;
 

@@ -9,6 +9,7 @@ pub(crate) mod table;
 use crate::congestion::Window;
 use crate::endpoint::rma::state::Rma;
 use crate::endpoint::timers::TimerId;
+use crate::endpoint::unended::Unended;
 use crate::limits::message_bytes_max;
 use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
@@ -169,6 +170,8 @@ pub(crate) struct Active {
     pub steps: u32,
     /// Of a peer that is closing: what had come of it when it was last looked at, and when more of it came.
     pub last_words: (Seq, Time),
+    /// What the peer must end.
+    pub unended: Unended,
     pub dial: Option<Box<Dial>>,
     pub counters: ConnectionCounters,
     /// The search for the largest datagram.
@@ -277,6 +280,7 @@ impl Active {
             step_ns: 0,
             steps: 0,
             last_words: (conn.idle_rx, now),
+            unended: Unended::NONE,
             dial: None,
             counters: ConnectionCounters::default(),
             size: SizeSearch::new(now),

@@ -205,10 +205,11 @@ impl Shared {
                 // cut off what is still under way.
                 conn.enter(Input::PeerCloses);
                 let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-                if let Some(active) = conn.active.as_deref_mut() {
-                    active.step_due = active.heard_at.plus(timeout_ns);
-                    active.last_words = (active.rx.end, active.heard_at);
-                }
+                let Some(active) = conn.active.as_deref_mut() else { return };
+                let heard_at = active.heard_at;
+                active.step_due = heard_at.plus(timeout_ns);
+                active.last_words = (active.rx.end, heard_at);
+                self.watch(conn, heard_at);
             }
             ConnState::Lingering => {
                 self.fail_sends(conn, index, Status::Disconnected, sink);

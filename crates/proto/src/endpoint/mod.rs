@@ -22,6 +22,7 @@ mod tests;
 mod timeout;
 pub(crate) mod timers;
 mod transmit;
+pub(crate) mod unended;
 
 use crate::conn::path::SECOND;
 use crate::conn::table::Table;

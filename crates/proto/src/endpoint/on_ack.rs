@@ -127,6 +127,10 @@ impl Shared {
                 active.path_mut(which).window.on_receiver_not_ready(now);
             }
         }
+        if !matches!(conn.state, ConnState::Up | ConnState::Lingering) {
+            // Nothing is sent that could be refused.
+            return if is_fault { Err(PeerFault::Unexpected) } else { Ok(()) };
+        }
         if head.flags & flags::RNR != 0 {
             if !active.rnr {
                 active.rnr = true;
@@ -139,6 +143,7 @@ impl Shared {
                 active.step_due = now.plus(active.step_ns);
                 active.counters.rnr_received += 1;
                 self.counters.rnr_received += 1;
+                self.watch(conn, now);
             }
         } else if active.rnr {
             active.rnr = false;

@@ -132,6 +132,9 @@ impl Shared {
         } else if active.rx.held == 0 || !active.holding {
             active.rx.deliver = active.rx.next;
         }
+        if conn.active.as_deref().is_some_and(Active::owes) {
+            self.watch(conn, now);
+        }
         Ok(())
     }
 

@@ -288,6 +288,8 @@ impl Shared {
         }
         if due == Time::FAR && active.is_quiet() {
             due = active.used_at.plus(IDLE_NS);
+        } else {
+            due = due.min(active.unended.due);
         }
         self.timers.at_most(active.timer, due.max(earliest));
     }

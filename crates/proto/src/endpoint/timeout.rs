@@ -136,6 +136,9 @@ impl Shared {
         if conn.state == ConnState::PeerClosed {
             self.on_last_words_due(conn, index, now, sink);
         }
+        if conn.active.as_deref().is_some_and(|active| active.unended.due <= now) {
+            self.on_unended_due(conn, index, now, sink);
+        }
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.is_quiet() && now.since(active.used_at) >= IDLE_NS {
             self.sleep(conn);

@@ -111,6 +111,7 @@ impl Shared {
             debug_assert_eq!((rma.held_ops, rma.held_nodes), (0, 0), "forgotten with the window");
             if rma.is_idle() {
                 (rma.unsent, rma.fence, rma.retry_due) = (0, None, Time::FAR);
+                rma.fence_owed = false;
             } else {
                 *rma = Rma::new();
             }

@@ -64,9 +64,12 @@ impl Desk<'_> {
                         self.rma.failed |= bit;
                     }
                 }
+                if self.rma.failed & bit != 0 {
+                    self.rma.failed_bytes += data.len() as u64;
+                }
                 if last {
                     let first = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(()) };
-                    self.rma.failed &= !bit;
+                    self.rma.forget_failed(bit);
                     self.answer(index, outcome.and(first).map(|()| None));
                 }
             }
@@ -102,7 +105,7 @@ impl Desk<'_> {
         }
         let Some((index, bit)) = place(slot) else { return self.fault() };
         let result = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(None) };
-        self.rma.failed &= !bit;
+        self.rma.forget_failed(bit);
         self.answer(index, result);
     }
 
@@ -223,8 +226,11 @@ impl Desk<'_> {
             Stage::Queued => {
                 // What waits behind a fence waits for what is before it, whatever becomes of the fenced one.
                 //= wire.md R-RMA-7
-                if let Some(next) = self.ops.get_mut(op.next).filter(|_| op.fence) {
-                    next.fence = true;
+                if op.fence {
+                    match self.ops.get_mut(op.next) {
+                        Some(next) => next.fence = true,
+                        None => self.rma.fence_owed = true,
+                    }
                 }
                 self.rma.queue.remove(self.ops, id);
                 self.rma.fence = None;

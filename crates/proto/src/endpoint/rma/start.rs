@@ -102,6 +102,9 @@ impl Endpoint {
         let Some(id) = shared.ops.add(new) else { return Err(RmaError::WouldBlock) };
         rma.held_ops += 1;
         rma.held_nodes += nodes;
+        if let Some(op) = shared.ops.get_mut(id).filter(|_| rma.fence_owed) {
+            (op.fence, rma.fence_owed) = (true, false);
+        }
         rma.queue.push(&mut shared.ops, id);
         if rma.ops == 0 {
             rma.progress.restart(new.now_ticks);

@@ -153,6 +153,8 @@ pub(crate) struct Rma {
     pub owed: u128,
     /// What the fenced operation at the head of the queue waits for.
     pub fence: Option<Seq>,
+    /// The last operation in the queue was fenced, and has ended: the next one waits in its place.
+    pub fence_owed: bool,
     /// How far the peer has kept up with what we ask of it.
     pub progress: Progress,
     /// What all reads in slots lack.
@@ -167,6 +169,9 @@ pub(crate) struct Rma {
 
     /// Operations of the peer's of which something was refused.
     pub failed: u128,
+    /// Those among them that were not ended at the last look, and the data that has come for any of them since.
+    pub failed_before: u128,
+    pub failed_bytes: u64,
     /// Requests of the peer's to which an answer is due.
     pub busy: u128,
     pub dones: Turns,
@@ -196,6 +201,7 @@ impl Rma {
             free: u128::MAX,
             owed: 0,
             fence: None,
+            fence_owed: false,
             progress: Progress::default(),
             reading_bytes: 0,
             retry_due: Time::FAR,
@@ -203,6 +209,8 @@ impl Rma {
             data_turn: false,
             unsent: 0,
             failed: 0,
+            failed_before: 0,
+            failed_bytes: 0,
             busy: 0,
             dones: Turns::NEW,
             reads: Turns::NEW,
@@ -240,6 +248,11 @@ impl Rma {
             *slot = FREE;
             self.free |= 1 << index;
         }
+    }
+
+    /// Forgets what was noted of an operation of the peer's: it has ended.
+    pub fn forget_failed(&mut self, bit: u128) {
+        (self.failed, self.failed_before) = (self.failed & !bit, self.failed_before & !bit);
     }
 
     /// The peer takes no more answers.

@@ -218,3 +218,132 @@ fn who_makes_progress_at_the_least_rate_may_go_on() {
         assert_eq!(net.apps[0].operations(), [(1, expected)], "{faster} to {slower}");
     }
 }
+
+/// The longest time in which a peer must end what it has begun here, and one look of the timer more.
+const UNENDED: u64 = 2 * limits::UNENDED_NS_MIN + SECOND;
+
+/// Says something harmless now and then, for so long.
+fn chat(net: &mut Net, client: ConnKey, ns: u64) {
+    let until = net.now.plus(ns);
+    while net.now < until {
+        net.run(200 * MS);
+        say(net, client, Kind::Ping, &[], |head| head.flags = flags::PROBE);
+    }
+}
+
+fn is_told(net: &Net) -> bool {
+    net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }))
+}
+
+#[test]
+fn who_says_that_it_closes_and_sends_on_is_missed_in_time() {
+    let (mut net, client) = with_a_liar(9);
+    let mut body = [0; 16];
+    let len = crate::wire::write_record(&mut body, &[b"one more"], 8);
+    let began = net.now;
+    while !is_told(&net) {
+        say(&mut net, client, Kind::Data, &body[..len], |head| head.flags = flags::CLOSING);
+        chat(&mut net, client, SECOND);
+        assert!(net.now.since(began) < UNENDED, "it may not go on for ever");
+    }
+    assert!(net.now.since(began) > limits::UNENDED_NS_MIN, "what it sent before may still come");
+}
+
+#[test]
+fn who_says_that_it_closes_and_is_not_ready_is_missed_in_time() {
+    let (mut net, client) = with_a_liar(10);
+    for kind in [flags::CLOSING, flags::CLOSING | flags::RNR, flags::CLOSING] {
+        say(&mut net, client, Kind::Ack, &[], |head| head.flags = kind);
+        net.run(50 * MS);
+    }
+    net.run(UNENDED);
+    assert!(is_told(&net));
+}
+
+/// A WRITE to a region that is not there.
+fn refused_write(net: &mut Net, client: ConnKey, bytes: usize) {
+    let mut body = vec![0; 2048];
+    let place = RmaPlace { region: 99, key: 1, offset: 0 };
+    let len = Record::Write { slot: 3, at: place, last: false, data: &vec![1; bytes] }
+        .emit(&mut body)
+        .expect("fits");
+    say(net, client, Kind::Data, &body[..len], |_| {});
+}
+
+#[test]
+fn a_refused_write_that_is_never_ended_is_not_kept() {
+    for talks in [true, false] {
+        let (mut net, client) = with_a_liar(11);
+        refused_write(&mut net, client, 8);
+        assert_eq!(net.ends[0].shared.spare_rma.len(), 0);
+        if talks {
+            chat(&mut net, client, UNENDED)
+        } else {
+            net.run(UNENDED)
+        }
+        assert!(is_told(&net), "talks {talks}");
+        net.run(SECOND);
+        assert_eq!(net.ends[0].shared.spare_rma.len() as u64, net.ends[0].shared.rma_boxes, "talks {talks}");
+    }
+}
+
+#[test]
+fn a_long_write_that_is_refused_at_once_may_go_on() {
+    let (mut net, client) = with_a_liar(12);
+    let until = net.now.plus(2 * UNENDED);
+    while net.now < until {
+        net.run(limits::progress_ns(1024) / 2);
+        refused_write(&mut net, client, 1024);
+    }
+    assert!(!is_told(&net));
+}
+
+#[test]
+fn what_is_stored_behind_a_gap_that_is_never_filled_is_not_kept() {
+    for kind in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        for talks in [true, false] {
+            let (mut net, client, _) = pair(13, kind, 100);
+            net.run(MS);
+            net.cut = true;
+            let mut body = [0; 16];
+            let len = crate::wire::write_record(&mut body, &[b"behind"], 6);
+            say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
+            if talks {
+                chat(&mut net, client, UNENDED)
+            } else {
+                net.run(UNENDED)
+            }
+            assert!(is_told(&net), "{kind:?}, talks {talks}");
+            net.run(SECOND);
+            assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
+            assert_eq!(net.ends[0].next_deadline(), None, "asleep");
+        }
+    }
+}
+
+#[test]
+fn a_gap_that_is_filled_in_time_is_nobodys_fault() {
+    let (mut net, client, _) = pair(14, Attribute::ReliableOrdered, 100);
+    net.run(MS);
+    net.cut = true;
+    let mut body = [0; 16];
+    let len = crate::wire::write_record(&mut body, &[b"one"], 3);
+    say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
+    for _ in 0..8 {
+        // There is a gap all the time, but always another one.
+        say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.plus(3));
+        net.run(limits::UNENDED_NS_MIN * 3 / 4);
+        say(&mut net, client, Kind::Data, &body[..len], |_| {});
+        assert!(!is_told(&net));
+    }
+    assert_eq!(net.apps[0].messages.len(), 16);
+}
+
+#[test]
+fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
+    let (mut net, client) = with_a_liar(15);
+    say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
+    net.run(UNENDED);
+    assert!(is_told(&net));
+    assert_eq!(net.ends[0].next_deadline(), None, "asleep");
+}

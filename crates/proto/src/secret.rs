@@ -78,8 +78,14 @@ impl Secret {
 }
 
 /// SipHash-1-3 with a secret key, and the same on every run with the same secret.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyedHash(u64, u64);
+
+impl KeyedHash {
+    pub fn new(key: u64, more: u64) -> KeyedHash {
+        KeyedHash(key, more)
+    }
+}
 
 impl BuildHasher for KeyedHash {
     type Hasher = SipHasher13;

@@ -1,9 +1,12 @@
 //! What a receiver remembers of a group's senders: enough to know a repeat, and how much is missing.
 
-use crate::Address;
-use crate::limits::{GROUP_SENDER_COUNT_BITS, GROUP_SENDERS_MAX, GROUP_WINDOW};
+use std::hash::BuildHasher;
 
-/// Senders whose numbers end alike share this many places; the one that was silent longest makes room.
+use crate::Address;
+use crate::limits::{GROUP_SENDERS_MAX, GROUP_WINDOW};
+use crate::secret::KeyedHash;
+
+/// Senders that hash alike share this many places. When they are full, a host that has more of them than others makes room.
 const WAYS: usize = 8;
 const SETS: usize = GROUP_SENDERS_MAX / WAYS;
 
@@ -49,6 +52,7 @@ struct Sender {
 pub struct Senders {
     /// Sets of [`WAYS`].
     table: Box<[Option<Sender>]>,
+    hash: KeyedHash,
     clock: u64,
     /// Senders that made room for others.
     forgotten: u64,
@@ -56,13 +60,14 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Knows nobody. `None`: there is no memory.
+    /// Knows nobody. Nobody else knows `key`, so that nobody can tell which senders share places. `None`: there is no memory.
     #[must_use]
-    pub fn new() -> Option<Senders> {
+    pub fn new(key: u64) -> Option<Senders> {
         let mut table = Vec::new();
         table.try_reserve_exact(GROUP_SENDERS_MAX).ok()?;
         table.resize(GROUP_SENDERS_MAX, None);
-        Some(Senders { table: table.into_boxed_slice(), clock: 0, forgotten: 0, count: 0 })
+        let hash = KeyedHash::new(key, !key);
+        Some(Senders { table: table.into_boxed_slice(), hash, clock: 0, forgotten: 0, count: 0 })
     }
 
     /// Bytes of memory it holds.
@@ -87,8 +92,8 @@ impl Senders {
     //= wire.md R-MC-6
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
         self.clock += 1;
-        // Above the count these bits are random, so they spread; who chooses his own only crowds himself out.
-        let set = ((id >> GROUP_SENDER_COUNT_BITS) as usize & (SETS - 1)) * WAYS;
+        // Anybody can write any number here, and on some networks any source address, too.
+        let set = (self.hash.hash_one((source, id)) as usize & (SETS - 1)) * WAYS;
         let Some(places) = self.table.get_mut(set..set + WAYS) else { return Arrival::TooLate };
         let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
         if let Some(sender) = known {
@@ -96,8 +101,21 @@ impl Senders {
             return sender.note(number);
         }
         //= wire.md R-MC-7
-        let oldest = places.iter_mut().min_by_key(|place| place.map_or(0, |sender| sender.heard));
-        if let Some(place) = oldest {
+        // A free place; else one of the host that has most, the newcomer's own before others', that was silent longest.
+        let own = source.host();
+        let mut hosts = [None; WAYS];
+        for (host, place) in hosts.iter_mut().zip(places.iter()) {
+            *host = place.map(|sender| sender.source.host());
+        }
+        let crowd = |host: Option<Address>| {
+            let count = hosts.iter().filter(|other| **other == host).count();
+            (host.is_none(), count + usize::from(host == Some(own)), host == Some(own))
+        };
+        let place = places.iter_mut().max_by_key(|place| {
+            let host = place.map(|sender| sender.source.host());
+            (crowd(host), std::cmp::Reverse(place.map_or(0, |sender| sender.heard)))
+        });
+        if let Some(place) = place {
             match place {
                 Some(_) => self.forgotten += 1,
                 None => self.count += 1,

@@ -84,7 +84,7 @@ fn faults_are_told_apart() {
 #[test]
 fn gaps_and_repeats_are_noticed() {
     use Arrival::*;
-    let mut senders = Senders::new().unwrap();
+    let mut senders = Senders::new(5).unwrap();
     let mut note = |number| senders.note(source(1), 7, number);
     assert_eq!(note(100), New { missing: 0 }, "what came before we listened is not missed");
     assert_eq!(note(100), Repeat);
@@ -102,7 +102,7 @@ fn gaps_and_repeats_are_noticed() {
 
 #[test]
 fn senders_are_told_apart_and_bounded() {
-    let mut senders = Senders::new().unwrap();
+    let mut senders = Senders::new(5).unwrap();
     assert_eq!(senders.note(source(1), 7, 5), Arrival::New { missing: 0 });
     assert_eq!(senders.note(source(2), 7, 5), Arrival::New { missing: 0 }, "another address, another sender");
     assert_eq!(senders.count(), 2);
@@ -114,6 +114,27 @@ fn senders_are_told_apart_and_bounded() {
     assert_eq!(senders.memory_bytes(), bytes);
     assert_eq!(senders.forgotten(), 100_002 - GROUP_SENDERS_MAX as u64);
     assert_eq!(senders.note(source(3), 99_999 << 16, 1), Arrival::Repeat, "the latest are remembered");
+}
+
+/// What was said once may be said again only if its sender was forgotten: a host that makes up senders pushes out its own.
+//= wire.md R-MC-7
+#[test]
+fn who_makes_up_senders_has_none_of_other_hosts_forgotten() {
+    let address = |host: u8, port: u16| Address::from(SocketAddr::from(([10, 0, 0, host], port)));
+    let mut senders = Senders::new(5).unwrap();
+    let honest: Vec<(Address, u64)> =
+        (1..=60).map(|host| (address(host, 7), 0x1234_5678_0000 + u64::from(host))).collect();
+    for (source, id) in &honest {
+        assert_eq!(senders.note(*source, *id, 9), Arrival::New { missing: 0 });
+    }
+    for forged in 0..100_000u64 {
+        // The same lowest bits, the same number, another port: whatever one may choose.
+        let (_, id) = honest[forged as usize % honest.len()];
+        senders.note(address(200, forged as u16), id ^ forged << 21, 9);
+    }
+    for (source, id) in &honest {
+        assert_eq!(senders.note(*source, *id, 9), Arrival::Repeat, "{source}");
+    }
 }
 
 proptest! {
@@ -164,7 +185,7 @@ proptest! {
     /// Against a plain model: each number is delivered once at most, and what is missing adds up.
     #[test]
     fn each_number_counts_once(numbers in prop::collection::vec(1000u64..1200, 1..300)) {
-        let mut senders = Senders::new().unwrap();
+        let mut senders = Senders::new(5).unwrap();
         let (mut taken, mut missing) = (HashSet::new(), 0u64);
         for number in &numbers {
             match senders.note(source(1), 3, *number) {

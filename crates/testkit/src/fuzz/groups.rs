@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 pub fn group_datagrams(data: &[u8]) {
     let Some((&how, data)) = data.split_first() else { return };
     let each = 8 * (1 + usize::from(how));
-    let mut senders = Senders::new().expect("there is memory");
+    let mut senders = Senders::new(1).expect("there is memory");
     let mut delivered = HashSet::new();
     for (at, bytes) in data.chunks(each).enumerate() {
         let Ok(datagram) = GroupDatagram::parse(bytes) else { continue };

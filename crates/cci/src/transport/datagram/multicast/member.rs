@@ -10,6 +10,7 @@ use crate::transport::datagram::size::DATAGRAM_BYTES_MAX;
 use cci_proto::limits::GROUP_SENDERS_MAX;
 use cci_proto::{Address, Arrival, GroupDatagram, GroupName, PeerFault, Senders};
 use cci_ring::slab::{Key, Slab};
+use cci_sys::random;
 use cci_sys::udp::{self, RecvBatch, UdpSocket};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -101,7 +102,7 @@ impl Member {
             name: group.into(),
             socket: UdpSocket::join(group, interface, options)?,
             batch: RecvBatch::try_with_area(RECV_DATAGRAMS, DATAGRAM_BYTES_MAX.into())?,
-            senders: Senders::new()
+            senders: Senders::new(random::u64()?)
                 .ok_or_else(|| without_memory("have memory for senders", Member::BYTES as usize))?,
             links: Vec::with_capacity(4),
             counts: Counts::default(),

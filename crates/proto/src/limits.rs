@@ -61,6 +61,9 @@ pub const MESSAGE_BUNDLES_RESERVED: u32 = RMA_BUNDLES_RESERVED + 4;
 /// The share of the memory cap that the tables of remote memory operations get at most: one in this many parts.
 pub const RMA_SHARE: u64 = 4;
 
+/// The share of the memory cap that requests for connections get at most, waiting and answered: one in this many parts.
+pub const HANDSHAKES_SHARE: u64 = 4;
+
 /// Operations of remote memory access are given room in lots of this many.
 pub const RMA_LOT: usize = 64;
 

@@ -212,6 +212,49 @@ fn requests_of_one_host_leave_room_for_others() {
     figures::note("hostile.connect_floods", 2_000);
 }
 
+/// A program that answers at once does not help: what was answered is remembered for a while.
+#[test]
+fn answered_requests_of_one_host_leave_room_for_others() {
+    let mut end = End::new(0);
+    let cap_bytes = end.protocol.memory().cap_bytes;
+    let before = end.protocol.memory().total_bytes();
+    let flood_from = |end: &mut End, host: u8, times: usize| {
+        let from = SocketAddr::from((Ipv4Addr::new(10, 1, 0, host), 1_024)).into();
+        let (mut client, mut shown) = (End::new(host), 0);
+        for _ in 0..times {
+            let kind = cci_proto::Attribute::ReliableOrdered;
+            let key = client.protocol.connect(client.now, address_of(0), b"hi", kind, 1, None).unwrap();
+            for _ in 0..3 {
+                for (_, datagram) in client.give() {
+                    end.take(from, &datagram);
+                }
+                for request in std::mem::take(&mut end.program.requests) {
+                    shown += 1;
+                    end.protocol.reject(end.now, request);
+                }
+                for (_, datagram) in end.give() {
+                    client.take(address_of(0), &datagram);
+                }
+            }
+            let _ = client.protocol.disconnect(client.now, key);
+            client.give();
+        }
+        shown
+    };
+    let first = flood_from(&mut end, 1, 30_000);
+    let second = flood_from(&mut end, 2, 10_000);
+    assert!((1_000..20_000).contains(&first), "{first} of 30,000");
+    assert!((first / 3..first * 2 / 3).contains(&second), "half of what the first has left: {second}");
+    assert_eq!(flood_from(&mut end, 3, 1), 1, "an honest one gets in");
+    let kept = end.protocol.memory().total_bytes() - before;
+    assert!(kept <= cap_bytes / 4, "{kept} bytes are kept");
+    println!(
+        "40,000 requests, each refused at once: {first} and {second} are remembered, {kept} B; a third host gets in"
+    );
+    end.now = end.now.plus(60_000_000_000);
+    assert_eq!(flood_from(&mut end, 1, 1), 1, "and the first again, after a while");
+}
+
 /// Datagrams of a connection but for its nonce, from its peer's address: each is counted, and nothing is said to it.
 #[test]
 fn guesses_at_a_nonce_meet_silence() {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::limits::ACCEPT_TIMEOUT_NS;
+use crate::limits::{ACCEPT_TIMEOUT_NS, HANDSHAKES_SHARE};
 use crate::secret::{COOKIE_NS_MAX, KeyedHash};
 use crate::{Address, ConnKey, RequestTicket, Time};
 
@@ -31,8 +31,17 @@ pub(crate) struct Handshakes {
     answered: VecDeque<(Time, RequestTicket)>,
     waiting: u32,
     waiting_max: u32,
-    /// How many of these each host has.
-    by_host: HashMap<Address, u32, KeyedHash>,
+    requests_max: usize,
+    by_host: HashMap<Address, Counts, KeyedHash>,
+}
+
+/// How many requests one host has.
+#[derive(Copy, Clone, Default)]
+struct Counts {
+    /// Those that wait for the program.
+    waiting: u32,
+    /// All that are remembered.
+    all: u32,
 }
 
 impl Handshakes {
@@ -42,14 +51,16 @@ impl Handshakes {
     /// What one remembered request costs: its place in the map, twice for the map's free places, in the queue, and its host's.
     pub const COST_BYTES: u64 = (2 * size_of::<(RequestTicket, Fate)>()
         + size_of::<(Time, RequestTicket)>()
-        + 2 * size_of::<(Address, u32)>()) as u64;
+        + 2 * size_of::<(Address, Counts)>()) as u64;
 
-    pub fn new(hash: KeyedHash, waiting_max: u32) -> Handshakes {
+    /// For an endpoint with this cap on its memory, of which `waiting_max` requests may wait for the program.
+    pub fn new(hash: KeyedHash, waiting_max: u32, memory_bytes_max: u64) -> Handshakes {
         Handshakes {
             requests: HashMap::with_hasher(hash.clone()),
             answered: VecDeque::new(),
             waiting: 0,
             waiting_max,
+            requests_max: (memory_bytes_max / HANDSHAKES_SHARE / Handshakes::COST_BYTES) as usize,
             by_host: HashMap::with_hasher(hash),
         }
     }
@@ -58,13 +69,16 @@ impl Handshakes {
         self.requests.get(&ticket).copied()
     }
 
-    /// Whether one more request from there may wait for the program: fewer of its host's wait than there is room left for, so
-    /// that a host that asks again and again leaves half to others. The cookie has shown that it is there. Without memory for
-    /// it there is no room.
+    /// Whether one more request from there may be shown to the program: fewer of its host's wait than there is room left for,
+    /// and fewer are remembered, so that a host that asks again and again leaves half to others, whether the program answers
+    /// soon or not. The cookie has shown that it is there. Without memory for it there is no room.
     pub fn has_room_for(&mut self, from: Address) -> bool {
-        let left = self.waiting_max.saturating_sub(self.waiting);
+        let may_wait = self.waiting_max.saturating_sub(self.waiting);
+        let may_be_kept = self.requests_max.saturating_sub(self.requests.len());
         let answers = (self.requests.len() + 1).saturating_sub(self.answered.len());
-        self.by_host.get(&from.host()).copied().unwrap_or(0) < left
+        let counts = self.by_host.get(&from.host()).copied().unwrap_or_default();
+        counts.waiting < may_wait
+            && (counts.all as usize) < may_be_kept
             && self.by_host.try_reserve(1).is_ok()
             && self.requests.try_reserve(1).is_ok()
             && self.answered.try_reserve(answers).is_ok()
@@ -74,7 +88,8 @@ impl Handshakes {
     pub fn add(&mut self, ticket: RequestTicket, payload_bytes: u16) {
         self.requests.insert(ticket, Fate::Waiting { payload_bytes });
         self.waiting += 1;
-        *self.by_host.entry(ticket.peer.host()).or_default() += 1;
+        let counts = self.by_host.entry(ticket.peer.host()).or_default();
+        (counts.waiting, counts.all) = (counts.waiting + 1, counts.all + 1);
     }
 
     /// The program has answered. Returns how many bytes of payload are no longer held; `None`: not one of ours.
@@ -83,11 +98,8 @@ impl Handshakes {
         let Fate::Waiting { payload_bytes } = *place else { return None };
         *place = fate;
         self.waiting -= 1;
-        if let Some(count) = self.by_host.get_mut(&ticket.peer.host()) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_host.remove(&ticket.peer.host());
-            }
+        if let Some(counts) = self.by_host.get_mut(&ticket.peer.host()) {
+            counts.waiting -= 1;
         }
         self.answered.push_back((now.plus(COOKIE_NS_MAX), ticket));
         Some(payload_bytes)
@@ -115,6 +127,12 @@ impl Handshakes {
                 continue;
             }
             self.requests.remove(&ticket);
+            if let Some(counts) = self.by_host.get_mut(&ticket.peer.host()) {
+                counts.all -= 1;
+                if counts.all == 0 {
+                    self.by_host.remove(&ticket.peer.host());
+                }
+            }
             count += 1;
         }
         count

@@ -65,7 +65,7 @@ impl Endpoint {
         let mut secret = Secret::new(&config.secret);
         Ok(Endpoint {
             table: Table::new(config.connections_max),
-            handshakes: Handshakes::new(secret.table_hash(), config.requests_max),
+            handshakes: Handshakes::new(secret.table_hash(), config.requests_max, config.memory_bytes_max),
             replies: Replies::new().ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?,
             shared: Shared::new(config)?,
             secret,

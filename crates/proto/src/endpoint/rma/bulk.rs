@@ -7,6 +7,8 @@ use crate::conn::Active;
 use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
 use crate::limits::RECORD_BYTES;
+use crate::reliable::rx::RxRing;
+use crate::reliable::tx::TxRing;
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
 use crate::{ConnKey, RmaPlace, Seq, Sink, Status, Time};
 
@@ -91,7 +93,8 @@ impl Shared {
     /// Room for a connection's remote memory access; `None`: no memory.
     pub fn rma_box(&mut self) -> Option<Box<Rma>> {
         self.spare_rma.pop().or_else(|| {
-            let fits = self.fits(Rma::COST_BYTES);
+            // What is left must still take the windows that carry it, or all wait for one another.
+            let fits = self.fits(Rma::COST_BYTES + TxRing::COST_BYTES + RxRing::COST_BYTES);
             self.rma_boxes += u64::from(fits);
             fits.then(|| Box::new(Rma::new()))
         })

@@ -143,7 +143,7 @@ impl Shm {
         match accept.offer {
             Offer::Join { server_made_it } => {
                 let side = if server_made_it { Side::Client } else { Side::Server };
-                self.join(core, key, conn, &accept, side);
+                self.join(core, key, conn, &accept, side, peer);
             }
             Offer::New { ring_bytes } => {
                 if let Err(why) = self.answer_offer(core, key, conn, &accept, ring_bytes, peer, fds) {
@@ -153,9 +153,12 @@ impl Shm {
         }
     }
 
-    fn join(&mut self, core: &mut Core, key: Key, conn: Key, accept: &Accept, side: Side) {
+    /// Rides on a link that is there already, if it is one with this server: who knows the number of another one gets no
+    /// connection on that.
+    fn join(&mut self, core: &mut Core, key: Key, conn: Key, accept: &Accept, side: Side, peer: Peer) {
         let link_key = self.links_by_id.get(&(accept.link_id, side)).copied();
-        let Some(link) = link_key.and_then(|key| self.links.get_mut(key)) else {
+        let link = link_key.and_then(|key| self.links.get_mut(key)).filter(|link| link.peer == peer);
+        let Some(link) = link else {
             if !self.say_on(key, &Said::NoLink) {
                 self.end_hand(core, key, ConnectFailure::Disconnected);
             }

@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// EMFILE, without a dependency for one number.
-const ERRNO_DESCRIPTORS: i32 = 24;
+pub(super) const ERRNO_DESCRIPTORS: i32 = 24;
 /// Answers to late confirmations that wait for room in the ring.
 const CONTROL_MAX: usize = 256;
 

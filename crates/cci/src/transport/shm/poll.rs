@@ -6,6 +6,7 @@
 //! - *Busy* links, those with sends, closing connections or stalls under way, are looked after now and then.
 //! - The kernel is asked every [`KERNEL_POLL_NS`] at most: a system call in each poll would be the latency.
 
+use super::handshake::ERRNO_DESCRIPTORS;
 use super::link::{Life, Link};
 use super::sleep::cool;
 use super::{Shm, token};
@@ -354,6 +355,11 @@ impl Shm {
             let mut buffer = [0; rma::GRANT_BYTES];
             match link.lifeline.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                // This process has no descriptor free for a grant: what was asked for goes through the ring.
+                Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
+                    self.table.counts.system_errors += 1;
+                    continue;
+                }
                 Ok(got) if got.len == 0 => return self.peer_hung_up(core, key),
                 Ok(got) => {
                     let bytes = buffer.get(..got.len).unwrap_or_default();

@@ -73,7 +73,8 @@ impl LinkRma {
     pub(super) fn looks(&mut self, now_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.looked_ns);
         if since_ns > ABSENCE_NS && !self.slept {
-            self.absent_ns = self.absent_ns.saturating_add(since_ns);
+            // The clock goes on a little all the same: a program that polls seldom must not stop it for ever.
+            self.absent_ns = self.absent_ns.saturating_add(since_ns - ABSENCE_NS);
         }
         (self.looked_ns, self.deadline_ns, self.slept) = (now_ns, u64::MAX, false);
     }
@@ -136,5 +137,29 @@ impl Rma {
             self.word = Word::new().ok();
         }
         self.word.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that takes its time steps between two polls still has operations that end.
+    #[test]
+    fn a_program_that_polls_seldom_does_not_stop_the_clock() {
+        let mut rma = LinkRma::new();
+        let mut now_ns = 1_000_000_000;
+        rma.begins(now_ns);
+        let from_ns = rma.clock_ns(now_ns);
+        for _ in 0..10 {
+            now_ns += ABSENCE_NS * 3 / 2;
+            rma.looks(now_ns);
+        }
+        assert_eq!(rma.clock_ns(now_ns) - from_ns, 10 * ABSENCE_NS);
+        assert_eq!(rma.real_ns(rma.clock_ns(now_ns)), now_ns);
+        // One long absence is hardly any time.
+        now_ns += 1_000 * ABSENCE_NS;
+        rma.looks(now_ns);
+        assert_eq!(rma.clock_ns(now_ns) - from_ns, 11 * ABSENCE_NS);
     }
 }

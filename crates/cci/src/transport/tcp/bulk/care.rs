@@ -35,8 +35,9 @@ impl Tcp {
         }
         let since_ns = now_ns.saturating_sub(self.bulks.looked_ns);
         if since_ns > ABSENCE_NS && !self.bulks.slept {
-            // What the peers did meanwhile was not looked at, and is not judged.
-            self.bulks.absent_ns += since_ns;
+            // What the peers did meanwhile was not looked at, and is not judged. The clock goes on a little all the same: a program that
+            // polls seldom must not stop it for ever.
+            self.bulks.absent_ns += since_ns - ABSENCE_NS;
         }
         (self.bulks.looked_ns, self.bulks.due_ns, self.bulks.slept) = (now_ns, u64::MAX, false);
         let mut at = 0;

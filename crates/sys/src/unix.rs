@@ -17,6 +17,7 @@ use crate::error::{Result, SysError, Tried};
 
 mod listener;
 mod name;
+mod rights;
 
 pub use listener::Listener;
 pub use name::Name;
@@ -90,10 +91,18 @@ pub struct Received {
 impl Stream {
     /// Connects to a listener. Refused, missing or full (`WouldBlock`: the listener's backlog) is an error.
     pub fn connect(to: &Name) -> Result<Stream> {
+        let stream = Stream::connect_warily(to)?;
+        stream.trust();
+        Ok(stream)
+    }
+
+    /// Connects to a listener that is not known yet, and may be anybody's: it can't send descriptors before [`trust`](Stream::trust).
+    pub fn connect_warily(to: &Name) -> Result<Stream> {
         const WHAT: &str = "connect to a process on this machine";
         let on = |error: SysError| error.on(to);
         let addr = to.to_addr().tried(WHAT).map_err(on)?;
         let fd = seqpacket().tried("make a UNIX socket").map_err(on)?;
+        rights::take_descriptors(&fd, false);
         loop {
             match rustix::net::connect(&fd, &addr) {
                 Ok(()) => return Ok(Stream(fd)),
@@ -101,6 +110,11 @@ impl Stream {
                 Err(error) => return Err(error).tried(WHAT).map_err(on),
             }
         }
+    }
+
+    /// From now on the peer may send descriptors. It could not where this end was made by a listener, or warily.
+    pub fn trust(&self) {
+        rights::take_descriptors(&self.0, true);
     }
 
     /// Two connected ends, for tests and for processes that are parent and child.

@@ -52,7 +52,8 @@ impl Listener {
         .map_err(|error: SysError| error.on(name))
     }
 
-    /// Takes the next connection; `None` when there is none now.
+    /// Takes the next connection; `None` when there is none now. The peer can't send descriptors before [`Stream::trust`], where the
+    /// kernel is new enough.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         loop {
             match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -97,6 +98,8 @@ fn bind_path(name: &Name, path: &Path) -> Result<Listener> {
 fn bind_and_listen(name: &Name) -> Result<OwnedFd> {
     let addr = name.to_addr().tried(WHAT)?;
     let fd = seqpacket().tried("make a UNIX socket")?;
+    // Those who connect are not known yet.
+    super::rights::take_descriptors(&fd, false);
     rustix::net::bind(&fd, &addr).tried("listen on a UNIX socket (bind)")?;
     rustix::net::listen(&fd, BACKLOG).tried("listen on a UNIX socket (listen)")?;
     Ok(fd)

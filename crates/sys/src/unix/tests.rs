@@ -41,6 +41,7 @@ fn connected(name: &Name) -> (Listener, Stream, Stream) {
     assert!(listener.accept().unwrap().is_none());
     let client = Stream::connect(name).unwrap();
     let server = listener.accept().unwrap().unwrap();
+    server.trust();
     (listener, client, server)
 }
 
@@ -199,4 +200,32 @@ fn bad_names_are_errors() {
         assert!(Stream::connect(&name).is_err(), "{name}");
     }
     Listener::bind(&Name::Abstract(vec![b'x'; 107])).unwrap();
+}
+
+/// Whoever is not known yet can't have us close, read or not, what it likes.
+#[test]
+fn strangers_send_no_descriptors() {
+    let _alone = one_at_a_time();
+    let name = abstract_name();
+    let listener = Listener::bind(&name).unwrap();
+    if !rights::take_descriptors(&seqpacket().unwrap(), false) {
+        println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+        return;
+    }
+    let client = Stream::connect_warily(&name).unwrap();
+    let file = fs::File::open("/dev/null").unwrap();
+    let refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    refused(client.send(b"unasked", &[file.as_fd()]).unwrap_err());
+    let server = listener.accept().unwrap().expect("a client");
+    refused(client.send(b"unasked", &[file.as_fd()]).unwrap_err());
+    refused(server.send(b"unasked", &[file.as_fd()]).unwrap_err());
+    client.send(b"words pass", &[]).unwrap();
+    let mut buffer = [0; 16];
+    assert_eq!(server.recv(&mut buffer, 1).unwrap().len, 10);
+    server.trust();
+    client.send(b"wanted", &[file.as_fd()]).unwrap();
+    let got = server.recv(&mut buffer, 1).unwrap();
+    assert_eq!((got.len, got.fds.len()), (6, 1));
+    client.trust();
+    server.send(b"wanted", &[file.as_fd()]).unwrap();
 }

@@ -93,6 +93,7 @@ impl Shm {
                 return;
             }
         };
+        stream.trust();
         let deadline_ns = self.table.now_ns.saturating_add(SILENCE_NS_MAX);
         let stage = Stage::Silent { peer, since_ns: self.table.now_ns, has_asked: false };
         let Ok(key) = self.table.hands.insert(Hand { stream: None, deadline_ns, stage }) else {

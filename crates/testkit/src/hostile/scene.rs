@@ -170,14 +170,24 @@ impl Scene {
         let (attribute, before) = (Attribute::ReliableOrdered, self.victim.received_in_all());
         let connecting = side.endpoint.connect(&uri, b"newcomer", attribute, 0, Some(PATIENCE));
         connecting.expect("a newcomer may connect");
+        let mut connection = None;
         self.until("a newcomer has got in and said a word", |scene| {
             side.turn();
             if let Some(met) = side.met.remove(&0) {
-                side.send(met.connection.expect("a newcomer is let in"), b"a word")
-                    .expect("it has nothing under way");
+                connection = met.connection;
+                let to = connection.expect("a newcomer is let in");
+                side.send(to, b"a word").expect("it has nothing under way");
             }
             scene.victim.received_in_all() > before
         });
+        // An endpoint that is dropped waits for its peers, and the victim would not answer meanwhile.
+        if let Some(connection) = connection {
+            side.endpoint.disconnect(connection);
+            self.until("a newcomer has left", |_| {
+                side.turn();
+                side.endpoint.attribute(connection).is_none()
+            });
+        }
     }
 
     /// Requests of a hostile peer that the victim's program was shown.

@@ -194,7 +194,7 @@ impl Shm {
         peer: Peer,
         fds: ReceivedFds,
     ) -> Result<(), ConnectFailure> {
-        let half = self.make_half(core).map_err(|error| error.why())?;
+        let half = self.make_half(core, &peer).map_err(|error| error.why())?;
         let own_ring_bytes = half.ring_bytes;
         let sent = match (self.table.hands.get(key), half.segment.fd()) {
             (Some(Hand { stream: Some(stream), .. }), Some(segment)) => {

@@ -229,8 +229,8 @@ impl Shm {
     }
 
     /// Makes the ring that we will read, under the endpoint's cap.
-    pub(super) fn make_half(&mut self, core: &Core) -> Result<Half, NotOffered> {
-        let ring_bytes = self.affordable_ring_bytes(core).ok_or(ConnectFailure::NoMemory)?;
+    pub(super) fn make_half(&mut self, core: &Core, peer: &Peer) -> Result<Half, NotOffered> {
+        let ring_bytes = self.affordable_ring_bytes(core, peer.process()).ok_or(ConnectFailure::NoMemory)?;
         let made = || -> Result<Half, SysError> {
             let segment = Segment::create("cci-ring", region_bytes(ring_bytes as usize))?;
             let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);

@@ -33,7 +33,7 @@ impl Shm {
     /// Clients knock.
     pub(super) fn let_in(&mut self, core: &mut Core) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            if self.shown >= limits::REQUESTS_MAX || !self.make_room_for_silent(core) {
+            if self.shown.total() >= limits::REQUESTS_MAX || !self.make_room_for_silent(core) {
                 return self.pause_listening(core);
             }
             match self.listener.accept() {
@@ -123,21 +123,26 @@ impl Shm {
             None => format!("a process of user {} in another container", peer.uid),
         };
         let peer = Peer { endpoint: request.endpoint, pid: peer.pid, uid: peer.uid };
-        self.shown += 1;
+        let ticket = peer.process();
+        if !self.shown.enter(ticket) {
+            self.table.counts.requests_over_quota += 1;
+            let _ = stream.send(Said::Refuse(ConnectFailure::NoMemory).bytes().as_slice(), &[]);
+            return;
+        }
         core.requested(RequestBody {
             payload: payload.to_vec(),
             attribute: request.attribute,
             peer: who,
             via: TransportKind::Shm,
-            ticket: 0,
+            ticket,
             inner: Box::new(Asker { stream, request, peer }),
             identity: None,
             origin: core.origin.clone(),
         });
     }
 
-    pub(super) fn refuse(&mut self, inner: RequestInner) {
-        self.shown = self.shown.saturating_sub(1);
+    pub(super) fn refuse(&mut self, ticket: u64, inner: RequestInner) {
+        self.shown.leave(ticket);
         if let Ok(asker) = inner.downcast::<Asker>() {
             // If the client is gone already, there is nobody to tell.
             let _ = asker.stream.send(Said::Refuse(ConnectFailure::Refused).bytes().as_slice(), &[]);
@@ -160,7 +165,7 @@ impl Shm {
             }
         };
         if Arc::ptr_eq(&origin, &core.origin) {
-            self.shown = self.shown.saturating_sub(1);
+            self.shown.leave(ticket);
         }
         self.table.now_ns = clock::now_ns();
         let result = self.accept_asker(core, connection, asker, attribute.is_reliable());
@@ -243,7 +248,7 @@ impl Shm {
             return Ok(());
         }
         self.offers.try_reserve(1).map_err(|_| ConnectFailure::NoMemory)?;
-        let half = self.make_half(core)?;
+        let half = self.make_half(core, &guest.peer)?;
         let offer = Offer::New { ring_bytes: half.ring_bytes };
         self.say_accept(key, guest, half.link_id, offer, Some(&half)).inspect_err(|_| {
             self.ring_memory_bytes =
@@ -255,9 +260,9 @@ impl Shm {
     }
 
     fn set_stage(&mut self, key: Key, stage: Stage) {
+        // Its deadline stays what it was when the program accepted: what others of the same process do prolongs nothing.
         if let Some(hand) = self.table.hands.get_mut(key) {
             hand.stage = stage;
-            hand.deadline_ns = self.table.now_ns.saturating_add(HANDSHAKE_NS_MAX);
         }
     }
 

@@ -33,6 +33,7 @@ mod out;
 mod pending;
 mod poll;
 mod proof;
+mod quota;
 mod receive;
 mod report;
 mod rma;
@@ -50,8 +51,9 @@ pub(crate) use self::admission::Admission;
 pub(crate) use self::commitment::Commitment;
 pub(crate) use self::proof::Proof;
 
-use self::hand::{Peer, Side};
+use self::hand::{Peer, Side, Stage};
 use self::link::Link;
+use self::quota::{Requests, RingMemory};
 use self::table::{Conn, Counts, Table, from_us, to_us};
 use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
 use crate::counters::{ConnectionCounters, DropReason};
@@ -94,7 +96,7 @@ const SILENCE_NS_MAX: u64 = 1_000_000_000;
 const SILENCE_NS_MIN: u64 = 200_000_000;
 /// How long an accepted client may take to confirm.
 /// Its death is known at once; this is for one that hangs, or polls seldom.
-const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;
+const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
 /// Clients that have connected and said nothing yet; more wait in the kernel's queue.
 const HANDS_SILENT_MAX: u32 = 256;
 /// Connections being made at once.
@@ -129,7 +131,7 @@ pub(super) struct Shm {
     /// Clients let in that have said nothing yet.
     silent: u32,
     /// Requests that the program holds.
-    shown: u32,
+    shown: Requests,
     links: Slab<Box<Link>>,
     links_by_id: HashMap<(u64, Side), Key>,
     links_by_peer: HashMap<Peer, Key>,
@@ -190,7 +192,7 @@ pub(crate) fn open(
         listener,
         listen_again_ns: None,
         silent: 0,
-        shown: 0,
+        shown: Requests::default(),
         links: Slab::new(limits::CONNECTIONS_MAX),
         links_by_id: HashMap::new(),
         links_by_peer: HashMap::new(),
@@ -237,14 +239,25 @@ impl Shm {
         kinds.iter().map(|(_, bytes)| bytes).sum::<u64>() + core.set_apart_bytes
     }
 
-    /// How large a ring we can afford to read. None: no ring at all.
-    fn affordable_ring_bytes(&self, core: &Core) -> Option<u32> {
+    /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
+    fn affordable_ring_bytes(&self, core: &Core, process: u64) -> Option<u32> {
         let left = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
+        let of_links = self.links.iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
+        let of_offers = self.table.hands.iter().filter_map(|(_, hand)| match &hand.stage {
+            Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
+            _ => None,
+        });
+        let own = of_links.chain(of_offers).filter(|(owner, _)| *owner == process);
+        let memory =
+            RingMemory { left, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
+        let is_affordable = |ring_bytes| {
+            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_room_for(ring_charge(ring_bytes))
+        };
         let mut ring_bytes = RING_BYTES_MAX;
-        while ring_bytes > RING_BYTES_MIN && ring_charge(ring_bytes) > left / RING_SHARE {
+        while ring_bytes > RING_BYTES_MIN && !is_affordable(ring_bytes) {
             ring_bytes /= 2;
         }
-        (ring_charge(ring_bytes) <= left).then_some(ring_bytes)
+        memory.has_room_for(ring_charge(ring_bytes)).then_some(ring_bytes)
     }
 
     /// In a fork child nothing is mapped: touching a ring would be the end of it.
@@ -276,12 +289,12 @@ impl Transport for Shm {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn refused(&mut self, _: &mut Core, _: TransportKind, _: u64, inner: RequestInner) {
-        self.refuse(inner);
+    fn refused(&mut self, _: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
+        self.refuse(ticket, inner);
     }
 
-    fn taken(&mut self, _: &mut Core, _: TransportKind, _: u64) {
-        self.shown = self.shown.saturating_sub(1);
+    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
+        self.shown.leave(ticket);
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {

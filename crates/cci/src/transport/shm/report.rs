@@ -54,7 +54,7 @@ impl Shm {
             ("kernel_polls", counts.kernel_polls),
             ("stalls", counts.stalls),
             ("sends_in_progress", u64::from(self.table.sends.in_use())),
-            ("requests_waiting", u64::from(self.shown)),
+            ("requests_waiting", u64::from(self.shown.total())),
             ("system_errors", counts.system_errors),
         ]);
         rma::report::count(&self.table.rma, &self.links, into);
@@ -69,6 +69,7 @@ impl Shm {
                 ("not_permitted", counts.not_permitted),
                 ("not_proven", counts.not_proven),
                 ("handshake_timed_out", counts.handshake_timed_out),
+                ("requests_over_quota", counts.requests_over_quota),
             ]
             .into_iter()
             .filter(|(_, count)| *count > 0)
@@ -85,7 +86,7 @@ impl Shm {
             ("rings", self.ring_memory_bytes),
             ("links", links),
             ("connections", self.table.conns.bytes() as u64),
-            ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown) * REQUEST_BYTES),
+            ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown.total()) * REQUEST_BYTES),
             ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
             ("sends in progress", self.table.sends.bytes() as u64),
             ("memory of peers, mapped", self.table.rma.mapped.total()),

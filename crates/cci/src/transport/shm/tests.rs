@@ -2,6 +2,7 @@
 
 mod lasting;
 mod mapped;
+mod quotas;
 mod rma;
 mod taking_back;
 mod waking;

@@ -1,0 +1,104 @@
+//! What one process may have of what an endpoint has for all: requests that wait for the program, and memory of rings.
+
+use super::hand::Peer;
+use crate::limits::REQUESTS_MAX;
+use std::collections::HashMap;
+
+/// One process may have so many times what it leaves to others. High, since whoever wants more is refused: a process that is alone
+/// connects many times at once, and has most of it.
+const SHARE: u32 = 8;
+
+/// A process, as the kernel names it. All those that are not visible from here count as one.
+pub(super) fn process_of(uid: u32, pid: Option<u32>) -> u64 {
+    u64::from(uid) << 32 | u64::from(pid.unwrap_or(0))
+}
+
+impl Peer {
+    pub fn process(&self) -> u64 {
+        process_of(self.uid, self.pid)
+    }
+}
+
+/// Requests that the program holds, by the process that each came from.
+#[derive(Default)]
+pub(super) struct Requests {
+    by_process: HashMap<u64, u32>,
+    total: u32,
+}
+
+impl Requests {
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Enters a request. False: this process has too many already.
+    pub fn enter(&mut self, process: u64) -> bool {
+        let own = self.by_process.get(&process).copied().unwrap_or(0);
+        let left = REQUESTS_MAX.saturating_sub(self.total);
+        if own >= SHARE * left || self.by_process.try_reserve(1).is_err() {
+            return false;
+        }
+        self.by_process.insert(process, own + 1);
+        self.total += 1;
+        true
+    }
+
+    /// The program has answered one.
+    pub fn leave(&mut self, process: u64) {
+        let Some(own) = self.by_process.get_mut(&process) else { return };
+        *own -= 1;
+        if *own == 0 {
+            self.by_process.remove(&process);
+        }
+        self.total = self.total.saturating_sub(1);
+    }
+}
+
+/// The memory of an endpoint's rings, as the next one finds it, in bytes.
+pub(super) struct RingMemory {
+    /// What is left under the cap.
+    pub left: u64,
+    /// Of the process that the next ring is for.
+    pub of_process: u64,
+}
+
+impl RingMemory {
+    /// Whether a ring of this size may be made.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        let left_to_others = self.left.saturating_sub(bytes).saturating_mul(SHARE.into());
+        bytes <= self.left && self.of_process.saturating_add(bytes) <= left_to_others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_has_all_requests_and_what_was_answered_counts_no_more() {
+        let mut requests = Requests::default();
+        let fill =
+            |requests: &mut Requests, process| (0..).take_while(|_| requests.enter(process)).count() as u32;
+        let first = fill(&mut requests, 1);
+        assert_eq!(first, REQUESTS_MAX * SHARE / (SHARE + 1) + 1);
+        let second = fill(&mut requests, 2);
+        assert!(second > 100 && fill(&mut requests, 3) > 10, "{second}");
+        assert!(requests.total() < REQUESTS_MAX);
+        for _ in 0..first {
+            requests.leave(1);
+        }
+        assert!(fill(&mut requests, 1) > 700);
+        // One that is not known, or was answered twice.
+        let total = requests.total();
+        requests.leave(77);
+        assert_eq!(requests.total(), total);
+    }
+
+    #[test]
+    fn rings_of_one_process_leave_as_much_to_others() {
+        let memory = |left, of_process| RingMemory { left, of_process };
+        assert!(memory(100, 0).has_room_for(88) && !memory(100, 0).has_room_for(89));
+        assert!(memory(100, 720).has_room_for(8) && !memory(100, 740).has_room_for(8));
+        assert!(!memory(100, u64::MAX).has_room_for(1) && !memory(0, 0).has_room_for(1));
+    }
+}

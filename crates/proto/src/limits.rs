@@ -21,6 +21,17 @@ pub const GROUP_SENDERS_MAX: usize = 256;
 /// Datagrams of one sender to a group for which a receiver remembers whether they have come: the last so many.
 pub const GROUP_WINDOW: u64 = 64;
 
+/// How far ahead of a sender's last datagram its next one may be: as many lost in a row are believed. One that is further ahead
+/// is dropped, since anybody may have sent it.
+pub const GROUP_JUMP_MAX: u64 = 1 << 20;
+
+/// Datagrams of a sender that follow each other and are far from those before, more than which show that its numbers are there:
+/// at least so many.
+pub const GROUP_RESTART_MIN: u32 = 8;
+
+/// And more than came before, of which so many count at most.
+pub const GROUP_RUN_MAX: u32 = 256;
+
 /// The smallest datagram an endpoint may be limited to: every handshake datagram fits.
 pub const DATAGRAM_BYTES_MIN: u16 = 1152;
 

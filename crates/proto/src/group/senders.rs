@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use crate::Address;
-use crate::limits::{GROUP_SENDERS_MAX, GROUP_WINDOW};
+use crate::limits::{GROUP_JUMP_MAX, GROUP_RESTART_MIN, GROUP_RUN_MAX, GROUP_SENDERS_MAX, GROUP_WINDOW};
 use crate::secret::KeyedHash;
 
 /// Senders that hash alike share this many places. When they are full, a host that has more of them than others makes room.
@@ -32,6 +32,8 @@ pub enum Arrival {
     Repeat,
     /// So much earlier that it may be a repeat: to be dropped.
     TooLate,
+    /// So much later than all before it that it may be forged: to be dropped.
+    TooEarly,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -45,6 +47,12 @@ struct Sender {
     highest: u64,
     /// Bit `i`: `highest - i` has come.
     seen: u64,
+    /// Datagrams that have come without a long gap between them, up to [`GROUP_RUN_MAX`].
+    run: u32,
+    /// Numbers far from these that follow each other: how many, and the last. They are the sender's own if somebody else sent the
+    /// highest in its name.
+    others: u32,
+    other: u64,
 }
 
 /// The senders of one group, a bounded number of them: see [`GROUP_SENDERS_MAX`].
@@ -56,6 +64,8 @@ pub struct Senders {
     clock: u64,
     /// Senders that made room for others.
     forgotten: u64,
+    /// Times that a sender's numbers began anew far from those before.
+    restarted: u64,
     count: usize,
 }
 
@@ -66,8 +76,8 @@ impl Senders {
         let mut table = Vec::new();
         table.try_reserve_exact(GROUP_SENDERS_MAX).ok()?;
         table.resize(GROUP_SENDERS_MAX, None);
-        let hash = KeyedHash::new(key, !key);
-        Some(Senders { table: table.into_boxed_slice(), hash, clock: 0, forgotten: 0, count: 0 })
+        let (table, hash) = (table.into_boxed_slice(), KeyedHash::new(key, !key));
+        Some(Senders { table, hash, clock: 0, forgotten: 0, restarted: 0, count: 0 })
     }
 
     /// Bytes of memory it holds.
@@ -88,6 +98,12 @@ impl Senders {
         self.forgotten
     }
 
+    /// How often a sender's numbers began anew, far from those before: what came of it before is no longer known.
+    #[must_use]
+    pub fn restarted(&self) -> u64 {
+        self.restarted
+    }
+
     /// Notes a datagram and says what it is.
     //= wire.md R-MC-6
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
@@ -98,7 +114,7 @@ impl Senders {
         let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
         if let Some(sender) = known {
             sender.heard = self.clock;
-            return sender.note(number);
+            return sender.note(number, &mut self.restarted);
         }
         //= wire.md R-MC-7
         // A free place; else one of the host that has most, the newcomer's own before others', that was silent longest.
@@ -120,25 +136,52 @@ impl Senders {
                 Some(_) => self.forgotten += 1,
                 None => self.count += 1,
             }
-            *place = Some(Sender { heard: self.clock, source, id, first: number, highest: number, seen: 1 });
+            *place = Some(Sender::new(self.clock, source, id, number));
         }
         Arrival::New { missing: 0 }
     }
 }
 
 impl Sender {
-    fn note(&mut self, number: u64) -> Arrival {
+    fn new(heard: u64, source: Address, id: u64, number: u64) -> Sender {
+        Sender { heard, source, id, first: number, highest: number, seen: 1, run: 1, others: 0, other: 0 }
+    }
+
+    fn note(&mut self, number: u64, restarted: &mut u64) -> Arrival {
+        let near =
+            self.highest.saturating_sub(GROUP_WINDOW - 1)..=self.highest.saturating_add(GROUP_JUMP_MAX);
+        if near.contains(&number) {
+            return self.note_near(number);
+        }
+        //= wire.md R-MC-8
+        let follows = self.others != 0 && number > self.other && number - self.other <= GROUP_WINDOW;
+        self.others = if follows { self.others + 1 } else { 1 };
+        self.other = number;
+        if self.others > self.run.max(GROUP_RESTART_MIN) {
+            let run = self.others.min(GROUP_RUN_MAX);
+            *self = Sender { run, ..Sender::new(self.heard, self.source, self.id, number) };
+            *restarted += 1;
+            return Arrival::New { missing: 0 };
+        }
+        if number > self.highest { Arrival::TooEarly } else { Arrival::TooLate }
+    }
+
+    fn note_near(&mut self, number: u64) -> Arrival {
         if number > self.highest {
             let ahead = number - self.highest;
             self.highest = number;
-            self.seen = if ahead < GROUP_WINDOW { self.seen << ahead | 1 } else { 1 };
+            if ahead < GROUP_WINDOW {
+                self.seen = self.seen << ahead | 1;
+                self.run = (self.run + 1).min(GROUP_RUN_MAX);
+            } else {
+                // Nothing that came before speaks for this number.
+                (self.seen, self.run) = (1, 1);
+            }
+            // The run goes on: what is far from it has to come more often than that.
+            self.others = self.others.saturating_sub(1);
             return Arrival::New { missing: ahead - 1 };
         }
-        let behind = self.highest - number;
-        if behind >= GROUP_WINDOW {
-            return Arrival::TooLate;
-        }
-        let bit = 1 << behind;
+        let bit = 1 << (self.highest - number);
         if self.seen & bit != 0 {
             return Arrival::Repeat;
         }

@@ -33,6 +33,8 @@ pub(super) struct Counts {
     pub late: u64,
     pub repeats: u64,
     pub too_late: u64,
+    /// Datagrams whose numbers were far ahead of all before them.
+    pub too_early: u64,
     /// Sent by this endpoint.
     pub own: u64,
     /// For another group or port.
@@ -61,6 +63,7 @@ impl Counts {
             (&mut self.late, other.late),
             (&mut self.repeats, other.repeats),
             (&mut self.too_late, other.too_late),
+            (&mut self.too_early, other.too_early),
             (&mut self.own, other.own),
             (&mut self.other, other.other),
             (&mut self.malformed, other.malformed),
@@ -157,6 +160,10 @@ impl Member {
                 }
                 Arrival::TooLate => {
                     counts.too_late += 1;
+                    continue;
+                }
+                Arrival::TooEarly => {
+                    counts.too_early += 1;
                     continue;
                 }
             }

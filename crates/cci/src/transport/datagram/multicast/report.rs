@@ -54,6 +54,7 @@ impl Groups {
             ("group-other", came.other),
             ("group-repeat", came.repeats),
             ("group-too-late", came.too_late),
+            ("group-too-early", came.too_early),
             ("group-malformed", came.malformed),
             ("group-message-too-long", came.too_long),
             ("group-no-receive-buffer", came.no_buffer),

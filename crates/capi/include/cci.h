@@ -893,6 +893,23 @@ int cci_atomic(cci_connection_t *connection, cci_atomic_op_t op, uint32_t width,
                uint64_t result_offset, const void *context, int flags);
 
 /*
+ * Starts connecting to an endpoint where somebody of this name must be: one who proves it, by a certificate that has it,
+ * or by the pre-shared key of that name. With keys, that is the key by which this side asks, in place of the first of its
+ * file; a peer that does not have it gives no answer (CCI_ETIMEDOUT over UDP and Ethernet, CCI_ECONNREFUSED over TCP).
+ * Nobody else is told anything of the payload. Where somebody else proves to be there, the CCI_EVENT_CONNECT has
+ * CCI_ECONNREFUSED, and cci_last_error() says so. The key "expect" in a device's configuration is the same for all
+ * connections that its endpoints ask for.
+ *
+ *   peer   the name, such as "hub" or "hub.cluster.example"; no pattern. The others are those of cci_connect()
+ *
+ * Errors: as cci_connect(); CCI_EINVAL also where the endpoint has no security, has no key of that name, or is one of a
+ * device whose configuration expects another name; and with multicast.
+ */
+int cci_connect_expecting(cci_endpoint_t *endpoint, const char *peer, const char *server_uri, const void *data_ptr,
+                          uint32_t data_len, cci_conn_attribute_t attribute, const void *context, int flags,
+                          const struct timeval *timeout);
+
+/*
  * Says who is at the other end of a connection, where that was proved: the name of its key, or the DNS names of its
  * certificate with commas between. It is the same for as long as the connection lives.
  *

@@ -66,6 +66,41 @@ pub unsafe extern "C" fn cci_connect(
     })
 }
 
+/// Starts connecting to somebody of a name.
+///
+/// # Safety
+/// As `cci_connect`; `peer` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_connect_expecting(
+    endpoint: *const cci_endpoint_t,
+    peer: *const c_char,
+    server_uri: *const c_char,
+    data_ptr: *const c_void,
+    data_len: u32,
+    attribute: cci_conn_attribute_t,
+    context: *const c_void,
+    _flags: c_int,
+    timeout: *const timeval,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promises are those of the five.
+        let (endpoint, peer, uri, request, timeout) = unsafe {
+            (
+                CEndpoint::of(endpoint)?,
+                text(peer, "cci_connect_expecting: peer")?,
+                text(server_uri, "cci_connect_expecting: server_uri")?,
+                bytes(data_ptr, data_len as usize)?,
+                duration(timeout)?,
+            )
+        };
+        let (attribute, context) = (attribute_of(attribute)?, context_of(context));
+        endpoint.with(|endpoint, _| {
+            endpoint.connect_expecting(peer, uri, request, attribute, context, timeout)
+        })??;
+        Ok(())
+    })
+}
+
 /// Accepts a connection request.
 ///
 /// # Safety

@@ -34,7 +34,7 @@ mod security;
 mod status;
 pub mod types;
 
-pub use connecting::{cci_accept, cci_connect, cci_disconnect, cci_reject};
+pub use connecting::{cci_accept, cci_connect, cci_connect_expecting, cci_disconnect, cci_reject};
 pub use endpoint::cci_arm_os_handle;
 pub use events::{cci_get_event, cci_return_event};
 pub use extensions::{

@@ -24,7 +24,9 @@ pub(crate) const fn of_status(status: Status) -> cci_status_t {
 
 pub(crate) const fn of_connect_failure(failure: ConnectFailure) -> cci_status_t {
     match failure {
-        ConnectFailure::Refused | ConnectFailure::NotPermitted => CCI_ECONNREFUSED,
+        ConnectFailure::Refused | ConnectFailure::NotPermitted | ConnectFailure::WrongPeer => {
+            CCI_ECONNREFUSED
+        }
         ConnectFailure::TimedOut => CCI_ETIMEDOUT,
         ConnectFailure::Version { .. } => CCI_ERROR,
         ConnectFailure::NoMemory => CCI_ENOMEM,
@@ -87,6 +89,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Failure {
         let status = match &error {
             ConnectError::BadUri { .. }
+            | ConnectError::CannotExpect { .. }
             | ConnectError::RequestTooLong { .. }
             | ConnectError::RequestToGroup { .. } => CCI_EINVAL,
             ConnectError::Unsupported | ConnectError::Insecure => CCI_ERR_NOT_IMPLEMENTED,

@@ -1,5 +1,6 @@
 //! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
 
+mod connecting;
 mod peers;
 mod registration;
 mod rma;
@@ -14,12 +15,13 @@ use crate::engine::origin::Fate;
 use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
 use crate::engine::spin::Spin;
-use crate::error::{AcceptError, ConnectError, CreateError, OptionError, SendError, WaitError};
-use crate::event::{ConnectRequest, Connection, Event, Status};
+use crate::error::{CreateError, OptionError, SendError, WaitError};
+use crate::event::{Connection, Event, Status};
 use crate::explain::Explanation;
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
-use crate::transport::{self, Armed, Dial, Transport};
+use crate::sealing::Sealing;
+use crate::transport::{self, Armed, Transport};
 use cci_proto::RmaPiece;
 use cci_sys::process::fork;
 use cci_sys::{SysError, clock, cpu, random};
@@ -49,6 +51,8 @@ pub struct Endpoint {
     next_blocking_context: u64,
     /// Room for the pieces of one operation.
     pieces: Vec<RmaPiece>,
+    /// Whom the device's configuration, or the program, expects wherever this endpoint connects to.
+    expected: Option<Box<str>>,
 }
 
 impl Endpoint {
@@ -78,7 +82,9 @@ impl Endpoint {
 
     /// An endpoint of parts that fit each other.
     fn of(device: &Device, core: Core, transport: Box<dyn Transport>) -> Result<Endpoint, CreateError> {
+        let expected = Sealing::expected(&device.0, &core.options)?;
         Ok(Endpoint {
+            expected,
             transport,
             core,
             device: device.clone(),
@@ -123,73 +129,6 @@ impl Endpoint {
     /// The options in force.
     pub fn options(&self) -> &Options {
         &self.core.options
-    }
-
-    /// Starts connecting to `uri`; never blocks. `request`, of 1,024 bytes at most, is shown to the server's program,
-    /// which accepts or rejects. Ends in exactly one [`Event::Connect`] with `context`. `timeout` None: try for ever.
-    ///
-    /// # Errors
-    /// [`ConnectError`]: nothing was started and no event will come.
-    pub fn connect(
-        &mut self,
-        uri: &str,
-        request: &[u8],
-        attribute: Attribute,
-        context: u64,
-        timeout: Option<Duration>,
-    ) -> Result<(), ConnectError> {
-        self.check_process().map_err(ConnectError::System)?;
-        if request.len() > limits::REQUEST_BYTES_MAX {
-            return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
-        }
-        if attribute.is_multicast() && !self.transport.offers_multicast() {
-            return Err(ConnectError::Unsupported);
-        }
-        let (uri, proof) = transport::own_part(&self.device.0, uri)?;
-        let connection =
-            self.core.insert(context, attribute, ConnState::Connecting).ok_or(ConnectError::NoMemory)?;
-        let dial = Dial { uri: &uri, request, attribute, timeout_ns: timeout.map(as_ns), proof };
-        match self.transport.connect(&mut self.core, connection, dial) {
-            Ok(link) => {
-                self.set_link(connection, link);
-                self.touched();
-                Ok(())
-            }
-            Err(error) => {
-                self.core.forget(connection);
-                Err(error)
-            }
-        }
-    }
-
-    /// Accepts a request that came to this endpoint or to another one of the same kind of device: a broker hands
-    /// connections to workers that way (CCI-037). Ends in exactly one [`Event::Accept`] with `context`, here.
-    ///
-    /// # Errors
-    /// [`AcceptError`]: the peer is told that it was refused; no event will come.
-    pub fn accept(&mut self, mut request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
-        self.check_process().map_err(AcceptError::System)?;
-        let Some(body) = request.body.take() else { return Err(AcceptError::Gone) };
-        let body = *body;
-        let Some(connection) = self.core.insert(context, body.attribute, ConnState::Accepting) else {
-            body.refuse();
-            return Err(AcceptError::NoMemory);
-        };
-        let (origin, via, ticket) = (body.origin.clone(), body.via, body.ticket);
-        match self.transport.accept(&mut self.core, connection, body) {
-            Ok(link) => {
-                self.set_link(connection, link);
-                self.touched();
-                if !Arc::ptr_eq(&origin, &self.core.origin) {
-                    origin.tell(Fate::Taken { via, ticket });
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.core.forget(connection);
-                Err(error)
-            }
-        }
     }
 
     /// Closes a connection from this side. What was sent before is still delivered, or fails with its own

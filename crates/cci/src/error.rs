@@ -116,6 +116,13 @@ pub enum ConnectError {
     Unsupported,
     /// The endpoint requires security, and this kind of connection has none: multicast groups.
     Insecure,
+    /// Nobody can be expected by that name.
+    CannotExpect {
+        /// The name.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// Out of connections, or of memory under the cap or of the system's; try again when something was closed.
     NoMemory,
     /// The system refused something.
@@ -136,6 +143,8 @@ pub enum ConnectFailure {
     },
     /// One side does not allow it: another user's process, or a name that is not among those of `allow_connect`.
     NotPermitted,
+    /// Somebody else is there than was expected. Nothing of the request was told to him.
+    WrongPeer,
     /// One side had no memory left, under its cap or at all, or no descriptor.
     NoMemory,
     /// The peer closed, died, or the device failed, while the connection was made.
@@ -331,6 +340,7 @@ impl fmt::Display for ConnectError {
                 f,
                 "this endpoint requires security, which multicast groups do not have: use an endpoint of a device without it"
             ),
+            ConnectError::CannotExpect { name, reason } => write!(f, "expecting {name:?}: {reason}"),
             ConnectError::NoMemory => write!(f, "{NO_ROOM}"),
             ConnectError::System(error) => write!(f, "{error}"),
         }
@@ -344,11 +354,17 @@ impl fmt::Display for ConnectFailure {
                 write!(f, "refused: nobody listens there, or the request was rejected")
             }
             ConnectFailure::TimedOut => write!(f, "timed out"),
-            ConnectFailure::Version { theirs } => write!(f, "the peer speaks protocol version {theirs}"),
+            ConnectFailure::Version { theirs } => {
+                write!(f, "the peer speaks version {theirs} of the protocol, or of the handshake")
+            }
             ConnectFailure::NotPermitted => write!(
                 f,
                 "not permitted: the peer is another user's process (all_users = on in the section of a shm device admits \
                  them), or allow_connect does not name it"
+            ),
+            ConnectFailure::WrongPeer => write!(
+                f,
+                "somebody else is there than was expected: the name of his key, or those of his certificate, are others"
             ),
             ConnectFailure::NoMemory => write!(
                 f,

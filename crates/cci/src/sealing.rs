@@ -1,7 +1,7 @@
 //! What comes of a device's security and a program's together.
 
 use crate::device::{DeviceInfo, TransportKind};
-use crate::error::CreateError;
+use crate::error::{ConnectError, CreateError};
 use crate::options::Options;
 use crate::security::{SHM_HAS_NONE, Security};
 use cci_secure::{Authorisation, Credentials, Identity, Method, Names, Rights};
@@ -49,11 +49,33 @@ impl Sealing {
         }
         // Of a device that serves plain peers, too, a program may ask for more; its own credentials do by themselves.
         let wants = asked.is_some_and(|asked| asked.required.unwrap_or(asked.credentials.is_some()));
+        if let Some(name) = Sealing::expected(device, options)?
+            && !credentials.can_expect(&name)
+        {
+            return bad(format!(
+                "nobody called {name} can be expected: there is no key of that name to ask by"
+            ));
+        }
         let authorisation = both
             .into_iter()
             .flatten()
             .fold(Authorisation::default(), |so_far, more| so_far.and(more.authorisation.clone()));
         Ok(Some(Sealing { credentials, required: required || wants, authorisation }))
+    }
+
+    /// Whom the device or the program expects wherever the endpoint connects to.
+    pub fn expected(device: &DeviceInfo, options: &Options) -> Result<Option<Box<str>>, CreateError> {
+        let of = |security: Option<&Security>| security.and_then(|security| security.expected.clone());
+        match (of(device.security.as_ref()), of(options.security.as_ref())) {
+            (Some(configured), Some(asked)) if !configured.eq_ignore_ascii_case(&asked) => {
+                let reason = format!(
+                    "device {} connects to {configured} only: a program can't have it connect to {asked}",
+                    device.name
+                );
+                Err(CreateError::BadOption { name: "security", reason })
+            }
+            (configured, asked) => Ok(configured.or(asked)),
+        }
     }
 
     /// What this peer may do here; without a name, what everybody may.
@@ -68,6 +90,18 @@ impl Sealing {
             };
         };
         self.authorisation.rights(peer)
+    }
+
+    /// Whether somebody of that name can be expected.
+    pub fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
+        if self.credentials.can_expect(name) {
+            return Ok(());
+        }
+        let reason = format!(
+            "there is no key of that name here, by which to ask; this side is {}",
+            self.credentials.own_name()
+        );
+        Err(ConnectError::CannotExpect { name: name.to_owned(), reason })
     }
 
     /// Whether a peer that proved no name may do everything: no list says otherwise.

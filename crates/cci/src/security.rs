@@ -25,6 +25,8 @@ pub struct Security {
     /// None: as the device has it, or on.
     pub(crate) required: Option<bool>,
     pub(crate) authorisation: Authorisation,
+    /// None: whoever may be connected.
+    pub(crate) expected: Option<Box<str>>,
 }
 
 impl Security {
@@ -77,7 +79,12 @@ impl Security {
 
     /// As the device has it, to be narrowed: by [`Security::allow_connect`] and its like.
     pub fn of_device() -> Security {
-        Security { credentials: None, required: None, authorisation: Authorisation::default() }
+        Security {
+            credentials: None,
+            required: None,
+            authorisation: Authorisation::default(),
+            expected: None,
+        }
     }
 
     fn with(credentials: Credentials) -> Security {
@@ -97,6 +104,14 @@ impl Security {
         Security { authorisation: Authorisation { connect: names, ..self.authorisation }, ..self }
     }
 
+    /// Who must be at the other end of every connection that this side asks for; whoever may be connected unless given. As
+    /// [`Endpoint::connect_expecting`](crate::Endpoint::connect_expecting) for all of them. Connections that others ask for
+    /// are [`Security::allow_connect`]'s alone.
+    #[must_use]
+    pub fn expect(self, peer: &str) -> Security {
+        Security { expected: Some(peer.into()), ..self }
+    }
+
     /// Who may read the regions registered here, as far as each allows it. Atomic operations need this right and the one
     /// to write. Everyone who is known unless given.
     #[must_use]
@@ -104,7 +119,7 @@ impl Security {
         Security { authorisation: Authorisation { rma_read: names, ..self.authorisation }, ..self }
     }
 
-    /// Who may write to them.
+    /// Who may write to the regions registered here, as far as each allows it. Everyone who is known unless given.
     #[must_use]
     pub fn allow_rma_write(self, names: Names) -> Security {
         Security { authorisation: Authorisation { rma_write: names, ..self.authorisation }, ..self }
@@ -120,10 +135,19 @@ impl Security {
         format!("{how}; {plain}")
     }
 
+    /// Whether somebody of that name can be expected, as far as is known here.
+    pub(crate) fn can_expect(&self, name: &str) -> bool {
+        self.credentials.as_ref().is_none_or(|credentials| credentials.can_expect(name))
+    }
+
     pub(crate) fn is_required(&self) -> bool {
         self.required.unwrap_or(true)
     }
 }
+
+/// Why nobody can be expected by name.
+pub(crate) const NO_NAMES: &str =
+    "names are proved by security, which this endpoint, or this path of it, does not have";
 
 /// Why shared memory takes no such configuration.
 pub(crate) const SHM_HAS_NONE: &str = "shared memory does not leave this host, and the kernel says which user a peer is: \

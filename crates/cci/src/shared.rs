@@ -173,6 +173,23 @@ impl SharedEndpoint {
             .map_err(ConnectError::System)?
     }
 
+    /// See [`Endpoint::connect_expecting`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn connect_expecting(
+        &self,
+        peer: &str,
+        uri: &str,
+        request: &[u8],
+        attribute: Attribute,
+        context: u64,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        self.try_with(|endpoint| endpoint.connect_expecting(peer, uri, request, attribute, context, timeout))
+            .map_err(ConnectError::System)?
+    }
+
     /// See [`Endpoint::accept`].
     ///
     /// # Errors

@@ -100,6 +100,9 @@ fn not_connected(uri: &str, why: ConnectFailure) -> Failure {
              device; where the server's name does not say its user, into that of the client's, too"
         }
         ConnectFailure::NotPermitted => "see allow_connect of both sides",
+        ConnectFailure::WrongPeer => {
+            "see who is at that address, and expect in the section of this side's device"
+        }
         ConnectFailure::NoMemory => "close connections of the server, or raise its memory_bytes_max",
         ConnectFailure::Disconnected => "see why the server ended, then again",
     };

@@ -109,7 +109,8 @@ impl Address {
     }
 
     /// The host alone: an IPv4 address, the network of an IPv6 address (any of a /64 may be one host's), an interface.
-    pub(crate) fn host(&self) -> Address {
+    #[must_use]
+    pub fn host(&self) -> Address {
         let mut bytes = self.bytes;
         if self.kind == Kind::V6 {
             bytes[8..].fill(0);

@@ -54,6 +54,12 @@ impl Identity {
         self.names.iter().map(|name| &**name)
     }
 
+    /// Whether one of its names is this one. Cases are alike.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.names().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// How it was proved.
     #[must_use]
     pub fn method(&self) -> Method {

@@ -13,6 +13,7 @@
 
 mod credentials;
 mod datagram;
+mod endpoint_id;
 mod handshake;
 mod identity;
 mod keys;
@@ -25,8 +26,9 @@ mod testing;
 
 pub use credentials::{Credentials, CredentialsError, Wrong};
 pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
+pub use endpoint_id::EndpointId;
 pub use handshake::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;
 pub use possession::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
-pub use stream::{STREAM_MAGIC, SealedStream};
+pub use stream::{STREAM_MAGIC, SealedStream, StreamConfig};

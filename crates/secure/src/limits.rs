@@ -1,5 +1,8 @@
 //! Every limit, and the proof that they fit each other.
 
+/// The version of the handshakes, of datagrams and of streams. Version 1 did not say which endpoint is which.
+pub const HANDSHAKE_VERSION: u8 = 2;
+
 /// Bytes of the tag that ends whatever is sealed.
 pub const TAG_BYTES: usize = 16;
 
@@ -19,14 +22,20 @@ pub const UPDATE_AFTER_NS: u64 = 60_000_000_000;
 /// Counters of datagrams below the highest one that are remembered: what is older counts as a repeat.
 pub const REPLAY_WINDOW: u64 = 2048;
 
-/// Bytes of a handshake that one side may say, datagrams' or streams': a chain of some ten certificates.
-pub const HANDSHAKE_BYTES_MAX: usize = 32 << 10;
+/// Bytes of a handshake that one side may say, datagrams' or streams': a chain of some five certificates, or ten small ones.
+/// A stranger can make a responder keep so many.
+pub const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 
 /// The longest datagram of a handshake: what every network takes.
 pub const HANDSHAKE_DATAGRAM_BYTES: usize = 1152;
 
-/// Pieces of a handshake that came early and wait for those before them.
-pub const HANDSHAKE_PIECES_MAX: usize = 32;
+/// Pieces of a handshake that came early and wait for those before them. The others are repeated.
+pub const HANDSHAKE_PIECES_MAX: usize = 8;
+
+/// What one handshake of datagrams with certificates takes at most, bytes, about: what TLS keeps for itself (8 KiB), what it
+/// keeps of what the peer says, early pieces, and as much as a few certificates for what this side says.
+pub const HANDSHAKE_MEMORY_BYTES: usize =
+    HANDSHAKE_BYTES_MAX + HANDSHAKE_PIECES_MAX * HANDSHAKE_DATAGRAM_BYTES + (16 << 10);
 
 /// Bytes of a record's header in a stream.
 pub const RECORD_HEADER_BYTES: usize = 4;

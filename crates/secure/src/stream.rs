@@ -1,11 +1,13 @@
 //! Sealed streams: a handshake, then records. For anything that carries bytes in order.
 
 use crate::credentials::Credentials;
+use crate::endpoint_id::EndpointId;
 use crate::handshake::{Failure, Handshake};
 use crate::identity::{Authorisation, Identity, Method, Rights};
 use crate::keys::{Opener, Sealer, UpdateLimits};
 use crate::limits::{
-    HANDSHAKE_BYTES_MAX, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, TAG_BYTES,
+    HANDSHAKE_BYTES_MAX, HANDSHAKE_VERSION, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES, TAG_BYTES,
 };
 
 /// What every sealed stream begins with, from the side that dials; its version and method follow, and two zeros.
@@ -13,14 +15,26 @@ pub const STREAM_MAGIC: [u8; 4] = *b"CCIs";
 
 /// Bytes that a sealed stream begins with.
 const PREAMBLE_BYTES: usize = 8;
-const VERSION: u8 = 1;
-const PROLOGUE: &[u8] = b"cci stream 1";
+const PROLOGUE: &[u8] = b"cci stream 2";
 const EPOCH_MASK: u64 = 255;
 
 const SEALED: u8 = 1;
 const HANDSHAKE: u8 = 2;
 /// The side that was dialled has seen the certificate of the other one, and takes it.
 const DONE: u8 = 3;
+
+/// What the streams of an endpoint are made by.
+#[derive(Clone, Debug)]
+pub struct StreamConfig {
+    /// What this side proves with who it is, and by which it knows others.
+    pub credentials: Credentials,
+    /// Who may do what.
+    pub authorisation: Authorisation,
+    /// When a sender takes its next key.
+    pub update: UpdateLimits,
+    /// Which endpoint this is.
+    pub own: EndpointId,
+}
 
 /// One side of a sealed stream. It moves no bytes: its owner does.
 ///
@@ -35,7 +49,7 @@ pub struct SealedStream {
 
 enum State {
     /// Dialled by somebody who has said nothing yet.
-    Called(Credentials, Authorisation),
+    Called(Box<StreamConfig>),
     Shaking(Box<Shaking>),
     Open(Box<Keys>),
     Over,
@@ -44,6 +58,8 @@ enum State {
 struct Shaking {
     handshake: Handshake,
     authorisation: Authorisation,
+    /// Who must be there, for the side that dials.
+    expected: Option<Box<str>>,
     method: Method,
     initiator: bool,
     heard: usize,
@@ -53,6 +69,7 @@ struct Shaking {
 
 struct Keys {
     peer: Identity,
+    endpoint: EndpointId,
     rights: Rights,
     sealer: Sealer,
     opener: Opener,
@@ -69,32 +86,42 @@ fn method_number(method: Method) -> u8 {
 //= wire.md R-SEC-12
 fn preamble(method: Method) -> [u8; PREAMBLE_BYTES] {
     let [a, b, c, d] = STREAM_MAGIC;
-    [a, b, c, d, VERSION, method_number(method), 0, 0]
+    [a, b, c, d, HANDSHAKE_VERSION, method_number(method), 0, 0]
+}
+
+/// The version that these first bytes of a sealed stream say, if it is another one.
+//= wire.md R-SEC-16
+fn other_version(first: &[u8]) -> Option<u8> {
+    match first {
+        [magic @ .., version, _, _, _] if *magic == STREAM_MAGIC && *version != HANDSHAKE_VERSION => {
+            Some(*version)
+        }
+        _ => None,
+    }
 }
 
 impl SealedStream {
-    /// The side that dials; its first words are in [`SealedStream::said`].
+    /// The side that dials; its first words are in [`SealedStream::said`]. `expected`: the name of who must be there. With
+    /// pre-shared keys it is the one by which this side asks.
     ///
     /// # Errors
     ///
     /// The system has no randomness.
-    pub fn dial(
-        credentials: &Credentials,
-        authorisation: &Authorisation,
-        update: UpdateLimits,
-    ) -> Result<SealedStream, Failure> {
-        let handshake = Handshake::initiate(credentials, PROLOGUE, None)?;
-        let method = credentials.method();
+    pub fn dial(config: &StreamConfig, expected: Option<&str>) -> Result<SealedStream, Failure> {
+        let handshake = Handshake::initiate(&config.credentials, config.own, PROLOGUE, expected)?;
+        let method = config.credentials.method();
         let shaking = Shaking {
             handshake,
-            authorisation: authorisation.clone(),
+            authorisation: config.authorisation.clone(),
+            expected: expected.map(Into::into),
             method,
             initiator: true,
             heard: 0,
             keys: None,
         };
         let said = preamble(method).to_vec();
-        let mut stream = SealedStream { state: State::Shaking(Box::new(shaking)), said, update };
+        let mut stream =
+            SealedStream { state: State::Shaking(Box::new(shaking)), said, update: config.update };
         stream.say()?;
         Ok(stream)
     }
@@ -102,13 +129,9 @@ impl SealedStream {
     /// The side that was dialled. It says nothing before the other one has, and with pre-shared keys nothing to whoever
     /// has none of ours.
     #[must_use]
-    pub fn answer(
-        credentials: &Credentials,
-        authorisation: &Authorisation,
-        update: UpdateLimits,
-    ) -> SealedStream {
-        let state = State::Called(credentials.clone(), authorisation.clone());
-        SealedStream { state, said: Vec::new(), update }
+    pub fn answer(config: &StreamConfig) -> SealedStream {
+        let state = State::Called(Box::new(config.clone()));
+        SealedStream { state, said: Vec::new(), update: config.update }
     }
 
     /// What is to be written; the owner takes bytes off its front.
@@ -132,6 +155,15 @@ impl SealedStream {
         }
     }
 
+    /// Which endpoint of the peer's it is; `None` before the handshake is over.
+    #[must_use]
+    pub fn peer_endpoint(&self) -> Option<EndpointId> {
+        match &self.state {
+            State::Open(keys) => Some(keys.endpoint),
+            _ => None,
+        }
+    }
+
     /// The handshake is over: all that comes and goes is records.
     #[must_use]
     #[inline]
@@ -146,7 +178,8 @@ impl SealedStream {
     ///
     /// No such thing begins like that.
     pub fn wanted(&self, bytes: &[u8]) -> Result<usize, Failure> {
-        if matches!(self.state, State::Called(..)) {
+        // A responder of another version begins as an initiator does. No part of ours begins like that.
+        if matches!(self.state, State::Called(..)) || !self.is_open() && bytes.starts_with(&STREAM_MAGIC) {
             return Ok(PREAMBLE_BYTES);
         }
         match bytes {
@@ -187,17 +220,30 @@ impl SealedStream {
 
     fn shake_on(&mut self, part: &[u8], now_ns: u64) -> Result<(), Failure> {
         match &mut self.state {
-            State::Called(credentials, authorisation) => {
-                let method = credentials.method();
+            State::Called(config) => {
+                let method = config.credentials.method();
                 if part != preamble(method) {
-                    return Err(Failure::Malformed);
+                    let Some(theirs) = other_version(part) else { return Err(Failure::Malformed) };
+                    if method == Method::Certificate {
+                        // With keys nobody gets a word who has not shown one.
+                        self.said.extend_from_slice(&preamble(method));
+                    }
+                    return Err(Failure::Version(theirs));
                 }
-                let handshake = Handshake::respond(credentials, PROLOGUE)?;
-                let authorisation = authorisation.clone();
-                let shaking =
-                    Shaking { handshake, authorisation, method, initiator: false, heard: 0, keys: None };
+                let shaking = Shaking {
+                    handshake: Handshake::respond(&config.credentials, config.own, PROLOGUE)?,
+                    authorisation: config.authorisation.clone(),
+                    expected: None,
+                    method,
+                    initiator: false,
+                    heard: 0,
+                    keys: None,
+                };
                 self.state = State::Shaking(Box::new(shaking));
                 Ok(())
+            }
+            State::Shaking(shaking) if shaking.heard == 0 && other_version(part).is_some() => {
+                Err(other_version(part).map_or(Failure::Malformed, Failure::Version))
             }
             State::Shaking(shaking) => match part {
                 [_, _, DONE, 0] if shaking.keys.is_some() => {
@@ -238,7 +284,9 @@ impl SealedStream {
             return Ok(());
         }
         let made = shaking.handshake.finish(&[])?;
-        let rights = match admit(&shaking.authorisation, &made.peer) {
+        let admitted = admit(&shaking.authorisation, &made.peer)
+            .and_then(|rights| check_expected(shaking.expected.as_deref(), &made.peer).map(|()| rights));
+        let rights = match admitted {
             Ok(rights) => rights,
             Err(failure) => {
                 // What would have told the peer that it is welcome.
@@ -248,6 +296,7 @@ impl SealedStream {
         };
         let keys = Box::new(Keys {
             peer: made.peer,
+            endpoint: made.endpoint,
             rights,
             sealer: Sealer::new(made.send, now_ns, self.update),
             opener: Opener::new(&made.receive),
@@ -303,6 +352,13 @@ impl SealedStream {
 fn admit(authorisation: &Authorisation, peer: &Identity) -> Result<Rights, Failure> {
     let rights = authorisation.rights(peer);
     if rights.connect { Ok(rights) } else { Err(Failure::NotAllowed(peer.to_string())) }
+}
+
+fn check_expected(expected: Option<&str>, peer: &Identity) -> Result<(), Failure> {
+    match expected.filter(|name| !peer.has_name(name)) {
+        Some(name) => Err(Failure::NotExpected(peer.to_string(), name.to_owned())),
+        None => Ok(()),
+    }
 }
 
 fn say_into(handshake: &mut Handshake, said: &mut Vec<u8>) -> Result<(), Failure> {

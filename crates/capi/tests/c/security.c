@@ -141,6 +141,24 @@ static void names_and_rights(const char *transport)
     OK(cci_destroy_endpoint(client));
     free(ours), free(theirs);
 
+    /* Nobody else than who is expected is told anything; with keys that is whoever has the one of that name. */
+    struct timeval brief = {0, 300000};
+    OK(open_with(transport, &client_goes_by, &client));
+    CHECK_STATUS(cci_connect_expecting(client, "nobody", uri, "x", 1, CCI_CONN_ATTR_RO, NULL, 0, &brief), CCI_EINVAL);
+    CHECK(strstr(cci_last_error(), "no key of that name"));
+    CHECK_STATUS(cci_connect_expecting(client, NULL, uri, "x", 1, CCI_CONN_ATTR_RO, NULL, 0, &brief), CCI_EINVAL);
+    OK(cci_connect_expecting(client, "node1", uri, "x", 1, CCI_CONN_ATTR_RO, NULL, 0, NULL));
+    event = expect_while(server, client, CCI_EVENT_CONNECT_REQUEST);
+    OK(cci_conn_req_names(event, &names));
+    CHECK(strcmp(names, "node1") == 0);
+    free(names);
+    OK(cci_reject(event));
+    OK(cci_return_event(event));
+    event = expect_while(client, server, CCI_EVENT_CONNECT);
+    CHECK_STATUS(event->connect.status, CCI_ECONNREFUSED);
+    OK(cci_return_event(event));
+    OK(cci_destroy_endpoint(client));
+
     /* Who has a key but no right to connect, and who has no security at all, is heard by nobody. */
     struct timeval timeout = {0, 300000};
     cci_security_t other_goes_by = {.size = sizeof(other_goes_by), .psk_file = other_keys};

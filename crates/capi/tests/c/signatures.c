@@ -47,6 +47,9 @@ static int (*atomic)(cci_connection_t *, cci_atomic_op_t, uint32_t, uint64_t, ui
                      cci_rma_handle_t *, uint64_t, const void *, int) = cci_atomic;
 static int (*explain)(cci_connection_t *, char **) = cci_explain;
 static int (*get_counters)(cci_endpoint_t *, cci_connection_t *, char **) = cci_get_counters;
+static int (*connect_expecting)(cci_endpoint_t *, const char *, const char *, const void *, uint32_t,
+                                cci_conn_attribute_t, const void *, int,
+                                const struct timeval *) = cci_connect_expecting;
 static int (*peer_names)(cci_connection_t *, char **) = cci_peer_names;
 static int (*conn_req_names)(cci_event_t *, char **) = cci_conn_req_names;
 
@@ -57,5 +60,5 @@ int main(void)
              arm_os_handle && set_opt && get_opt && send_one && send_many && rma_register && rma_deregister && rma &&
              event_type_text && last_error && create_with && wait_event && send2 && accept_on && register_conn &&
              rma_alloc && rma_free && rma_invalidate && rmav && atomic && explain && get_counters &&
-             peer_names && conn_req_names);
+             peer_names && conn_req_names && connect_expecting);
 }

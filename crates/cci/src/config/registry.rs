@@ -162,6 +162,7 @@ const KEYS: &[Key] = &[
     sealed("certificate", &["certificates"], Values::Text, "the path of the own certificate (PEM)"),
     sealed("private_key", &["certificates"], Values::Text, "the path of its private key (PEM)"),
     sealed("authorities", &["certificates"], Values::Text, "the path of the authorities for peers (PEM)"),
+    sealed("expect", METHODS, Values::Text, "the name of the peer that connections from here must lead to"),
     sealed("allow_connect", METHODS, Values::Text, "the names that may be at the other end of a connection"),
     sealed("allow_rma_read", METHODS, Values::Text, "the names that may read memory registered here"),
     sealed("allow_rma_write", METHODS, Values::Text, "the names that may write memory registered here"),

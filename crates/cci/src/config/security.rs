@@ -42,6 +42,9 @@ pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), 
     if let Some(required) = section.is_on("security_required") {
         security = security.required(required);
     }
+    if let Some(pair) = section.get("expect") {
+        security = expected(pair, security)?;
+    }
     if let Some(pair) = section.get("allow_connect") {
         security = security.allow_connect(names(pair)?);
     }
@@ -76,6 +79,21 @@ fn needed<'s>(section: &'s Section<'_>, security: &Pair<'_>, key: &str) -> Resul
     section
         .get(key)
         .ok_or_else(|| security.wrong(format!("security = {} needs {key}; add {key} = PATH", security.value)))
+}
+
+/// Whom connections from here must lead to: one name, no pattern.
+fn expected(pair: &Pair<'_>, security: Security) -> Result<Security, Wrong> {
+    let name = pair.value;
+    if !name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | ',')) {
+        let reason = format!("expect = {name:?}: write one name, such as hub or hub.cluster.example");
+        return Err(pair.wrong(reason));
+    }
+    if !security.can_expect(name) {
+        let reason =
+            format!("expect = {name:?}: psk_file has no key of that name, by which to ask for a connection");
+        return Err(pair.wrong(reason));
+    }
+    Ok(security.expect(name))
 }
 
 fn names(pair: &Pair<'_>) -> Result<Names, Wrong> {
@@ -221,6 +239,25 @@ mod tests {
             );
             assert!(shown.contains(word), "{lines:?}: {shown}");
         }
+    }
+
+    #[test]
+    fn whom_to_expect_is_one_name_that_can_be_proved() {
+        let files = Files::new("expected");
+        let psk = files.write("k", &format!("hub = {KEY}\n"), 0o600);
+        let lines = format!("transport = udp\nip = 127.0.0.1\nsecurity = psk\npsk_file = {psk}");
+        for name in ["hub", "HUB"] {
+            let device = read(&format!("{lines}\nexpect = {name}")).unwrap();
+            assert!(device.info().contains("sealed: psk"), "{}", device.info());
+        }
+        for (name, word) in
+            [("hub2", "no key of that name"), ("*", "write one name"), ("hub, x", "write one name")]
+        {
+            let shown = read(&format!("{lines}\nexpect = {name}")).unwrap_err().to_string();
+            assert!(shown.starts_with("cci.ini:6: ") && shown.contains(word), "{shown}");
+        }
+        let shown = read("transport = udp\nexpect = hub").unwrap_err().to_string();
+        assert!(shown.starts_with("cci.ini:3: ") && shown.contains("security"), "{shown}");
     }
 
     #[test]

@@ -215,6 +215,8 @@ pub(crate) struct Dial<'a> {
     pub attribute: Attribute,
     /// None: try for ever.
     pub timeout_ns: Option<u64>,
+    /// The name of who must be at the other end; `None`: whoever may be connected.
+    pub expected: Option<&'a str>,
     /// Over shared memory: what the peer has to prove before it hears of the request.
     pub proof: Option<shm::Commitment>,
 }

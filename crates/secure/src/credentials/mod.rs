@@ -10,7 +10,7 @@ mod tests;
 
 pub(crate) use self::certificates::{Certificates, names_of};
 pub use self::error::{CredentialsError, Wrong};
-pub(crate) use self::psk::{KEY_ID_BYTES, Key, Keys};
+pub(crate) use self::psk::{COOKIE_TAG_BYTES, KEY_ID_BYTES, Key, Keys};
 
 use self::file::{Holds, read};
 use crate::identity::Method;
@@ -84,6 +84,32 @@ impl Credentials {
     ) -> Result<Credentials, CredentialsError> {
         let made = Certificates::new((certificate, None), (private_key, None), (authorities, None))?;
         Ok(Credentials(Arc::new(Kind::Certificates(made))))
+    }
+
+    /// Whether a peer of that name can be expected: with pre-shared keys, whether there is a key of that name, by which to
+    /// ask. Whether a certificate has it is seen when it is shown.
+    #[must_use]
+    pub fn can_expect(&self, name: &str) -> bool {
+        match &*self.0 {
+            Kind::Psk(keys) => keys.named(name).is_some(),
+            Kind::Certificates(_) => true,
+        }
+    }
+
+    /// The key of that name; `None` with certificates, too.
+    pub(crate) fn key_named(&self, name: &str) -> Option<&Key> {
+        match &*self.0 {
+            Kind::Psk(keys) => keys.named(name),
+            Kind::Certificates(_) => None,
+        }
+    }
+
+    /// The key that is meant by what a handshake begins with; `None` with certificates, too.
+    pub(crate) fn key_of(&self, first: &[u8]) -> Option<&Key> {
+        match &*self.0 {
+            Kind::Psk(keys) => keys.find(first.first_chunk::<KEY_ID_BYTES>()?),
+            Kind::Certificates(_) => None,
+        }
     }
 
     /// How peers prove who they are.

@@ -2,6 +2,7 @@
 
 use super::error::{CredentialsError, Wrong};
 use crate::keys::expand_label;
+use ring::hmac;
 use std::collections::HashMap;
 use zeroize::Zeroizing;
 
@@ -12,6 +13,9 @@ pub(crate) const KEY_ID_BYTES: usize = 8;
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 32;
 
+/// Bytes of [`Key::cookie_tag`].
+pub(crate) const COOKIE_TAG_BYTES: usize = 16;
+
 const NAME_BYTES_MAX: usize = 63;
 
 /// One key. Where it is moved to, its secret is not: the only copy is wiped with the last that uses it.
@@ -19,6 +23,18 @@ pub(crate) struct Key {
     pub name: Box<str>,
     pub secret: Box<Zeroizing<[u8; KEY_BYTES]>>,
     pub id: [u8; KEY_ID_BYTES],
+}
+
+impl Key {
+    /// Shows that whoever gives that cookie for that handshake has the key.
+    pub fn cookie_tag(&self, handshake_id: u64, cookie: &[u8]) -> [u8; COOKIE_TAG_BYTES] {
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        expand_label(&self.secret, b"cci cookie", b"", &mut key[..]);
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &key[..]));
+        context.update(&handshake_id.to_le_bytes());
+        context.update(cookie);
+        context.sign().as_ref().first_chunk().copied().unwrap_or([0; COOKIE_TAG_BYTES])
+    }
 }
 
 /// All that this side has, in the order of the file; never none.

@@ -2,15 +2,15 @@
 
 use super::ask::prologue;
 use super::shaking::Shaking;
+use super::shares::YIELD_NS;
 use super::table::Entry;
-use super::wire::{Piece, cookie_datagram};
-use super::{Associations, COOKIES_MAX, Opened};
+use super::transmit::{Answer, Says};
+use super::wire::{Cookie, FIRST_PIECE_BYTES_MIN, Piece, cookie_datagram, version_datagram};
+use super::{Associations, Opened};
+use crate::credentials::COOKIE_TAG_BYTES;
 use crate::handshake::{Failure, Handshake};
 use crate::identity::Method;
 use std::hash::Hash;
-
-/// A handshake of others' that takes longer than this makes room for others.
-const YIELD_NS: u64 = 1_000_000_000;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
     /// The initiator says something.
@@ -18,22 +18,42 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         if let Some(index) = self.known(from, piece) {
             return self.go_on(index, piece, now_ns);
         }
-        //= wire.md R-SEC-7
-        if self.is_own(from, piece.id) {
-            self.counters.replayed += 1;
-            return Opened::Dropped;
-        }
         //= wire.md R-SEC-4
-        if piece.offset != 0 || piece.receiver != 0 || piece.bytes.is_empty() {
+        if piece.offset != 0 || piece.receiver != 0 || piece.bytes.len() < FIRST_PIECE_BYTES_MIN {
             self.counters.unknown += 1;
             return Opened::Dropped;
         }
-        match piece.cookie {
-            Some(cookie) if self.jar.is_ours(cookie, from, piece.id, now_ns) => {
-                self.begin_answer(from, piece, now_ns)
+        let cookie = piece.cookie.filter(|cookie| self.jar.is_ours(*cookie, from, piece.id, now_ns));
+        if let Err(failure) = self.check_first(from, piece, cookie) {
+            match failure {
+                Failure::Own => self.counters.own += 1,
+                _ => self.counters.refused += 1,
             }
-            _ => self.give_cookie(from, piece, now_ns),
+            return Opened::Dropped;
         }
+        match cookie {
+            Some(cookie) => self.begin_answer(from, piece, cookie, now_ns),
+            None => self.give_cookie(from, piece, now_ns),
+        }
+    }
+
+    /// What the first piece shows by itself: with keys that somebody who has one of ours, and may be at that address, says it,
+    /// for this cookie; and that it is not this endpoint, whatever the address.
+    //= wire.md R-SEC-5
+    //= wire.md R-SEC-7
+    fn check_first(&self, from: A, piece: &Piece<'_>, cookie: Option<Cookie>) -> Result<(), Failure> {
+        if self.config.credentials.method() == Method::Certificate {
+            let is_own = Handshake::is_own_certificates(self.own, piece.bytes);
+            return if is_own { Err(Failure::Own) } else { Ok(()) };
+        }
+        let mut handshake = self.respond(piece.id, cookie)?;
+        handshake.read(piece.bytes)?;
+        let peer = handshake.peer().ok_or(Failure::Malformed)?;
+        self.admit(from, peer).map(drop)
+    }
+
+    fn respond(&self, id: u64, cookie: Option<Cookie>) -> Result<Handshake, Failure> {
+        Handshake::respond(&self.config.credentials, self.own, &prologue(id, cookie))
     }
 
     /// The entry of a handshake that is known.
@@ -48,70 +68,46 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             .find(is_it)
     }
 
-    /// Whether this side began that handshake with the address: somebody gives it back what it said itself.
-    fn is_own(&self, from: A, id: u64) -> bool {
-        let Some(neighbour) = self.neighbours.get(&from) else { return false };
-        let is_it = |index: u32| self.table.get(index).is_some_and(|entry| entry.id == id && entry.initiator);
-        [neighbour.begun_here, neighbour.current, neighbour.before.map(|(before, _)| before)]
-            .into_iter()
-            .flatten()
-            .any(is_it)
-    }
-
-    /// Answers by a cookie: with keys, only somebody who has one of ours, and each message only once.
+    /// Answers by a cookie; with keys, to each message only once.
     fn give_cookie(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
-        if self.cookies.len() >= COOKIES_MAX {
-            self.counters.no_room += 1;
+        if !self.has_place_for_answer(from) {
             return Opened::Dropped;
         }
+        let key = self.config.credentials.key_of(piece.bytes);
         //= wire.md R-SEC-5
-        if self.config.credentials.method() == Method::Psk {
-            let heard = self.hear_first(piece).and_then(|heard| match heard.peer() {
-                Some(peer) => self.admit(from, peer).map(|_| ()),
-                None => Err(Failure::Malformed),
-            });
-            if heard.is_err() {
-                self.counters.refused += 1;
-                return Opened::Dropped;
-            }
-            if !self.asked.insert(piece.id) {
-                self.counters.replayed += 1;
-                return Opened::Dropped;
-            }
+        if key.is_some() && !self.asked.insert(piece.id) {
+            self.counters.replayed += 1;
+            return Opened::Dropped;
         }
         let Some(cookie) = self.jar.give(from, piece.id, now_ns) else { return Opened::Dropped };
-        self.cookies.push_back((from, cookie_datagram(piece.sender, piece.id, cookie)));
+        let tag = key.map_or([0; COOKIE_TAG_BYTES], |key| key.cookie_tag(piece.id, &cookie.bytes()));
+        let says = Says::Cookie(cookie_datagram(piece.sender, piece.id, cookie, tag));
+        self.answers.push_back(Answer { to: from, says });
         self.counters.cookies += 1;
         Opened::Taken
     }
 
-    fn hear_first(&self, piece: &Piece<'_>) -> Result<Handshake, Failure> {
-        let mut handshake = Handshake::respond(&self.config.credentials, &prologue(piece.id))?;
-        handshake.read(piece.bytes)?;
-        Ok(handshake)
+    /// Somebody begins a handshake of another version. With certificates he is told so, and without a word otherwise: he has
+    /// not shown that he has a key.
+    //= wire.md R-SEC-16
+    pub(super) fn refuse_version(&mut self, from: A, sender: u32, id: u64) -> Opened<'static> {
+        self.counters.versions += 1;
+        let is_told = self.config.credentials.method() == Method::Certificate;
+        if !is_told || !self.has_place_for_answer(from) {
+            return Opened::Dropped;
+        }
+        self.answers.push_back(Answer { to: from, says: Says::Version(version_datagram(sender, id)) });
+        Opened::Taken
     }
 
     /// The first piece came with a cookie.
-    fn begin_answer(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
+    fn begin_answer(&mut self, from: A, piece: &Piece<'_>, cookie: Cookie, now_ns: u64) -> Opened<'static> {
         let is_psk = self.config.credentials.method() == Method::Psk;
-        if is_psk {
-            let admitted = self.hear_first(piece).and_then(|heard| match heard.peer() {
-                Some(peer) => self.admit(from, peer).map(|_| ()),
-                None => Err(Failure::Malformed),
-            });
-            if admitted.is_err() {
-                self.counters.refused += 1;
-                return Opened::Dropped;
-            }
-        }
         if !self.makes_way(from, piece.id, is_psk, now_ns) {
             return Opened::Dropped;
         }
-        if !self.begun.insert(piece.id) {
-            self.counters.replayed += 1;
-            return Opened::Dropped;
-        }
-        let Ok(handshake) = Handshake::respond(&self.config.credentials, &prologue(piece.id)) else {
+        self.begun.insert(piece.id);
+        let Ok(handshake) = self.respond(piece.id, Some(cookie).filter(|_| is_psk)) else {
             self.counters.refused += 1;
             return Opened::Dropped;
         };
@@ -122,6 +118,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             peer_index: piece.sender,
             shaking: Some(Box::new(Shaking::new(handshake, now_ns, false))),
             link: None,
+            counts: false,
             is_ready: false,
             says_empty: false,
         };
@@ -148,35 +145,28 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
         if let Some(other) = there.and_then(|index| self.table.get(index))
             && !is_psk
+            && other.link.is_none()
             && age_ns(other) < YIELD_NS
         {
             self.counters.no_room += 1;
             return false;
         }
+        if self.begun.contains(id) {
+            self.counters.replayed += 1;
+            return false;
+        }
         [here, there].into_iter().flatten().for_each(|index| self.remove(index));
-        let others = || {
-            let entries = self.shaking.iter().filter_map(|index| Some((*index, self.table.get(*index)?)));
-            entries.filter(|(_, entry)| !entry.initiator)
-        };
-        if others().count() < self.config.handshakes_max {
-            return true;
-        }
-        let oldest = others().max_by_key(|(_, entry)| age_ns(entry));
-        if let Some((index, _)) = oldest.filter(|(_, entry)| age_ns(entry) > YIELD_NS) {
-            self.remove(index);
-            return true;
-        }
-        self.counters.no_room += 1;
-        false
+        self.has_place_for_handshake(from, now_ns)
     }
 
     fn go_on(&mut self, index: u32, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
         let is_psk = self.config.credentials.method() == Method::Psk;
         let Some(entry) = self.table.get_mut(index) else { return Opened::Dropped };
+        // With certificates the initiator waits for something sealed. With keys it needs nothing more.
+        let answers = !is_psk && piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
+        entry.says_empty |= answers;
         let Some(shaking) = &mut entry.shaking else {
-            // With certificates the initiator waits for something sealed. With keys it needs nothing more.
-            if !is_psk && piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer()) {
-                entry.says_empty = true;
+            if answers {
                 self.ready(index);
             }
             return Opened::Taken;
@@ -190,13 +180,13 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         if is_done {
             match self.establish(index, now_ns) {
                 Err(failure) => self.fail(index, &failure, now_ns),
-                // With keys, whoever answers that can open what this side seals.
+                // Whether the peer can open what this side seals is seen when it seals something itself.
                 Ok(()) if is_psk => {}
+                // It goes on repeating its last words until it hears something sealed.
                 Ok(()) => {
                     if let Some(entry) = self.table.get_mut(index) {
                         entry.says_empty = true;
                     }
-                    self.confirm(index, now_ns);
                 }
             }
         }

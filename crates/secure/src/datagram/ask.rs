@@ -1,18 +1,21 @@
 //! The side that begins a handshake.
 
+use super::cookie::is_same;
 use super::shaking::Shaking;
 use super::table::Entry;
 use super::wire::{Cookie, Piece};
 use super::{Associations, Opened};
+use crate::credentials::COOKIE_TAG_BYTES;
 use crate::handshake::{Failure, Handshake};
 use crate::identity::Method;
 use std::hash::Hash;
 
-/// What both sides say they do, and which handshake it is.
-pub(super) fn prologue(id: u64) -> [u8; 22] {
-    let mut out = *b"cci datagram 1--------";
-    let (_, rest) = out.split_at_mut(14);
-    rest.copy_from_slice(&id.to_le_bytes());
+/// What both sides say they do, and which handshake it is. `cookie`: with keys, what is said with it is good for it alone.
+//= wire.md R-SEC-5
+pub(super) fn prologue(id: u64, cookie: Option<Cookie>) -> Vec<u8> {
+    let mut out = b"cci datagram 2".to_vec();
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend(cookie.iter().flat_map(Cookie::bytes));
     out
 }
 
@@ -64,6 +67,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 peer_index: 0,
                 shaking: Some(Box::new(shaking)),
                 link: None,
+                counts: false,
                 is_ready: false,
                 says_empty: false,
             };
@@ -85,10 +89,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     fn begin(&mut self, to: A, now_ns: u64) -> Result<(u64, Shaking), Failure> {
         let id = self.ids.next().ok_or(Failure::Internal("no randomness"))?;
-        // While there are connections, the address stays the same identity's: with keys, the same key's.
-        let owner = self.neighbours.get(&to).and_then(|neighbour| neighbour.owner.as_ref());
-        let peer = owner.or_else(|| self.peer(to).map(|(peer, _)| peer)).map(|peer| peer.name());
-        let handshake = Handshake::initiate(&self.config.credentials, &prologue(id), peer)?;
+        let key = self.key_for(to);
+        let handshake = Handshake::initiate(&self.config.credentials, self.own, &prologue(id, None), key)?;
         let mut shaking = Shaking::new(handshake, now_ns, true);
         shaking.say()?;
         Ok((id, shaking))
@@ -119,17 +121,58 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         self.table.get_mut(index).filter(|entry| entry.address == from && entry.id == id && entry.initiator)
     }
 
-    pub(super) fn take_cookie(&mut self, from: A, index: u32, id: u64, cookie: Cookie) -> Opened<'static> {
+    /// The responder wants to see that cookie with what is said.
+    pub(super) fn take_cookie(
+        &mut self,
+        from: A,
+        (index, id): (u32, u64),
+        cookie: Cookie,
+        tag: &[u8; COOKIE_TAG_BYTES],
+    ) -> Opened<'static> {
+        let (credentials, own) = (self.config.credentials.clone(), self.own);
         let entry = self.mine(from, index, id).filter(|entry| entry.peer_index == 0);
         let Some(shaking) = entry.and_then(|entry| entry.shaking.as_mut()) else {
             self.counters.unknown += 1;
             return Opened::Dropped;
         };
-        // A cookie that came before is not replaced, unless it has run out: somebody could make us repeat for ever.
-        if shaking.cookie.is_none_or(|had| had.slot != cookie.slot) {
-            shaking.begin_again_with(cookie);
+        if shaking.cookie == Some(cookie) {
+            return Opened::Taken;
+        }
+        let begun = match credentials.key_of(shaking.said()) {
+            //= wire.md R-SEC-4
+            Some(key) if !is_same(&key.cookie_tag(id, &cookie.bytes()), tag) => {
+                self.counters.forged += 1;
+                return Opened::Dropped;
+            }
+            // Somebody could make us begin again for ever.
+            _ if !shaking.may_take_cookie() => return Opened::Dropped,
+            Some(key) => Handshake::initiate(&credentials, own, &prologue(id, Some(cookie)), Some(&key.name))
+                .and_then(|handshake| shaking.begin_anew_with(handshake, cookie)),
+            None => {
+                shaking.begin_again_with(cookie);
+                Ok(())
+            }
+        };
+        if begun.is_ok() {
             self.ready(index);
         }
+        Opened::Taken
+    }
+
+    /// Whoever answers says that it speaks another version. Anybody may have said that: if nothing else comes, it was true.
+    pub(super) fn hear_version(
+        &mut self,
+        from: A,
+        (index, id): (u32, u64),
+        theirs: u8,
+        now_ns: u64,
+    ) -> Opened<'static> {
+        self.counters.versions += 1;
+        let entry = self.mine(from, index, id).filter(|entry| entry.peer_index == 0);
+        let Some(shaking) = entry.and_then(|entry| entry.shaking.as_mut()) else { return Opened::Dropped };
+        shaking.hear_version(theirs, now_ns);
+        let due_ns = shaking.due_ns();
+        self.due_ns = self.due_ns.min(due_ns);
         Opened::Taken
     }
 
@@ -140,10 +183,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             self.counters.unknown += 1;
             return Opened::Dropped;
         };
+        // It asks because it has not heard that its answer came.
+        let answers = piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
+        entry.says_empty |= answers;
         let Some(shaking) = &mut entry.shaking else {
-            // It asks because it has not heard that its answer came.
-            if piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer()) {
-                entry.says_empty = true;
+            if answers {
                 self.ready(index);
             }
             return Opened::Taken;

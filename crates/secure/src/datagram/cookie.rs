@@ -55,11 +55,13 @@ impl Jar {
         if Jar::slot(now_ns).wrapping_sub(cookie.slot) > 1 {
             return false;
         }
-        // Compared without telling by the time taken how much of it was right.
-        self.mac(address, id, cookie.slot).is_some_and(|mac| {
-            mac.iter().zip(&cookie.mac).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
-        })
+        self.mac(address, id, cookie.slot).is_some_and(|mac| is_same(&mac, &cookie.mac))
     }
+}
+
+/// Compares without telling by the time taken how much of it was right.
+pub(super) fn is_same<const N: usize>(one: &[u8; N], other: &[u8; N]) -> bool {
+    one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
 #[cfg(test)]

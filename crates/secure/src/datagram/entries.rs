@@ -19,7 +19,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     pub(super) fn remove(&mut self, index: u32) {
         let Some(entry) = self.table.remove(index) else { return };
-        self.links -= usize::from(entry.link.is_some());
+        self.uncount(&entry);
         self.last = None;
         self.shaking.retain(|shaking| *shaking != index);
         if let Some(neighbour) = self.neighbours.get_mut(&entry.address) {
@@ -51,11 +51,13 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         {
             return Err(Failure::AnotherPeer(now.to_string(), peer.to_string()));
         }
+        self.check_expected(address, peer)?;
         Ok(rights)
     }
 
     /// The handshake is done: there is an association, if the peer may be here. Whether it is used yet is
-    /// [`Associations::confirm`]'s.
+    /// [`Associations::confirm`]'s. One that others have asked for counts only then: whoever replays what was recorded gets
+    /// this far.
     pub(super) fn establish(&mut self, index: u32, now_ns: u64) -> Result<(), Failure> {
         let entry = self.table.get_mut(index).ok_or(Failure::Internal("gone"))?;
         //= wire.md R-SEC-11
@@ -65,32 +67,40 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             [&entry.id.to_le_bytes()[..], &initiator.to_le_bytes(), &responder.to_le_bytes()].concat();
         let shaking = entry.shaking.as_mut().ok_or(Failure::Internal("gone"))?;
         let made: Established = shaking.handshake.finish(&context)?;
-        let address = entry.address;
+        let (address, is_ours) = (entry.address, entry.initiator);
         let rights = self.admit(address, &made.peer)?;
-        if self.links >= self.config.associations_max && !self.evict() {
-            self.counters.no_room += 1;
+        if is_ours && !self.count(index) {
             return Err(Failure::Internal("too many associations"));
         }
         let link = Link::new(&made, rights, now_ns, self.config.update);
         if let Some(entry) = self.table.get_mut(index) {
             entry.link = Some(Box::new(link));
-            self.links += 1;
-            self.counters.handshakes += 1;
         }
         Ok(())
     }
 
-    /// The one that was unused for the longest makes room, if it has no connections.
-    pub(super) fn evict(&mut self) -> bool {
-        let neighbours = &self.neighbours;
-        let unused = |address: &A| neighbours.get(address).is_none_or(|neighbour| neighbour.users == 0);
-        let oldest = self
-            .table
-            .iter_mut()
-            .filter(|(_, entry)| unused(&entry.address))
-            .filter_map(|(index, entry)| Some((entry.link.as_ref()?.used_ns, index)))
-            .min();
-        oldest.map(|(_, index)| self.remove(index)).is_some()
+    /// Something sealed by the peer has come for the first time. False: there is no room for it now, or somebody else has
+    /// come to be at that address.
+    pub(super) fn confirmed(&mut self, index: u32, now_ns: u64) -> bool {
+        let Some(entry) = self.table.get_mut(index) else { return false };
+        if entry.initiator {
+            // With certificates the responder waits for the same.
+            entry.says_empty = true;
+            self.ready(index);
+        } else {
+            let Some(peer) = entry.link.as_ref().map(|link| link.peer.clone()) else { return false };
+            let address = entry.address;
+            let admitted = self.admit(address, &peer).map(drop).and_then(|()| match self.count(index) {
+                true => Ok(()),
+                false => Err(Failure::Internal("too many associations")),
+            });
+            if let Err(failure) = admitted {
+                self.fail(index, &failure, now_ns);
+                return false;
+            }
+        }
+        self.confirm(index, now_ns);
+        true
     }
 
     /// From now on this association is the address's.
@@ -171,6 +181,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             self.remove(index);
         }
         if initiator {
+            if failure.is_final() && self.failures.len() < self.config.handshakes_max {
+                self.failures.push_back((address, failure.clone()));
+            }
             let neighbour = self.neighbours.entry(address).or_default();
             neighbour.fail(failure, now_ns);
             neighbour.held = None;

@@ -4,9 +4,11 @@ mod answer;
 mod ask;
 mod cookie;
 mod entries;
+mod expect;
 mod ids;
 mod link;
 mod shaking;
+mod shares;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,8 +20,11 @@ use self::cookie::Jar;
 use self::ids::Ids;
 use self::link::Link;
 use self::table::{Neighbour, PLACES_MAX, Table};
-use self::wire::{COOKIE_DATAGRAM_BYTES, Datagram, EPOCH_MASK, FIRST_BYTE, sealed_head};
+use self::transmit::Answer;
+use self::wire::{Datagram, EPOCH_MASK, FIRST_BYTE, sealed_head};
 use crate::credentials::Credentials;
+use crate::endpoint_id::EndpointId;
+use crate::handshake::Failure;
 use crate::identity::{Authorisation, Identity, Rights};
 use crate::keys::UpdateLimits;
 use crate::limits::{HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES};
@@ -28,7 +33,7 @@ use std::hash::Hash;
 
 /// What associations are made by.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct Config<A> {
     /// What this side proves with who it is, and by which it knows others.
     pub credentials: Credentials,
     /// Who may do what.
@@ -41,6 +46,8 @@ pub struct Config {
     pub datagram_bytes_max: usize,
     /// When a sender takes its next key.
     pub update: UpdateLimits,
+    /// The host of an address, as an address that all of that host's have: hosts share handshakes and associations.
+    pub host_of: fn(&A) -> A,
 }
 
 /// Names an association that is ready, until something else than [`Associations::seal`] is called.
@@ -79,8 +86,12 @@ pub struct Counters {
     pub timeouts: u64,
     /// Handshakes refused: wrong key or certificate, no right to connect, another identity at an address in use.
     pub refused: u64,
-    /// Handshakes for which there was no room.
+    /// Handshakes for which there was no room, or none that was their host's.
     pub no_room: u64,
+    /// Handshakes of other versions.
+    pub versions: u64,
+    /// Handshakes that this endpoint began itself, and that somebody gave back to it.
+    pub own: u64,
     /// Cookies given out.
     pub cookies: u64,
     /// Datagrams that were not sealed by whom they seemed to come from.
@@ -108,7 +119,8 @@ pub struct Counters {
 ///
 /// Times are nanoseconds of one clock that never goes back.
 pub struct Associations<A> {
-    config: Config,
+    config: Config<A>,
+    own: EndpointId,
     counters: Counters,
     jar: Jar,
     ids: Ids,
@@ -122,7 +134,12 @@ pub struct Associations<A> {
     links: usize,
     /// Those with something to transmit.
     ready: VecDeque<u32>,
-    cookies: VecDeque<(A, [u8; COOKIE_DATAGRAM_BYTES])>,
+    /// Short answers to strangers, of which nothing else is kept.
+    answers: VecDeque<Answer<A>>,
+    /// How many associations each host has.
+    by_host: HashMap<A, u32>,
+    /// Handshakes that this side began and that are final failures, which the owner has not been told.
+    failures: VecDeque<(A, Failure)>,
     /// Associations whose peers have not answered for long.
     silent: Vec<u32>,
     /// Handshakes whose first message got a cookie; handshakes that were begun with one: neither happens twice.
@@ -132,8 +149,8 @@ pub struct Associations<A> {
     sweep_ns: u64,
 }
 
-/// Cookies that wait to be sent; further ones are not given.
-const COOKIES_MAX: usize = 64;
+/// Answers to strangers that wait to be sent; further ones are not given.
+const ANSWERS_MAX: usize = 64;
 /// Associations whose silence is noted at once; others get their turn later.
 const SILENT_MAX: usize = 64;
 /// How often everything is looked through.
@@ -148,24 +165,25 @@ const FAREWELL_LOOK_NS: u64 = 250_000_000;
 const FAILURE_NS: u64 = 30_000_000_000;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
-    /// None yet. `None`: there is no memory.
+    /// None yet. `None`: there is no memory, or no randomness.
     #[must_use]
-    pub fn new(config: Config, now_ns: u64) -> Option<Associations<A>> {
-        Associations::with_ids(config, now_ns, Ids::random())
+    pub fn new(config: Config<A>, now_ns: u64) -> Option<Associations<A>> {
+        Associations::with_ids(config, now_ns, Ids::random(), EndpointId::random()?)
     }
 
-    /// The same, and what others see of handshakes, besides the keys, follows from a secret: random, except where a run
-    /// is to be repeated.
+    /// None yet; and what others see of handshakes, besides the keys, follows from a secret: random, except where a run is
+    /// to be repeated. `None`: there is no memory.
     #[must_use]
-    pub fn with_secret(config: Config, now_ns: u64, secret: &[u8; 32]) -> Option<Associations<A>> {
-        Associations::with_ids(config, now_ns, Ids::new(secret))
+    pub fn with_secret(config: Config<A>, now_ns: u64, secret: &[u8; 32]) -> Option<Associations<A>> {
+        Associations::with_ids(config, now_ns, Ids::new(secret), EndpointId::of_secret(secret))
     }
 
-    fn with_ids(config: Config, now_ns: u64, ids: Ids) -> Option<Associations<A>> {
+    fn with_ids(config: Config<A>, now_ns: u64, ids: Ids, own: EndpointId) -> Option<Associations<A>> {
         let places = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
         assert!(places <= PLACES_MAX, "more associations and handshakes than indices: {places}");
         Some(Associations {
             config,
+            own,
             counters: Counters::default(),
             jar: Jar::new(),
             ids,
@@ -175,7 +193,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             shaking: Vec::new(),
             links: 0,
             ready: VecDeque::new(),
-            cookies: VecDeque::with_capacity(COOKIES_MAX),
+            answers: VecDeque::with_capacity(ANSWERS_MAX),
+            by_host: HashMap::new(),
+            failures: VecDeque::new(),
             silent: Vec::with_capacity(SILENT_MAX),
             asked: Recent::new()?,
             begun: Recent::new()?,
@@ -235,7 +255,15 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             }
             Some(Datagram::Handshake(piece)) if piece.from_initiator => self.answer(from, &piece, now_ns),
             Some(Datagram::Handshake(piece)) => self.answered(from, &piece, now_ns),
-            Some(Datagram::Cookie { receiver, id, cookie }) => self.take_cookie(from, receiver, id, cookie),
+            Some(Datagram::Cookie { receiver, id, cookie, tag }) => {
+                self.take_cookie(from, (receiver, id), cookie, &tag)
+            }
+            Some(Datagram::OtherVersion { sender, id, begins: true, .. }) => {
+                self.refuse_version(from, sender, id)
+            }
+            Some(Datagram::OtherVersion { theirs, receiver, id, .. }) => {
+                self.hear_version(from, (receiver, id), theirs, now_ns)
+            }
         }
     }
 
@@ -266,8 +294,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         };
         link.window.insert(counter);
         link.received(now_ns);
-        if !link.is_confirmed {
-            self.confirm(receiver, now_ns);
+        if !link.is_confirmed && !self.confirmed(receiver, now_ns) {
+            return Opened::Dropped;
         }
         if body.is_empty() { Opened::Taken } else { Opened::Datagram(body) }
     }
@@ -315,6 +343,12 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
     }
 
+    /// The next handshake of those that this side began of which it is certain that it leads nowhere, and why: who is there
+    /// has proved to be somebody else, or may not be there, or speaks another version.
+    pub fn poll_failure(&mut self) -> Option<(A, Failure)> {
+        self.failures.pop_front()
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -323,7 +357,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// What they were made by.
     #[must_use]
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &Config<A> {
         &self.config
     }
 
@@ -351,7 +385,15 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let held: usize =
             self.neighbours.values().filter_map(|neighbour| neighbour.held.as_ref()).map(Vec::capacity).sum();
         let neighbours = self.neighbours.capacity() * (size_of::<A>() + size_of::<Neighbour>() + 1);
-        let bytes = self.table.bytes() + self.links * size_of::<Link>() + neighbours + shaking + held;
+        let hosts = self.by_host.capacity() * (size_of::<A>() + size_of::<u32>() + 1);
+        let answers = self.answers.capacity() * size_of::<Answer<A>>();
+        let bytes = self.table.bytes()
+            + self.links * size_of::<Link>()
+            + neighbours
+            + shaking
+            + held
+            + hosts
+            + answers;
         bytes as u64 + 2 * Recent::BYTES
     }
 }
@@ -390,9 +432,13 @@ impl Recent {
         Some(Recent { numbers: numbers.into(), next: 0 })
     }
 
+    fn contains(&self, number: u64) -> bool {
+        number == 0 || self.numbers.contains(&number)
+    }
+
     /// True if it is not among them; now it is.
     fn insert(&mut self, number: u64) -> bool {
-        if number == 0 || self.numbers.contains(&number) {
+        if self.contains(number) {
             return false;
         }
         if let Some(place) = self.numbers.get_mut(self.next) {

@@ -14,12 +14,19 @@ pub(super) const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 pub(super) const HANDSHAKE_NS_PATIENT: u64 = 5_000_000_000;
 /// How long a failed one stays, to say why.
 const FAREWELL_NS: u64 = 200_000_000;
+/// Cookies of a responder's that one handshake takes, one after the other.
+const COOKIES_MAX: u8 = 16;
+/// How long one waits for anything else that has heard of another version.
+const VERSION_NS: u64 = 500_000_000;
 const PIECE_BYTES: usize = HANDSHAKE_DATAGRAM_BYTES - HANDSHAKE_HEADER_BYTES;
 
 pub(super) struct Shaking {
     pub handshake: Handshake,
     /// The responder's, for the initiator.
     pub cookie: Option<Cookie>,
+    cookies: u8,
+    /// The version that somebody says the responder speaks.
+    pub version: Option<u8>,
     pub begun_ns: u64,
     pub until_ns: u64,
     /// When to ask again; never, for a side that only answers.
@@ -46,6 +53,8 @@ impl Shaking {
         Shaking {
             handshake,
             cookie: None,
+            cookies: 0,
+            version: None,
             begun_ns: now_ns,
             until_ns: now_ns.saturating_add(patience),
             repeat_ns: if initiator { now_ns.saturating_add(REPEAT_NS) } else { u64::MAX },
@@ -81,6 +90,10 @@ impl Shaking {
         }
         if usize::from(piece.offset) + piece.bytes.len() > HANDSHAKE_BYTES_MAX {
             return Err(Failure::Malformed);
+        }
+        if piece.bytes.len() > PIECE_BYTES {
+            // No honest peer's: what comes early is kept.
+            return Ok(());
         }
         if piece.offset > self.heard {
             if self.early.len() < HANDSHAKE_PIECES_MAX {
@@ -131,10 +144,36 @@ impl Shaking {
         !self.failed && self.handshake.is_done()
     }
 
+    /// All that this side has said.
+    pub fn said(&self) -> &[u8] {
+        &self.said
+    }
+
+    /// Whether one more cookie may be taken in place of the one there is.
+    pub fn may_take_cookie(&mut self) -> bool {
+        let may = self.cookies < COOKIES_MAX;
+        self.cookies += u8::from(may);
+        may
+    }
+
     /// The peer wants to see a cookie with all that.
     pub fn begin_again_with(&mut self, cookie: Cookie) {
         self.cookie = Some(cookie);
         (self.sent, self.acked) = (0, 0);
+    }
+
+    /// The peer wants to see a cookie, to which what is said is bound: it is said anew.
+    pub fn begin_anew_with(&mut self, handshake: Handshake, cookie: Cookie) -> Result<(), Failure> {
+        self.handshake = handshake;
+        self.said.clear();
+        self.begin_again_with(cookie);
+        self.say()
+    }
+
+    /// Somebody says that the responder speaks another version. Little is waited for from now on.
+    pub fn hear_version(&mut self, theirs: u8, now_ns: u64) {
+        self.version = Some(theirs);
+        self.until_ns = self.until_ns.min(now_ns.saturating_add(VERSION_NS));
     }
 
     /// It is time to ask again.
@@ -150,6 +189,7 @@ impl Shaking {
         self.interval_ns = (before.interval_ns * 2).min(REPEAT_NS_MAX);
         self.repeat_ns = now_ns.saturating_add(self.interval_ns);
         self.until_ns = before.until_ns;
+        self.version = before.version;
     }
 
     /// The side that only answered wants something now.
@@ -196,7 +236,7 @@ impl Shaking {
     /// Bytes held, about: most of them are TLS'.
     pub fn bytes(&self) -> usize {
         let early: usize = self.early.values().map(Vec::capacity).sum();
-        size_of::<Shaking>() + self.said.capacity() + early + (8 << 10)
+        size_of::<Shaking>() + self.said.capacity() + early + usize::from(self.heard) + (8 << 10)
     }
 }
 

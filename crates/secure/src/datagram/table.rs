@@ -20,6 +20,8 @@ pub(super) struct Entry<A> {
     pub peer_index: u32,
     pub shaking: Option<Box<Shaking>>,
     pub link: Option<Box<Link>>,
+    /// The association counts: this side has asked for it, or something sealed by the peer has come.
+    pub counts: bool,
     /// It is in the list of those with something to transmit.
     pub is_ready: bool,
     /// An empty sealed datagram is due.
@@ -113,6 +115,8 @@ pub(super) struct Neighbour {
     pub users: u32,
     /// Whose the address is while there are connections.
     pub owner: Option<Identity>,
+    /// Whom connections with the address expect there: one name for each.
+    pub expected: Vec<Box<str>>,
     /// Waits for an association.
     pub held: Option<Vec<u8>>,
     /// The last handshake's, in words, and when it failed.
@@ -135,6 +139,10 @@ impl Neighbour {
     /// There is nothing to be remembered.
     pub fn is_empty(&self) -> bool {
         let entries = [self.current, self.before.map(|(of, _)| of), self.begun_here, self.begun_there];
-        entries == [None; 4] && self.users == 0 && self.held.is_none() && self.failure.is_none()
+        entries == [None; 4]
+            && self.users == 0
+            && self.expected.is_empty()
+            && self.held.is_none()
+            && self.failure.is_none()
     }
 }

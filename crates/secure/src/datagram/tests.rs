@@ -1,8 +1,13 @@
 //! Endpoints that talk through a network in memory.
 
 mod attacks;
+mod expected;
+mod floods;
 mod network;
 mod peers;
+mod recordings;
+mod reflection;
+mod versions;
 
 use super::*;
 use crate::identity::Method;
@@ -11,7 +16,12 @@ use crate::testing::{certificates, psk};
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-pub(super) fn config(credentials: Credentials) -> Config {
+/// Addresses from 1000 on are one host's, for each thousand; those below are hosts of their own.
+fn host_of(address: &u32) -> u32 {
+    if *address < 1000 { *address } else { address / 1000 * 1000 }
+}
+
+pub(super) fn config(credentials: Credentials) -> Config<u32> {
     Config {
         credentials,
         authorisation: Authorisation::default(),
@@ -19,6 +29,7 @@ pub(super) fn config(credentials: Credentials) -> Config {
         handshakes_max: 20,
         datagram_bytes_max: 1400,
         update: UpdateLimits::default(),
+        host_of,
     }
 }
 
@@ -38,7 +49,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub fn new(at: u32, config: Config) -> Node {
+    pub fn new(at: u32, config: Config<u32>) -> Node {
         Node { at, all: Associations::new(config, 0).unwrap(), got: Vec::new() }
     }
 

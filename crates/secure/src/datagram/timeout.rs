@@ -47,11 +47,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             if shaking.has_failed() {
                 self.remove(index);
             } else if entry.initiator || entry.link.is_none() {
-                let failure = Failure::Silence(format!(
-                    "{} ({})",
-                    self.config.credentials.own_name(),
-                    self.config.credentials.method()
-                ));
+                let (version, address) = (shaking.version, entry.address);
+                let failure = version.map_or_else(|| self.silence(address), Failure::Version);
                 self.fail(index, &failure, now_ns);
             } else {
                 self.counters.timeouts += 1;
@@ -66,6 +63,17 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 self.ready(index);
             }
         }
+    }
+
+    /// Nobody has answered there.
+    fn silence(&self, address: A) -> Failure {
+        let credentials = &self.config.credentials;
+        let name = self.key_for(address).unwrap_or_else(|| credentials.own_name());
+        let shown = match credentials.method() {
+            Method::Psk => name,
+            Method::Certificate => credentials.own_name(),
+        };
+        Failure::Silence(format!("{shown} ({})", credentials.method()))
     }
 
     /// Forgets what is too old.

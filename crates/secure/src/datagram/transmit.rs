@@ -1,17 +1,32 @@
 //! What this layer sends itself.
 
-use super::wire::Piece;
+use super::wire::{COOKIE_DATAGRAM_BYTES, Piece, VERSION_DATAGRAM_BYTES};
 use super::{Associations, seal_by};
 use crate::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use std::hash::Hash;
+
+/// A short answer to somebody of whom nothing is kept.
+pub(super) struct Answer<A> {
+    pub to: A,
+    pub says: Says,
+}
+
+pub(super) enum Says {
+    Cookie([u8; COOKIE_DATAGRAM_BYTES]),
+    Version([u8; VERSION_DATAGRAM_BYTES]),
+}
 
 impl<A: Copy + Eq + Hash> Associations<A> {
     /// Writes the next datagram that this layer has to send itself (handshakes, and what was held for them) into `out`,
     /// which takes [`super::Config::datagram_bytes_max`] and [`crate::limits::OVERHEAD_BYTES`], and
     /// [`crate::limits::HANDSHAKE_DATAGRAM_BYTES`]; where to, and its length.
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(A, usize)> {
-        if let Some((to, datagram)) = self.cookies.pop_front() {
-            out.get_mut(..datagram.len())?.copy_from_slice(&datagram);
+        if let Some(Answer { to, says }) = self.answers.pop_front() {
+            let datagram = match &says {
+                Says::Cookie(datagram) => &datagram[..],
+                Says::Version(datagram) => &datagram[..],
+            };
+            out.get_mut(..datagram.len())?.copy_from_slice(datagram);
             return Some((to, datagram.len()));
         }
         while let Some(index) = self.ready.front().copied() {
@@ -30,7 +45,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     #[must_use]
     #[inline]
     pub fn wants_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.cookies.is_empty()
+        !self.ready.is_empty() || !self.answers.is_empty()
     }
 
     fn transmit(&mut self, index: u32, now_ns: u64, out: &mut [u8]) -> Option<(A, usize)> {
@@ -55,10 +70,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
         let link = entry.link.as_mut()?;
         let neighbour = self.neighbours.get_mut(&to)?;
-        if neighbour.current != Some(index) {
-            return None;
-        }
-        let held = neighbour.held.take();
+        // A responder's association is nobody's to be sent by yet; it only says that it is there.
+        let held = if neighbour.current == Some(index) { neighbour.held.take() } else { None };
         if held.is_none() && !entry.says_empty {
             return None;
         }

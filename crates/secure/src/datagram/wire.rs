@@ -1,6 +1,7 @@
 //! What sealed datagrams and those of their handshakes look like.
 
-use crate::limits::{HEADER_BYTES, OVERHEAD_BYTES};
+use crate::credentials::COOKIE_TAG_BYTES;
+use crate::limits::{HANDSHAKE_VERSION, HEADER_BYTES, OVERHEAD_BYTES};
 
 /// The first byte: version 1, type 14.
 pub(super) const FIRST_BYTE: u8 = 0x1e;
@@ -8,6 +9,7 @@ pub(super) const FIRST_BYTE: u8 = 0x1e;
 /// Bits of the epoch in a datagram.
 pub(super) const EPOCH_MASK: u64 = 63;
 
+const VERSION: u8 = 0;
 const SEALED: u8 = 1;
 const HANDSHAKE: u8 = 2;
 const COOKIE: u8 = 3;
@@ -16,8 +18,12 @@ const KIND_BITS: u32 = 2;
 /// Bytes before what a handshake says.
 pub(super) const HANDSHAKE_HEADER_BYTES: usize = HEADER_BYTES + 32;
 /// Bytes of the answer that hands out a cookie.
-pub(super) const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + 8 + COOKIE_BYTES;
+pub(super) const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + 8 + COOKIE_BYTES + COOKIE_TAG_BYTES;
 const COOKIE_BYTES: usize = 16;
+/// Bytes of the answer to a handshake of another version.
+pub(super) const VERSION_DATAGRAM_BYTES: usize = HEADER_BYTES + 8;
+/// What a handshake begins with is longer than this, bytes: shorter pieces are not answered.
+pub(super) const FIRST_PIECE_BYTES_MIN: usize = 16;
 
 /// From the side that began.
 const FLAG_INITIATOR: u8 = 1;
@@ -33,6 +39,16 @@ pub(super) struct Cookie {
     pub mac: [u8; COOKIE_BYTES],
 }
 
+impl Cookie {
+    /// All of it, to be bound to.
+    pub fn bytes(&self) -> [u8; 4 + COOKIE_BYTES] {
+        let mut bytes = [0; 4 + COOKIE_BYTES];
+        put(&mut bytes, 0, &self.slot.to_le_bytes());
+        put(&mut bytes, 4, &self.mac);
+        bytes
+    }
+}
+
 /// What may have arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datagram<'d> {
@@ -44,10 +60,21 @@ pub(super) enum Datagram<'d> {
         len: usize,
     },
     Handshake(Piece<'d>),
+    /// `tag`: with keys, proof that the responder has the one that it was asked by.
     Cookie {
         receiver: u32,
         id: u64,
         cookie: Cookie,
+        tag: [u8; COOKIE_TAG_BYTES],
+    },
+    /// Part of a handshake of another version, or an answer that the own version is not the peer's. `begins`: it wants an
+    /// answer, and is longer than [`VERSION_DATAGRAM_BYTES`].
+    OtherVersion {
+        theirs: u8,
+        receiver: u32,
+        id: u64,
+        sender: u32,
+        begins: bool,
     },
 }
 
@@ -121,19 +148,45 @@ pub(super) fn parse(datagram: &[u8]) -> Option<Datagram<'_>> {
     let epoch = u64::from(second >> KIND_BITS);
     match second & ((1 << KIND_BITS) - 1) {
         SEALED if len >= OVERHEAD_BYTES => Some(Datagram::Sealed { epoch, receiver, counter: number, len }),
-        HANDSHAKE if epoch == 0 => parse_piece(whole, receiver, number).map(Datagram::Handshake),
-        COOKIE if epoch == 0 && len == COOKIE_DATAGRAM_BYTES && u32_at(whole, 20)? == 0 => {
-            let cookie = Cookie { slot: u32_at(whole, 16)?, mac: array(whole, 24)? };
-            Some(Datagram::Cookie { receiver, id: number, cookie })
-        }
+        HANDSHAKE if epoch == 0 => match version(*whole.get(27)?) {
+            HANDSHAKE_VERSION => parse_piece(whole, receiver, number).map(Datagram::Handshake),
+            theirs => {
+                let begins =
+                    *whole.get(26)? & FLAG_INITIATOR != 0 && receiver == 0 && len > VERSION_DATAGRAM_BYTES;
+                let sender = u32_at(whole, 16)?;
+                Some(Datagram::OtherVersion { theirs, receiver, id: number, sender, begins })
+            }
+        },
+        COOKIE if epoch == 0 => match version(*whole.get(20)?) {
+            HANDSHAKE_VERSION if len == COOKIE_DATAGRAM_BYTES && array(whole, 21)? == [0; 3] => {
+                let cookie = Cookie { slot: u32_at(whole, 16)?, mac: array(whole, 24)? };
+                Some(Datagram::Cookie { receiver, id: number, cookie, tag: array(whole, 40)? })
+            }
+            HANDSHAKE_VERSION => None,
+            theirs => Some(other_version(theirs, receiver, number)),
+        },
+        VERSION if epoch == 0 && len == VERSION_DATAGRAM_BYTES => match *whole.get(16)? {
+            0 | HANDSHAKE_VERSION => None,
+            theirs => Some(other_version(theirs, receiver, number)),
+        },
         _ => None,
     }
 }
 
+/// Version 1 said zero where those after it say theirs.
+//= wire.md R-SEC-16
+fn version(said: u8) -> u8 {
+    said.max(1)
+}
+
+fn other_version(theirs: u8, receiver: u32, id: u64) -> Datagram<'static> {
+    Datagram::OtherVersion { theirs, receiver, id, sender: 0, begins: false }
+}
+
 //= wire.md R-SEC-3
 fn parse_piece(whole: &[u8], receiver: u32, id: u64) -> Option<Piece<'_>> {
-    let (flags, zero) = (*whole.get(26)?, *whole.get(27)?);
-    if zero != 0 || flags & !(FLAG_INITIATOR | FLAG_ASKS | FLAG_COOKIE) != 0 {
+    let flags = *whole.get(26)?;
+    if flags & !(FLAG_INITIATOR | FLAG_ASKS | FLAG_COOKIE) != 0 {
         return None;
     }
     let (offset, len) = (u16_at(whole, 20)?, u16_at(whole, 22)?);
@@ -168,7 +221,7 @@ impl Piece<'_> {
         let flags = flag(self.from_initiator, FLAG_INITIATOR)
             | flag(self.asks, FLAG_ASKS)
             | flag(self.cookie.is_some(), FLAG_COOKIE);
-        put(out, 26, &[flags]);
+        put(out, 26, &[flags, HANDSHAKE_VERSION]);
         if let Some(cookie) = self.cookie {
             put(out, 28, &cookie.slot.to_le_bytes());
             put(out, 32, &cookie.mac);
@@ -179,16 +232,31 @@ impl Piece<'_> {
 }
 
 /// The answer that hands out a cookie.
-pub(super) fn cookie_datagram(receiver: u32, id: u64, cookie: Cookie) -> [u8; COOKIE_DATAGRAM_BYTES] {
+pub(super) fn cookie_datagram(
+    receiver: u32,
+    id: u64,
+    cookie: Cookie,
+    tag: [u8; COOKIE_TAG_BYTES],
+) -> [u8; COOKIE_DATAGRAM_BYTES] {
     let mut out = [0; COOKIE_DATAGRAM_BYTES];
     put(&mut out, 0, &head(COOKIE, 0, COOKIE_DATAGRAM_BYTES, receiver, id));
     put(&mut out, 16, &cookie.slot.to_le_bytes());
+    put(&mut out, 20, &[HANDSHAKE_VERSION]);
     put(&mut out, 24, &cookie.mac);
+    put(&mut out, 40, &tag);
+    out
+}
+
+/// The answer to a handshake of another version.
+pub(super) fn version_datagram(receiver: u32, id: u64) -> [u8; VERSION_DATAGRAM_BYTES] {
+    let mut out = [0; VERSION_DATAGRAM_BYTES];
+    put(&mut out, 0, &head(VERSION, 0, VERSION_DATAGRAM_BYTES, receiver, id));
+    put(&mut out, 16, &[HANDSHAKE_VERSION]);
     out
 }
 
 const _: () = assert!(
-    COOKIE_DATAGRAM_BYTES <= HANDSHAKE_HEADER_BYTES,
+    COOKIE_DATAGRAM_BYTES <= HANDSHAKE_HEADER_BYTES + FIRST_PIECE_BYTES_MIN,
     "wire.md R-SEC-4: whoever lies about his address gets nothing bigger sent there"
 );
 
@@ -221,12 +289,33 @@ mod tests {
         assert_eq!(parse(&out[..len - 1]), None);
         let cookie = Cookie { slot: 1, mac: [2; 16] };
         assert_eq!(
-            parse(&cookie_datagram(3, 4, cookie)),
-            Some(Datagram::Cookie { receiver: 3, id: 4, cookie })
+            parse(&cookie_datagram(3, 4, cookie, [7; 16])),
+            Some(Datagram::Cookie { receiver: 3, id: 4, cookie, tag: [7; 16] })
         );
+        assert_eq!(parse(&version_datagram(3, 4)), None, "it is said to those of other versions");
         let mut sealed = [0; 40];
         sealed[..16].copy_from_slice(&sealed_head(65, 40, 3, 4));
         assert_eq!(parse(&sealed), Some(Datagram::Sealed { epoch: 1, receiver: 3, counter: 4, len: 40 }));
+    }
+
+    #[test]
+    fn other_versions_are_told_apart() {
+        let other = |theirs, receiver, sender, begins| {
+            Some(Datagram::OtherVersion { theirs, receiver, id: 4, sender, begins })
+        };
+        for (said, theirs) in [(0, 1), (1, 1), (3, 3)] {
+            let mut bytes = [0; 120];
+            let first = Piece { receiver: 0, id: 4, offset: 0, cookie: None, ..piece() };
+            let len = first.emit(&mut bytes).unwrap();
+            bytes[27] = said;
+            assert_eq!(parse(&bytes[..len]), other(theirs, 0, 9, true));
+            let mut cookie = cookie_datagram(3, 4, Cookie { slot: 1, mac: [2; 16] }, [0; 16]);
+            cookie[20] = said;
+            assert_eq!(parse(&cookie), other(theirs, 3, 0, false));
+            let mut answer = version_datagram(3, 4);
+            answer[16] = said;
+            assert_eq!(parse(&answer), if said == 0 { None } else { other(theirs, 3, 0, false) });
+        }
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! Why a handshake failed.
 
+use crate::limits::HANDSHAKE_VERSION;
 use std::fmt;
 
 /// Why a handshake failed, for people. It tells nothing that is secret.
@@ -18,6 +19,12 @@ pub enum Failure {
     NotAllowed(String),
     /// Others are connected from that address as somebody else; who is there, and who would be.
     AnotherPeer(String, String),
+    /// The peer speaks another version of these handshakes; which.
+    Version(u8),
+    /// The peer is this endpoint itself: somebody gives back to it what it says.
+    Own,
+    /// The peer is who it is, and somebody else was expected; who is there, and who was expected.
+    NotExpected(String, String),
     /// No answer in time; what this side proved with who it is.
     Silence(String),
     /// The system had no randomness, or the like.
@@ -39,6 +46,17 @@ impl fmt::Display for Failure {
             Failure::AnotherPeer(now, other) => {
                 write!(f, "{other} came from the address of {now}, with whom there are connections")
             }
+            Failure::Version(theirs) => write!(
+                f,
+                "the peer shakes hands by version {theirs}, this side by version {HANDSHAKE_VERSION}: \
+                 have the same release on both"
+            ),
+            Failure::Own => {
+                f.write_str("it is this endpoint itself that answers: its own words come back to it")
+            }
+            Failure::NotExpected(there, expected) => {
+                write!(f, "{there} is there, and {expected} was expected")
+            }
             Failure::Silence(what) => {
                 write!(
                     f,
@@ -47,6 +65,18 @@ impl fmt::Display for Failure {
             }
             Failure::Internal(what) => write!(f, "the handshake failed here: {what}"),
         }
+    }
+}
+
+impl Failure {
+    /// Nobody but the peer can have brought this about, and trying again changes nothing: it has proved who it is, and that
+    /// is not who may be there, or the two sides do not understand each other.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Failure::NotAllowed(_) | Failure::NotExpected(..) | Failure::NoName | Failure::Version(_)
+        )
     }
 }
 

@@ -13,12 +13,15 @@ mod wiped;
 pub use self::failure::Failure;
 
 use crate::credentials::{Credentials, Kind};
+use crate::endpoint_id::EndpointId;
 use crate::identity::Identity;
 use crate::keys::{Secret, expand_label};
 
 /// What a handshake leaves.
 pub(crate) struct Established {
     pub peer: Identity,
+    /// Which endpoint of the peer's it is.
+    pub endpoint: EndpointId,
     /// Of what this side sends.
     pub send: Secret,
     /// Of what it receives.
@@ -32,32 +35,45 @@ pub(crate) enum Handshake {
 }
 
 impl Handshake {
-    /// The side that begins. Both sides must give the same `prologue`, at most 64 bytes. `with_key`: the name of the key
-    /// to prove who this side is, if it is not the own one.
+    /// The side that begins, which is the endpoint `own`. Both sides must give the same `prologue`, at most 64 bytes.
+    /// `with_key`: the name of the key to prove who this side is, if it is not the own one.
     pub fn initiate(
         credentials: &Credentials,
+        own: EndpointId,
         prologue: &[u8],
         with_key: Option<&str>,
     ) -> Result<Handshake, Failure> {
         match &*credentials.0 {
             Kind::Psk(keys) => {
                 let key = with_key.and_then(|name| keys.named(name)).unwrap_or_else(|| keys.own());
-                noise::Noise::initiate(key, prologue).map(Handshake::Noise)
+                noise::Noise::initiate(key, own, prologue).map(Handshake::Noise)
             }
             Kind::Certificates(certificates) => {
-                tls::Tls::initiate(certificates, prologue).map(|tls| Handshake::Tls(Box::new(tls)))
+                let tls = tls::Tls::initiate(certificates, own, prologue)?;
+                Ok(Handshake::Tls(Box::new(tls)))
             }
         }
     }
 
-    /// The side that answers.
-    pub fn respond(credentials: &Credentials, prologue: &[u8]) -> Result<Handshake, Failure> {
+    /// The side that answers, which is the endpoint `own`.
+    pub fn respond(
+        credentials: &Credentials,
+        own: EndpointId,
+        prologue: &[u8],
+    ) -> Result<Handshake, Failure> {
         match &*credentials.0 {
-            Kind::Psk(_) => Ok(Handshake::Noise(noise::Noise::respond(credentials, prologue))),
+            Kind::Psk(_) => Ok(Handshake::Noise(noise::Noise::respond(credentials, own, prologue))),
             Kind::Certificates(certificates) => {
-                tls::Tls::respond(certificates, prologue).map(|tls| Handshake::Tls(Box::new(tls)))
+                let tls = tls::Tls::respond(certificates, own, prologue)?;
+                Ok(Handshake::Tls(Box::new(tls)))
             }
         }
+    }
+
+    /// Whether a handshake by certificates that begins with these bytes was begun by the endpoint `own`. By keys, only
+    /// [`Handshake::read`] can tell.
+    pub fn is_own_certificates(own: EndpointId, first: &[u8]) -> bool {
+        first.starts_with(own.bytes())
     }
 
     /// Takes the next bytes of the peer's. After an error there may still be something to be written that says why.
@@ -92,7 +108,8 @@ impl Handshake {
         }
     }
 
-    /// The secrets, bound to `context`, at most 100 bytes: another one at the other side gives other secrets.
+    /// The secrets, bound to both endpoints and to `context`, at most 100 bytes: others at the other side give other
+    /// secrets.
     pub fn finish(&mut self, context: &[u8]) -> Result<Established, Failure> {
         match self {
             Handshake::Noise(noise) => noise.finish(context),

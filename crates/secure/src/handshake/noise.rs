@@ -4,6 +4,7 @@
 use super::wiped::State;
 use super::{Established, Failure, of_direction};
 use crate::credentials::{Credentials, KEY_ID_BYTES, Key, Kind};
+use crate::endpoint_id::{ENDPOINT_ID_BYTES, EndpointId};
 use crate::identity::Identity;
 use crate::keys::Secret;
 use snow::HandshakeState;
@@ -15,11 +16,12 @@ use zeroize::Zeroize;
 /// What it is, in Noise's own words.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 
-/// A public key and a tag: either message.
-const MESSAGE_BYTES: usize = 32 + 16;
+/// A public key, which endpoint says it, and a tag: either message.
+const MESSAGE_BYTES: usize = 32 + ENDPOINT_ID_BYTES + 16;
 const FIRST_BYTES: usize = KEY_ID_BYTES + MESSAGE_BYTES;
 
 pub(crate) struct Noise {
+    own: EndpointId,
     step: Step,
     /// Of the message that comes next.
     input: Vec<u8>,
@@ -33,8 +35,8 @@ enum Step {
     /// The responder waits for the initiator's message.
     ReadFirst(Credentials, Vec<u8>),
     /// The responder's answer is to be written.
-    WriteSecond(State, Identity),
-    Done(State, Identity),
+    WriteSecond(State, Identity, EndpointId),
+    Done(State, Identity, EndpointId),
     Over,
 }
 
@@ -50,18 +52,18 @@ fn state(key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Failur
 }
 
 impl Noise {
-    pub fn initiate(key: &Key, prologue: &[u8]) -> Result<Noise, Failure> {
+    pub fn initiate(key: &Key, own: EndpointId, prologue: &[u8]) -> Result<Noise, Failure> {
         let step = Step::WriteFirst(state(key, prologue, true)?, Identity::of_key(&key.name), key.id);
-        Ok(Noise { step, input: Vec::new() })
+        Ok(Noise { own, step, input: Vec::new() })
     }
 
-    pub fn respond(credentials: &Credentials, prologue: &[u8]) -> Noise {
-        Noise { step: Step::ReadFirst(credentials.clone(), prologue.to_vec()), input: Vec::new() }
+    pub fn respond(credentials: &Credentials, own: EndpointId, prologue: &[u8]) -> Noise {
+        Noise { own, step: Step::ReadFirst(credentials.clone(), prologue.to_vec()), input: Vec::new() }
     }
 
     pub fn peer(&self) -> Option<&Identity> {
         match &self.step {
-            Step::WriteSecond(_, peer) | Step::Done(_, peer) => Some(peer),
+            Step::WriteSecond(_, peer, _) | Step::Done(_, peer, _) => Some(peer),
             _ => None,
         }
     }
@@ -83,14 +85,15 @@ impl Noise {
         self.input.extend_from_slice(bytes);
         if self.input.len() == wanted {
             let message = std::mem::take(&mut self.input);
-            self.step = step_by(std::mem::replace(&mut self.step, Step::Over), &message)?;
+            self.step = step_by(std::mem::replace(&mut self.step, Step::Over), self.own, &message)?;
         }
         Ok(())
     }
 
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut message = [0; MESSAGE_BYTES];
-        let mut written = |state: &mut HandshakeState| match state.write_message(&[], &mut message) {
+        let own = self.own;
+        let mut written = |state: &mut HandshakeState| match state.write_message(own.bytes(), &mut message) {
             Ok(MESSAGE_BYTES) => Ok(()),
             _ => Err(Failure::Internal("no randomness")),
         };
@@ -100,9 +103,9 @@ impl Noise {
                 out.extend_from_slice(&id);
                 self.step = Step::ReadSecond(state, peer);
             }
-            Step::WriteSecond(mut state, peer) => {
+            Step::WriteSecond(mut state, peer, endpoint) => {
                 written(&mut state)?;
-                self.step = Step::Done(state, peer);
+                self.step = Step::Done(state, peer, endpoint);
             }
             other => {
                 self.step = other;
@@ -114,7 +117,7 @@ impl Noise {
     }
 
     pub fn finish(&mut self, context: &[u8]) -> Result<Established, Failure> {
-        let Step::Done(mut state, peer) = std::mem::replace(&mut self.step, Step::Over) else {
+        let Step::Done(mut state, peer, endpoint) = std::mem::replace(&mut self.step, Step::Over) else {
             return Err(Failure::Internal("not done"));
         };
         let mut split = state.dangerously_get_raw_split();
@@ -124,24 +127,34 @@ impl Noise {
         let responders = of_direction(&responders, false, context);
         let (send, receive) =
             if state.is_initiator() { (initiators, responders) } else { (responders, initiators) };
-        Ok(Established { peer, send, receive })
+        Ok(Established { peer, endpoint, send, receive })
     }
 }
 
-fn step_by(step: Step, message: &[u8]) -> Result<Step, Failure> {
+fn step_by(step: Step, own: EndpointId, message: &[u8]) -> Result<Step, Failure> {
     match step {
         Step::ReadSecond(mut state, peer) => {
-            state.read_message(message, &mut []).map_err(|_| Failure::Key)?;
-            Ok(Step::Done(state, peer))
+            let endpoint = read_message(&mut state, own, message)?;
+            Ok(Step::Done(state, peer, endpoint))
         }
         Step::ReadFirst(credentials, prologue) => {
             let Some((id, message)) = message.split_first_chunk() else { return Err(Failure::Malformed) };
             let Kind::Psk(keys) = &*credentials.0 else { return Err(Failure::Internal("no keys")) };
             let key = keys.find(id).ok_or(Failure::Key)?;
             let mut state = state(key, &prologue, false)?;
-            state.read_message(message, &mut []).map_err(|_| Failure::Key)?;
-            Ok(Step::WriteSecond(state, Identity::of_key(&key.name)))
+            let endpoint = read_message(&mut state, own, message)?;
+            Ok(Step::WriteSecond(state, Identity::of_key(&key.name), endpoint))
         }
         _ => Err(Failure::Malformed),
     }
+}
+
+/// Which endpoint says it, if it proves right and is not this one.
+//= wire.md R-SEC-15
+fn read_message(state: &mut State, own: EndpointId, message: &[u8]) -> Result<EndpointId, Failure> {
+    let mut endpoint = [0; MESSAGE_BYTES];
+    let len = state.read_message(message, &mut endpoint).map_err(|_| Failure::Key)?;
+    let endpoint = endpoint.get(..len).and_then(|said| said.try_into().ok()).ok_or(Failure::Malformed)?;
+    let endpoint = EndpointId::from_bytes(endpoint);
+    if endpoint == own { Err(Failure::Own) } else { Ok(endpoint) }
 }

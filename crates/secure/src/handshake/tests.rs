@@ -4,6 +4,14 @@ use super::*;
 use crate::testing::{authority, issue, psk};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 
+fn ours() -> EndpointId {
+    EndpointId::of_secret(&[1; 32])
+}
+
+fn theirs() -> EndpointId {
+    EndpointId::of_secret(&[2; 32])
+}
+
 /// Carries bytes to and fro until nothing more is said. `cut` bytes at once.
 fn run(
     initiator: &Credentials,
@@ -11,8 +19,8 @@ fn run(
     prologues: [&[u8]; 2],
     cut: usize,
 ) -> (Result<Handshake, Failure>, Result<Handshake, Failure>) {
-    let mut a = Handshake::initiate(initiator, prologues[0], None);
-    let mut b = Handshake::respond(responder, prologues[1]);
+    let mut a = Handshake::initiate(initiator, ours(), prologues[0], None);
+    let mut b = Handshake::respond(responder, theirs(), prologues[1]);
     for _ in 0..8 {
         turn(&mut a, &mut b, cut);
         turn(&mut b, &mut a, cut);
@@ -50,6 +58,7 @@ fn agree(initiator: &Credentials, responder: &Credentials) -> [Identity; 2] {
         let (mut a, mut b) = (a.unwrap(), b.unwrap());
         assert!(a.is_done() && b.is_done());
         let (one, two) = (a.finish(b"here").unwrap(), b.finish(b"here").unwrap());
+        assert_eq!((one.endpoint, two.endpoint), (theirs(), ours()));
         assert_eq!((&one.send, &one.receive), (&two.receive, &two.send));
         assert_ne!(one.send, one.receive);
         if cut > 7 {
@@ -84,16 +93,20 @@ fn others_have_not() {
 fn every_bit_of_noise_counts() {
     let (one, two) = (psk(&["a"]), psk(&["a"]));
     let mut first = Vec::new();
-    let mut a = Handshake::initiate(&one, b"p", None).unwrap();
+    let mut a = Handshake::initiate(&one, ours(), b"p", None).unwrap();
     a.write(&mut first).unwrap();
     for bit in 0..first.len() * 8 {
         let mut wrong = first.clone();
         wrong[bit / 8] ^= 1 << (bit % 8);
         // The top bit of a public key is not part of it, but of the transcript.
-        assert_eq!(Handshake::respond(&two, b"p").unwrap().read(&wrong), Err(Failure::Key), "bit {bit}");
+        assert_eq!(
+            Handshake::respond(&two, theirs(), b"p").unwrap().read(&wrong),
+            Err(Failure::Key),
+            "bit {bit}"
+        );
     }
-    assert_eq!(Handshake::respond(&two, b"q").unwrap().read(&first), Err(Failure::Key), "prologue");
-    let mut b = Handshake::respond(&two, b"p").unwrap();
+    assert_eq!(Handshake::respond(&two, theirs(), b"q").unwrap().read(&first), Err(Failure::Key), "prologue");
+    let mut b = Handshake::respond(&two, theirs(), b"p").unwrap();
     b.read(&first).unwrap();
     assert_eq!(b.peer().unwrap().name(), "a");
     let mut second = Vec::new();
@@ -111,6 +124,43 @@ fn another_context_gives_other_secrets() {
         let (one, two) = (a.unwrap().finish(b"1").unwrap(), b.unwrap().finish(b"2").unwrap());
         assert!(one.send != two.receive && one.receive != two.send);
     }
+}
+
+#[test]
+fn nobody_shakes_hands_with_itself() {
+    let (one, two) = pair(|_| {});
+    for (initiator, responder) in [(psk(&["a"]), psk(&["a"])), (one.clone(), one), (two.clone(), two)] {
+        let mut a = Handshake::initiate(&initiator, ours(), b"p", None).unwrap();
+        let mut first = Vec::new();
+        a.write(&mut first).unwrap();
+        let mut same = Handshake::respond(&responder, ours(), b"p").unwrap();
+        assert_eq!(same.read(&first), Err(Failure::Own));
+        // Another endpoint with the same credentials is another one.
+        Handshake::respond(&responder, theirs(), b"p").unwrap().read(&first).unwrap();
+    }
+}
+
+/// With certificates the endpoints are said before TLS, which knows nothing of them.
+#[test]
+fn who_changes_which_endpoint_it_is_gets_two_sides_without_a_common_secret() {
+    let (one, _) = pair(|_| {});
+    let mut a = Handshake::initiate(&one, ours(), b"p", None).unwrap();
+    // Somebody gives an endpoint its own words back as another one's.
+    let mut b = Handshake::respond(&one, ours(), b"p").unwrap();
+    let mut flown = [0; 2];
+    for turn in 0..6 {
+        let (from, to) = if turn % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let mut said = Vec::new();
+        from.write(&mut said).unwrap();
+        for byte in said.iter_mut().take(16_usize.saturating_sub(flown[turn % 2])) {
+            *byte ^= 0xff;
+        }
+        flown[turn % 2] += said.len();
+        to.read(&said).unwrap();
+    }
+    assert!(a.is_done() && b.is_done(), "TLS knows nothing of it");
+    let (one, two) = (a.finish(b"").unwrap(), b.finish(b"").unwrap());
+    assert!(one.send != two.receive && one.receive != two.send);
 }
 
 /// Credentials of two nodes of one authority; the second's certificate is changed.
@@ -165,7 +215,7 @@ fn garbage_is_refused_or_waited_for() {
     let (certificates, _) = pair(|_| {});
     for credentials in [psk(&["a"]), certificates] {
         for byte in 0..=255u8 {
-            let mut b = Handshake::respond(&credentials, b"p").unwrap();
+            let mut b = Handshake::respond(&credentials, theirs(), b"p").unwrap();
             let mut taken = 0;
             while taken < 70_000 && b.read(&[byte; 100]).is_ok() {
                 taken += 100;

@@ -2,6 +2,7 @@
 
 use super::{Established, Failure, of_direction};
 use crate::credentials::{Certificates, names_of};
+use crate::endpoint_id::{ENDPOINT_ID_BYTES, EndpointId};
 use crate::keys::{SECRET_BYTES, Secret};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, Error, ServerConnection};
@@ -14,28 +15,45 @@ pub(crate) struct Tls {
     connection: Connection,
     is_initiator: bool,
     prologue: Vec<u8>,
+    own: EndpointId,
+    /// The own endpoint has been said, which goes before all of TLS.
+    has_said_own: bool,
+    /// Which endpoint the peer is, as far as it has said.
+    heard: Vec<u8>,
+    peer: Option<EndpointId>,
 }
 
 impl Tls {
-    pub fn initiate(certificates: &Certificates, prologue: &[u8]) -> Result<Tls, Failure> {
+    pub fn initiate(certificates: &Certificates, own: EndpointId, prologue: &[u8]) -> Result<Tls, Failure> {
         // Names are checked elsewhere (credentials/certificates.rs), and none is sent.
         let nobody = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let connection = ClientConnection::new(Arc::clone(&certificates.client), nobody);
-        let connection = Connection::Client(connection.map_err(|why| internal(&why))?);
-        Ok(Tls { connection, is_initiator: true, prologue: prologue.to_vec() })
+        Ok(Tls::new(Connection::Client(connection.map_err(|why| internal(&why))?), own, prologue))
     }
 
-    pub fn respond(certificates: &Certificates, prologue: &[u8]) -> Result<Tls, Failure> {
+    pub fn respond(certificates: &Certificates, own: EndpointId, prologue: &[u8]) -> Result<Tls, Failure> {
         let connection = ServerConnection::new(Arc::clone(&certificates.server));
-        let connection = Connection::Server(connection.map_err(|why| internal(&why))?);
-        Ok(Tls { connection, is_initiator: false, prologue: prologue.to_vec() })
+        Ok(Tls::new(Connection::Server(connection.map_err(|why| internal(&why))?), own, prologue))
+    }
+
+    fn new(connection: Connection, own: EndpointId, prologue: &[u8]) -> Tls {
+        Tls {
+            is_initiator: matches!(connection, Connection::Client(_)),
+            connection,
+            prologue: prologue.to_vec(),
+            own,
+            has_said_own: false,
+            heard: Vec::new(),
+            peer: None,
+        }
     }
 
     pub fn is_done(&self) -> bool {
-        !self.connection.is_handshaking()
+        self.peer.is_some() && !self.connection.is_handshaking()
     }
 
-    pub fn read(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut bytes = self.read_endpoint(bytes)?;
         while !bytes.is_empty() {
             let before = bytes.len();
             self.connection.read_tls(&mut bytes).map_err(|_| Failure::Malformed)?;
@@ -47,8 +65,31 @@ impl Tls {
         Ok(())
     }
 
+    /// What goes before TLS: which endpoint the peer is. Answers the rest. Whoever changes it gets two sides that can't open
+    /// anything of each other's.
+    //= wire.md R-SEC-15
+    fn read_endpoint<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Failure> {
+        if self.peer.is_some() {
+            return Ok(bytes);
+        }
+        let missing = ENDPOINT_ID_BYTES.saturating_sub(self.heard.len()).min(bytes.len());
+        let (of_endpoint, rest) = bytes.split_at(missing);
+        self.heard.extend_from_slice(of_endpoint);
+        if let Ok(endpoint) = <[u8; ENDPOINT_ID_BYTES]>::try_from(&self.heard[..]) {
+            let endpoint = EndpointId::from_bytes(endpoint);
+            if endpoint == self.own {
+                return Err(Failure::Own);
+            }
+            self.peer = Some(endpoint);
+        }
+        Ok(rest)
+    }
+
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         while self.connection.wants_write() {
+            if !std::mem::replace(&mut self.has_said_own, true) {
+                out.extend_from_slice(self.own.bytes());
+            }
             self.connection.write_tls(out).map_err(|_| Failure::Internal("TLS"))?;
         }
         Ok(())
@@ -57,14 +98,17 @@ impl Tls {
     pub fn finish(&mut self, context: &[u8]) -> Result<Established, Failure> {
         let chain = self.connection.peer_certificates().unwrap_or_default();
         let peer = chain.first().and_then(names_of).ok_or(Failure::NoName)?;
-        let context = [&self.prologue, context].concat();
+        let endpoint = self.peer.ok_or(Failure::Internal("not done"))?;
+        let (initiator, responder) =
+            if self.is_initiator { (self.own, endpoint) } else { (endpoint, self.own) };
+        let context = [&self.prologue[..], initiator.bytes(), responder.bytes(), context].concat();
         let shared = self
             .connection
             .export_keying_material(Secret::new([0; SECRET_BYTES]), EXPORTER, Some(&context))
             .map_err(|why| internal(&why))?;
         let send = of_direction(&shared, self.is_initiator, &[]);
         let receive = of_direction(&shared, !self.is_initiator, &[]);
-        Ok(Established { peer, send, receive })
+        Ok(Established { peer, endpoint, send, receive })
     }
 }
 

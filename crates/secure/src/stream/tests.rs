@@ -4,13 +4,26 @@ use super::*;
 use crate::identity::Names;
 use crate::testing::{certificates, psk};
 
+fn config(credentials: &Credentials, number: u8) -> StreamConfig {
+    StreamConfig {
+        credentials: credentials.clone(),
+        authorisation: Authorisation::default(),
+        update: UpdateLimits { records: 10, age_ns: 1000 },
+        own: EndpointId::of_secret(&[number; 32]),
+    }
+}
+
 fn dial(credentials: &Credentials) -> SealedStream {
-    SealedStream::dial(credentials, &Authorisation::default(), UpdateLimits { records: 10, age_ns: 1000 })
-        .unwrap()
+    SealedStream::dial(&config(credentials, 1), None).unwrap()
 }
 
 fn answer(credentials: &Credentials) -> SealedStream {
-    SealedStream::answer(credentials, &Authorisation::default(), UpdateLimits { records: 7, age_ns: 1000 })
+    SealedStream::answer(&config(credentials, 2))
+}
+
+fn answer_only(credentials: &Credentials, names: &str) -> SealedStream {
+    let only = Authorisation { connect: Names::parse(names).unwrap(), ..Authorisation::default() };
+    SealedStream::answer(&StreamConfig { authorisation: only, ..config(credentials, 2) })
 }
 
 /// What one side has said goes to the other, part by part.
@@ -105,15 +118,13 @@ fn without_the_key_there_is_no_word() {
     assert_eq!(turn(&mut a, &mut b), Err(Failure::Key));
     assert!(b.said().is_empty());
     // What is no handshake.
-    for bytes in [&b"CCIt\x01\0\0\0"[..], b"GET / HT", b"CCIs\x01\x02\0\0", b"CCIs\x02\x01\0\0"] {
+    for bytes in [&b"CCIt\x02\0\0\0"[..], b"GET / HT", b"CCIs\x02\x02\0\0", b"CCIs\x02\x01\0\x01"] {
         let mut b = answer(&psk(&["a"]));
         assert_eq!((b.wanted(bytes), b.shake(bytes, 0)), (Ok(8), Err(Failure::Malformed)));
         assert!(b.said().is_empty());
     }
     // Nor is a name that may not connect given any.
-    let only = Authorisation { connect: Names::parse("x").unwrap(), ..Authorisation::default() };
-    let (mut a, mut b) =
-        (dial(&psk(&["a"])), SealedStream::answer(&psk(&["a"]), &only, UpdateLimits::default()));
+    let (mut a, mut b) = (dial(&psk(&["a"])), answer_only(&psk(&["a"]), "x"));
     assert_eq!(turn(&mut a, &mut b), Err(Failure::NotAllowed("a (psk)".into())));
     assert!(b.said().is_empty());
 }
@@ -128,11 +139,66 @@ fn certificates_are_told_why() {
     let why = turn(&mut a, &mut b).unwrap_err();
     assert!(why.to_string().contains("refuses"), "{why}");
     // The side that dialled knows that it is let in, or that it is not.
-    let only = Authorisation { connect: Names::parse("x").unwrap(), ..Authorisation::default() };
     let (one, two) = certificates(&["a"], &["b"]);
-    let (mut a, mut b) = (dial(&one), SealedStream::answer(&two, &only, UpdateLimits::default()));
+    let (mut a, mut b) = (dial(&one), answer_only(&two, "x"));
     assert_eq!(shake(&mut a, &mut b), Err(Failure::NotAllowed("a (certificate)".into())));
     assert!(a.peer().is_none() && b.said().is_empty());
+}
+
+/// What a client of version 1 began with: preamble, and with keys the key's name and 48 bytes of Noise.
+#[test]
+fn another_version_is_refused_as_such() {
+    for (credentials, method) in [(psk(&["a"]), 1), (certificates(&["a"], &["b"]).0, 2)] {
+        for theirs in [1, 3] {
+            let first = [b'C', b'C', b'I', b's', theirs, method, 0, 0];
+            let mut b = answer(&credentials);
+            assert_eq!((b.wanted(&first), b.shake(&first, 0)), (Ok(8), Err(Failure::Version(theirs))));
+            // With keys, not a word to who has shown none.
+            let answered: &[u8] = if method == 1 { &[] } else { &[b'C', b'C', b'I', b's', 2, 2, 0, 0] };
+            assert_eq!(b.said(), answered);
+            // And who asks hears it.
+            let mut a = dial(&credentials);
+            assert_eq!((a.wanted(&first[..4]), a.shake(&first, 0)), (Ok(8), Err(Failure::Version(theirs))));
+            let why = Failure::Version(theirs).to_string();
+            assert!(why.contains(&format!("version {theirs}")) && why.contains("by version 2"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_back_is_known() {
+    let (one, _) = certificates(&["a"], &["b"]);
+    for credentials in [psk(&["a"]), one] {
+        let mut a = dial(&credentials);
+        // The same endpoint, from wherever.
+        let mut same = SealedStream::answer(&config(&credentials, 1));
+        assert_eq!(turn(&mut a, &mut same), Err(Failure::Own));
+        assert!(same.said().is_empty() && same.peer().is_none());
+    }
+}
+
+#[test]
+fn who_is_expected_must_be_there() {
+    let (one, two) = certificates(&["a", "a.x"], &["b", "b.x"]);
+    for (name, is_there) in [("b", true), ("B.X", true), ("c", false), ("b.x.y", false)] {
+        let mut a = SealedStream::dial(&config(&one, 1), Some(name)).unwrap();
+        let shaken = shake(&mut a, &mut answer(&two));
+        if is_there {
+            assert_eq!((shaken, a.peer().unwrap().0.name()), (Ok(()), "b"));
+        } else {
+            let why = shaken.unwrap_err();
+            assert_eq!(why, Failure::NotExpected("b (certificate)".into(), name.into()));
+            assert!(why.is_final() && a.peer().is_none() && !a.seal(&mut [0; 100], 0));
+        }
+    }
+    // With keys the name is that of the key by which this side asks.
+    let keys = psk(&["a", "b"]);
+    let mut a = SealedStream::dial(&config(&keys, 1), Some("b")).unwrap();
+    let mut b = answer(&psk(&["b"]));
+    shake(&mut a, &mut b).unwrap();
+    assert_eq!((a.peer().unwrap().0.name(), b.peer().unwrap().0.name()), ("b", "b"));
+    let mut a = SealedStream::dial(&config(&keys, 1), Some("b")).unwrap();
+    assert_eq!(turn(&mut a, &mut answer(&psk(&["a"]))), Err(Failure::Key));
 }
 
 #[test]

@@ -366,7 +366,15 @@ pub const UDP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest {
     ..UDP_PSK
 };
 /// TCP whose peers have a key in common.
-pub const TCP_PSK: DeviceUnderTest = DeviceUnderTest { name: "tcp-psk", flavour: true, ..TCP4 };
+pub const TCP_PSK: DeviceUnderTest = DeviceUnderTest {
+    name: "tcp-psk",
+    flavour: true,
+    cannot: &[
+        (Capability::Smaller, "the longest message is the same everywhere"),
+        (Capability::Itself, "an endpoint with security can't shake hands with itself"),
+    ],
+    ..TCP4
+};
 /// TCP whose peers show certificates.
 pub const TCP_CERTIFICATES: DeviceUnderTest = DeviceUnderTest { name: "tcp-certificates", ..TCP_PSK };
 /// Raw Ethernet whose peers have a key in common.

@@ -51,6 +51,7 @@ pub fn secure_datagrams(data: &[u8]) {
             handshakes_max: 3,
             datagram_bytes_max: 1400,
             update: UpdateLimits::default(),
+            host_of: |address| *address,
         };
         Associations::new(config, 0).expect("there is memory")
     };

@@ -43,7 +43,7 @@ fn who_may_not_connect_is_not_heard_of() {
     let mut everybody = Side::with(&format!("{KEY2}{KEY1}"));
     let to = address(&everybody.endpoint);
     let mut choosy = Side::new(open(Some(keys(KEY1).allow_connect(names("node2"))), None));
-    assert_eq!(fails(&mut choosy, &mut everybody, to), ConnectFailure::TimedOut);
+    assert_eq!(fails(&mut choosy, &mut everybody, to), ConnectFailure::NotPermitted);
 }
 
 #[test]

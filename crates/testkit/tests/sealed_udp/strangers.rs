@@ -202,7 +202,7 @@ fn certificates_name_their_owners() {
     let others =
         || by_certificate().allow_connect(cci::Names::parse("*.other.test, node2.cci.test").unwrap());
     let mut choosy = Side::new(open(Some(others()), None));
-    assert_eq!(fails(&mut choosy, &mut server, to), ConnectFailure::TimedOut);
+    assert_eq!(fails(&mut choosy, &mut server, to), ConnectFailure::NotPermitted);
     let to = address(&choosy.endpoint);
     let mut client = Side::new(open(Some(by_certificate()), None));
     assert_eq!(fails(&mut client, &mut choosy, to), ConnectFailure::TimedOut);

@@ -13,6 +13,7 @@ use crate::engine::core::{Attempt as Following, ConnState, Core, Told};
 use crate::error::ConnectError;
 use crate::event::Connection;
 use crate::options::Attribute;
+use crate::security::NO_NAMES;
 use crate::transport::Dial;
 use cci_sys::clock;
 use std::cmp::Reverse;
@@ -36,6 +37,8 @@ pub(super) enum Outcome {
     Chosen,
     /// Nothing was heard.
     Silent,
+    /// Somebody is expected by name, which this way can't prove.
+    Nameless,
     /// The process there is not the one that the URI means.
     Disproved,
     /// The address means nothing here.
@@ -53,6 +56,8 @@ pub(super) struct Attempt {
     ways: Ways,
     pub outcomes: Outcomes,
     request: Vec<u8>,
+    /// The name of who must be at the other end.
+    expected: Option<Box<str>>,
     attribute: Attribute,
     /// The program's.
     context: u64,
@@ -123,6 +128,8 @@ impl Any {
                 *outcome = Outcome::Unlisted;
             } else if self.place_of(kind).is_none() {
                 *outcome = Outcome::LeftOut;
+            } else if to.expected.is_some() && kind == TransportKind::Shm {
+                *outcome = Outcome::Nameless;
             }
         }
         let now_ns = clock::now_ns();
@@ -130,6 +137,7 @@ impl Any {
             ways,
             outcomes,
             request: to.request.to_vec(),
+            expected: to.expected.map(Into::into),
             attribute: to.attribute,
             context: core.conn(connection).map_or(0, |conn| conn.context),
             until_ns: to.timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns)),
@@ -138,6 +146,12 @@ impl Any {
             why: ConnectFailure::Refused,
         };
         if !attempt.advance() {
+            if let Some(name) = to.expected {
+                return Err(ConnectError::CannotExpect {
+                    name: name.to_owned(),
+                    reason: NO_NAMES.to_owned(),
+                });
+            }
             let missing: Vec<&str> = self.left_out.iter().map(|left_out| left_out.kind.name()).collect();
             let reason = format!(
                 "this endpoint has none of the ways it lists: it goes without {}",
@@ -198,6 +212,7 @@ impl Any {
         let dial = Dial {
             uri,
             request: &attempt.request,
+            expected: attempt.expected.as_deref(),
             attribute: attempt.attribute,
             timeout_ns,
             proof: attempt.ways.id.filter(|_| kind == TransportKind::Shm),

@@ -93,6 +93,7 @@ impl Any {
                 "nothing was heard in time: it may be filtered, or the peer's program did not poll; if it computes \
                  for long, give it a progress thread"
             }
+            (Outcome::Nameless, _) => "somebody is expected by name, which the kernel can't prove",
             (Outcome::Disproved, _) => {
                 "somebody else has the endpoint's name here: it could not show the endpoint's secret"
             }

@@ -3,7 +3,9 @@
 use crate::counters::DropReason;
 use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
+use crate::error::{ConnectError, ConnectFailure};
 use crate::explain::Explanation;
+use crate::security::NO_NAMES;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::Identity;
 use cci_sys::{SysError, clock, random};
@@ -80,6 +82,23 @@ pub(super) trait Carrier: Transmit + Send {
     /// Does what is due.
     #[inline]
     fn time_out(&mut self) {}
+
+    /// Whether this side can see to it that somebody of that name, and nobody else, is at the other end of a connection.
+    fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
+        Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NO_NAMES.to_owned() })
+    }
+
+    /// This side begins a connection with that address. `expected`: the name of who must be there. Said before anything of it
+    /// is sent.
+    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
+        let _ = (key, at, expected);
+    }
+
+    /// A connection that this side has begun and that is certain to lead nowhere, and why. It is not there yet.
+    #[inline]
+    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
+        None
+    }
 
     /// Whether a request from there is one of this endpoint's own, where it can't have a connection with itself.
     fn is_barred_self(&self, at: Address) -> bool {

@@ -15,6 +15,7 @@ use cci_proto::{
 };
 use cci_ring::slab::{Key, Slab};
 use cci_secure::Identity;
+use std::collections::HashMap;
 
 /// What the transport remembers beside the protocol.
 pub(super) struct Glue {
@@ -29,6 +30,8 @@ pub(super) struct Glue {
     pub met: Vec<(ConnKey, Address, Identity)>,
     /// The same before it is known where they are.
     told: Vec<(ConnKey, Identity)>,
+    /// By connections that are being made, the names of who must be at the other end.
+    pub expected: HashMap<u64, Box<str>>,
     /// Connections asked for here that are not to be: with a peer that may not be connected.
     unwelcome: Vec<ConnKey>,
     /// Requests for which there was no room in `tickets`.
@@ -64,6 +67,7 @@ impl Glue {
             ended: Vec::with_capacity(4),
             met: Vec::new(),
             told: Vec::new(),
+            expected: HashMap::new(),
             unwelcome: Vec::new(),
             refused: Vec::new(),
             starved: false,
@@ -222,6 +226,12 @@ impl ToProgram<'_> {
             Event::Request(request) => self.request(request),
             Event::Connected { conn, token } | Event::Accepted { conn, token } => {
                 let connection = Connection::from_bits(token);
+                // Who answers need not be at the address that was dialled.
+                if !self.is_expected(token) {
+                    self.core.failed(connection, ConnectFailure::WrongPeer);
+                    self.glue.unwelcome.push(conn);
+                    return;
+                }
                 if let Some(peer) = self.who.peer().filter(|_| self.core.peers.get(connection).is_none()) {
                     if !peer.rights.connect {
                         self.core.failed(connection, ConnectFailure::NotPermitted);
@@ -254,6 +264,13 @@ impl ToProgram<'_> {
         }
     }
 
+    /// Whether the other end of a connection that has just been made is who must be there.
+    fn is_expected(&mut self, token: u64) -> bool {
+        let Some(name) = self.glue.expected.remove(&token) else { return true };
+        let identity = self.who.peer().and_then(|peer| peer.identity);
+        identity.is_some_and(|identity| identity.has_name(&name))
+    }
+
     fn ended(&mut self, key: ConnKey) {
         self.glue.live = self.glue.live.saturating_sub(1);
         self.glue.ended.push(key);
@@ -261,6 +278,7 @@ impl ToProgram<'_> {
 
     fn failed(&mut self, key: ConnKey, token: u64, why: ConnectFailure) {
         self.ended(key);
+        self.glue.expected.remove(&token);
         self.core.failed(Connection::from_bits(token), why);
     }
 

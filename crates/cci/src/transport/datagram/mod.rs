@@ -38,11 +38,11 @@ use crate::counters::{ConnectionCounters, DropReason};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{RequestBody, RequestInner};
-use crate::error::{AcceptError, ConnectError, SendError};
+use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::event::Connection;
 use crate::explain::Explanation;
 use crate::limits;
-use cci_proto::{ConnKey, Endpoint, Request, Time};
+use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
@@ -236,6 +236,17 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
+    /// Ends an attempt of this side to connect that is certain to lead nowhere.
+    #[cold]
+    fn refuse(&mut self, core: &mut Core, key: ConnKey, why: ConnectFailure) {
+        let Some(info) = self.proto.connection(key).filter(|info| info.state == ConnState::Dialing) else {
+            return;
+        };
+        core.failed(Connection::from_bits(info.token), why);
+        // It is there, and nobody is to be told of it any more.
+        let _ = self.proto.disconnect(self.now, key);
+    }
+
     /// Sends what may be sent, as far as the socket has room.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
@@ -243,6 +254,9 @@ impl<C: Carrier> Datagram<C> {
             self.carrier.closed(key);
         }
         self.carrier.at(self.now);
+        while let Some((key, why)) = self.carrier.take_refused() {
+            self.refuse(core, key, why);
+        }
         for _ in 0..SEND_ROUNDS_MAX {
             let wants = self.proto.wants_transmit();
             if wants {
@@ -279,6 +293,9 @@ impl<C: Carrier> Transport for Datagram<C> {
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
         let (address, second) = self.carrier.parse_ways(to.uri).map_err(bad_uri)?;
+        if let Some(name) = to.expected {
+            self.carrier.can_expect(name)?;
+        }
         let now = self.read_clock();
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
         let (request, timeout_ns) = (to.request, to.timeout_ns);
@@ -291,6 +308,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         };
         let key = key.map_err(glue::connect_error)?;
         self.begun(key);
+        self.carrier.at(now);
+        self.carrier.dialled(key, address, to.expected);
+        self.glue.expected.extend(to.expected.map(|name| (token, name.into())));
         self.transmit(core);
         Ok(link::pack(key))
     }

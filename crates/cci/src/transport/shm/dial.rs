@@ -7,6 +7,7 @@ use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
 use super::{RETRY_NS, Shm, name, token};
 use crate::engine::core::Core;
 use crate::event::Connection;
+use crate::security::NO_NAMES;
 use crate::transport::Dial;
 use crate::{ConnectError, ConnectFailure};
 use cci_ring::slab::Key;
@@ -22,6 +23,9 @@ impl Shm {
         connection: Connection,
         to: &Dial<'_>,
     ) -> Result<Key, ConnectError> {
+        if let Some(name) = to.expected {
+            return Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NO_NAMES.to_owned() });
+        }
         let place = name::parse_uri(to.uri)?;
         self.table.now_ns = clock::now_ns();
         let key =

@@ -274,7 +274,8 @@ fn failure_code(why: ConnectFailure) -> u8 {
         ConnectFailure::Refused => 0,
         ConnectFailure::TimedOut => 1,
         ConnectFailure::Version { .. } => 2,
-        ConnectFailure::NotPermitted => 3,
+        // Names are not proved here, so that nobody is a wrong one.
+        ConnectFailure::NotPermitted | ConnectFailure::WrongPeer => 3,
         ConnectFailure::NoMemory => 4,
         ConnectFailure::Disconnected => 5,
     }

@@ -103,6 +103,8 @@ pub(super) struct Conn {
     pub wants_bulk: bool,
     /// The second stream and all of remote memory access; None: none was ever needed.
     pub bulk: Option<Box<Bulk>>,
+    /// The name of who must be at the other end.
+    pub expected: Option<Box<str>>,
     /// HELLO, as long as it may be needed again.
     pub hello: Vec<u8>,
     /// REQUEST, which is said once HELLO was heard; empty: it was said, or HELLO had all.
@@ -150,6 +152,7 @@ impl Conn {
             bulk_at: None,
             wants_bulk: false,
             bulk: None,
+            expected: None,
             hello: Vec::new(),
             request: Vec::new(),
             hello_answer: Vec::new(),
@@ -207,10 +210,14 @@ pub(super) enum Fault {
     Refused,
     /// A record that the peer has not sealed.
     Forged,
+    /// A handshake of another version.
+    Version,
+    /// A handshake that this endpoint began itself.
+    Own,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 9] = [
         Fault::Record,
         Fault::Handshake,
         Fault::Ticket,
@@ -218,6 +225,8 @@ impl Fault {
         Fault::Answers,
         Fault::Refused,
         Fault::Forged,
+        Fault::Version,
+        Fault::Own,
     ];
 
     pub fn name(self) -> &'static str {
@@ -229,6 +238,8 @@ impl Fault {
             Fault::Answers => "answers-not-read",
             Fault::Refused => "handshake-refused",
             Fault::Forged => "sealed-forged",
+            Fault::Version => "handshake-version",
+            Fault::Own => "handshake-own",
         }
     }
 }

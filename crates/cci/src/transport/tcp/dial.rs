@@ -2,13 +2,14 @@
 
 use super::conn::{Conn, Fault, State};
 use super::hand::Unread;
-use super::pipe::{self, Pipe};
+use super::pipe::{self, Pipe, Refusal};
 use super::said::Said;
 use super::wire::Kind;
 use super::{SCHEME, Tcp};
 use crate::engine::core::{Attempt, Core};
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
+use crate::security::NO_NAMES;
 use crate::transport::token;
 use crate::transport::{Dial, ip_uri};
 use crate::{Attribute, ConnectError, ConnectFailure};
@@ -34,6 +35,15 @@ impl Tcp {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
         if matches!(to.attribute, Attribute::MulticastSend | Attribute::MulticastReceive) {
             return Err(ConnectError::Unsupported);
+        }
+        if let Some(name) = to.expected {
+            match &self.security {
+                Some(security) => security.sealing.can_expect(name)?,
+                None => {
+                    let (name, reason) = (name.to_owned(), NO_NAMES.to_owned());
+                    return Err(ConnectError::CannotExpect { name, reason });
+                }
+            }
         }
         let peer = ip_uri::parse(SCHEME, to.uri)
             .and_then(|peer| ip_uri::from_here(peer, self.local))
@@ -62,6 +72,7 @@ impl Tcp {
         let hello = Said::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
         if let Some(conn) = self.conns.get_mut(key) {
             (conn.hello, conn.request) = (hello, request);
+            conn.expected = to.expected.map(Into::into);
             conn.peer = Some(peer);
             conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.shared.now_ns.saturating_add(ns));
         }
@@ -101,9 +112,10 @@ impl Tcp {
     fn called(&mut self, core: &mut Core, key: Key, stream: Result<Stream, SysError>) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.again_ns = u64::MAX;
+        let (security, expected) = (self.security.as_ref(), conn.expected.as_deref());
         let dialled = stream
             .map_err(io::Error::from)
-            .and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).map_err(io::Error::other));
+            .and_then(|stream| Pipe::dialled(stream, security, expected).map_err(io::Error::other));
         match dialled {
             Ok(stream) => {
                 conn.out = super::out::Out::new();
@@ -151,9 +163,10 @@ impl Tcp {
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
             && conn.stream.as_ref().is_some_and(Pipe::is_shaking);
-        if is_cut || pipe::is_refusal(error) {
-            self.shared.counts.fault(Fault::Refused);
-            return self.dial_failed(core, key, ConnectFailure::NotPermitted);
+        let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
+        if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
+            self.shared.counts.fault(refusal.fault);
+            return self.dial_failed(core, key, refusal.why);
         }
         if conn.is_heard {
             // What was asked for once is not asked for again.
@@ -195,7 +208,7 @@ impl Tcp {
             Ok(None) => return,
             Ok(Some(said)) => return self.answered_with(core, key, said),
             Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
-            Err(Unread::Refused) => (Some(Fault::Refused), ConnectFailure::NotPermitted),
+            Err(Unread::Refused(refusal)) => (Some(refusal.fault), refusal.why),
             Err(Unread::Forged) => (Some(Fault::Forged), ConnectFailure::Disconnected),
             Err(Unread::Fault) => (Some(Fault::Handshake), ConnectFailure::Disconnected),
         };

@@ -2,7 +2,7 @@
 //! streams being made.
 
 use super::conn::Fault;
-use super::pipe::{self, Pipe};
+use super::pipe::{self, Pipe, Refusal};
 use super::requests::Wanted;
 use super::said::{SAID_BYTES_MAX, Said};
 use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
@@ -122,7 +122,7 @@ pub(super) enum Unread {
     /// The peer has closed, or died.
     Gone,
     /// One side did not prove to be somebody whom the other wants.
-    Refused,
+    Refused(Refusal),
     /// Something came that the peer has not sealed.
     Forged,
     Fault,
@@ -133,7 +133,7 @@ impl Unread {
     fn fault(&self) -> Option<Fault> {
         match self {
             Unread::Gone => None,
-            Unread::Refused => Some(Fault::Refused),
+            Unread::Refused(refusal) => Some(refusal.fault),
             Unread::Forged => Some(Fault::Forged),
             Unread::Fault => Some(Fault::Handshake),
         }
@@ -160,9 +160,8 @@ pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option
             Ok(0) => return Err(Unread::Gone),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if pipe::is_refusal(&error) => return Err(Unread::Refused),
             Err(error) if pipe::is_forgery(&error) => return Err(Unread::Forged),
-            Err(_) => return Err(Unread::Gone),
+            Err(error) => return Err(pipe::refusal(&error).map_or(Unread::Gone, Unread::Refused)),
         }
     }
 }

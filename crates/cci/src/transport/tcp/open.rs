@@ -54,7 +54,7 @@ pub(crate) fn open(
     let tcp = Tcp {
         uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
         listener,
-        security: sealing.map(|sealing| Security::new(sealing, rest_bytes / BUFFERS_SHARE)),
+        security: sealing.map(|sealing| Security::new(sealing, rest_bytes / BUFFERS_SHARE)).transpose()?,
         local,
         mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
         send_timeout_ns: ns(options.send_timeout),

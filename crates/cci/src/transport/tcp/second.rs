@@ -13,7 +13,7 @@ use crate::Status;
 use crate::engine::core::Core;
 use crate::transport::token;
 use cci_ring::slab::Key;
-use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
+use cci_secure::{Challenge, Identity, NONCE_BYTES, PROOF_BYTES, Prover};
 use cci_sys::event::Interest;
 use cci_sys::random;
 use cci_sys::tcp::Stream;
@@ -68,7 +68,10 @@ impl Tcp {
             return;
         }
         let stream = stream.and_then(Result::ok);
-        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref()).ok());
+        // Whoever is at the end of the first stream must be at that of the second one; with keys, it is asked by the same.
+        let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
+        let expected = peer.as_ref().map(Identity::name);
+        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref(), expected).ok());
         let mut nonce = [0; NONCE_BYTES];
         let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
         let bytes = Said::Bulk { key: conn.ticket.key, nonce }.bytes();
@@ -99,7 +102,7 @@ impl Tcp {
         let is_whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
         let first = self.conns.get(conn).and_then(|conn| conn.stream.as_ref());
         if !is_whole || first.is_none_or(|first| !first.has_peer_of(&hand.stream)) {
-            let fault = sent.as_ref().is_err_and(pipe::is_refusal).then_some(Fault::Refused);
+            let fault = sent.as_ref().err().and_then(pipe::refusal).map(|refusal| refusal.fault);
             return self.end_hand(core, key, fault);
         }
         hand.bytes.clear();
@@ -115,7 +118,8 @@ impl Tcp {
         let Some(hand) = self.hands.get_mut(key) else { return };
         let known = self.conns.get(conn).filter(|conn| {
             let first = conn.stream.as_ref();
-            let is_peers = first.is_some_and(|first| first.has_peer_of(&hand.stream));
+            let is_peers = first
+                .is_some_and(|first| first.has_peer_of(&hand.stream) && first.has_endpoint_of(&hand.stream));
             is_peers && !conn.dialled && conn.bulk_may_come()
         });
         let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {

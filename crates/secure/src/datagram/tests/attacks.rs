@@ -177,7 +177,7 @@ fn strangers_get_nothing_from_keys_and_little_from_certificates() {
             nodes[1].receive(wrong, 0, &mut net);
         }
         let answers = net.len();
-        assert!(net.iter().all(|answer| answer.bytes.len() <= COOKIE_DATAGRAM_BYTES));
+        assert!(net.iter().all(|answer| answer.bytes.len() <= super::super::wire::COOKIE_DATAGRAM_BYTES));
         // Keys: only what is not part of the first message can differ: the initiator's index, what it says it has got.
         assert!(!is_psk || answers <= 1, "{answers}");
         assert_eq!(nodes[1].all.table.len() + nodes[1].all.neighbours.len(), 0, "no state");

@@ -83,6 +83,31 @@ proptest! {
     }
 }
 
+/// By way of a satellite.
+#[test]
+fn a_slow_network_is_no_reason_to_begin_again_and_again() {
+    for (one, two) in kinds() {
+        let mut nodes = [Node::new(1, config(one)), Node::new(2, config(two))];
+        let mut flying: Vec<(u64, Flying)> = Vec::new();
+        for ms in 0..5000_u64 {
+            let mut net = Vec::new();
+            if ms == 0 {
+                nodes[0].send(2, b"message0", 0, &mut net);
+            }
+            for node in &mut nodes {
+                node.tick(ms * MS, &mut net);
+            }
+            let (due, later): (Vec<_>, Vec<_>) = flying.into_iter().partition(|(at, _)| *at <= ms);
+            flying = later;
+            for (_, datagram) in due {
+                nodes[datagram.to as usize - 1].receive(datagram, ms * MS, &mut net);
+            }
+            flying.extend(net.into_iter().map(|datagram| (ms + 300, datagram)));
+        }
+        assert_eq!(nodes[1].got, [(1, b"message0".to_vec())], "{:?}", nodes[0].all.counters);
+    }
+}
+
 #[test]
 fn both_begin_at_once() {
     for (one, two) in kinds() {

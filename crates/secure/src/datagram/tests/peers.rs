@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity::Names;
 
-fn connected(one: Config, two: Config) -> [Node; 2] {
+fn connected(one: Config<u32>, two: Config<u32>) -> [Node; 2] {
     let mut nodes = [Node::new(1, one), Node::new(2, two)];
     let mut net = Vec::new();
     nodes[0].send(2, b"message0", 0, &mut net);

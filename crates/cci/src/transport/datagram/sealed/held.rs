@@ -9,9 +9,14 @@ use std::collections::HashMap;
 pub(super) struct Held {
     at: HashMap<Address, Hold>,
     keys: HashMap<ConnKey, Address>,
+    /// Connections that are being made from here, until they are there.
+    dials: HashMap<ConnKey, Dial>,
     /// Addresses where somebody else is than should be.
     others: u32,
 }
+
+/// Where a connection is being made to, and who must be there.
+type Dial = (Address, Option<Box<str>>);
 
 struct Hold {
     identity: Identity,
@@ -30,6 +35,26 @@ impl Held {
             is_other: false,
         });
         hold.connections += 1;
+    }
+
+    /// A connection with somebody at that address is being made; `expected`: who must be there.
+    pub fn dial(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
+        self.dials.insert(key, (at, expected.map(Into::into)));
+    }
+
+    /// It is there, or will never be.
+    pub fn end_dial(&mut self, key: ConnKey) -> Option<Dial> {
+        self.dials.remove(&key)
+    }
+
+    /// Those that are being made to somebody at that address; of those, with `expected`, who expect that name.
+    pub fn dials_at<'h>(
+        &'h self,
+        at: Address,
+        expected: Option<&'h str>,
+    ) -> impl Iterator<Item = ConnKey> + 'h {
+        let fits = move |dial: &Dial| dial.0 == at && (expected.is_none() || dial.1.as_deref() == expected);
+        self.dials.iter().filter(move |(_, dial)| fits(dial)).map(|(key, _)| *key)
     }
 
     /// It has ended: the address, if it was held.
@@ -62,7 +87,8 @@ impl Held {
 
     pub fn bytes(&self) -> u64 {
         let entries = self.at.capacity() * (size_of::<(Address, Hold)>() + 1)
-            + self.keys.capacity() * (size_of::<(ConnKey, Address)>() + 1);
+            + self.keys.capacity() * (size_of::<(ConnKey, Address)>() + 1)
+            + self.dials.capacity() * (size_of::<(ConnKey, Dial)>() + 1);
         (entries * 8 / 7) as u64
     }
 }

@@ -12,25 +12,30 @@ use super::carrier::{Carrier, Narrow, Received, Who};
 use crate::counters::DropReason;
 use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
-use crate::error::CreateError;
+use crate::error::{ConnectError, ConnectFailure, CreateError};
 use crate::explain::Explanation;
 use crate::sealing::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_ring::room;
-use cci_secure::limits::{HEADER_BYTES, OVERHEAD_BYTES};
-use cci_secure::{Association, Associations, Config, Identity, Opened, Route, UpdateLimits};
+use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
+use cci_secure::{Association, Associations, Config, Failure, Identity, Method, Opened, Route, UpdateLimits};
 use cci_sys::SysError;
 
 /// Room for any datagram, as it came.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// Handshakes under way at once.
-const HANDSHAKES_MAX: usize = 256;
+/// Handshakes under way at once, those asked for by others and those asked for here each.
+const HANDSHAKES_MIN: u64 = 4;
+const HANDSHAKES_MAX: u64 = 256;
+/// What a handshake with keys takes, about, bytes: more is not kept of what a peer says.
+const NOISE_BYTES: u64 = 16 << 10;
 /// What an association takes, about, bytes.
 const ASSOCIATION_BYTES: u64 = 2 << 10;
 const ASSOCIATIONS_MIN: u64 = 16;
 const ASSOCIATIONS_MAX: u64 = 1 << 16;
-/// The share of the memory cap that they may take: one in this many parts.
+/// The share of the memory cap that associations and handshakes may take: one in this many parts,
 pub(super) const MEMORY_SHARE: u64 = 16;
+/// of which handshakes may take one in so many.
+const HANDSHAKES_SHARE: u64 = 2;
 
 /// See the module.
 pub(super) struct Sealed<C> {
@@ -48,6 +53,8 @@ pub(super) struct Sealed<C> {
     now: Time,
     /// There may be parts of handshakes to send.
     unsent: bool,
+    /// Connections asked for here that are certain to lead nowhere.
+    refused: Vec<(ConnKey, ConnectFailure)>,
     /// A narrow way whose plain connections are still to be told.
     plain_narrow: Option<Narrow>,
     counts: Counts,
@@ -113,15 +120,15 @@ impl<C: Carrier> Sealed<C> {
     ) -> Result<Sealed<C>, CreateError> {
         let secret = inner.secret()?;
         let now = Time(inner.now_ns());
-        let associations =
-            (memory_bytes_max / MEMORY_SHARE / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
+        let (associations_max, handshakes_max) = places(memory_bytes_max, sealing.credentials.method());
         let config = Config {
             credentials: sealing.credentials.clone(),
             authorisation: sealing.authorisation.clone(),
-            associations_max: associations as usize,
-            handshakes_max: HANDSHAKES_MAX.min(associations as usize),
+            associations_max,
+            handshakes_max,
             datagram_bytes_max: datagram_bytes_max.into(),
             update: update_limits(),
+            host_of: Address::host,
         };
         let no_memory = || CreateError::without_memory("have memory for handshakes", DATAGRAM_BYTES);
         Ok(Sealed {
@@ -134,9 +141,29 @@ impl<C: Carrier> Sealed<C> {
             scratch: Scratch::new().ok_or_else(no_memory)?,
             now,
             unsent: false,
+            refused: Vec::new(),
             plain_narrow: None,
             counts: Counts::default(),
         })
+    }
+
+    /// Looks at what became of handshakes that this side began.
+    fn take_failures(&mut self) {
+        while let Some((at, failure)) = self.associations.poll_failure() {
+            let Some(why) = connect_failure(&failure) else { continue };
+            let expected = match &failure {
+                Failure::NotExpected(_, expected) => Some(&**expected),
+                _ => None,
+            };
+            self.refused.extend(self.held.dials_at(at, expected).map(|key| (key, why)));
+        }
+    }
+
+    /// A connection that was being made is so no longer.
+    fn end_dial(&mut self, key: ConnKey) {
+        if let Some((at, Some(name))) = self.held.end_dial(key) {
+            self.associations.unexpect(at, &name);
+        }
     }
 
     /// What goes to the inner carrier: handshakes, and what waited for them.
@@ -156,6 +183,29 @@ impl<C: Carrier> Sealed<C> {
                 self.inner.commit(len);
             }
         }
+    }
+}
+
+/// How many associations there may be, and how many handshakes under way each way.
+fn places(memory_bytes_max: u64, method: Method) -> (usize, usize) {
+    let share_bytes = memory_bytes_max / MEMORY_SHARE;
+    let handshake_bytes = match method {
+        Method::Psk => NOISE_BYTES,
+        Method::Certificate => HANDSHAKE_MEMORY_BYTES as u64,
+    };
+    let handshakes = (share_bytes / HANDSHAKES_SHARE / handshake_bytes).clamp(HANDSHAKES_MIN, HANDSHAKES_MAX);
+    let left_bytes = share_bytes.saturating_sub(handshakes * handshake_bytes);
+    let associations = (left_bytes / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
+    (associations as usize, handshakes as usize)
+}
+
+/// What becomes of an attempt to connect whose handshake failed like that; `None`: another one may succeed.
+fn connect_failure(failure: &Failure) -> Option<ConnectFailure> {
+    match failure {
+        Failure::NotExpected(..) => Some(ConnectFailure::WrongPeer),
+        Failure::Version(theirs) => Some(ConnectFailure::Version { theirs: *theirs }),
+        Failure::NotAllowed(_) | Failure::NoName => Some(ConnectFailure::NotPermitted),
+        _ => None,
     }
 }
 
@@ -244,6 +294,7 @@ impl<C: Carrier> Carrier for Sealed<C> {
                 Opened::Dropped => {}
             }
         });
+        self.take_failures();
     }
 
     fn at(&mut self, now: Time) {
@@ -260,7 +311,31 @@ impl<C: Carrier> Carrier for Sealed<C> {
         if self.associations.next_deadline_ns().is_some_and(|due_ns| due_ns <= self.now.0) {
             self.associations.handle_timeout(self.now.0);
             self.unsent = true;
+            self.take_failures();
         }
+    }
+
+    fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
+        self.sealing.can_expect(name)
+    }
+
+    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
+        if !at.is_secured() {
+            return;
+        }
+        let at = at.with_secured(false);
+        if let Some(name) = expected
+            && !self.associations.expect(at, name, self.now.0)
+        {
+            self.refused.push((key, ConnectFailure::WrongPeer));
+            return;
+        }
+        self.held.dial(key, at, expected);
+        self.unsent = true;
+    }
+
+    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
+        self.refused.pop()
     }
 
     fn is_barred_self(&self, at: Address) -> bool {
@@ -284,10 +359,13 @@ impl<C: Carrier> Carrier for Sealed<C> {
         self.held.add(key, at, identity);
         self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
         self.associations.retain(at);
+        // From now on the address is the identity's.
+        self.end_dial(key);
     }
 
     // What the inner carrier could check of datagrams is hidden from it: it is not told of connections.
     fn closed(&mut self, key: ConnKey) {
+        self.end_dial(key);
         if let Some(at) = self.held.remove(key) {
             self.associations.release(at);
         }

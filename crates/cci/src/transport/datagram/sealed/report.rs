@@ -23,6 +23,8 @@ pub(super) fn counters<C: Carrier>(
         ("plain-refused", counts.plain),
         ("handshake-refused", of.refused),
         ("handshake-no-room", of.no_room),
+        ("handshake-version", of.versions),
+        ("handshake-own", of.own),
         ("sealed-forged", of.forged),
         ("sealed-replayed", of.replayed),
         ("sealed-unknown", of.unknown),

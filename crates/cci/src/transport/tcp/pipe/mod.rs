@@ -12,12 +12,14 @@ mod tests;
 
 use self::pool::Pool;
 use self::sealed::Sealed;
+use super::conn::Fault;
+use crate::ConnectFailure;
 use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
 use cci_ring::memory::Bytes;
-use cci_secure::{Failure, UpdateLimits};
+use cci_secure::{EndpointId, Failure, StreamConfig, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};
-use cci_sys::tcp_memory;
+use cci_sys::{SysError, random, tcp_memory};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,13 +29,21 @@ use std::sync::Arc;
 pub(super) struct Security {
     pub sealing: Sealing,
     pool: Arc<Pool>,
-    update: UpdateLimits,
+    config: StreamConfig,
 }
 
 impl Security {
     /// Buffers may take so many bytes.
-    pub fn new(sealing: Sealing, bytes_max: u64) -> Security {
-        Security { sealing, pool: Arc::new(Pool::new(bytes_max)), update: UpdateLimits::default() }
+    pub fn new(sealing: Sealing, bytes_max: u64) -> Result<Security, SysError> {
+        let mut secret = [0; 32];
+        random::fill(&mut secret)?;
+        let config = StreamConfig {
+            credentials: sealing.credentials.clone(),
+            authorisation: sealing.authorisation.clone(),
+            update: UpdateLimits::default(),
+            own: EndpointId::of_secret(&secret),
+        };
+        Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config })
     }
 
     /// Bytes of buffers that were made.
@@ -49,9 +59,14 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// The side that dialled. The error is this side's own: no randomness.
-    pub fn dialled(stream: Stream, security: Option<&Security>) -> Result<Pipe, Failure> {
-        let sealed = security.map(Sealed::dial).transpose()?.map(Box::new);
+    /// The side that dialled. `expected`: the name of who must be at the other end. The error is this side's own: no
+    /// randomness.
+    pub fn dialled(
+        stream: Stream,
+        security: Option<&Security>,
+        expected: Option<&str>,
+    ) -> Result<Pipe, Failure> {
+        let sealed = security.map(|security| Sealed::dial(security, expected)).transpose()?.map(Box::new);
         Ok(Pipe { stream, sealed })
     }
 
@@ -64,6 +79,12 @@ impl Pipe {
     pub fn peer(&self) -> Option<Peer> {
         let (identity, rights) = self.sealed.as_ref()?.peer()?;
         Some(Peer { identity: Some(identity.clone()), rights })
+    }
+
+    /// Whether the same endpoint of the peer's is at the other end of both, or both streams are plain.
+    pub fn has_endpoint_of(&self, other: &Pipe) -> bool {
+        let of = |pipe: &Pipe| pipe.sealed.as_ref().and_then(|sealed| sealed.peer_endpoint());
+        of(self) == of(other)
     }
 
     /// Both ends are the same two, or both streams are plain.
@@ -199,9 +220,24 @@ impl AsFd for Pipe {
     }
 }
 
-/// The peer did not prove to be somebody who may connect, or this side to the peer.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Failure>())
+/// The handshake has failed: the peer did not prove to be somebody who may connect, or this side to the peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// What to count.
+    pub fault: Fault,
+    /// What becomes of an attempt to connect.
+    pub why: ConnectFailure,
+}
+
+/// Whether it is one.
+pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
+    let (fault, why) = match error.get_ref()?.downcast_ref::<Failure>()? {
+        Failure::NotExpected(..) => (Fault::Refused, ConnectFailure::WrongPeer),
+        Failure::Version(theirs) => (Fault::Version, ConnectFailure::Version { theirs: *theirs }),
+        Failure::Own => (Fault::Own, ConnectFailure::NotPermitted),
+        _ => (Fault::Refused, ConnectFailure::NotPermitted),
+    };
+    Some(Refusal { fault, why })
 }
 
 /// Something came that the peer has not sealed.

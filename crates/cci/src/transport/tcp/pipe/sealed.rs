@@ -4,7 +4,7 @@ use super::Security;
 use super::pool::{Buffer, Pool};
 use cci_ring::memory::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, TAG_BYTES};
-use cci_secure::{Failure, Identity, Rights, STREAM_MAGIC, SealedStream};
+use cci_secure::{EndpointId, Failure, Identity, Rights, STREAM_MAGIC, SealedStream};
 use cci_sys::clock;
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// The longest record.
 const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
+
+/// Of what comes behind a part that has ended the handshake, so much is read before the stream is closed.
+const DRAINED_BYTES: usize = 4096;
 
 /// See the module above.
 pub(super) struct Sealed {
@@ -60,16 +63,13 @@ fn unwanted() -> Failure {
 }
 
 impl Sealed {
-    pub fn dial(security: &Security) -> Result<Sealed, Failure> {
-        let sealing = &security.sealing;
-        let stream = SealedStream::dial(&sealing.credentials, &sealing.authorisation, security.update)?;
+    pub fn dial(security: &Security, expected: Option<&str>) -> Result<Sealed, Failure> {
+        let stream = SealedStream::dial(&security.config, expected)?;
         Ok(Sealed::new(stream, security, false))
     }
 
     pub fn answer(security: &Security) -> Sealed {
-        let sealing = &security.sealing;
-        let stream = SealedStream::answer(&sealing.credentials, &sealing.authorisation, security.update);
-        Sealed::new(stream, security, !sealing.required)
+        Sealed::new(SealedStream::answer(&security.config), security, !security.sealing.required)
     }
 
     fn new(stream: SealedStream, security: &Security, undecided: bool) -> Sealed {
@@ -86,6 +86,11 @@ impl Sealed {
 
     pub fn peer(&self) -> Option<(&Identity, Rights)> {
         self.stream.as_ref()?.peer()
+    }
+
+    /// Which endpoint of the peer's it is, once that is proved.
+    pub fn peer_endpoint(&self) -> Option<EndpointId> {
+        self.stream.as_ref()?.peer_endpoint()
     }
 
     pub fn is_open(&self) -> bool {
@@ -174,6 +179,10 @@ impl Sealed {
             self.part.clear();
             // After an error, too: it may say why. It is short, and if there is no room the peer learns by the end.
             let flushed = self.flush(with);
+            if shaken.is_err() {
+                // What is not read has the kernel reset the stream, and what was said last might be lost.
+                let _ = with.recv(&mut [0; DRAINED_BYTES]);
+            }
             shaken.map_err(refused)?;
             flushed?;
         }

@@ -14,7 +14,9 @@ fn security(update: UpdateLimits) -> Security {
     let device = DeviceInfo::new("t".to_owned(), TransportKind::Tcp);
     let options = Options { security: Some(Given::psk(KEY).unwrap()), ..Options::default() };
     let sealing = Sealing::of(&device, &options).unwrap().unwrap();
-    Security { update, ..Security::new(sealing, 1 << 20) }
+    let mut security = Security::new(sealing, 1 << 20).unwrap();
+    security.config.update = update;
+    security
 }
 
 fn pair(security: &Security) -> (Pipe, Pipe) {
@@ -27,7 +29,11 @@ fn pair(security: &Security) -> (Pipe, Pipe) {
         }
         assert!(start.elapsed() < PATIENCE);
     };
-    (Pipe::dialled(dialled, Some(security)).unwrap(), Pipe::accepted(accepted, Some(security)))
+    // Another endpoint of the same credentials and buffers.
+    let own = EndpointId::random().unwrap();
+    let config = StreamConfig { own, ..security.config.clone() };
+    let theirs = Security { sealing: security.sealing.clone(), pool: Arc::clone(&security.pool), config };
+    (Pipe::dialled(dialled, Some(security), None).unwrap(), Pipe::accepted(accepted, Some(&theirs)))
 }
 
 fn nothing(result: &io::Result<usize>) -> bool {

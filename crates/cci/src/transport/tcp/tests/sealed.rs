@@ -163,7 +163,7 @@ fn strangers_get_no_word() {
         dial(&mut client, &format!("tcp://{}", listener.local_addr().unwrap()), PATIENCE);
         client.poll();
         let (mut stream, _) = listener.accept().unwrap();
-        let mut words = vec![0; 8 + 4 + 8 + 48];
+        let mut words = vec![0; 8 + 4 + 8 + 64];
         let start = Instant::now();
         stream.set_nonblocking(true).unwrap();
         while stream.peek(&mut words).unwrap_or(0) < words.len() {
@@ -173,7 +173,7 @@ fn strangers_get_no_word() {
         stream.read_exact(&mut words).unwrap();
         words
     };
-    for words in [&hello()[..], b"GET / HTTP/1.1\r\n\r\n", &other, &[0; 64], b"CCIs\x01\x02\0\0"] {
+    for words in [&hello()[..], b"GET / HTTP/1.1\r\n\r\n", &other, &[0; 64], b"CCIs\x02\x02\0\0"] {
         assert_eq!(answer(&mut server, words), (Vec::new(), true), "{words:?}");
     }
     assert_eq!(dropped(&server, "handshake-refused"), 5);

@@ -1,0 +1,180 @@
+//! One host that begins more than there is room for, beside others.
+
+use super::super::wire::{self, Datagram, Piece};
+use super::*;
+use crate::limits::{HANDSHAKE_BYTES_MAX, HANDSHAKE_MEMORY_BYTES};
+
+const SERVER: u32 = 2;
+const HONEST: u32 = 3;
+
+/// A client as far as the cookie; then it says no more.
+fn begin(client: &mut Node, server: &mut Node, now_ns: u64) -> Vec<Flying> {
+    let (mut net, at) = (Vec::new(), client.at);
+    client.send(SERVER, b"message0", now_ns, &mut net);
+    for _ in 0..2 {
+        for datagram in std::mem::take(&mut net) {
+            server.receive(datagram, now_ns, &mut net);
+        }
+        for datagram in std::mem::take(&mut net).into_iter().filter(|datagram| datagram.to == at) {
+            client.receive(datagram, now_ns, &mut net);
+        }
+    }
+    net
+}
+
+/// 1,200 handshakes a second begin at one host, and none is ended; an honest client of another host gets in all the same.
+#[test]
+fn one_host_that_begins_handshakes_keeps_nobody_else_out() {
+    let (one, two) = certificates(&["a"], &["b"]);
+    let mut server = Node::new(SERVER, Config { handshakes_max: 256, ..config(two) });
+    let mut honest = Node::new(HONEST, config(one.clone()));
+    let (mut now, mut started, mut in_ns) = (0, None, None);
+    for number in 0..1800_u32 {
+        // From as many ports as he likes.
+        let mut client = Node::new(1000 + number % 1000, config(one.clone()));
+        begin(&mut client, &mut server, now);
+        now += 1_000_000_000 / 1200;
+        // Once he has all that he can get.
+        if number >= 600 && in_ns.is_none() {
+            let since = *started.get_or_insert(now);
+            let mut net = Vec::new();
+            honest.tick(now, &mut net);
+            honest.send(SERVER, b"message0", now, &mut net);
+            for _ in 0..10 {
+                for datagram in std::mem::take(&mut net) {
+                    let to = if datagram.to == SERVER { &mut server } else { &mut honest };
+                    to.receive(datagram, now, &mut net);
+                }
+                net.retain(|datagram| datagram.to == SERVER || datagram.to == HONEST);
+            }
+            in_ns = (!server.got.is_empty()).then_some(now - since);
+        }
+        server.tick(now, &mut Vec::new());
+        let under_way = server.all.shaking.len();
+        assert!(under_way <= 256, "{under_way}");
+    }
+    let counters = server.all.counters();
+    assert!(counters.no_room > 500, "{counters:?}");
+    let in_ns = in_ns.unwrap_or_else(|| panic!("the honest client is kept out: {counters:?}"));
+    assert!(in_ns <= MS, "it was let in after {} ms", in_ns / MS);
+    println!("let in after {in_ns} ns beside {} handshakes under way", server.all.shaking.len());
+}
+
+/// With as many hosts as there are places each has one, and a newcomer takes that of whoever has more.
+#[test]
+fn many_hosts_share_what_there_is() {
+    let (one, two) = certificates(&["a"], &["b"]);
+    let mut server = Node::new(SERVER, Config { handshakes_max: 20, ..config(two) });
+    for round in 0..10_u32 {
+        for host in 1..=6_u32 {
+            let mut client = Node::new(1000 * host + round, config(one.clone()));
+            begin(&mut client, &mut server, u64::from(round) * MS);
+        }
+    }
+    let of = |server: &Node, host: u32| {
+        let entries = server.all.shaking.iter().filter_map(|index| server.all.table.get(*index));
+        entries.filter(|entry| host_of(&entry.address) == host).count()
+    };
+    let counts: Vec<usize> = (1..=6).map(|host| of(&server, 1000 * host)).collect();
+    assert!(counts.iter().all(|count| (2..=4).contains(count)), "{counts:?}");
+    begin(&mut Node::new(7, config(one)), &mut server, 11 * MS);
+    assert_eq!(of(&server, 7), 1, "{counts:?}");
+}
+
+/// What a stranger makes a responder keep of one handshake is bounded, however it is cut into pieces.
+#[test]
+fn strangers_pieces_take_little_memory() {
+    let (one, two) = certificates(&["a"], &["b"]);
+    let mut server = Node::new(SERVER, config(two));
+    let before = server.all.memory_bytes();
+    for number in 0..10_u32 {
+        let mut client = Node::new(1000 + number, config(one.clone()));
+        begin(&mut client, &mut server, 0);
+        let entry =
+            server.all.neighbours.get(&client.at).and_then(|neighbour| neighbour.begun_there).unwrap();
+        let id = server.all.table.get(entry).unwrap().id;
+        for offset in 0..800_u16 {
+            let bytes = vec![7; if offset % 2 == 0 { 1100 } else { 14_000 }];
+            let piece = Piece {
+                receiver: entry,
+                id,
+                sender: 1,
+                offset: 1500 + offset,
+                ack: 0,
+                from_initiator: true,
+                asks: false,
+                cookie: None,
+                bytes: &bytes,
+            };
+            let mut datagram = vec![0; 20_000];
+            let len = piece.emit(&mut datagram).unwrap();
+            datagram.truncate(len);
+            server.receive(Flying { from: client.at, to: SERVER, bytes: datagram }, 0, &mut Vec::new());
+        }
+    }
+    let kept = server.all.memory_bytes() - before;
+    let under_way = server.all.shaking.len() as u64;
+    assert!(
+        under_way == 10 && kept <= under_way * HANDSHAKE_MEMORY_BYTES as u64,
+        "{kept} bytes of {under_way}"
+    );
+    println!("{kept} bytes of {under_way} handshakes, of {HANDSHAKE_BYTES_MAX} that each may say");
+}
+
+/// Holders of good credentials at one host fill no more than half of the table with associations in use.
+#[test]
+fn one_host_with_many_addresses_does_not_fill_the_table() {
+    let few = Config { associations_max: 20, ..config(psk(&["a"])) };
+    let mut server = Node::new(SERVER, few);
+    let (mut now, mut net) = (0, Vec::new());
+    let connect = |at: u32, server: &mut Node, now: u64, net: &mut Vec<Flying>| {
+        let mut nodes = [Node::new(at, config(psk(&["a"])))];
+        nodes[0].send(SERVER, b"message0", now, net);
+        for _ in 0..10 {
+            for datagram in std::mem::take(net) {
+                let to = if datagram.to == SERVER { &mut *server } else { &mut nodes[0] };
+                to.receive(datagram, now, net);
+            }
+        }
+        let is_in = server.all.peer(at).is_some();
+        if is_in {
+            server.all.retain(at);
+        }
+        is_in
+    };
+    let taken = (1000..1040).filter(|at| {
+        now += 2000 * MS;
+        connect(*at, &mut server, now, &mut net)
+    });
+    let taken: Vec<u32> = taken.collect();
+    assert_eq!(taken.len(), 10, "{taken:?}");
+    assert!(connect(3000, &mut server, now, &mut net) && connect(7, &mut server, now, &mut net));
+    // One that begins again, at an address that is in use, takes its own place.
+    assert!(connect(1003, &mut server, now, &mut net));
+    assert_eq!(server.all.len(), 12);
+    // Those that are not used make way, first those of their own host.
+    taken.iter().for_each(|at| server.all.release(*at));
+    server.all.release(1003);
+    assert!(connect(1039, &mut server, now, &mut net) && server.all.peer(7).is_some());
+    assert!(server.all.len() <= 12);
+}
+
+/// Cookies that wait to be sent are shared, too: one host that asks again and again leaves room for others.
+#[test]
+fn one_host_that_asks_leaves_cookies_for_others() {
+    let (one, two) = certificates(&["a"], &["b"]);
+    let mut server = Node::new(SERVER, config(two));
+    let mut client = Node::new(1000, config(one));
+    let mut net = Vec::new();
+    client.send(SERVER, b"message0", 0, &mut net);
+    let first = net.pop().unwrap();
+    let mut open = |from: u32| server.all.open(from, &mut first.bytes.clone(), 0) == Opened::Taken;
+    let given = (1000..1400).filter(|from| open(*from)).count();
+    let others = (3..20).filter(|from| open(*from)).count();
+    assert!(given == 32 && others == 17, "{given} {others}");
+    let mut sent = Vec::new();
+    server.tick(0, &mut sent);
+    assert!(
+        sent.iter().all(|datagram| matches!(wire::parse(&datagram.bytes), Some(Datagram::Cookie { .. })))
+    );
+}

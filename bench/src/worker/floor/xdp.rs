@@ -34,7 +34,7 @@ impl HandXdp {
         let trouble = |error: cci_sys::SysError| Trouble::new(error.to_string());
         let refused = |refusal: Refusal| Trouble::new(refusal.to_string()).remedy(refusal.remedy());
         let link = Link::of(Site::INTERFACE).map_err(trouble)?;
-        let lock = EndpointLock::take(link.index, ENDPOINT).map_err(trouble)?;
+        let lock = EndpointLock::take(link.mac, ENDPOINT).map_err(trouble)?;
         let program = Program::attach(link.index, Wanted::Auto).map_err(refused)?;
         let options = Options {
             interface_index: link.index,

@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 /// Version 1, type 14.
 const FIRST_BYTE: u8 = 0x1e;
 const HANDSHAKE: u8 = 2;
+/// Of the handshakes, which says less than the first byte's: how their pieces are to be read.
+const HANDSHAKE_VERSION: u8 = 2;
 const COOKIE: u8 = 3;
 const FLAGS_AT: usize = 26;
 const COOKIE_AT: usize = 28;
@@ -161,7 +163,7 @@ pub fn begin(bytes: &'static [u8]) -> Act<Strangers> {
         piece.extend(0_u16.to_le_bytes());
         piece.extend((bytes.len() as u16).to_le_bytes());
         piece.extend(0_u16.to_le_bytes());
-        piece.extend([FLAG_INITIATOR | FLAG_ASKS, 0]);
+        piece.extend([FLAG_INITIATOR | FLAG_ASKS, HANDSHAKE_VERSION]);
         piece.resize(HEADER_BYTES, 0);
         piece.extend(bytes);
         piece.resize(len, 0);

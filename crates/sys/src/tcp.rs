@@ -173,6 +173,12 @@ impl Stream {
         set_int(&self.fd, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
     }
 
+    /// It counts as readable once so many bytes are there, or the end; 1 as a rule.
+    pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        set_int(&self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+    }
+
     fn set_no_delay(&self) -> io::Result<()> {
         Ok(sockopt::set_tcp_nodelay(&self.fd, true)?)
     }

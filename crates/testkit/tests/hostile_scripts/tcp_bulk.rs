@@ -103,3 +103,21 @@ fn who_is_dialled_gets_nothing_without_the_secret() {
     assert_eq!(scene.victim.count("bad-second-stream"), 2);
     scene.judge();
 }
+
+/// B3: second streams with part of a record on them neither starve remote memory nor keep the victim awake.
+#[test]
+fn parts_of_records_on_many_streams_leave_memory_to_others() {
+    let options = Options { memory_bytes_max: 32 << 20, ..late() };
+    let mut scene = open(options);
+    let part = |cut_at: usize| {
+        rma(Kind::Write, move |write| {
+            (write.data, write.cut_at) = (vec![1; 64], Some(cut_at));
+        })
+    };
+    for at in 0..96 {
+        let cut_at = [2, 30, 60][at % 3];
+        scene.join(client().now(bulk(honestly)).expect(Kind::Challenge).now(part(cut_at)));
+    }
+    scene.until_over();
+    scene.judge();
+}

@@ -64,6 +64,9 @@ pub(crate) struct Flow {
     pub(super) line: VecDeque<u16>,
     /// Messages of the peer's that it holds until we have buffers, in order.
     pub(super) holding: VecDeque<u16>,
+    /// Of these, those that it has been asked for since then, and has not said.
+    pub(super) asked: u128,
+    asked_ns: u64,
     /// The operation that is a trial of the channel has begun, or ended: what it was, and how much.
     pub trial: Option<Trial>,
     /// Something moved since it was last asked.
@@ -103,6 +106,8 @@ impl Flow {
             answers: 0,
             line: VecDeque::with_capacity(SLOTS),
             holding: VecDeque::with_capacity(SLOTS),
+            asked: 0,
+            asked_ns: 0,
             trial: None,
             moved: false,
             moved_ns: 0,
@@ -196,6 +201,16 @@ impl Flow {
         Some(deadline_ns(self.from_ns))
     }
 
+    /// Whether the peer has been asked for a message that it holds, and has not said it for so long.
+    pub fn is_owed_a_message(&mut self, now_ns: u64, limit_ns: u64) -> bool {
+        if self.asked == 0 {
+            let asked = self.holding.iter().filter(|slot| matches!(self.job(**slot), Job::Again));
+            self.asked = asked.fold(0, |asked, slot| asked | 1 << slot);
+            self.asked_ns = now_ns;
+        }
+        self.asked != 0 && now_ns.saturating_sub(self.asked_ns) >= limit_ns
+    }
+
     /// The connection is over: what is under way ends so.
     pub fn end(&mut self, ops: &mut Ops, core: &mut Core, status: Status) {
         // Those in line come behind those that have begun; completions in order of issue look after themselves.
@@ -232,6 +247,7 @@ impl Flow {
         (self.free, self.to_end, self.busy, self.answers, self.held) = (u128::MAX, 0, 0, 0, 0);
         (self.fences, self.cutting) = (0, 0);
         (self.pending_bytes, self.from_ns) = (0, u64::MAX);
+        (self.asked, self.asked_ns) = (0, 0);
         self.fetching.clear();
         self.messages.clear();
         self.line.clear();
@@ -242,7 +258,7 @@ impl Flow {
 }
 
 /// How long so many bytes take at the least rate.
-fn allowance_ns(bytes: u64) -> u64 {
+pub(crate) fn allowance_ns(bytes: u64) -> u64 {
     let ns = u128::from(bytes) * 1_000_000_000 / u128::from(RMA_BYTES_PER_S_MIN);
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
@@ -264,6 +280,8 @@ pub(crate) struct Flows {
 
 /// Idle flows kept.
 const SPARE_MAX: usize = 16;
+/// Memory of one flow.
+pub(crate) const FLOW_BYTES: usize = size_of::<Flow>() + SLOTS * (5 * size_of::<u16>() + size_of::<u32>());
 /// Flows of one endpoint: connections with something under way at the same time.
 const FLOWS_MAX: u32 = 1 << 22;
 
@@ -305,7 +323,6 @@ impl Flows {
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         let flows = self.table.len() as usize + self.spare.len();
-        let each = size_of::<Flow>() + SLOTS * (5 * size_of::<u16>() + size_of::<u32>());
-        (self.table.bytes() + flows * each) as u64 + self.ops.bytes()
+        (self.table.bytes() + flows * FLOW_BYTES) as u64 + self.ops.bytes()
     }
 }

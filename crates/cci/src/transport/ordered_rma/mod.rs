@@ -33,6 +33,7 @@ mod flow;
 mod held;
 mod initiator;
 mod operations;
+mod parked;
 mod responder;
 mod slots;
 mod step;
@@ -40,9 +41,10 @@ pub(crate) mod stream;
 mod turn;
 mod wire;
 
-pub(crate) use flow::{Flow, Flows, Trial};
+pub(crate) use flow::{FLOW_BYTES, Flow, Flows, Trial, allowance_ns};
 pub(crate) use initiator::put_result;
 pub(crate) use operations::{Start, What};
+pub(crate) use parked::Parked;
 pub(crate) use step::Turn;
 
 use crate::engine::core::Core;

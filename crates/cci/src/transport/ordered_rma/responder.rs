@@ -18,6 +18,9 @@ impl Flow {
     pub(super) fn set_job(&mut self, slot: u16, job: Job) {
         let bit = 1_u128 << slot;
         self.busy = if matches!(job, Job::Free) { self.busy & !bit } else { self.busy | bit };
+        if !matches!(job, Job::Again) {
+            self.asked &= !bit;
+        }
         if matches!(job, Job::Done(_) | Job::Here { .. } | Job::Hold) {
             self.answers |= bit;
         }

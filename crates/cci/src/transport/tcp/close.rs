@@ -131,6 +131,7 @@ impl Tcp {
 
     /// Forgets a connection, whose sends have ended.
     pub(super) fn remove(&mut self, core: &mut Core, key: Key) {
+        self.bulk_end(core, key, Status::Disconnected);
         if let Some(mut conn) = self.conns.remove(key) {
             Self::unwatch(core, &mut conn);
             conn.input.drop_kept(&mut self.shared.keepers);

@@ -61,6 +61,12 @@ pub(super) struct Conn {
     pub closing_came: bool,
     /// In [`super::Tcp::making`].
     pub has_deadline: bool,
+    /// In [`super::Tcp::unfinished`].
+    pub has_part: bool,
+    /// Since when a part of a record of the first stream is here.
+    pub record_ns: Option<u64>,
+    /// That part was left in the kernel, which tells when the record is whole.
+    pub leaves_part: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
     pub hot_reads: u32,
     /// In [`super::Tcp::dirty`].
@@ -127,6 +133,9 @@ impl Conn {
             closing_said: false,
             closing_came: false,
             has_deadline: false,
+            has_part: false,
+            record_ns: None,
+            leaves_part: false,
             hot_reads: 0,
             is_dirty: false,
             owes_ack: false,
@@ -214,10 +223,12 @@ pub(super) enum Fault {
     Version,
     /// A handshake that this endpoint began itself.
     Own,
+    /// Began a record, or asked for a message, and did not go on.
+    Unfinished,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 10] = [
         Fault::Record,
         Fault::Handshake,
         Fault::Ticket,
@@ -227,6 +238,7 @@ impl Fault {
         Fault::Forged,
         Fault::Version,
         Fault::Own,
+        Fault::Unfinished,
     ];
 
     pub fn name(self) -> &'static str {
@@ -240,6 +252,7 @@ impl Fault {
             Fault::Forged => "sealed-forged",
             Fault::Version => "handshake-version",
             Fault::Own => "handshake-own",
+            Fault::Unfinished => "unfinished-record",
         }
     }
 }

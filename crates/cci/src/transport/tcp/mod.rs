@@ -32,6 +32,7 @@ mod second;
 mod send;
 mod sends;
 mod timeout;
+mod unfinished;
 mod wire;
 
 #[cfg(test)]
@@ -110,6 +111,9 @@ pub(super) struct Tcp {
     making: Vec<Key>,
     making_due_ns: u64,
     hands_due_ns: u64,
+    /// Those with a part of a record.
+    unfinished: Vec<Key>,
+    unfinished_due_ns: u64,
     keepalive: Vec<Key>,
     next_keepalive_ns: u64,
     /// To be cut off at the next poll.

@@ -87,6 +87,8 @@ pub(crate) fn open(
         making: Vec::new(),
         making_due_ns: u64::MAX,
         hands_due_ns: u64::MAX,
+        unfinished: Vec::new(),
+        unfinished_due_ns: u64::MAX,
         keepalive: Vec::new(),
         next_keepalive_ns: 0,
         doomed: Vec::new(),

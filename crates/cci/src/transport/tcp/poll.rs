@@ -129,7 +129,7 @@ impl Tcp {
             }
             token::BULK => {
                 if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
-                    return self.bulk_ready(core, key);
+                    return self.bulk_ready(core, key, hung_up);
                 }
             }
             // The engine's own.
@@ -251,6 +251,7 @@ impl Tcp {
             .sends_due_ns
             .min(self.making_due_ns)
             .min(self.hands_due_ns)
+            .min(self.unfinished_due_ns)
             .min(self.listen_again_ns.unwrap_or(u64::MAX))
             .min(if self.keepalive.is_empty() { u64::MAX } else { self.next_keepalive_ns })
     }

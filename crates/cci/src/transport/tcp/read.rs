@@ -19,6 +19,9 @@ use std::io::{self, ErrorKind};
 /// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
 const HOLD_NS: u64 = 2_000_000;
 
+/// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
+const FED_MAX: usize = 64;
+
 /// What dealing with a record came to.
 enum Step {
     Next,
@@ -51,6 +54,10 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let Some(stream) = &mut conn.stream else { return false };
         let kept = conn.input.kept().len();
+        if std::mem::take(&mut conn.leaves_part) {
+            // Where the system refuses, it tells later than it might.
+            let _ = stream.set_wakeup_bytes(1);
+        }
         // Where nothing more may be kept, what is not a whole record stays in the kernel. What was sealed can't be put
         // back; it comes from somebody who is known.
         let keeps = self.shared.keepers.has_room() || kept > 0 || stream.is_sealed();
@@ -86,28 +93,44 @@ impl Tcp {
         let used = self.deal(core, key, filled, keeps);
         self.go_on_closing(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return true };
+        if used == filled.len() || conn.input.is_holding() {
+            conn.record_ns = None;
+        } else if used > 0 || conn.record_ns.is_none() {
+            conn.record_ns = Some(self.shared.now_ns);
+        }
+        let is_part = conn.record_ns.is_some() && !conn.has_part;
         if keeps {
             if !conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default()) {
                 // What was read can't be put back, nor be asked for again.
                 self.shared.counts.refused_system += 1;
                 self.end(core, key, Status::Disconnected);
+                return true;
             }
         } else if let Some(stream) = &mut conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
-            if used == 0 {
-                // A part of a record: no end is found behind it by reading; the kernel tells of it.
-                conn.hot_reads = 0;
-                self.watch(core, key);
-                return false;
-            }
-            conn.heard_ns = self.shared.now_ns;
             // What was dealt with is taken out of the kernel: it is there, and in one piece.
             let gone = scratch.get_mut(..used).map(|space| stream.recv(space).is_ok_and(|len| len == used));
-            if gone != Some(true) {
+            if used > 0 && gone != Some(true) {
                 self.end(core, key, Status::Disconnected);
+                return true;
+            }
+            if used < len && conn.record_ns.is_some() {
+                // A part of a record stays there. The kernel tells of the rest, or of an end behind it.
+                let needed = scratch.get(used..len).map_or(1, record_bytes);
+                conn.leaves_part = stream.set_wakeup_bytes(needed).is_ok();
+                conn.hot_reads = 0;
+            }
+            if used > 0 {
+                conn.heard_ns = self.shared.now_ns;
+            }
+            if conn.leaves_part {
+                self.watch(core, key);
             }
         }
-        true
+        if is_part {
+            self.note_part(key);
+        }
+        keeps || used > 0
     }
 
     /// Deals with all whole records; answers how many bytes they were. Where it had to stop, the rest is for later.
@@ -266,7 +289,7 @@ impl Tcp {
     /// Connections whose messages wait for receive buffers: there are some again, or the wait was too long.
     #[cold]
     pub(super) fn feed(&mut self, core: &mut Core) {
-        for _ in 0..self.starved.len() {
+        for _ in 0..self.starved.len().min(FED_MAX) {
             let Some(key) = self.starved.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_starved = false;
@@ -322,6 +345,12 @@ impl Tcp {
         }
         self.remove(core, key);
     }
+}
+
+/// How long the record is that begins like this, as far as that can be told: a header at least.
+fn record_bytes(part: &[u8]) -> u32 {
+    let payload = part.first_chunk::<HEADER_BYTES>().map_or(0, |[l0, l1, ..]| u16::from_le_bytes([*l0, *l1]));
+    HEADER_BYTES as u32 + u32::from(payload)
 }
 
 /// As a read that takes nothing.

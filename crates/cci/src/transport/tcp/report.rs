@@ -17,7 +17,9 @@ impl Tcp {
             + self.acks.capacity()
             + self.starved.capacity()
             + self.making.capacity()
-            + self.keepalive.capacity();
+            + self.keepalive.capacity()
+            + self.waiting.capacity()
+            + self.unfinished.capacity();
         into.extend([
             ("connections", (self.conns.bytes() + busy) as u64),
             ("handshakes", self.hands.bytes() + self.shown.bytes()),

@@ -27,6 +27,9 @@ impl Tcp {
         if self.shared.sends_due_ns <= now_ns {
             self.time_out_sends(core);
         }
+        if self.unfinished_due_ns <= now_ns {
+            self.time_out_unfinished(core);
+        }
         if !self.keepalive.is_empty() && self.next_keepalive_ns <= now_ns {
             self.keep_alive(core);
         }

@@ -7,6 +7,7 @@ use crate::transport::ordered_rma::operations::Ops;
 use crate::transport::ordered_rma::wire::{self, HEAD_BYTES_MAX, Head, Parsed};
 use crate::transport::ordered_rma::{Arrived, Fault};
 use cci_ring::memory::Bytes;
+use cci_ring::room;
 
 /// What is read behind the data of a record: most likely the head of the next one, whose data is to go straight into place.
 const SHORT_BYTES: usize = 1 << 10;
@@ -60,6 +61,7 @@ pub(crate) struct Reader {
     placing: Option<Placing>,
     /// A long record has just ended: likely another one follows, of which little is to come into the buffer.
     expects_long: bool,
+    has_ended: bool,
     /// Reads, and bytes that they brought; of these, straight into place.
     pub reads: u64,
     pub bytes: u64,
@@ -139,16 +141,39 @@ impl Reader {
         self.stage.is_empty() && self.placing.is_none()
     }
 
-    /// Lets go of the buffer between records.
-    pub fn rest(&mut self) {
-        if self.stage.is_empty() {
-            self.stage = Vec::new();
-        }
-    }
-
     /// Bytes held.
     pub fn held_bytes(&self) -> u64 {
         self.stage.capacity() as u64
+    }
+
+    /// A record has ended since this was last asked.
+    pub fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
+    }
+
+    /// Holds no more than the head of a record, or what has come of a message: data goes into place, as far as it is here.
+    pub fn slim(&mut self, intake: &mut Intake<'_>) -> Result<(), Fault> {
+        let stage = std::mem::take(&mut self.stage);
+        if let Some((length, body)) = stage.split_first_chunk::<LENGTH_BYTES>()
+            && body.len() >= HEAD_BYTES_MAX
+        {
+            let len_bytes = u32::from_le_bytes(*length) as usize;
+            let parsed = wire::parse(&InBuffer { bytes: body, len_bytes })?;
+            if matches!(parsed.head, Head::Write { .. } | Head::Data { .. })
+                && self.begin(body, len_bytes, 0, intake)?
+            {
+                return Ok(());
+            }
+        }
+        self.stage = match room::vec(stage.len()) {
+            Ok(mut slim) => {
+                slim.extend_from_slice(&stage);
+                slim
+            }
+            // Without memory for a shorter one, the long one stays.
+            Err(_) => stage,
+        };
+        Ok(())
     }
 
     /// Reads until nothing is there or the budget, in bytes, is used up.
@@ -220,7 +245,7 @@ impl Reader {
             return Ok((got, asked));
         }
         intake.take(&placing)?;
-        self.expects_long = true;
+        (self.expects_long, self.has_ended) = (true, true);
         let behind = behind.unwrap_or_default();
         self.parse(behind, scratch_bytes, intake)?;
         Ok((got, asked))
@@ -262,6 +287,7 @@ impl Reader {
                 break;
             };
             intake.take(&InBuffer { bytes: record, len_bytes })?;
+            self.has_ended = true;
             bytes = behind;
         }
         self.stage.extend_from_slice(bytes);

@@ -3,6 +3,7 @@
 use super::{BATCH_BYTES, ByteStream, COPY_BYTES_MAX, DATA_BYTES_MAX, Ended, LENGTH_BYTES};
 use crate::transport::ordered_rma::{Channel, Pushed};
 use cci_ring::memory::Bytes;
+use cci_ring::room;
 
 /// Writes that take less than this are put off for a few polls.
 const WRITE_BYTES_MIN: usize = 32 << 10;
@@ -105,6 +106,16 @@ impl Writer {
         }
     }
 
+    /// Holds no more than what has not left.
+    pub fn slim(&mut self) {
+        let left = self.batch.get(self.left_bytes..).unwrap_or_default();
+        // Without memory for a shorter one, the long one stays.
+        if let Ok(mut slim) = room::vec(left.len()) {
+            slim.extend_from_slice(left);
+            (self.batch, self.left_bytes) = (slim, 0);
+        }
+    }
+
     /// This memory goes: what is to be written of it is copied. No more than one record.
     pub fn memory_goes(&mut self, memory: &Bytes) {
         let Some(tail) = self.tail else { return };
@@ -139,7 +150,8 @@ impl Writer {
         }
         if self.batch.len() + len_bytes <= BATCH_BYTES {
             // Without memory for it, it is as if the stream had no room.
-            return Ok(self.batch.capacity() > 0 || self.batch.try_reserve_exact(BATCH_BYTES).is_ok());
+            let missing = BATCH_BYTES - self.batch.len();
+            return Ok(self.batch.capacity() >= BATCH_BYTES || self.batch.try_reserve_exact(missing).is_ok());
         }
         self.flush(stream)
     }

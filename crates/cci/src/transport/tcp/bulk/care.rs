@@ -1,17 +1,17 @@
 //! Looking after connections with remote operations: time-outs, those that have become idle, and sleep.
 
 use super::super::Tcp;
-use super::super::conn::State;
+use super::super::conn::{Fault, State};
+use super::super::unfinished::record_ns_max;
 use super::Bulks;
-use super::state::Bulk;
+use super::places::host_of;
 use crate::engine::core::Core;
 use crate::event::Status;
 use crate::limits;
 use crate::transport::Armed;
-use crate::transport::token;
+use crate::transport::ordered_rma::allowance_ns;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
-use std::os::fd::AsFd;
 
 /// How often each is looked after.
 const LOOK_NS: u64 = 1_000_000;
@@ -24,6 +24,7 @@ enum Looked {
     Keep,
     Idle,
     Over(Status),
+    Fault(Fault),
 }
 
 impl Tcp {
@@ -51,6 +52,10 @@ impl Tcp {
                     self.bulks.active.swap_remove(at);
                     self.end(core, key, status);
                 }
+                Looked::Fault(fault) => {
+                    self.bulks.active.swap_remove(at);
+                    self.fault(core, key, fault);
+                }
             }
         }
     }
@@ -64,10 +69,13 @@ impl Tcp {
         }
         let (clock_ns, timeout_ns) = (self.bulks.clock_ns(now_ns), conn.send_timeout_ns);
         let Bulks { flows, due_ns, counts, absent_ns, .. } = &mut self.bulks;
-        let Some((flow, ops)) = flows.get_mut(bulk.flow) else {
-            bulk.is_active = false;
-            return Looked::Idle;
-        };
+        if flows.get(bulk.flow).is_none() {
+            // Its turn comes, and its time.
+            let is_idle = now_ns >= bulk.moved_ns.saturating_add(IDLE_NS);
+            let is_parked = is_idle && self.park(core, key).is_ok_and(|is_parked| is_parked);
+            return if is_parked { Looked::Idle } else { Looked::Keep };
+        }
+        let Some((flow, ops)) = flows.get_mut(bulk.flow) else { return Looked::Keep };
         let operations = flow.operations();
         let held_due_ns = flow.end_held(ops, core, clock_ns, timeout_ns);
         if flow.operations() < operations {
@@ -87,17 +95,26 @@ impl Tcp {
             *due_ns = overdue_ns.saturating_add(*absent_ns).min(*due_ns);
             return Looked::Keep;
         }
-        let Bulk { stream, writer, reader, moved_ns, .. } = &mut **bulk;
-        let is_sent = stream.as_ref().is_none_or(|stream| !stream.has_unsent());
-        let is_idle = is_sent && flow.is_idle() && writer.is_empty() && reader.is_between_records();
-        if !is_idle || now_ns < moved_ns.saturating_add(IDLE_NS) {
+        if let Some(since_ns) = bulk.yields_ns.filter(|_| !flow.waits_for_buffers()) {
+            // Others wait for what it has, and it waits for its peer.
+            let limit_ns = record_ns_max(timeout_ns).saturating_add(allowance_ns(flow.unsent_bytes()));
+            let until_ns = since_ns.saturating_add(limit_ns);
+            if now_ns >= until_ns {
+                return Looked::Over(Status::TimedOut);
+            }
+            *due_ns = until_ns.min(*due_ns);
+        }
+        if flow.is_owed_a_message(clock_ns, record_ns_max(timeout_ns)) {
+            return Looked::Fault(Fault::Unfinished);
+        }
+        if now_ns < bulk.moved_ns.saturating_add(IDLE_NS) {
             return Looked::Keep;
         }
-        writer.rest();
-        reader.rest();
-        flows.give_back(bulk.flow);
-        (bulk.flow, bulk.is_active) = (token::NOWHERE, false);
-        Looked::Idle
+        match self.park(core, key) {
+            Ok(true) => Looked::Idle,
+            Ok(false) => Looked::Keep,
+            Err(fault) => Looked::Fault(fault),
+        }
     }
 
     /// The second stream of this one has ended: either the peer's program has disconnected, and the connection ends in an
@@ -118,6 +135,7 @@ impl Tcp {
 
     /// Prepares for sleep.
     pub(in crate::transport::tcp) fn bulk_arm(&mut self, core: &mut Core) -> Armed {
+        self.admit_waiting(core);
         if self.bulks.at_once || !self.arm_streams(core) {
             return Armed::Pending;
         }
@@ -147,22 +165,24 @@ impl Tcp {
             {
                 return false;
             }
-            let Bulk { stream: Some(stream), writer, is_watched, is_watched_for_room, .. } = &mut **bulk
-            else {
-                continue;
-            };
-            let wants_room = !writer.is_empty() || stream.has_unsent();
-            let name = token::make(token::BULK, *key);
-            if !*is_watched {
-                // The system refused before; if it does again, deadlines look after it.
-                *is_watched = core.poller.watch(stream.as_fd(), name).is_ok();
-                *is_watched_for_room = false;
+            let host = host_of(conn.peer);
+            if bulk.is_slim && bulk.writer.is_empty() && self.bulks.places.fill(host, bulk) {
+                return false;
             }
-            if wants_room != *is_watched_for_room {
-                let interest = if wants_room { Interest::Both } else { Interest::Read };
-                core.poller.rewatch(stream.as_fd(), name, interest);
-                *is_watched_for_room = wants_room;
-            }
+            let Some(stream) = &bulk.stream else { continue };
+            let wants_room = !bulk.writer.is_empty() || stream.has_unsent();
+            // What is not read now would end each sleep at once.
+            let reads = bulk.yields_ns.is_none() && !bulk.is_slim;
+            bulk.watch(
+                core,
+                *key,
+                Some(match (reads, wants_room) {
+                    (true, true) => Interest::Both,
+                    (true, false) => Interest::Read,
+                    (false, true) => Interest::Write,
+                    (false, false) => Interest::HangUp,
+                }),
+            );
         }
         true
     }

@@ -4,13 +4,15 @@
 //! `docs/adr/0008-tcp.md` has the reasons.
 
 mod care;
+mod places;
 mod report;
 pub(super) mod state;
 #[cfg(test)]
 mod tests;
 mod work;
 
-use self::state::Bulk;
+use self::places::{Places, Turn};
+use self::state::{Admitted, Bulk};
 use super::Tcp;
 use super::conn::State;
 use super::pipe::{self, Pipe};
@@ -20,7 +22,7 @@ use crate::error::SendError;
 use crate::event::Status;
 use crate::transport::ordered_rma::stream::{ByteStream, Ended, scratch_bytes};
 use crate::transport::ordered_rma::{Flow, Flows, Start, What};
-use crate::transport::token;
+use crate::transport::quota::Host;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::RmaPiece;
 use cci_ring::memory::Bytes;
@@ -28,8 +30,8 @@ use cci_ring::room;
 use cci_ring::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Interest;
+use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 
 /// What may wait in the kernel without having been sent: as much as one record, so that a short one behind it waits for little.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
@@ -37,22 +39,18 @@ const UNSENT_BYTES_MAX: u32 = 256 << 10;
 /// said before, are waited for.
 const GRACE_NS: u64 = 200_000_000;
 
-/// What a connection with something under way holds at most: what it writes from, what it reads into, its flow.
-const ACTIVE_BYTES: u64 = 160 << 10;
-/// All of them together hold no more than this part of the cap; but some there always are.
-const ACTIVE_SHARE: u64 = 4;
-const ACTIVE_MIN: u64 = 4;
-
 /// What all connections share.
 pub(super) struct Bulks {
     flows: Flows,
     /// What is read goes through here, unless it goes straight into place.
     scratch: Vec<u8>,
     message_bytes_max: usize,
-    /// Connections with something under way, or of late.
+    /// Connections with something under way, or of late; and those for which there was no room, in order.
     active: Vec<Key>,
-    /// No more of them than this; others wait.
-    active_max: usize,
+    waiting: VecDeque<Key>,
+    places: Places,
+    /// One of the active ones had too little to go on; for so many turns others give way to it.
+    short_turns: usize,
     /// When the first of them is to be looked after.
     due_ns: u64,
     looked_ns: u64,
@@ -75,6 +73,8 @@ pub(super) struct Bulks {
 struct Counts {
     operations: u64,
     streams: u64,
+    /// Times that a stream had to wait for its turn.
+    waited: u64,
     reads: u64,
     writes: u64,
     bytes_read: u64,
@@ -87,13 +87,14 @@ struct Counts {
 
 impl Bulks {
     pub fn new(operations_max: u32, message_bytes_max: u32, memory_bytes_max: u64) -> Bulks {
-        let active_max = (memory_bytes_max / ACTIVE_SHARE / ACTIVE_BYTES).max(ACTIVE_MIN);
         Bulks {
             flows: Flows::new(operations_max),
-            active_max: usize::try_from(active_max).unwrap_or(usize::MAX),
             scratch: Vec::new(),
             message_bytes_max: message_bytes_max as usize,
             active: Vec::new(),
+            waiting: VecDeque::new(),
+            places: Places::new(memory_bytes_max),
+            short_turns: 0,
             due_ns: u64::MAX,
             looked_ns: 0,
             absent_ns: 0,
@@ -186,17 +187,17 @@ impl Tcp {
         if bulk.ended_until_ns > 0 {
             return Err(SendError::Disconnected);
         }
-        let now_ns = clock::now_ns();
-        if self.bulks.active.is_empty() {
-            self.bulks.looked_ns = now_ns;
-        }
-        let now_ns = self.bulks.clock_ns(now_ns);
-        let Bulks { flows, active, active_max, counts, .. } = &mut self.bulks;
-        if !bulk.is_active && active.len() >= *active_max {
+        self.shared.now_ns = clock::now_ns();
+        if !self.admit(key, Admitted::Own) {
             return Err(SendError::WouldBlock);
         }
-        if flows.get(bulk.flow).is_none() {
-            bulk.flow = flows.lend(connection, now_ns).ok_or(SendError::WouldBlock)?;
+        let now_ns = self.bulks.clock_ns(self.shared.now_ns);
+        let Some(conn) = self.conns.get_mut(key) else { return Err(SendError::Disconnected) };
+        let host = places::host_of(conn.peer);
+        let Some(bulk) = conn.bulk.as_mut() else { return Err(SendError::Disconnected) };
+        let Bulks { flows, places, counts, .. } = &mut self.bulks;
+        if bulk.is_slim && !places.fill(host, bulk) || !bulk.lend(flows, connection, now_ns) {
+            return Err(SendError::WouldBlock);
         }
         let Some((flow, ops)) = flows.get_mut(bulk.flow) else { return Err(SendError::WouldBlock) };
         let is_alone = core.counters.connections_open < 2;
@@ -204,13 +205,10 @@ impl Tcp {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;
-        if !std::mem::replace(&mut bulk.is_active, true) {
-            active.push(key);
-        }
         // Looked after from now on.
         self.bulks.due_ns = 0;
         if bulk.stream.is_some() {
-            self.work_bulk(core, key, false);
+            self.work_bulk(core, key, Turn::Serve);
         } else {
             self.want_bulk(core, key);
         }
@@ -234,42 +232,39 @@ impl Tcp {
             };
             self.bulks.scratch = scratch.into_vec();
         }
-        bulk.is_watched = core.poller.watch(stream.as_fd(), token::make(token::BULK, key)).is_ok();
         bulk.stream = Some(stream);
+        bulk.watch(core, key, Some(Interest::Read));
         conn.wants_bulk = true;
         self.bulks.counts.streams += 1;
-        // If there is no room for it now, the kernel tells of what comes.
-        if self.bulk_ready(core, key) || self.is_bulk_active(key) {
-            self.work_bulk(core, key, true);
+        // What this side waits for can go; of what comes the kernel tells.
+        if self.conns.get(key).and_then(|conn| conn.bulk.as_ref()).is_some_and(|bulk| bulk.is_active) {
+            self.work_bulk(core, key, Turn::Whole);
         }
-    }
-
-    fn is_bulk_active(&self, key: Key) -> bool {
-        self.conns.get(key).and_then(|conn| conn.bulk.as_ref()).is_some_and(|bulk| bulk.is_active)
     }
 
     /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
-    pub(super) fn bulk_ready(&mut self, core: &mut Core, key: Key) -> bool {
-        let now_ns = self.shared.now_ns;
+    pub(super) fn bulk_ready(&mut self, core: &mut Core, key: Key, hung_up: bool) -> bool {
         let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.as_mut()) else { return false };
-        let Some(stream) = &bulk.stream else { return false };
-        if bulk.is_watched_for_room {
-            core.poller.rewatch(stream.as_fd(), token::make(token::BULK, key), Interest::Read);
-            bulk.is_watched_for_room = false;
-            bulk.writer.has_room();
-        }
-        if bulk.is_active || self.bulks.active.len() >= self.bulks.active_max {
-            // Its turn comes in this poll, or when others have had theirs.
+        if bulk.stream.is_none() {
             return false;
         }
-        if self.bulks.active.is_empty() {
-            self.bulks.looked_ns = now_ns;
+        if bulk.watched.is_some_and(|interest| interest != Interest::Read) {
+            bulk.watch(core, key, Some(Interest::Read));
+            bulk.writer.has_room();
         }
-        bulk.is_active = true;
-        bulk.moved_ns = now_ns;
-        self.bulks.active.push(key);
-        self.bulks.due_ns = 0;
-        true
+        if hung_up {
+            // What is left to be read is not much, and its end behind it.
+            (bulk.turns, bulk.yields_ns) = (0, None);
+        }
+        if bulk.is_active {
+            // Its turn comes in this poll.
+            return false;
+        }
+        let is_admitted = self.admit(key, Admitted::Peer);
+        if !is_admitted {
+            self.wait_in_line(core, key);
+        }
+        is_admitted
     }
 
     /// No operation of this side's is under way on a connection that closes.
@@ -296,14 +291,15 @@ impl Tcp {
 
     /// Ends all operations of a connection that is over, and its second stream.
     pub(super) fn bulk_end(&mut self, core: &mut Core, key: Key, status: Status) {
-        let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.take()) else { return };
-        self.drop_stream(core, bulk, status);
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let host = places::host_of(conn.peer);
+        let Some(bulk) = conn.bulk.take() else { return };
+        self.drop_stream(core, key, host, bulk, status);
     }
 
-    fn drop_stream(&mut self, core: &mut Core, bulk: Box<Bulk>, status: Status) {
-        if let Some(stream) = bulk.stream.as_ref().filter(|_| bulk.is_watched) {
-            core.poller.unwatch(stream.as_fd());
-        }
+    fn drop_stream(&mut self, core: &mut Core, key: Key, host: Host, mut bulk: Box<Bulk>, status: Status) {
+        bulk.watch(core, key, None);
+        self.bulks.places.release(host, &mut bulk);
         if let Some((flow, ops)) = self.bulks.flows.get_mut(bulk.flow) {
             flow.end(ops, core, status);
             self.bulks.flows.give_back(bulk.flow);
@@ -315,6 +311,7 @@ impl Tcp {
         //= wire.md R-TCP-24
         let until_ns = self.shared.now_ns.saturating_add(GRACE_NS);
         let Some(conn) = self.conns.get_mut(key) else { return };
+        let host = places::host_of(conn.peer);
         let mut over = Bulk::new();
         (over.ended_until_ns, over.is_active) = (until_ns, true);
         let Some(bulk) = conn.bulk.replace(over) else { return };
@@ -322,7 +319,7 @@ impl Tcp {
             self.bulks.active.push(key);
         }
         self.bulks.due_ns = self.bulks.due_ns.min(until_ns);
-        self.drop_stream(core, bulk, Status::Disconnected);
+        self.drop_stream(core, key, host, bulk, Status::Disconnected);
         self.go_on_closing(core, key);
     }
 

@@ -11,6 +11,7 @@ impl Tcp {
         let counts = &self.bulks.counts;
         into.extend([
             ("rma_streams", counts.streams),
+            ("rma_streams_waited", counts.waited),
             ("rma_stream", counts.operations),
             ("rma_stream_reads", counts.reads),
             ("rma_stream_writes", counts.writes),
@@ -24,11 +25,12 @@ impl Tcp {
 
     /// Bytes held.
     pub(in crate::transport::tcp) fn count_bulk_memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let Bulks { flows, scratch, active, .. } = &self.bulks;
+        let Bulks { flows, scratch, active, waiting, places, .. } = &self.bulks;
         let of_conns = self.conns.iter().filter_map(|(_, conn)| conn.bulk.as_ref()).map(|bulk| bulk.bytes());
         let bytes = flows.bytes()
             + scratch.capacity() as u64
-            + (active.capacity() * size_of::<Key>()) as u64
+            + ((active.capacity() + waiting.capacity()) * size_of::<Key>()) as u64
+            + places.bytes()
             + of_conns.sum::<u64>();
         into.push(("remote memory", bytes));
     }
@@ -41,6 +43,9 @@ impl Tcp {
             None => "made when the first operation needs it",
             Some(bulk) if bulk.ended_until_ns > 0 => "it has ended, and the connection with it",
             Some(bulk) if bulk.stream.is_none() => "being made",
+            Some(bulk) if bulk.is_waiting => {
+                "waits for its turn: more connections move data than there is memory for"
+            }
             Some(bulk) if !bulk.writer.is_empty() => {
                 "straight from memory and into place; the peer or the network is slow to take what waits"
             }

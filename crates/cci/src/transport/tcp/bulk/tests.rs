@@ -4,6 +4,8 @@ mod closing;
 mod deadlines;
 mod dialled;
 mod every_record;
+mod turns;
+mod unfinished;
 
 use super::super::said::{Said, Ticket};
 use super::super::wire::{HEADER_BYTES, Header, Kind};
@@ -104,6 +106,7 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
 /// A second stream of a client by hand. With a key of no connection it is closed.
 fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
     let mut second = TcpStream::connect(at).unwrap();
+    second.set_nodelay(true).unwrap();
     let nonce = [5; 16];
     second.write_all(&Said::Bulk { key: ticket.key, nonce }.bytes()).unwrap();
     second.set_nonblocking(true).unwrap();

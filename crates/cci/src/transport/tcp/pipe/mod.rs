@@ -209,6 +209,11 @@ impl Pipe {
         self.stream.set_unsent_bytes_max(bytes)
     }
 
+    /// As [`Stream::set_wakeup_bytes`].
+    pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
+        self.stream.set_wakeup_bytes(bytes)
+    }
+
     pub fn info(&self) -> Option<Info> {
         self.stream.info()
     }

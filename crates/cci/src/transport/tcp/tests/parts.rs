@@ -46,6 +46,55 @@ fn who_goes_in_the_middle_of_a_record_is_noticed() {
     }
 }
 
+/// Where nothing may be kept, a part of a record that stays in the kernel ends no sleep.
+#[test]
+fn parts_of_records_keep_nobody_awake() {
+    let mut server = poor();
+    let mut streams: Vec<_> = (0..4).map(|_| accepted(&mut server)).collect();
+    let message = record(Kind::Message, 0, &[1; 800]);
+    for (stream, len) in streams.iter_mut().zip([1, 7, 300, 807]) {
+        stream.write_all(&message[..len]).unwrap();
+    }
+    for _ in 0..200 {
+        server.progress();
+    }
+    let before = counted(&server, "kernel_polls");
+    assert!(server.wait(Some(Duration::from_millis(150))).unwrap().is_none());
+    let polls = counted(&server, "kernel_polls") - before;
+    assert!(polls < 30, "{polls} polls in a sleep");
+    // The rest brings the message all the same.
+    for (stream, len) in streams.iter_mut().zip([1, 7, 300, 807]) {
+        stream.write_all(&message[len..]).unwrap();
+    }
+    let mut came = 0;
+    until(&mut server, |_, event| {
+        came += u32::from(matches!(event, Some(Event::Recv(_))));
+        came == 4
+    });
+}
+
+/// A record that was begun has a time, however it is kept alive.
+#[test]
+fn a_byte_now_and_then_does_not_keep_a_record_unfinished() {
+    let options = || Options { send_timeout: Duration::from_millis(100), ..Options::default() };
+    let few = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..options() };
+    let poor = Options { memory_bytes_max: 1 << 20, ..few };
+    for mut server in [endpoint(options()), endpoint(poor)] {
+        let mut stream = accepted(&mut server);
+        let message = record(Kind::Message, 0, &[1; 800]);
+        let (start, mut said, mut at) = (Instant::now(), Instant::now(), 0);
+        while dropped(&server, "unfinished-record") == 0 {
+            assert!(start.elapsed() < PATIENCE && at < 700, "{at}");
+            let _ = server.next_event();
+            if said.elapsed() >= Duration::from_millis(20) {
+                let _ = stream.write(&message[at..=at]);
+                (said, at) = (Instant::now(), at + 1);
+            }
+        }
+        assert!(at > 1);
+    }
+}
+
 /// The server's end of a connection by hand, told by its first message.
 fn until_open(server: &mut Endpoint, stream: &mut std::net::TcpStream) -> crate::Connection {
     stream.write_all(&record(Kind::Message, 0, b"here")).unwrap();

@@ -51,10 +51,10 @@ impl Shared {
         }
         let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
         active.path_mut(by).came(head.timestamp, now);
-        if holds == Holds::Part {
-            return self.on_part(conn, head, by, body, now, sink);
-        }
         if !conn.attribute.is_reliable() {
+            if holds == Holds::Part {
+                return self.on_part(conn, head, by, body, now, sink);
+            }
             if holds != Holds::Messages {
                 return Err(PeerFault::Unexpected);
             }
@@ -96,6 +96,10 @@ impl Shared {
                 self.refuse(conn, head.index);
             }
             return Ok(());
+        }
+        // Nothing is kept of a bundle that would not be taken if it were whole.
+        if holds == Holds::Part {
+            return self.on_part(conn, head, by, body, now, sink);
         }
         let expected = active.is_expected(by, head.seq, offset);
         if offset != 0 && !expected {

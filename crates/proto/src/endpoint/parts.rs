@@ -4,8 +4,8 @@ use crate::limits::{PART_HEAD_BYTES, PARTIALS_MAX};
 use crate::wire::{Head, PartHead};
 use crate::{PeerFault, Seq};
 
-/// Bundles of which some parts have come, of all connections together. The one that was heard of longest ago makes room
-/// for another: parts are sent side by side.
+/// Bundles of which some parts have come, of all connections together. Of the connection that has most of them, the one that was
+/// heard of longest ago makes room for another: so who begins bundles and ends none pushes out its own.
 pub(crate) struct Parts {
     /// Longest bundle.
     bytes_max: u16,
@@ -104,10 +104,26 @@ impl Parts {
             self.partials.push(Partial { of, come: 0, touched: self.clock, body });
             return Some(self.partials.len() - 1);
         }
-        let at = (0..self.partials.len()).min_by_key(|&at| self.partials.get(at).map(|p| p.touched))?;
+        let at = self.least_missed(of)?;
         let partial = self.partials.get_mut(at)?;
         (partial.of, partial.come) = (of, 0);
         Some(at)
+    }
+
+    /// The place that a new bundle gets where all are taken: one that is free, or the oldest of the connection that has most; of
+    /// connections with as many, the new bundle's own.
+    //= wire.md R-MTU-3
+    fn least_missed(&self, of: Whole) -> Option<usize> {
+        let rank = |partial: &Partial| {
+            let owner = (partial.of.index, partial.of.generation);
+            let is_alike =
+                |other: &&Partial| other.touched != 0 && (other.of.index, other.of.generation) == owner;
+            let count = self.partials.iter().filter(is_alike).count();
+            let is_own = owner == (of.index, of.generation);
+            (partial.touched == 0, count, is_own, std::cmp::Reverse(partial.touched))
+        };
+        let ranked = self.partials.iter().enumerate().max_by_key(|(_, partial)| rank(partial));
+        ranked.map(|(at, _)| at)
     }
 
     /// The bundle at that place, which is complete, to be given back.

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::conn::Conn;
-use crate::limits::{HEADER_BYTES, WINDOW_BUNDLES_MAX};
-use crate::wire::{Head, Kind, Sack, flags};
+use crate::limits::{HEADER_BYTES, PARTIALS_MAX, WINDOW_BUNDLES_MAX};
+use crate::wire::{Head, Kind, PartHead, Sack, flags, record_bytes, write_record};
 
 /// A network whose end 1 was replaced by the liar, once there was a connection and some honest traffic.
 pub(super) struct Liar {
@@ -213,4 +213,104 @@ fn a_peer_that_never_finishes_closing_is_given_up() {
     let took_ns = liar.net.now.since(start);
     println!("{took_ns} ns");
     assert!(took_ns <= 3 * timeout_ns, "{took_ns} ns");
+}
+
+/// A bundle of one message, and its parts.
+fn parts_of(message: &[u8]) -> Vec<Vec<u8>> {
+    let mut whole = vec![0; record_bytes(message.len())];
+    write_record(&mut whole, &[message], message.len());
+    let (stride_bytes, whole_bytes) = (104, whole.len() as u16);
+    let count = PartHead { number: 0, stride_bytes, whole_bytes }.count() as u16;
+    let part = |number: u16| {
+        let mut body = vec![0; crate::limits::PART_HEAD_BYTES + 104];
+        PartHead { number, stride_bytes, whole_bytes }.emit(&whole, &mut body);
+        body
+    };
+    (0..count).map(part).collect()
+}
+
+/// Parts of bundles that could not be taken if they were whole.
+#[test]
+fn parts_of_what_would_not_be_taken_are_not_kept() {
+    let part = &parts_of(&[5; 300])[0];
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        let mut liar = Liar::new(attribute, Config::default());
+        let before = liar.net.ends[0].shared.parts.bytes();
+        for step in 0..2 * PARTIALS_MAX as u32 {
+            let mut beyond = liar.head(Kind::Data);
+            beyond.flags |= flags::PART;
+            beyond.seq = beyond.seq.plus(WINDOW_BUNDLES_MAX + step);
+            liar.say(&beyond, part);
+            let mut old = liar.head(Kind::Data);
+            old.flags |= flags::PART;
+            old.seq = old.seq.plus((step + 1).wrapping_neg());
+            liar.say(&old, part);
+            let mut other_epoch = liar.head(Kind::Data);
+            other_epoch.flags |= flags::PART;
+            other_epoch.epoch = other_epoch.epoch.wrapping_add(1);
+            other_epoch.seq = other_epoch.seq.plus(step);
+            liar.say(&other_epoch, part);
+        }
+        assert_eq!(liar.net.ends[0].shared.parts.bytes(), before, "{attribute:?}");
+    }
+}
+
+/// Two peers at one endpoint: one begins ever more bundles and ends none, the other's come in two rounds of parts.
+#[test]
+fn who_ends_no_bundle_does_not_push_out_who_does() {
+    for hostile in [1, 4] {
+        let mut net = Net::new(6, vec![Config::default(); hostile as usize + 2]);
+        let mut conns = Vec::new();
+        for end in 1..net.ends.len() {
+            let now = net.now;
+            net.ends[end]
+                .connect(now, address(0), b"", Attribute::ReliableOrdered, end as u64, None)
+                .unwrap();
+            let is_request = |event: &Event| matches!(event, Event::Request(_));
+            net.run_until(60 * SECOND, "request", |net| net.apps[0].has(is_request));
+            let at = net.apps[0].events.iter().position(is_request).unwrap();
+            let Event::Request(request) = net.apps[0].events.remove(at) else { unreachable!() };
+            let now = net.now;
+            let key = net.ends[0].accept(now, request, end as u64).unwrap_or_else(|_| panic!("room"));
+            conns.push((end, key));
+            net.run(SECOND);
+        }
+        let say = |net: &mut Net, (end, key): (usize, ConnKey), more: u32, body: &[u8]| {
+            let conn = net.ends[0].table.get(key).expect("a connection");
+            let next = conn.active.as_deref().map_or(conn.idle_rx, |active| active.rx.next);
+            let tx = conn.active.as_deref().map_or(conn.idle_tx, |active| active.tx.unacked);
+            let head = Head {
+                kind: Kind::Data,
+                flags: flags::PART,
+                index: key.index,
+                generation: key.generation,
+                source_index: conn.peer_index,
+                nonce: conn.nonce,
+                seq: next.plus(more),
+                ack: tx,
+                timestamp: 0,
+                echo: 0,
+                window_kib: 1_000,
+                epoch: conn.rx_epoch,
+                epoch_ack: conn.tx_epoch,
+            };
+            let mut bytes = vec![0; HEADER_BYTES + body.len()];
+            head.emit(&Sack::default(), body.len(), &mut bytes);
+            bytes[HEADER_BYTES..].copy_from_slice(body);
+            let now = net.now;
+            net.ends[0].handle_datagram(now, address(end), &bytes, &mut net.apps[0]);
+        };
+        let (honest, others) = conns.split_last().unwrap();
+        let parts = parts_of(&[5; 300]);
+        for _ in 0..10 {
+            let before = net.apps[0].messages.len();
+            say(&mut net, *honest, 0, &parts[0]);
+            for more in 0..2 * PARTIALS_MAX as u32 {
+                others.iter().for_each(|other| say(&mut net, *other, 1 + more, &parts[0]));
+            }
+            parts[1..].iter().for_each(|part| say(&mut net, *honest, 0, part));
+            assert_eq!(net.apps[0].messages.len(), before + 1, "{hostile} begin bundles and end none");
+        }
+        assert!(net.ends[0].memory().total_bytes() <= net.ends[0].memory().cap_bytes);
+    }
 }

@@ -108,7 +108,7 @@ impl Context {
     ///
     /// # Errors
     /// [`DeviceForError`]: the URI can't be understood, or no device that is up leads there. Nothing blocks: a host's name is refused
-    /// here, and [`crate::resolve`] looks it up.
+    /// here, and [`crate::resolve()`] looks it up.
     pub fn device_for(&self, uri: &str) -> Result<&Device, DeviceForError> {
         reach::device_for(&self.devices, uri)
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 impl Endpoint {
     /// Starts connecting to `uri`; never blocks. `request`, of 1,024 bytes at most, is shown to the server's program,
-    /// which accepts or rejects. Ends in exactly one [`Event::Connect`] with `context`. `timeout` None: try for ever.
+    /// which accepts or rejects. Ends in exactly one [`Event::Connect`](crate::Event::Connect) with `context`. `timeout` None: try for ever.
     ///
     /// # Errors
     /// [`ConnectError`]: nothing was started and no event will come.
@@ -93,7 +93,7 @@ impl Endpoint {
     }
 
     /// Accepts a request that came to this endpoint or to another one of the same kind of device: a broker hands
-    /// connections to workers that way (CCI-037). Ends in exactly one [`Event::Accept`] with `context`, here.
+    /// connections to workers that way (CCI-037). Ends in exactly one [`Event::Accept`](crate::Event::Accept) with `context`, here.
     ///
     /// # Errors
     /// [`AcceptError`]: the peer is told that it was refused; no event will come.

@@ -1,19 +1,22 @@
 //! Strangers to an endpoint with security, over UDP: they have no key, but read cookies that come to their own addresses, and have
-//! recordings of what others sent. The format is R-SEC-3 and R-SEC-4 of `docs/wire.md`.
+//! recordings of what others sent. The format is R-SEC-3, R-SEC-4 and R-SEC-16 of `docs/wire.md`.
 
 use super::script::{Act, Site, Wire, act};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Version 1, type 14.
+/// The version of the handshake that is spoken: 2, or 1, which had no field for it.
+pub const VERSION: u8 = 2;
+/// Version 1 of the protocol, type 14.
 const FIRST_BYTE: u8 = 0x1e;
 const HANDSHAKE: u8 = 2;
-/// Of the handshakes, which says less than the first byte's: how their pieces are to be read.
-const HANDSHAKE_VERSION: u8 = 2;
 const COOKIE: u8 = 3;
 const FLAGS_AT: usize = 26;
+const VERSION_AT: usize = 27;
 const COOKIE_AT: usize = 28;
+/// The id of an endpoint, which comes before all else (R-SEC-15).
+const ID: [u8; 16] = [0x1d; 16];
 const HEADER_BYTES: usize = 48;
 const FLAG_INITIATOR: u8 = 1;
 const FLAG_ASKS: u8 = 2;
@@ -154,6 +157,7 @@ pub fn replay() -> Act<Strangers> {
 pub fn begin(bytes: &'static [u8]) -> Act<Strangers> {
     act(move |strangers: &mut Strangers| {
         strangers.next_id += 1;
+        let bytes = if VERSION < 2 { bytes.to_vec() } else { [&ID, bytes].concat() };
         let len = (HEADER_BYTES + bytes.len()).next_multiple_of(8);
         let mut piece = vec![FIRST_BYTE, HANDSHAKE];
         piece.extend((len as u16).to_le_bytes());
@@ -163,8 +167,9 @@ pub fn begin(bytes: &'static [u8]) -> Act<Strangers> {
         piece.extend(0_u16.to_le_bytes());
         piece.extend((bytes.len() as u16).to_le_bytes());
         piece.extend(0_u16.to_le_bytes());
-        piece.extend([FLAG_INITIATOR | FLAG_ASKS, HANDSHAKE_VERSION]);
+        piece.extend([FLAG_INITIATOR | FLAG_ASKS, 0]);
         piece.resize(HEADER_BYTES, 0);
+        piece[VERSION_AT] = if VERSION < 2 { 0 } else { VERSION };
         piece.extend(bytes);
         piece.resize(len, 0);
         let socket = strangers.next_id as usize % strangers.sockets.len();

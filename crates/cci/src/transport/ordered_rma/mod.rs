@@ -1,7 +1,7 @@
 //! Remote memory access over a channel that delivers records reliably and in order: a ring, a stream. No input or
 //! output here: the transport gives the records that came to [`Flow::take`](flow::Flow::take), and a [`Channel`] to push others to.
 //!
-//! A connection with something under way has a [`Flow`](flow::Flow), borrowed from a pool. The side that *asks* has its operations in
+//! A connection with something under way has a [`Flow`], borrowed from a pool. The side that *asks* has its operations in
 //! a line, cuts them into records as there is room, and knows each request by a slot, of which there are [`SLOTS`]. The
 //! side that *answers* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
 //! no room yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at

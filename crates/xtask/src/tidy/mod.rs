@@ -2,6 +2,7 @@
 
 mod arrows;
 mod clauses;
+mod evidence;
 mod links;
 mod sources;
 
@@ -16,6 +17,7 @@ pub fn run() -> Result<(), String> {
     sources::check(&workspace, &files, &mut breaches)?;
     clauses::check(&workspace, &files, &mut breaches);
     links::check(&workspace, &mut breaches)?;
+    evidence::check(&workspace, &files, &mut breaches)?;
     if breaches.is_empty() {
         println!("--- tidy: ok, {} source files", files.len());
         return Ok(());

@@ -1,10 +1,11 @@
-//! What measuring takes, whatever is measured: cores, places, the machine and its noise, figures for people.
+//! What measuring takes, whatever is measured: cores, sites, the machine and its noise, baselines, figures for people.
 //!
 //! The command `cci perf` and the benchmark share it.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::print_stdout))]
 
+pub mod baseline;
 pub mod cache_line;
 pub mod cores;
 pub mod machine;

@@ -5,7 +5,6 @@
 //! the way that they would take to a network. And raw Ethernet needs two interfaces.
 
 use crate::trouble::{Outcome, Trouble};
-use cci::{Device, TransportKind};
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
 use std::io::{self, Write};
@@ -80,20 +79,21 @@ impl Site {
         if self.is_pair() { HERE } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }
 
-    /// Whether both sides of a device can be here.
-    pub fn has_both_sides_of(&self, device: &Device) -> bool {
+    /// Whether both sides of a device can be at this site: at a pair, that of its interface; otherwise one that
+    /// `loops_back` what it sends to its own address. (A frame to one's own interface does not come back.)
+    pub fn has_both_sides_of(&self, interface: Option<&str>, loops_back: bool) -> bool {
         match &self.pair {
-            Some(_) => device.interface() == Some(INTERFACE),
-            // A frame to one's own interface does not come back.
-            None => device.transport() != TransportKind::Eth,
+            Some(_) => interface == Some(INTERFACE),
+            None => loops_back,
         }
     }
 
-    /// The addresses for sockets by hand, on this side and on the other; None where a device has none.
-    pub fn addresses(&self, device: &Device) -> Option<(IpAddr, IpAddr)> {
+    /// The addresses for plain sockets, on this side and on the other: `own` on both where the site is no pair. None: there
+    /// is no address.
+    pub fn addresses(&self, own: Option<IpAddr>) -> Option<(IpAddr, IpAddr)> {
         match &self.pair {
             Some(_) => Some((HERE, THERE)),
-            None => device.ip().map(|ip| (ip, ip)),
+            None => own.map(|ip| (ip, ip)),
         }
     }
 

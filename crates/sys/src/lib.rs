@@ -18,7 +18,6 @@ pub mod cpu;
 mod error;
 pub mod ethernet;
 pub mod event;
-pub mod floor;
 pub mod limits;
 mod mapped;
 pub mod memory;

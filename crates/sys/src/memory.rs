@@ -1,6 +1,7 @@
 //! Memory for remote access: the library's own, and whether the program's is really there.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 
 use cci_ring::memory::{Backing, Bytes};
 use rustix::io::Errno;
@@ -33,6 +34,37 @@ impl RmaSegment {
 impl Backing for RmaSegment {
     fn bytes(&self) -> Bytes {
         self.0.bytes()
+    }
+}
+
+/// Memory as [`RmaSegment`] has it, which nobody else can reach: it has no descriptor to share, so plain slices of it are sound.
+#[derive(Debug)]
+pub struct PrivateMemory(Segment);
+
+impl PrivateMemory {
+    /// At least `len_bytes`, above 0, of zeros.
+    pub fn create(len_bytes: usize) -> Result<PrivateMemory> {
+        let mut segment = Segment::create_for_rma(len_bytes)?;
+        segment.drop_fd();
+        Ok(PrivateMemory(segment))
+    }
+}
+
+impl Deref for PrivateMemory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped and initialised (zeroed by the kernel) as long as `self`; only `deref_mut` leads to a writer.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().as_ptr(), self.0.len()) }
+    }
+}
+
+impl DerefMut for PrivateMemory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped and initialised as long as `self`; no descriptor of it exists, so `&mut self` is the one way to it.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().as_ptr(), self.0.len()) }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -84,6 +85,16 @@ impl Segment {
     /// The descriptor to hand to a peer; `None` after [`drop_fd`](Segment::drop_fd).
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its first four bytes as an atomic number, which whoever shares the segment uses as such.
+    #[inline]
+    pub fn first_word(&self) -> Option<&AtomicU32> {
+        if self.len < size_of::<AtomicU32>() || !self.is_mapped() {
+            return None;
+        }
+        // SAFETY: within the mapping, which lives as long as `self`; page-aligned; accessed atomically through here.
+        Some(unsafe { self.base.cast::<AtomicU32>().as_ref() })
     }
 
     /// Closes the descriptor; the mapping stays.

@@ -4,10 +4,10 @@ use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
+use cci_measure::baseline::{self, SharedWord};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
-use cci_sys::floor::{self, SharedWord};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +30,7 @@ pub fn eventfd(args: &WorkArgs) -> Outcome<Option<Reading>> {
         }
         return Ok(None);
     }
-    let made = || floor::eventfd().map_err(|error| Trouble::new(error.to_string()));
+    let made = || baseline::eventfd().map_err(failed("eventfd"));
     let (mut mine, mut theirs) = (made()?, made()?);
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(failed("eventfd"));
     let partner = Partner::start_with(args, &Site::here(), "inherited", (copy(&theirs)?, copy(&mine)?))?;
@@ -66,17 +66,18 @@ pub fn futex(args: &WorkArgs) -> Outcome<Option<Reading>> {
         let word = SharedWord::open(inherited(&io::stdin())?).map_err(trouble)?;
         for trip in 0..all {
             hear(&word, question(trip))?;
-            word.say(answer(trip)).map_err(failed("futex"))?;
+            word.store(answer(trip)).map_err(failed("futex"))?;
         }
         return Ok(None);
     }
     let word = SharedWord::create().map_err(trouble)?;
-    let shared = word.fd().map_err(trouble)?.try_clone_to_owned().map_err(failed("futex"))?;
+    let shared = word.fd().ok_or_else(|| Trouble::new("the word has no descriptor"))?;
+    let shared = shared.try_clone_to_owned().map_err(failed("futex"))?;
     let partner =
         Partner::start_with(args, &Site::here(), "inherited", (Stdio::from(shared), Stdio::null()))?;
     let mut trip = 0;
     let reading = timed(args, || {
-        word.say(question(trip)).map_err(failed("futex"))?;
+        word.store(question(trip)).map_err(failed("futex"))?;
         hear(&word, answer(trip))?;
         trip += 1;
         Ok(())

@@ -6,10 +6,10 @@ use crate::reading::Reading;
 use crate::worker::ours::Way;
 use crate::worker::partner::{self, Partner};
 use crate::worker::slots::Slots;
+use cci_measure::baseline::{Mappings, Process};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
-use cci_sys::floor::{Mappings, Process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
@@ -17,8 +17,7 @@ use std::process::Stdio;
 pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
     let slots = Slots::of(len);
     partner::pin(args)?;
-    let made = Mappings::create(slots.bytes());
-    let mut mappings = made.map_err(|error| Trouble::new(error.to_string()))?;
+    let mut mappings = Mappings::create(slots.bytes())?;
     timed(args, &slots, |offset| {
         let copied = mappings.copy(offset as usize, len as usize);
         if copied { Ok(()) } else { Err(Trouble::new("out of range")) }

@@ -47,7 +47,7 @@ impl<'a> Hand<'a> {
             TransportKind::Tcp => true,
             TransportKind::Shm | TransportKind::Any => return None,
         };
-        let (here, there) = site.addresses(device).filter(|_| server_is_ours)?;
+        let (here, there) = site.addresses(device.ip()).filter(|_| server_is_ours)?;
         Some(Hand { site, core: cores.theirs, here, there, tcp })
     }
 

@@ -132,7 +132,10 @@ fn targets(args: &PerfArgs, site: &Site) -> Outcome<Vec<(Device, Target)>> {
         let named = args.device.iter().map(|name| Ok(target(devices::named(&context, name)?, None)));
         return named.collect();
     }
-    let up = context.devices().iter().filter(|device| device.is_up() && site.has_both_sides_of(device));
+    let is_here = |device: &&Device| {
+        site.has_both_sides_of(device.interface(), device.transport() != TransportKind::Eth)
+    };
+    let up = context.devices().iter().filter(|device| device.is_up()).filter(is_here);
     let up: Vec<_> = up.map(|device| target(device, None)).collect();
     if up.is_empty() {
         return Err(Failure::new("no device is up").remedy("`cci info` shows what each lacks"));

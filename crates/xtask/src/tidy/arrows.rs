@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-ring"]),
     ("cci", &["cci-proto", "cci-sys", "cci-ring", "cci-secure"]),
     ("cci-capi", &["cci"]),
-    ("cci-measure", &["cci", "cci-sys"]),
+    ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),
     ("cci-testkit", &["cci", "cci-proto", "cci-secure", "cci-sys"]),

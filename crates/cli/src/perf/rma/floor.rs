@@ -6,9 +6,9 @@ use crate::failure::{Failure, Outcome};
 use crate::memory;
 use crate::protocol::Lent;
 use cci::{Device, TransportKind};
+use cci_measure::baseline::{Mappings, Process};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
-use cci_sys::floor::{Mappings, Process};
 use cci_sys::{clock, cpu};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -65,7 +65,7 @@ impl Floor {
         let len = len_bytes as usize;
         match (device.transport(), kind) {
             (TransportKind::Shm, Kind::Library) => {
-                let mappings = Mappings::create(len).map_err(|error| Failure::new(error.to_string()))?;
+                let mappings = Mappings::create(len)?;
                 Ok(Floor::Memcpy(mappings))
             }
             (TransportKind::Shm, Kind::Foreign) => {
@@ -76,7 +76,7 @@ impl Floor {
             }
             // Which way it goes is its own choice: no plain code does the same.
             (TransportKind::Any, _) => Ok(Floor::None),
-            _ => match site.addresses(device).filter(|_| server_is_ours) {
+            _ => match site.addresses(device.ip()).filter(|_| server_is_ours) {
                 Some((_, ip)) => Tcp::open(site, ip, cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
                 None => Ok(Floor::None),
             },

@@ -1,7 +1,7 @@
-//! Sleeping until another process says so.
+//! Sleeping until another process writes: an eventfd, and a shared word with `futex`.
 
-use crate::error::{Result, SysError, Tried};
-use crate::segment::Segment;
+use cci_sys::SysError;
+use cci_sys::segment::Segment;
 use rustix::event::EventfdFlags;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -14,10 +14,9 @@ use std::time::Duration;
 
 const PAGE_BYTES: usize = 4096;
 
-/// A new eventfd whose `read` sleeps until something was written.
-pub fn eventfd() -> Result<File> {
-    let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).tried("make a wake-up counter (eventfd)")?;
-    Ok(File::from(fd))
+/// A new eventfd, as a file whose `read` sleeps until something was written.
+pub fn eventfd() -> io::Result<File> {
+    Ok(File::from(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?))
 }
 
 /// A number that two processes share, one of which may sleep until the other changes it (`futex`).
@@ -26,43 +25,44 @@ pub struct SharedWord(Segment);
 
 impl SharedWord {
     /// A new one, 0.
-    pub fn create() -> Result<SharedWord> {
-        Segment::create("cci-floor", PAGE_BYTES).map(SharedWord)
+    pub fn create() -> Result<SharedWord, SysError> {
+        Segment::create("cci-baseline", PAGE_BYTES).map(SharedWord)
     }
 
     /// Another process's, by its descriptor.
-    pub fn open(fd: OwnedFd) -> Result<SharedWord> {
+    pub fn open(fd: OwnedFd) -> Result<SharedWord, SysError> {
         Segment::open(fd, PAGE_BYTES).map(SharedWord)
     }
 
-    /// What to give to the other process.
-    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
-        self.0.fd().ok_or_else(|| SysError::refused("share a word", "its descriptor is closed"))
+    /// What to give to the other process. None in a child that `fork` made.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd()
     }
 
-    fn word(&self) -> &AtomicU32 {
-        // SAFETY: page-aligned, mapped as long as `self`, and everybody who shares it uses it as an atomic.
-        unsafe { &*self.0.as_ptr().cast::<AtomicU32>().as_ptr() }
+    fn word(&self) -> io::Result<&AtomicU32> {
+        self.0.first_word().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Sets it, and wakes whoever sleeps.
+    /// Stores a value, and wakes whoever sleeps.
     #[inline]
-    pub fn say(&self, value: u32) -> io::Result<()> {
-        self.word().store(value, Ordering::Release);
-        futex::wake(self.word(), futex::Flags::empty(), 1)?;
+    pub fn store(&self, value: u32) -> io::Result<()> {
+        let word = self.word()?;
+        word.store(value, Ordering::Release);
+        futex::wake(word, futex::Flags::empty(), 1)?;
         Ok(())
     }
 
-    /// Sleeps until it has this value. False: it had not for `timeout`.
+    /// Sleeps until the word has this value. False: it did not get it within `timeout`.
     #[inline]
     pub fn sleep_until(&self, value: u32, timeout: Duration) -> io::Result<bool> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let word = self.word()?;
         loop {
-            let found = self.word().load(Ordering::Acquire);
+            let found = word.load(Ordering::Acquire);
             if found == value {
                 return Ok(true);
             }
-            match futex::wait(self.word(), futex::Flags::empty(), found, Some(&timeout)) {
+            match futex::wait(word, futex::Flags::empty(), found, Some(&timeout)) {
                 // Again: it changed before the kernel looked.
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::TIMEDOUT) => return Ok(false),
@@ -78,12 +78,12 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn a_word_is_heard_through_another_mapping() {
+    fn a_word_is_seen_through_another_mapping() {
         let word = SharedWord::create().unwrap();
         let other = SharedWord::open(word.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
         assert!(!other.sleep_until(7, Duration::from_millis(1)).unwrap());
         let sleeper = std::thread::spawn(move || other.sleep_until(7, Duration::from_secs(10)));
-        word.say(7).unwrap();
+        word.store(7).unwrap();
         assert!(sleeper.join().unwrap().unwrap());
     }
 

@@ -5,6 +5,7 @@
 //! - [`spsc`]: a one-way ring of records between two processes that do not trust each other. Its module documentation
 //!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
+//! - [`returns`]: the stack by which pools get back what they lent.
 //! - [`room`]: memory that may not be there.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`memory`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
@@ -17,6 +18,7 @@ pub mod atomic;
 mod here;
 pub mod memory;
 pub mod pool;
+pub mod returns;
 pub mod room;
 pub mod slab;
 pub mod spsc;

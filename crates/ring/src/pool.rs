@@ -6,10 +6,8 @@
 //!
 //! # How it works
 //!
-//! One word, `state`, holds the top of a stack of returned slots (32 bits), how many slots are at home (31 bits) and
-//! whether the pool is gone (1 bit). Returning a slot is one compare-and-swap loop on it. The owner never pops from
-//! that stack: it takes the whole of it by one swap, so that there is no ABA, and keeps a list of its own, the slot
-//! returned last first, as that is the one in its cache. No reference count is touched per message.
+//! Slots come back on a stack ([`returns`](crate::returns)), of which the owner takes the whole, and keeps a list of its
+//! own, the slot returned last first, as that is the one in its cache. No reference count is touched per message.
 //!
 //! A locked instruction waits until all stores before it are done, also the one to a line that the peer has just now, so
 //! the thread that takes slots returns them without one: that thread, the pool's *home*, puts them on a queue that only
@@ -28,48 +26,36 @@ use std::alloc::{self, Layout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::here;
+use crate::returns::{ITEMS_MAX, NIL, Returns};
 
 mod left;
 
 /// The most slots of a pool.
-pub const SLOTS_MAX: u32 = (1 << 31) - 1;
+pub const SLOTS_MAX: u32 = ITEMS_MAX;
 /// Slots start on lines of their own: no two threads that read neighbours share one.
 const SLOT_ALIGN_BYTES: usize = 64;
 /// The owner collects what was returned once there is this much of it (or when it has nothing left): few enough slots
 /// that they stay in the cache, enough that the swap is paid seldom.
 const COLLECT_SLOTS: u32 = 8;
 
-const NIL: u32 = u32::MAX;
 /// In `below` of a slot that is out: this, and for whom it is out in the bits of [`HOLDER_MAX`]. No slot has this number.
 const OUT: u32 = 1 << 31;
 /// The same of one that is parked as well.
 const PARKED: u32 = OUT | 1 << 30;
 /// The highest number that may stand for whoever a slot is out for.
 pub const HOLDER_MAX: u32 = (1 << 29) - 1;
-const ORPHAN: u64 = 1 << 63;
-const ONE_HOME: u64 = 1 << 32;
 
-const _: () = assert!(SLOTS_MAX <= OUT && (SLOTS_MAX as u64) < ORPHAN >> 32, "both halves of `state` fit");
+const _: () = assert!(SLOTS_MAX <= OUT, "no slot has the number of one that is out");
 const _: () = assert!(PARKED | HOLDER_MAX < NIL, "the end of a list is no slot that is out");
 
 const fn is_parked(below: u32) -> bool {
     below & PARKED == PARKED && below != NIL
 }
 
-/// Top of the stack of returned slots.
-const fn top(state: u64) -> u32 {
-    state as u32
-}
-
-/// Slots on the stack, or, once the pool is gone, slots at home.
-const fn home(state: u64) -> u32 {
-    ((state & !ORPHAN) >> 32) as u32
-}
-
 /// On lines of its own: pools of several threads that were made by one lie side by side.
 #[repr(align(128))]
 struct Shared {
-    state: AtomicU64,
+    returns: Returns,
     /// Per slot, the one below it in the list that it is on; of one that is out, [`OUT`] or [`PARKED`].
     below: Box<[AtomicU32]>,
     /// The number of the only thread that may put slots on `returned`; [`here::NOWHERE`]: none.
@@ -80,7 +66,6 @@ struct Shared {
     returned_end: AtomicU32,
     data: NonNull<u8>,
     layout: Layout,
-    count: u32,
     /// Stands for the memory: read by whoever uses it, written by the free, so that loom sees whether one follows the
     /// other.
     #[cfg(loom)]
@@ -160,16 +145,14 @@ impl SlotPool {
         left::sweep();
         // SAFETY: the layout is not empty: both factors were checked.
         let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
-        let state = AtomicU64::new(u64::from(NIL));
         let shared = Box::new(Shared {
-            state,
+            returns: Returns::new(),
             below: below.into_boxed_slice(),
             home: AtomicU64::new(here::NOWHERE),
             returned: returned.into_boxed_slice(),
             returned_end: AtomicU32::new(0),
             data,
             layout,
-            count,
             #[cfg(loom)]
             memory: loom::cell::UnsafeCell::new(()),
         });
@@ -189,7 +172,7 @@ impl SlotPool {
 
     #[inline]
     fn shared(&self) -> &Shared {
-        // SAFETY: freed only after `drop` of this pool has set ORPHAN, at the earliest.
+        // SAFETY: freed only after `drop` of this pool has left, at the earliest.
         unsafe { self.shared.as_ref() }
     }
 
@@ -239,14 +222,13 @@ impl SlotPool {
 
     #[inline]
     fn take_index(&mut self) -> Option<u32> {
-        // Relaxed: only hints when to look; who collects synchronises.
+        // Only hints when to look; who collects synchronises.
         let shared = self.shared();
-        let (end, state) =
-            (shared.returned_end.load(Ordering::Relaxed), shared.state.load(Ordering::Relaxed));
+        let (end, returned) = (shared.returned_end.load(Ordering::Relaxed), shared.returns.count());
         if end != self.returned_begin {
             self.collect_returned();
         }
-        if self.free == 0 || home(state) >= COLLECT_SLOTS {
+        if self.free == 0 || returned >= COLLECT_SLOTS {
             self.collect();
         }
         if self.free == self.count {
@@ -313,18 +295,14 @@ impl SlotPool {
     #[cold]
     fn collect(&mut self) {
         let shared = self.shared();
-        if top(shared.state.load(Ordering::Relaxed)) == NIL {
-            return;
-        }
-        // Acquire pairs with the Release in `give_back`: the last user's reads are over, and the links are visible.
-        let state = shared.state.swap(u64::from(NIL), Ordering::Acquire);
-        let mut last = top(state);
-        for _ in 1..home(state) {
+        let Some(taken) = shared.returns.take_all() else { return };
+        let mut last = taken.top;
+        for _ in 1..taken.count {
             last = shared.below[last as usize].load(Ordering::Relaxed);
         }
         shared.below[last as usize].store(self.free_top, Ordering::Relaxed);
-        self.free_top = top(state);
-        self.free += home(state);
+        self.free_top = taken.top;
+        self.free += taken.count;
     }
 
     /// Slots in `returned`.
@@ -335,8 +313,7 @@ impl SlotPool {
     /// Whether no slot is out but parked ones, which nobody can come for once the pool is gone.
     fn is_full(&mut self) -> bool {
         self.collect_returned();
-        // Acquire: if it is, their uses come before the free.
-        home(self.shared().state.load(Ordering::Acquire)) + self.free + self.parked == self.count
+        self.shared().returns.count() + self.free + self.parked == self.count
     }
 
     /// Tells for whom each slot is out that is. Takes a look at every slot of the pool.
@@ -360,7 +337,7 @@ impl SlotPool {
 
     /// Slots that [`take`](Self::take) can give now.
     pub fn free_count(&self) -> u32 {
-        self.free + self.returned_count() + home(self.shared().state.load(Ordering::Relaxed))
+        self.free + self.returned_count() + self.shared().returns.count()
     }
 
     /// Slots of the pool, free or not.
@@ -397,12 +374,8 @@ impl Drop for SlotPool {
         }
         // This thread returns slots like any other from now on.
         self.shared().home.store(here::NOWHERE, Ordering::Relaxed);
-        // From here on nobody uses the lists: what is on ours is at home, like what is on the stack.
-        // Release: our uses of slots come before the free, whoever does it; Acquire: theirs before ours.
-        let ours_count = self.free + self.parked;
-        let ours = ORPHAN | u64::from(ours_count) << 32;
-        let before = self.shared().state.fetch_add(ours, Ordering::AcqRel);
-        if home(before) + ours_count == self.count {
+        // From here on nobody uses the lists: what is on ours is in, like what is on the stack.
+        if self.shared().returns.leave(self.free + self.parked, self.count) {
             // SAFETY: all slots are at home and the pool is here: no one else has the pointer.
             drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
         }
@@ -461,33 +434,19 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
             }
         }
     }
-    // SAFETY: the slot is out, so the memory lives until the exchange below succeeds.
-    let mut state = unsafe { (*shared).state.load(Ordering::Relaxed) };
-    loop {
-        let next = if state & ORPHAN == 0 {
-            // SAFETY: as above; `index` is that of a slot of this pool.
-            unsafe { (&(*shared).below)[index as usize].store(top(state), Ordering::Relaxed) };
-            (state & !u64::from(u32::MAX) | u64::from(index)) + ONE_HOME
-        } else {
-            state + ONE_HOME
-        };
-        // SAFETY: as above. Before the exchange no one else can free: one slot, ours, is not at home.
-        let (result, count) = unsafe {
-            let count = (*shared).count;
-            // Release: our reads of the slot come before its next use, or its end; the link is visible with it.
-            // Acquire: if we are the last, all the others' uses come before the free.
-            ((*shared).state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed), count)
-        };
-        match result {
-            Ok(_) => {
-                if next & ORPHAN != 0 && home(next) == count {
-                    // SAFETY: the pool is gone and all slots are home: we are the last.
-                    drop(unsafe { Box::from_raw(shared) });
-                }
-                return;
+    // SAFETY: the slot is out, so the memory lives until `Returns::give_back` has returned it. That call holds a reference to
+    // an atomic word alone, which another thread may free meanwhile.
+    let is_last = unsafe {
+        let link = |top| {
+            if let Some(below) = (&(*shared).below).get(index as usize) {
+                below.store(top, Ordering::Relaxed);
             }
-            Err(now) => state = now,
-        }
+        };
+        (*shared).returns.give_back(index, link)
+    };
+    if is_last {
+        // SAFETY: the pool is gone and all slots are in: we are the last.
+        drop(unsafe { Box::from_raw(shared) });
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::guard::Failure;
 use crate::types::*;
 use cci::{ConnectRequest, Message};
+use cci_ring::returns::Returns;
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Events are made by the block.
 pub(super) const BLOCK: usize = 64;
@@ -14,9 +15,7 @@ type Block = NonNull<[CEvent; BLOCK]>;
 
 /// What events point back to.
 pub(crate) struct Home {
-    pub state: AtomicU64,
-    /// Events made. Written by the owner, read once it is gone.
-    pub count: AtomicU32,
+    pub returns: Returns,
     /// The owner's, until it is gone; then the last returner's.
     pub blocks: Vec<Block>,
 }

@@ -1,34 +1,22 @@
 //! The memory of events: structs that the endpoint hands out and any thread gives back, in any order.
 //!
-//! One word, `state`, holds the top of a stack of returned events, how many are on it, and whether the endpoint is
-//! gone. Giving back is one compare-and-swap loop; the endpoint never pops from the stack but takes the whole of it
-//! by one swap, so there is no ABA. Once the endpoint is gone returns only count, and the last one frees the memory: a
-//! program may return its events after it has destroyed the endpoint.
+//! They come back on a stack ([`cci_ring::returns`]). Once the endpoint is gone, the last one that is returned frees the
+//! memory: a program may return its events after it has destroyed the endpoint.
 
 pub(crate) mod event;
 
+use cci_ring::returns::{NIL, Returns};
 use event::{BLOCK, CEvent, Home};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-const NIL: u32 = u32::MAX;
-const ORPHAN: u64 = 1 << 63;
-const ONE_HOME: u64 = 1 << 32;
-
-const fn top(state: u64) -> u32 {
-    state as u32
-}
-
-/// Events on the stack, or, once the endpoint is gone, events at home.
-const fn home(state: u64) -> u32 {
-    ((state & !ORPHAN) >> 32) as u32
-}
+use std::sync::atomic::Ordering;
 
 /// The owner's side; one per endpoint, under its lock.
 pub(crate) struct Pool {
     home: NonNull<Home>,
     free_top: u32,
     free: u32,
+    /// Events made, out or not.
+    made: u32,
     count_max: u32,
 }
 
@@ -38,10 +26,9 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// At most `count_max` events will be out at once, rounded up to blocks.
     pub fn new(count_max: u32) -> Pool {
-        let home =
-            Home { state: AtomicU64::new(u64::from(NIL)), count: AtomicU32::new(0), blocks: Vec::new() };
+        let home = Home { returns: Returns::new(), blocks: Vec::new() };
         let home = NonNull::from(Box::leak(Box::new(home)));
-        Pool { home, free_top: NIL, free: 0, count_max: count_max.min(1 << 30) }
+        Pool { home, free_top: NIL, free: 0, made: 0, count_max: count_max.min(1 << 30) }
     }
 
     /// The limit on events that are out.
@@ -49,9 +36,9 @@ impl Pool {
         self.count_max = count_max.min(1 << 30);
     }
 
-    fn state(&self) -> &AtomicU64 {
+    fn returns(&self) -> &Returns {
         // SAFETY: the home lives at least as long as the owner.
-        unsafe { &(*self.home.as_ptr()).state }
+        unsafe { &(*self.home.as_ptr()).returns }
     }
 
     fn event(&self, index: u32) -> NonNull<CEvent> {
@@ -94,21 +81,18 @@ impl Pool {
     /// Takes over what was returned, when nothing is left.
     fn collect(&mut self) {
         debug_assert_eq!((self.free_top, self.free), (NIL, 0), "what is on the owner's stack would be lost");
-        if top(self.state().load(Ordering::Relaxed)) == NIL {
-            return;
-        }
-        // Acquire pairs with the Release in `give_back`: the returners are done with the events, the links are visible.
-        let state = self.state().swap(u64::from(NIL), Ordering::Acquire);
         // The first that was returned to an empty stack has `NIL` below it: the stack is ours as it is, no need to walk it.
-        self.free_top = top(state);
-        self.free = home(state);
+        if let Some(taken) = self.returns().take_all() {
+            self.free_top = taken.top;
+            self.free = taken.count;
+        }
     }
 
     #[cold]
     fn grow(&mut self) {
         // SAFETY: the owner's, see `event`.
-        let (blocks, count) = unsafe { (&mut (*self.home.as_ptr()).blocks, &(*self.home.as_ptr()).count) };
-        let made = count.load(Ordering::Relaxed);
+        let blocks = unsafe { &mut (*self.home.as_ptr()).blocks };
+        let made = self.made;
         if made >= self.count_max {
             return;
         }
@@ -119,28 +103,21 @@ impl Pool {
             CEvent::new(home, index, below)
         }));
         blocks.push(NonNull::from(Box::leak(block)));
-        count.store(made + BLOCK as u32, Ordering::Relaxed);
+        self.made += BLOCK as u32;
         self.free_top = made;
         self.free += BLOCK as u32;
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        // SAFETY: the home lives at least as long as the owner.
-        let count = unsafe { (*self.home.as_ptr()).count.load(Ordering::Relaxed) };
-        count as usize * size_of::<CEvent>() + size_of::<Home>()
+        self.made as usize * size_of::<CEvent>() + size_of::<Home>()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let ours = ORPHAN | u64::from(self.free) << 32;
-        // SAFETY: the home lives at least as long as the owner.
-        let count = unsafe { (*self.home.as_ptr()).count.load(Ordering::Relaxed) };
-        // Release: our uses of events come before the free, whoever does it; Acquire: theirs before ours.
-        let before = self.state().fetch_add(ours, Ordering::AcqRel);
-        if home(before) + self.free == count {
-            // SAFETY: all events are at home and the owner is here: no one else has the pointer.
+        if self.returns().leave(self.free, self.made) {
+            // SAFETY: all events are in and the owner is here: no one else has the pointer.
             unsafe { free(self.home) };
         }
     }
@@ -164,7 +141,7 @@ unsafe fn free(home: NonNull<Home>) {
 #[inline]
 pub(crate) unsafe fn is_orphan(home: NonNull<Home>) -> bool {
     // SAFETY: an event that is out keeps the home.
-    unsafe { (*home.as_ptr()).state.load(Ordering::Acquire) & ORPHAN != 0 }
+    unsafe { (*home.as_ptr()).returns.is_abandoned() }
 }
 
 /// Returns an event; frees the memory if the endpoint is gone and this was the last.
@@ -177,34 +154,15 @@ pub(crate) unsafe fn give_back(event: NonNull<CEvent>) {
     // SAFETY: the event is out, so it and its home live until the exchange below succeeds.
     let (home_at, index) = unsafe { ((*event).home, (*event).index) };
     let shared = home_at.as_ptr();
-    // SAFETY: as above.
-    let mut state = unsafe { (*shared).state.load(Ordering::Relaxed) };
-    loop {
-        let next = if state & ORPHAN == 0 {
-            // SAFETY: as above.
-            unsafe { (*event).below.store(top(state), Ordering::Relaxed) };
-            (state & !u64::from(u32::MAX) | u64::from(index)) + ONE_HOME
-        } else {
-            state + ONE_HOME
-        };
-        // SAFETY: as above; no one frees before the exchange, since one event, ours, is not at home.
-        let (result, count) = unsafe {
-            let count = (*shared).count.load(Ordering::Relaxed);
-            // Release: what we did to the event comes before its next use. Acquire: if we are the last, all the
-            // others' uses come before the free.
-            ((*shared).state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed), count)
-        };
-        match result {
-            Ok(_) => {
-                // `count` cannot change any more once the owner is gone.
-                if next & ORPHAN != 0 && home(next) == count {
-                    // SAFETY: the owner is gone and all events are at home: we are the last.
-                    unsafe { free(home_at) };
-                }
-                return;
-            }
-            Err(now) => state = now,
-        }
+    // SAFETY: the event is out, so the memory lives until `Returns::give_back` has returned it. That call holds a reference to
+    // an atomic word alone, which another thread may free meanwhile.
+    let is_last = unsafe {
+        let link = |top| (*event).below.store(top, Ordering::Relaxed);
+        (*shared).returns.give_back(index, link)
+    };
+    if is_last {
+        // SAFETY: the endpoint is gone and all events are in: we are the last.
+        unsafe { free(home_at) };
     }
 }
 

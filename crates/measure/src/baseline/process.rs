@@ -88,8 +88,11 @@ mod tests {
             .unwrap();
         // Kept until the child has ended, so that what it prints last finds a reader.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let address: u64 =
-            lines.by_ref().take(50).find_map(|line| line.strip_prefix("word ")?.parse().ok()).expect("an address");
+        let address: u64 = lines
+            .by_ref()
+            .take(50)
+            .find_map(|line| line.strip_prefix("word ")?.parse().ok())
+            .expect("an address");
         let (process, mut found, mut again) = (Process::of(child.id()).unwrap(), [0; 8], [0; 8]);
         let read = process.read(address, &mut found);
         let written = process.write(address, &9u64.to_ne_bytes());

@@ -9,7 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-secure", &[]),
     ("cci-sys", &["cci-ring"]),
     ("cci", &["cci-proto", "cci-sys", "cci-ring", "cci-secure"]),
-    ("cci-capi", &["cci"]),
+    ("cci-capi", &["cci", "cci-ring"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),

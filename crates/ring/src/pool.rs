@@ -437,8 +437,10 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
     // SAFETY: the slot is out, so the memory lives until `Returns::give_back` has returned it. That call holds a reference to
     // an atomic word alone, which another thread may free meanwhile.
     let is_last = unsafe {
+        // It captures the pointer and no reference, which must not outlive the return.
         let link = |top| {
-            if let Some(below) = (&(*shared).below).get(index as usize) {
+            let all_below = &(*shared).below;
+            if let Some(below) = all_below.get(index as usize) {
                 below.store(top, Ordering::Relaxed);
             }
         };

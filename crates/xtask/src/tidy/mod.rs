@@ -1,9 +1,11 @@
 //! Rules that check themselves. Rules on paper do not hold.
 
 mod arrows;
+mod circles;
 mod clauses;
 mod evidence;
 mod links;
+mod modules;
 mod sources;
 
 use crate::workspace::Workspace;
@@ -14,6 +16,7 @@ pub fn run() -> Result<(), String> {
     let files = workspace.sources()?;
     let mut breaches = Vec::new();
     arrows::check(&workspace, &mut breaches);
+    circles::check(&workspace, &files, &mut breaches)?;
     sources::check(&workspace, &files, &mut breaches)?;
     clauses::check(&workspace, &files, &mut breaches);
     links::check(&workspace, &mut breaches)?;

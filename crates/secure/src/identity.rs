@@ -213,6 +213,9 @@ impl Rights {
     /// Everything: of peers without security, where nobody is told apart.
     pub const ALL: Rights = Rights { connect: true, rma_read: true, rma_write: true };
 
+    /// Nothing.
+    pub const NONE: Rights = Rights { connect: false, rma_read: false, rma_write: false };
+
     /// Atomic operations.
     #[must_use]
     pub fn rma_atomic(self) -> bool {
@@ -270,7 +273,7 @@ mod tests {
         let who = Authorisation { connect: Names::parse("a").unwrap(), ..Authorisation::default() };
         assert_eq!(who.rights(&Identity::of_key("a")), Rights::ALL);
         let none = who.rights(&Identity::of_key("b"));
-        assert_eq!(none, Rights { connect: false, rma_read: false, rma_write: false });
+        assert_eq!(none, Rights::NONE);
         assert!(!none.rma_atomic());
     }
 }

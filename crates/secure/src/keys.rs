@@ -115,14 +115,24 @@ pub(crate) struct Sealer {
     counter: u64,
     step_at_counter: u64,
     step_at_ns: u64,
+    /// The peer has said something since the last step: it follows.
+    is_answered: bool,
     limits: UpdateLimits,
 }
 
 impl Sealer {
     pub fn new(secret: Secret, now_ns: u64, limits: UpdateLimits) -> Sealer {
         let epoch = Epoch::new(&secret);
-        let mut sealer =
-            Sealer { secret, epoch, number: 0, counter: 0, step_at_counter: 0, step_at_ns: 0, limits };
+        let mut sealer = Sealer {
+            secret,
+            epoch,
+            number: 0,
+            counter: 0,
+            step_at_counter: 0,
+            step_at_ns: 0,
+            is_answered: false,
+            limits,
+        };
         sealer.set_limits(now_ns);
         sealer
     }
@@ -130,11 +140,19 @@ impl Sealer {
     fn set_limits(&mut self, now_ns: u64) {
         self.step_at_counter = self.counter.saturating_add(self.limits.records.max(1));
         self.step_at_ns = now_ns.saturating_add(self.limits.age_ns);
+        self.is_answered = false;
+    }
+
+    /// Something came that the peer has sealed, or nothing can be lost on the way to it: the age of a key counts. Otherwise this
+    /// side might be two keys ahead of a peer that has got nothing for a while, and that could then open nothing any more.
+    #[inline]
+    pub fn answered(&mut self) {
+        self.is_answered = true;
     }
 
     /// Which epoch and counter the next record has; steps to the next epoch if it is time.
     pub fn next(&mut self, now_ns: u64) -> (u64, u64) {
-        if self.counter >= self.step_at_counter || now_ns >= self.step_at_ns {
+        if self.counter >= self.step_at_counter || self.is_answered && now_ns >= self.step_at_ns {
             self.secret = next_secret(&self.secret);
             self.epoch = Epoch::new(&self.secret);
             self.number += 1;

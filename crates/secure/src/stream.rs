@@ -324,6 +324,8 @@ impl SealedStream {
         if !(RECORD_OVERHEAD_BYTES..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX).contains(&len) {
             return false;
         }
+        // No record is lost between two others.
+        keys.sealer.answered();
         let (epoch, _) = keys.sealer.next(now_ns);
         let [low, high] = u16::try_from(len - RECORD_HEADER_BYTES).unwrap_or(u16::MAX).to_le_bytes();
         //= wire.md R-SEC-14

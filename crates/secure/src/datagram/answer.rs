@@ -155,7 +155,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             self.counters.replayed += 1;
             return false;
         }
-        [here, there].into_iter().flatten().for_each(|index| self.remove(index));
+        // With certificates nothing is proved yet: the own one goes on until something is.
+        let gives_way = here.filter(|_| is_psk);
+        [gives_way, there].into_iter().flatten().for_each(|index| self.remove(index));
         self.has_place_for_handshake(from, now_ns)
     }
 
@@ -171,9 +173,17 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             }
             return Opened::Taken;
         };
-        if let Err(failure) = shaking.hear(piece) {
-            self.fail(index, &failure, now_ns);
-            return Opened::Dropped;
+        match if is_psk { shaking.hear_whole(piece) } else { shaking.hear(piece) } {
+            Ok(()) => {}
+            // Anybody who saw the first message can say that, which has proved right before.
+            Err(_) if is_psk => {
+                self.counters.forged += 1;
+                return Opened::Dropped;
+            }
+            Err(failure) => {
+                self.fail(index, &failure, now_ns);
+                return Opened::Dropped;
+            }
         }
         let is_done = shaking.is_done() && entry.link.is_none();
         self.ready(index);
@@ -184,6 +194,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 Ok(()) if is_psk => {}
                 // It goes on repeating its last words until it hears something sealed.
                 Ok(()) => {
+                    self.give_up_own(index);
                     if let Some(entry) = self.table.get_mut(index) {
                         entry.says_empty = true;
                     }
@@ -191,5 +202,15 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             }
         }
         Opened::Taken
+    }
+
+    /// The peer has proved who it is in the handshake that it began: the own one with that address is not needed any more.
+    //= wire.md R-SEC-7
+    fn give_up_own(&mut self, theirs: u32) {
+        let address = self.table.get(theirs).map(|entry| entry.address);
+        let neighbour = address.and_then(|address| self.neighbours.get(&address));
+        if let Some(own) = neighbour.and_then(|neighbour| neighbour.begun_here) {
+            self.remove(own);
+        }
     }
 }

@@ -10,6 +10,9 @@ use crate::handshake::{Failure, Handshake};
 use crate::identity::Method;
 use std::hash::Hash;
 
+/// How long a handshake that somebody else began at an address, and for which nothing was proved, keeps this side from beginning one.
+const OTHERS_NS_MAX: u64 = 500_000_000;
+
 /// What both sides say they do, and which handshake it is. `cookie`: with keys, what is said with it is good for it alone.
 //= wire.md R-SEC-5
 pub(super) fn prologue(id: u64, cookie: Option<Cookie>) -> Vec<u8> {
@@ -30,15 +33,16 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
         let neighbour = self.neighbours.entry(to).or_default();
         if neighbour.held.is_none() && body.len() <= self.config.datagram_bytes_max {
-            neighbour.held = Some(body.to_vec());
+            (neighbour.held, neighbour.held_ns) = (Some(body.to_vec()), now_ns);
         } else {
             self.counters.waited += 1;
         }
         let (current, begun_here, begun_there) =
             (neighbour.current, neighbour.begun_here, neighbour.begun_there);
+        let has_waited = now_ns.saturating_sub(neighbour.held_ns) >= OTHERS_NS_MAX;
         if let Some(current) = current {
             self.ready(current);
-        } else if let Some(index) = begun_there {
+        } else if let Some(index) = begun_there.filter(|index| !has_waited || self.is_proved(*index)) {
             // The peer is about to make one; should its last datagram be lost, it must be asked for.
             if let Some(shaking) = self.table.get_mut(index).and_then(|entry| entry.shaking.as_mut()) {
                 shaking.hurry(now_ns);
@@ -49,10 +53,27 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
     }
 
+    /// Whether somebody has proved to be at the other end of that handshake. With keys that is so from the first message on; with
+    /// certificates anybody who sees what is sent to an address can begin one in its name.
+    fn is_proved(&self, index: u32) -> bool {
+        let is_psk = self.config.credentials.method() == Method::Psk;
+        is_psk || self.table.get(index).is_some_and(|entry| entry.link.is_some())
+    }
+
+    /// The peer has begun a handshake that leads nowhere, and this side begins one beside it. One of the two goes on, by the rule
+    /// for those that both begin at once.
+    //= wire.md R-SEC-7
+    fn give_up_theirs(&mut self, to: A, id: u64) {
+        let there = self.neighbours.get(&to).and_then(|neighbour| neighbour.begun_there);
+        let is_higher = |index: &u32| self.table.get(*index).is_some_and(|entry| entry.id > id);
+        if let Some(there) = there.filter(is_higher) {
+            self.remove(there);
+        }
+    }
+
     /// Begins a handshake with that address.
     pub(super) fn ask(&mut self, to: A, now_ns: u64) {
-        let under_way = self.shaking.iter().filter_map(|index| self.table.get(*index));
-        if under_way.filter(|entry| entry.initiator).count() >= self.config.handshakes_max {
+        if self.asks() >= self.config.handshakes_max {
             self.counters.no_room += 1;
             if let Some(neighbour) = self.neighbours.get_mut(&to) {
                 neighbour.held = None;
@@ -71,6 +92,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 is_ready: false,
                 says_empty: false,
             };
+            self.give_up_theirs(to, id);
             self.insert(entry).ok_or(Failure::Internal("too many handshakes"))
         });
         let neighbour = self.neighbours.entry(to).or_default();
@@ -85,6 +107,12 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 self.counters.refused += 1;
             }
         }
+    }
+
+    /// Handshakes under way that this side began.
+    pub(super) fn asks(&self) -> usize {
+        let under_way = self.shaking.iter().filter_map(|index| self.table.get(*index));
+        under_way.filter(|entry| entry.initiator).count()
     }
 
     fn begin(&mut self, to: A, now_ns: u64) -> Result<(u64, Shaking), Failure> {
@@ -179,6 +207,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// The responder says something.
     pub(super) fn answered(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
         let index = piece.receiver;
+        let is_psk = self.config.credentials.method() == Method::Psk;
         let Some(entry) = self.mine(from, index, piece.id) else {
             self.counters.unknown += 1;
             return Opened::Dropped;
@@ -196,31 +225,27 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             self.counters.unknown += 1;
             return Opened::Dropped;
         }
-        if entry.peer_index == 0 {
+        if is_psk {
+            if shaking.hear_whole(piece).is_err() {
+                self.counters.forged += 1;
+                return Opened::Dropped;
+            }
             entry.peer_index = piece.sender;
+        } else {
+            if entry.peer_index == 0 {
+                entry.peer_index = piece.sender;
+            }
+            if let Err(failure) = shaking.hear(piece) {
+                self.fail(index, &failure, now_ns);
+                return Opened::Dropped;
+            }
         }
-        let heard = shaking.hear(piece);
         let is_done = shaking.is_done() && entry.link.is_none();
-        if let Err(failure) = heard {
-            self.answered_wrongly(index, &failure, now_ns);
-            return Opened::Dropped;
-        }
         self.ready(index);
         if is_done {
             self.have_asked(index, now_ns);
         }
         Opened::Taken
-    }
-
-    /// With keys, anybody may have said that, and the peer's own answer may still come to another attempt.
-    fn answered_wrongly(&mut self, index: u32, failure: &Failure, now_ns: u64) {
-        match self.config.credentials.method() {
-            Method::Psk => {
-                self.counters.forged += 1;
-                self.ask_anew(index, now_ns);
-            }
-            Method::Certificate => self.fail(index, failure, now_ns),
-        }
     }
 
     /// Everything was said.

@@ -1,6 +1,7 @@
 //! What handshakes and associations go through, whoever began them.
 
 use super::link::Link;
+use super::shares::YIELD_NS;
 use super::table::Entry;
 use super::{Associations, BEFORE_NS, FAREWELL_LOOK_NS};
 use crate::handshake::{Established, Failure};
@@ -138,8 +139,20 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         self.last = None;
         self.ready(index);
         too_old.into_iter().for_each(|index| self.remove(index));
-        if let Some(replaced) = replaced {
-            self.succeed(index, replaced);
+        match replaced {
+            Some(replaced) => self.succeed(index, replaced),
+            None => self.forget_others(address, index),
+        }
+    }
+
+    /// Where the last association of an address made room for this one, the one before it may be another peer's: then it is
+    /// removed.
+    fn forget_others(&mut self, address: A, index: u32) {
+        let peer_of =
+            |index| self.table.get(index).and_then(|entry| entry.link.as_ref()).map(|link| &link.peer);
+        let before = self.neighbours.get(&address).and_then(|neighbour| neighbour.before);
+        if let Some((before, _)) = before.filter(|(before, _)| peer_of(*before) != peer_of(index)) {
+            self.remove(before);
         }
     }
 
@@ -171,13 +184,18 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let tells = is_tls
             && entry.link.is_none()
             && entry.shaking.as_mut().is_some_and(|shaking| shaking.fail(now_ns));
+        //= wire.md R-SEC-17
+        let stays = is_tls && !initiator && entry.link.is_none();
+        if let Some(shaking) = entry.shaking.as_mut().filter(|_| stays) {
+            shaking.stay(shaking.begun_ns.saturating_add(YIELD_NS));
+        }
         match failure {
             Failure::Silence(_) => self.counters.timeouts += 1,
             _ => self.counters.refused += 1,
         }
         if tells {
             self.ready(index);
-        } else {
+        } else if !stays {
             self.remove(index);
         }
         if initiator {

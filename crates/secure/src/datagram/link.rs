@@ -61,12 +61,16 @@ impl Link {
         true
     }
 
-    /// Something came that the peer has sealed.
+    /// Something came that the peer has sealed. `says_something`: there is something in it. If not, it shows that the peer has the
+    /// keys, which each new handshake does, so it makes the next one no earlier.
     #[inline]
-    pub fn received(&mut self, now_ns: u64) {
+    pub fn received(&mut self, now_ns: u64, says_something: bool) {
         self.used_ns = now_ns;
         self.unanswered_ns = None;
-        self.silence_ns = SILENCE_NS;
+        self.sealer.answered();
+        if says_something {
+            self.silence_ns = SILENCE_NS;
+        }
     }
 
     /// This one follows another with the same silent peer.

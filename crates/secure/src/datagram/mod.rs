@@ -67,7 +67,12 @@ pub enum Route {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opened<'d> {
     /// Sealed by the peer at the address it came from; this was in it. May be empty: nothing for the layer above.
-    Datagram(&'d mut [u8]),
+    Datagram {
+        /// What was sealed.
+        body: &'d mut [u8],
+        /// The association by which it was sealed: [`Associations::peer_by`] says whose that is.
+        by: Association,
+    },
     /// Part of a handshake, or sealed and without content. There may be something to transmit now.
     Taken,
     /// Not sealed: its first byte is another type's.
@@ -293,11 +298,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return Opened::Dropped;
         };
         link.window.insert(counter);
-        link.received(now_ns);
+        link.received(now_ns, !body.is_empty());
         if !link.is_confirmed && !self.confirmed(receiver, now_ns) {
             return Opened::Dropped;
         }
-        if body.is_empty() { Opened::Taken } else { Opened::Datagram(body) }
+        if body.is_empty() { Opened::Taken } else { Opened::Datagram { body, by: Association(receiver) } }
     }
 
     /// When [`Associations::handle_timeout`] wants to be called.
@@ -311,6 +316,14 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     #[must_use]
     pub fn peer(&self, address: A) -> Option<(&Identity, Rights)> {
         let link = self.table.get(self.neighbours.get(&address)?.current?)?.link.as_ref()?;
+        Some((&link.peer, link.rights))
+    }
+
+    /// Who seals by that association, and what it may do. Whom a datagram is from is asked here: what there is at its address by now
+    /// may be another association, or none.
+    #[must_use]
+    pub fn peer_by(&self, by: Association) -> Option<(&Identity, Rights)> {
+        let link = self.table.get(by.0)?.link.as_ref()?;
         Some((&link.peer, link.rights))
     }
 

@@ -114,6 +114,25 @@ impl Shaking {
         Ok(())
     }
 
+    /// With keys, each side says one message, which is one piece. One that does not prove right is nobody's, and changes nothing:
+    /// the true one may still come.
+    //= wire.md R-SEC-5
+    pub fn hear_whole(&mut self, piece: &Piece<'_>) -> Result<(), Failure> {
+        if piece.offset != 0 {
+            return Err(Failure::Malformed);
+        }
+        if self.heard > 0 {
+            // A repeat, as long as the first one and longer than the answer, which has not come.
+            if piece.asks && piece.bytes.len() == usize::from(self.heard) {
+                (self.sent, self.bare) = (0, true);
+            }
+            return Ok(());
+        }
+        self.handshake.read_whole(piece.bytes)?;
+        self.heard = u16::try_from(piece.bytes.len()).unwrap_or(u16::MAX);
+        self.say()
+    }
+
     fn hear_next(&mut self, offset: u16, bytes: &[u8]) -> Result<(), Failure> {
         let new = bytes.get(usize::from(self.heard - offset)..).unwrap_or_default();
         if new.is_empty() {
@@ -133,6 +152,11 @@ impl Shaking {
         self.repeat_ns = u64::MAX;
         self.until_ns = now_ns.saturating_add(FAREWELL_NS);
         is_new && self.sent < self.said.len() && self.heard > 0
+    }
+
+    /// It has failed, and keeps its place until then at least: whoever begins handshakes that fail gets no further ones by that.
+    pub fn stay(&mut self, until_ns: u64) {
+        self.until_ns = self.until_ns.max(until_ns);
     }
 
     pub fn has_failed(&self) -> bool {

@@ -117,8 +117,9 @@ pub(super) struct Neighbour {
     pub owner: Option<Identity>,
     /// Whom connections with the address expect there: one name for each.
     pub expected: Vec<Box<str>>,
-    /// Waits for an association.
+    /// Waits for an association, and since when.
     pub held: Option<Vec<u8>>,
+    pub held_ns: u64,
     /// The last handshake's, in words, and when it failed.
     pub failure: Option<(String, u64)>,
 }

@@ -1,12 +1,16 @@
 //! Endpoints that talk through a network in memory.
 
 mod attacks;
+mod attribution;
 mod expected;
 mod floods;
+mod learned;
 mod network;
+mod observers;
 mod peers;
 mod recordings;
 mod reflection;
+mod silence;
 mod versions;
 
 use super::*;
@@ -46,11 +50,13 @@ pub(super) struct Node {
     pub at: u32,
     pub all: Associations<u32>,
     pub got: Vec<(u32, Vec<u8>)>,
+    /// Whom each of these is said to be from.
+    pub senders: Vec<Option<String>>,
 }
 
 impl Node {
     pub fn new(at: u32, config: Config<u32>) -> Node {
-        Node { at, all: Associations::new(config, 0).unwrap(), got: Vec::new() }
+        Node { at, all: Associations::new(config, 0).unwrap(), got: Vec::new(), senders: Vec::new() }
     }
 
     pub fn send(&mut self, to: u32, body: &[u8], now_ns: u64, net: &mut Vec<Flying>) {
@@ -68,8 +74,9 @@ impl Node {
     }
 
     pub fn receive(&mut self, mut datagram: Flying, now_ns: u64, net: &mut Vec<Flying>) {
-        if let Opened::Datagram(body) = self.all.open(datagram.from, &mut datagram.bytes, now_ns) {
+        if let Opened::Datagram { body, by } = self.all.open(datagram.from, &mut datagram.bytes, now_ns) {
             self.got.push((datagram.from, body.to_vec()));
+            self.senders.push(self.all.peer_by(by).map(|(peer, _)| peer.name().to_owned()));
         }
         self.flush(now_ns, net);
     }

@@ -29,8 +29,12 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     }
 
     /// Peers that have not answered for long may have forgotten the association: they are asked for another.
+    /// They leave half of the places for handshakes to others: those for which there is none are asked later.
     fn ask_the_silent(&mut self, now_ns: u64) {
-        while let Some(index) = self.silent.pop() {
+        let asks_max = self.config.handshakes_max.div_ceil(2);
+        while self.asks() < asks_max
+            && let Some(index) = self.silent.pop()
+        {
             let Some(address) = self.table.get(index).map(|entry| entry.address) else { continue };
             let Some(neighbour) = self.neighbours.get(&address) else { continue };
             let under_way = neighbour.begun_here.or(neighbour.begun_there).is_some();

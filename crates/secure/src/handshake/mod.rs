@@ -84,6 +84,14 @@ impl Handshake {
         }
     }
 
+    /// By keys, takes all that the peer says next at once. What does not prove right changes nothing.
+    pub fn read_whole(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match self {
+            Handshake::Noise(noise) => noise.read_whole(bytes),
+            Handshake::Tls(_) => Err(Failure::Internal("TLS has no whole")),
+        }
+    }
+
     /// Appends what the peer is to get.
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self {
@@ -119,7 +127,7 @@ impl Handshake {
 }
 
 /// The secret of one direction. `initiator`: of what the side sends that began.
-fn of_direction(shared: &Secret, initiator: bool, context: &[u8]) -> Secret {
+pub(crate) fn of_direction(shared: &Secret, initiator: bool, context: &[u8]) -> Secret {
     let mut secret = Secret::new([0; 32]);
     let label: &[u8] = if initiator { b"cci initiator" } else { b"cci responder" };
     expand_label(shared, label, context, &mut secret[..]);

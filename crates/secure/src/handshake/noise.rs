@@ -90,6 +90,24 @@ impl Noise {
         Ok(())
     }
 
+    /// Takes the whole message that comes next. What does not prove right is nobody's, and changes nothing: the true one may still
+    /// come.
+    pub fn read_whole(&mut self, message: &[u8]) -> Result<(), Failure> {
+        let Step::ReadSecond(state, peer) = &mut self.step else {
+            let is_first = matches!(self.step, Step::ReadFirst(..)) && message.len() == FIRST_BYTES;
+            return if is_first { self.read(message) } else { Err(Failure::Malformed) };
+        };
+        if message.len() != MESSAGE_BYTES {
+            return Err(Failure::Malformed);
+        }
+        let endpoint = read_message(state, self.own, message)?;
+        let peer = peer.clone();
+        if let Step::ReadSecond(state, _) = std::mem::replace(&mut self.step, Step::Over) {
+            self.step = Step::Done(state, peer, endpoint);
+        }
+        Ok(())
+    }
+
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut message = [0; MESSAGE_BYTES];
         let own = self.own;

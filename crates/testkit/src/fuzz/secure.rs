@@ -157,7 +157,7 @@ impl Way {
 
     fn deliver(&mut self, target: usize, mut bytes: Vec<u8>) {
         let from = 1 - target;
-        if let Opened::Datagram(body) = self.ends[target].open(from as u32, &mut bytes, self.now_ns) {
+        if let Opened::Datagram { body, .. } = self.ends[target].open(from as u32, &mut bytes, self.now_ns) {
             assert!(self.sent.remove(&(target, body.to_vec())), "forged or repeated: {body:?}");
         }
         self.flush();

@@ -127,6 +127,50 @@ fn a_request_may_be_accepted_elsewhere_by_those_who_may() {
     }
 }
 
+/// Who asks a plain endpoint has no name. Where another endpoint accepts, by which rights go by name, it has none of them.
+#[test]
+fn who_asked_a_plain_endpoint_has_the_rights_of_nobody() {
+    let ask = |client: &mut Side, broker: &mut Side| {
+        client.dial(address(&broker.endpoint), PATIENCE);
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            client.poll();
+            if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
+                break request;
+            }
+            assert!(std::time::Instant::now() < until);
+        }
+    };
+    let (mut client, mut broker) = (Side::new(open(None, None)), Side::new(open(None, None)));
+    let offered = || keys(KEY1).required(false);
+    let mut worker = Side::new(open(Some(offered().allow_rma_write(names("node1"))), None));
+    let memory = worker.endpoint.allocate(4096).unwrap();
+    let theirs = worker.endpoint.register(&memory, Access::ALL).unwrap();
+    let request = ask(&mut client, &mut broker);
+    worker.endpoint.accept(request, 5).unwrap();
+    let made = |sides: &[&mut Side]| !sides[0].made.is_empty() && !sides[2].made.is_empty();
+    assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, made));
+    let own = client.endpoint.allocate(4096).unwrap();
+    let ours = client.endpoint.register(&own, Access::LOCAL).unwrap();
+    let to = client.last();
+    let rma = Rma {
+        kind: RmaKind::Write,
+        local: &[Piece::new(ours, 0, 1000)],
+        remote: &[Piece::new(theirs, 0, 1000)],
+        message: None,
+        context: 1,
+        flags: RmaFlags::NONE,
+    };
+    client.endpoint.rma(to, &rma).unwrap();
+    let ended = |sides: &[&mut Side]| !sides[0].ended.is_empty();
+    assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, ended));
+    assert_eq!(client.ended, [(1, Status::RmaHandle)], "only node1 may write");
+    // Nor is it accepted where only some may be connected, which the program learns at once.
+    let mut choosy = Side::new(open(Some(offered().allow_connect(names("node1"))), None));
+    let request = ask(&mut client, &mut broker);
+    assert!(choosy.endpoint.accept(request, 5).is_err());
+}
+
 /// Seed 693 of the simulation: such a connection was begun, shook hands with itself and timed out.
 #[test]
 fn a_request_that_comes_back_to_who_asked_is_refused_with_a_reason() {

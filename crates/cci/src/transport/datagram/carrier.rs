@@ -106,6 +106,12 @@ pub(super) trait Carrier: Transmit + Send {
         false
     }
 
+    /// Whether peers have rights of their own here: then a request by nobody, which has come to another endpoint, has those that
+    /// [`Carrier::meet`] gives it, and not all.
+    fn tells_apart(&self) -> bool {
+        false
+    }
+
     /// This endpoint accepts a request from there by somebody with that identity: who it is to this endpoint. None: it may
     /// not be connected here, or somebody else is there now.
     fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {

@@ -340,17 +340,14 @@ impl<C: Carrier> Transport for Datagram<C> {
             return Err(AcceptError::Itself);
         }
         let (from, now) = (inner.peer(), self.read_clock());
-        let peer = match &request.identity {
-            None => None,
-            Some(asked) => match self.carrier.meet(from, asked.identity.as_ref()) {
-                Some(peer) => Some(peer),
-                None => {
-                    request.inner = inner;
-                    request.refuse();
-                    return Err(AcceptError::NotPermitted);
-                }
-            },
-        };
+        let is_known = request.identity.is_some() || self.carrier.tells_apart();
+        let asked = request.identity.as_ref().and_then(|asked| asked.identity.as_ref());
+        let peer = self.carrier.meet(from, asked).filter(|_| is_known);
+        if is_known && peer.is_none() {
+            request.inner = inner;
+            request.refuse();
+            return Err(AcceptError::NotPermitted);
+        }
         match self.proto.accept(now, *inner, connection.to_bits()) {
             Ok(key) => {
                 self.begun(key);

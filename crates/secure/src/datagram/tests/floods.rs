@@ -121,6 +121,37 @@ fn strangers_pieces_take_little_memory() {
     println!("{kept} bytes of {under_way} handshakes, of {HANDSHAKE_BYTES_MAX} that each may say");
 }
 
+/// Handshakes that fail at once free no places for further ones: each costs a signature. One host begins half as many in a second as
+/// there are places, and as many again for each second that they last.
+#[test]
+fn handshakes_that_fail_at_once_are_no_more_than_those_that_last() {
+    let (one, two) = certificates(&["a"], &["b"]);
+    let mut server = Node::new(SERVER, config(two));
+    let (mut now, mut begun) = (0, 0);
+    for number in 0..600_u32 {
+        let mut client = Node::new(1000 + number, config(one.clone()));
+        begin(&mut client, &mut server, now);
+        let entry = server.all.neighbours.get(&client.at).and_then(|neighbour| neighbour.begun_there);
+        if let Some(entry) = entry {
+            begun += 1;
+            let id = server.all.table.get(entry).unwrap().id;
+            let (sender, offset, bytes) = (1, u16::MAX - 8, &[7; 8][..]);
+            let (from_initiator, asks, cookie, ack) = (true, false, None, 0);
+            let wrong =
+                Piece { receiver: entry, id, sender, offset, ack, from_initiator, asks, cookie, bytes };
+            let mut datagram = vec![0; 100];
+            let len = wrong.emit(&mut datagram).unwrap();
+            datagram.truncate(len);
+            server.receive(Flying { from: client.at, to: SERVER, bytes: datagram }, now, &mut Vec::new());
+        }
+        now += 5 * MS;
+        server.tick(now, &mut Vec::new());
+    }
+    // Three seconds, twenty places.
+    assert!((20..=50).contains(&begun), "{begun}: {:?}", server.all.counters());
+    assert!(server.all.counters().refused >= begun, "{:?}", server.all.counters());
+}
+
 /// Holders of good credentials at one host fill no more than half of the table with associations in use.
 #[test]
 fn one_host_with_many_addresses_does_not_fill_the_table() {

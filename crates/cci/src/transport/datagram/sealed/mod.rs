@@ -18,7 +18,9 @@ use crate::sealing::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_ring::room;
 use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
-use cci_secure::{Association, Associations, Config, Failure, Identity, Method, Opened, Route, UpdateLimits};
+use cci_secure::{
+    Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,
+};
 use cci_sys::SysError;
 
 /// Room for any datagram, as it came.
@@ -239,21 +241,18 @@ pub(super) fn mtu_too_small(mtu_bytes: u32, plain_bytes_min: u32) -> CreateError
     }
 }
 
-/// Who is at an address.
-struct AtAddress<'a> {
+/// Who has sealed a datagram. It is never nobody: without a name a peer would have all rights.
+struct SealedBy<'a> {
     associations: &'a Associations<Address>,
-    from: Address,
+    by: Association,
 }
 
-impl Who for AtAddress<'_> {
+impl Who for SealedBy<'_> {
     fn peer(&self) -> Option<Peer> {
-        peer_at(self.associations, self.from)
+        let known = self.associations.peer_by(self.by);
+        let nobody = Peer { identity: None, rights: Rights::NONE };
+        Some(known.map_or(nobody, |(identity, rights)| Peer { identity: Some(identity.clone()), rights }))
     }
-}
-
-fn peer_at(associations: &Associations<Address>, at: Address) -> Option<Peer> {
-    let (identity, rights) = associations.peer(at)?;
-    Some(Peer { identity: Some(identity.clone()), rights })
 }
 
 impl<C: Carrier> Carrier for Sealed<C> {
@@ -282,12 +281,12 @@ impl<C: Carrier> Carrier for Sealed<C> {
                 held.met(from, associations.peer(from).map(|(identity, _)| identity));
             }
             match opened {
-                Opened::Datagram(_) if held.is_other(from) => counts.other_identity += 1,
-                Opened::Datagram(body) if !body.is_empty() => {
-                    let who = AtAddress { associations, from };
+                Opened::Datagram { .. } if held.is_other(from) => counts.other_identity += 1,
+                Opened::Datagram { body, by } if !body.is_empty() => {
+                    let who = SealedBy { associations, by };
                     datagram(from.with_secured(true), body, &who);
                 }
-                Opened::Datagram(_) | Opened::Taken => *unsent = true,
+                Opened::Datagram { .. } | Opened::Taken => *unsent = true,
                 //= wire.md R-SEC-5
                 Opened::Plain if sealing.required => counts.plain += 1,
                 Opened::Plain => datagram(from, bytes, &Plain(sealing)),
@@ -340,6 +339,10 @@ impl<C: Carrier> Carrier for Sealed<C> {
 
     fn is_barred_self(&self, at: Address) -> bool {
         self.own == Some(at.with_secured(false))
+    }
+
+    fn tells_apart(&self) -> bool {
+        true
     }
 
     fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {

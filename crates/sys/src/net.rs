@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::error::{Result, SysError};
 use crate::limits::number_in;
-use crate::udp::addr;
 
+pub(crate) mod addr;
 pub mod namespace;
 
 /// One network interface.

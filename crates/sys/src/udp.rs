@@ -12,7 +12,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::error::{Result, SysError, Tried};
 use crate::net::mtu_seen_by;
 
-pub(crate) mod addr;
 mod bytes;
 mod cmsg;
 mod multicast;

@@ -14,6 +14,7 @@ mod rate;
 mod results;
 mod rma;
 mod table;
+mod work;
 
 use crate::args::{PerfArgs, ServeArgs};
 use crate::devices;

@@ -1,10 +1,10 @@
 //! What is measured, for how long.
 
-use super::rma;
+use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
 use crate::args::{PerfArgs, Size, What};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::LENT_BYTES_MAX;
-use cci::{Attribute, Device};
+use cci::{Attribute, Device, TransportKind};
 
 const QUICK_NS: u64 = 20_000_000;
 /// The most that a measurement takes unless told otherwise; with `--full` each takes so long.
@@ -137,13 +137,20 @@ impl Plan {
         let of = |(device, compared): (&Device, bool)| {
             let each_ns = ns * OVERHEAD_PERCENT / 100;
             let messages = self.message_steps(device) * if compared { 2 } else { 1 };
-            let rounds_ns = |size: u64| rma::ROUNDS_MIN * PASSES * NS_PER_BYTE * self.round_bytes(size);
-            let (transfers, atomics) = rma::parts(self, device.transport());
+            let rounds_ns = |size: u64| ROUNDS_MIN * PASSES * NS_PER_BYTE * self.round_bytes(size);
+            let (transfers, atomics) = self.rma_parts(device.transport());
             let sizes = self.rma_sizes();
             let all_sizes_ns: u64 = sizes.iter().map(|&size| each_ns.max(rounds_ns(size))).sum();
             START_NS + (messages + atomics) * each_ns + transfers * all_sizes_ns
         };
         Some(devices.map(of).sum())
+    }
+
+    /// Measurements of remote memory on a transport: of transfers, for each size, and of atomics.
+    pub fn rma_parts(&self, transport: TransportKind) -> (u64, u64) {
+        let transfers = if self.with_rma { Kind::of(transport).len() * Direction::BOTH.len() } else { 0 };
+        let atomics = if self.with_atomics { Operation::BOTH.len() } else { 0 };
+        (transfers as u64, atomics as u64)
     }
 
     /// Bytes of one size in a round of remote memory.

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 
 use super::UdpSocket;
-use super::addr::RawAddr;
 use super::bytes::AlignedBytes;
 use super::cmsg::{self, RecvControl};
 use crate::error::Result;
+use crate::net::addr::RawAddr;
 
 /// Room for one message: the kernel joins datagrams up to 64 KiB.
 const AREA_BYTES: usize = 1 << 16;

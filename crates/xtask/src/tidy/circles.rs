@@ -11,12 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &[&str])] = &[
     ("cci", &["config", "context", "endpoint", "reach", "simulated", "transport"]),
     ("cci", &["engine", "event", "rma"]),
-    ("cci-cli::perf", &["live", "machine", "plan", "results", "rma", "table"]),
     ("cci-proto", &["congestion", "conn", "endpoint", "reliable"]),
     ("cci-proto", &["rma", "wire"]),
     ("cci-proto::endpoint", &["rma", "shared"]),
     ("cci-secure::handshake", &["noise", "wiped"]),
-    ("cci-sys", &["net", "udp"]),
     ("cci-testkit::sim", &["ledger", "rma"]),
     ("cci::config", &["check", "registry"]),
     ("cci::transport::datagram", &["multicast", "udp"]),

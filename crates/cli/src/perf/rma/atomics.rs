@@ -4,8 +4,9 @@
 use super::super::client::Client;
 use super::super::plan::{Budget, Plan};
 use super::super::results::AtomicCell;
+use super::super::work::{Direction, Operation};
 use super::operations::{Atomics, Transfers};
-use super::{ROUNDS, Region, Way, histogram, median, spread};
+use super::{ROUNDS, Region, histogram, median, spread};
 use crate::failure::Outcome;
 use crate::{memory, signals};
 use cci::{Atomic, AtomicKind, AtomicWidth};
@@ -19,15 +20,6 @@ const WORD: u64 = 8;
 /// A word for each: those of the first kind come first.
 pub const REGION_BYTES: u64 = (SINGLE + STREAM) * WORD;
 
-/// Which.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Every one adds 1 to the same word.
-    FetchAdd,
-    /// Each on a word of its own, from the number of the round before to that of this one.
-    CompareSwap,
-}
-
 /// What the memory at the server must be, and what was counted.
 struct State {
     operation: Operation,
@@ -38,19 +30,6 @@ struct State {
     operations: u64,
     verified: u64,
     wrong: Option<String>,
-}
-
-impl Operation {
-    /// What is measured.
-    pub const BOTH: [Operation; 2] = [Operation::FetchAdd, Operation::CompareSwap];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Operation::FetchAdd => "fetch-add",
-            Operation::CompareSwap => "compare-swap",
-        }
-    }
 }
 
 impl Client {
@@ -67,7 +46,7 @@ impl Client {
         loop {
             signals::go_on()?;
             state.round += 1;
-            // The first round gets to know the way.
+            // The first round sets up the path.
             let counts = state.round > 1;
             memory::fill(&region.memory, state.round, region.memory.len());
             let batch = state.batch(0);
@@ -87,7 +66,7 @@ impl Client {
                 break;
             }
         }
-        self.all_at_once(region, &Transfers { way: Way::Read, size: REGION_BYTES }, 1, 1)?;
+        self.all_at_once(region, &Transfers { direction: Direction::Read, size: REGION_BYTES }, 1, 1)?;
         state.end(region);
         Ok(AtomicCell {
             r#type: "",

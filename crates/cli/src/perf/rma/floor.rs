@@ -1,7 +1,7 @@
 //! The plainest code for the same transfers, in the same run on the same cores: what the library's speed is worth.
 
 use super::super::client::Client;
-use super::{Kind, Way};
+use super::super::work::{Direction, Kind};
 use crate::failure::{Failure, Outcome};
 use crate::memory;
 use crate::protocol::Lent;
@@ -46,7 +46,7 @@ pub struct Tcp {
 
 /// What the other end is to do, as it travels.
 struct Task {
-    way: Way,
+    direction: Direction,
     size: u64,
     count: u64,
     seed: u64,
@@ -74,7 +74,7 @@ impl Floor {
                     Process::of(pid).map_err(|error| Failure::new(format!("process {pid}: {error}")))?;
                 Ok(Floor::Process { process, address, memory: vec![0; len] })
             }
-            // Which way it goes is its own choice: no plain code does the same.
+            // Which path it takes is its own choice: no plain code does the same.
             (TransportKind::Any, _) => Ok(Floor::None),
             _ => match site.addresses(device.ip()).filter(|_| server_is_ours) {
                 Some((_, ip)) => Tcp::open(site, ip, cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
@@ -98,7 +98,7 @@ impl Floor {
     pub(super) fn run(
         &mut self,
         client: &mut Client,
-        way: Way,
+        direction: Direction,
         size: u64,
         count: u64,
         seed: u64,
@@ -109,7 +109,7 @@ impl Floor {
             Floor::Memcpy(mappings) => memcpy(mappings, size as usize, count as usize, seed),
             Floor::Process { process, address, memory } => {
                 let memory = memory.get_mut(..len).unwrap_or_default();
-                match by_process(client, process, *address, memory, way, size, seed)? {
+                match by_process(client, process, *address, memory, direction, size, seed)? {
                     Some(done) => done,
                     None => return Ok(None),
                 }
@@ -117,7 +117,7 @@ impl Floor {
             Floor::Tcp(tcp) => {
                 // The other end of ours wants the core that the server polls on.
                 client.poll(false)?;
-                let done = tcp.run(&Task { way, size, count, seed }).map_err(tcp_failed)?;
+                let done = tcp.run(&Task { direction, size, count, seed }).map_err(tcp_failed)?;
                 client.poll(true)?;
                 done
             }
@@ -149,7 +149,7 @@ fn by_process(
     process: &Process,
     address: u64,
     memory: &mut [u8],
-    way: Way,
+    direction: Direction,
     size: u64,
     seed: u64,
 ) -> Outcome<Option<(u64, Option<String>)>> {
@@ -157,9 +157,9 @@ fn by_process(
     let transfer = |memory: &mut [u8]| -> io::Result<u64> {
         let begin_ns = clock::now_ns();
         for (piece, at) in memory.chunks_mut(size as usize).zip((address..).step_by(size as usize)) {
-            match way {
-                Way::Write => process.write(at, piece)?,
-                Way::Read => process.read(at, piece)?,
+            match direction {
+                Direction::Write => process.write(at, piece)?,
+                Direction::Read => process.read(at, piece)?,
             }
         }
         Ok(clock::now_ns() - begin_ns)
@@ -167,18 +167,18 @@ fn by_process(
     if transfer(memory).is_err() {
         return Ok(None);
     }
-    match way {
-        Way::Write => memory::fill_slice(memory, seed),
-        Way::Read => {
+    match direction {
+        Direction::Write => memory::fill_slice(memory, seed),
+        Direction::Read => {
             client.fill_theirs(seed, len)?;
             memory::fill_slice(memory, !seed);
         }
     }
     let took_ns =
         transfer(memory).map_err(|error| Failure::new(format!("process_vm_writev by hand: {error}")))?;
-    let told = match way {
-        Way::Write => client.check_theirs(seed, len)?,
-        Way::Read => memory::check_slice(memory, seed).err(),
+    let told = match direction {
+        Direction::Write => client.check_theirs(seed, len)?,
+        Direction::Read => memory::check_slice(memory, seed).err(),
     };
     Ok(Some((took_ns, told)))
 }
@@ -221,29 +221,29 @@ impl Tcp {
     fn once(&mut self, task: &Task) -> io::Result<(u64, Option<String>)> {
         let memory = part(&mut self.memory, (task.size * task.count) as usize);
         let mut word = [0];
-        match task.way {
-            Way::Write => memory::fill_slice(memory, task.seed),
-            Way::Read => memory::fill_slice(memory, !task.seed),
+        match task.direction {
+            Direction::Write => memory::fill_slice(memory, task.seed),
+            Direction::Read => memory::fill_slice(memory, !task.seed),
         }
         self.stream.write_all(&task.encode())?;
         self.stream.read_exact(&mut word)?;
         let begin_ns = clock::now_ns();
-        match task.way {
-            Way::Write => {
+        match task.direction {
+            Direction::Write => {
                 for piece in memory.chunks(task.size as usize) {
                     self.stream.write_all(piece)?;
                 }
                 self.stream.read_exact(&mut word)?;
             }
-            Way::Read => {
+            Direction::Read => {
                 self.stream.write_all(&word)?;
                 self.stream.read_exact(memory)?;
             }
         }
         let took_ns = clock::now_ns() - begin_ns;
-        let told = match task.way {
-            Way::Read => memory::check_slice(memory, task.seed).err(),
-            Way::Write => {
+        let told = match task.direction {
+            Direction::Read => memory::check_slice(memory, task.seed).err(),
+            Direction::Write => {
                 self.stream.read_exact(&mut word)?;
                 (word != [1]).then(|| "what came is not what was sent".to_owned())
             }
@@ -268,14 +268,14 @@ fn other_end(mut stream: TcpStream, mut memory: Vec<u8>) -> io::Result<()> {
     while stream.read_exact(&mut text).is_ok() {
         let task = Task::decode(text);
         let memory = part(&mut memory, (task.size * task.count) as usize);
-        match task.way {
-            Way::Write => {
+        match task.direction {
+            Direction::Write => {
                 stream.write_all(&[0])?;
                 stream.read_exact(memory)?;
                 stream.write_all(&[0])?;
                 stream.write_all(&[u8::from(memory::check_slice(memory, task.seed).is_ok())])?;
             }
-            Way::Read => {
+            Direction::Read => {
                 memory::fill_slice(memory, task.seed);
                 stream.write_all(&[0])?;
                 stream.read_exact(&mut [0])?;
@@ -293,8 +293,8 @@ impl Task {
 
     fn encode(&self) -> [u8; Task::BYTES] {
         let mut text = [0; Task::BYTES];
-        let way = u64::from(self.way == Way::Read);
-        for (to, word) in text.chunks_exact_mut(8).zip([way, self.size, self.count, self.seed]) {
+        let direction = u64::from(self.direction == Direction::Read);
+        for (to, word) in text.chunks_exact_mut(8).zip([direction, self.size, self.count, self.seed]) {
             to.copy_from_slice(&word.to_le_bytes());
         }
         text
@@ -302,8 +302,8 @@ impl Task {
 
     fn decode(text: [u8; Task::BYTES]) -> Task {
         let word = |at: usize| text[at * 8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let way = if word(0) == 0 { Way::Write } else { Way::Read };
-        Task { way, size: word(1), count: word(2), seed: word(3) }
+        let direction = if word(0) == 0 { Direction::Write } else { Direction::Read };
+        Task { direction, size: word(1), count: word(2), seed: word(3) }
     }
 }
 
@@ -314,11 +314,14 @@ mod tests {
     #[test]
     fn a_stream_carries_tasks_both_ways() {
         let mut tcp = Tcp::open(&Site::here(), [127, 0, 0, 1].into(), None, 1 << 20).unwrap();
-        for (way, size, count) in
-            [(Way::Write, 8, 10), (Way::Read, 8, 10), (Way::Write, 1 << 20, 1), (Way::Read, 1000, 99)]
-        {
-            let (took_ns, told) = tcp.run(&Task { way, size, count, seed: 5 }).unwrap();
-            assert_eq!((told, took_ns > 0), (None, true), "{way:?} {size}");
+        for (direction, size, count) in [
+            (Direction::Write, 8, 10),
+            (Direction::Read, 8, 10),
+            (Direction::Write, 1 << 20, 1),
+            (Direction::Read, 1000, 99),
+        ] {
+            let (took_ns, told) = tcp.run(&Task { direction, size, count, seed: 5 }).unwrap();
+            assert_eq!((told, took_ns > 0), (None, true), "{direction:?} {size}");
         }
     }
 

@@ -9,6 +9,7 @@ use super::client::Client;
 use super::live::Live;
 use super::plan::Plan;
 use super::results::{Spread, Target};
+use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
@@ -21,61 +22,12 @@ use hdrhistogram::Histogram;
 const STUCK_AFTER_NS: u64 = 12_000_000_000;
 /// Rounds of each measurement: fewer make no median, more no difference.
 const ROUNDS: std::ops::RangeInclusive<u64> = ROUNDS_MIN..=500;
-/// The least number of them.
-pub const ROUNDS_MIN: u64 = 3;
-
-/// Whose memory is read and written.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The library's: on the same host it is mapped.
-    Library,
-    /// The program's own.
-    Foreign,
-}
-
-/// Which way bytes go.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// To the server.
-    Write,
-    /// From the server.
-    Read,
-}
-
 /// Both ends of the memory that is worked on.
 struct Region {
     connection: Connection,
     memory: Memory,
     local: RmaHandle,
     remote: RmaHandle,
-}
-
-impl Kind {
-    /// The kinds that differ on a device.
-    pub fn of(transport: TransportKind) -> &'static [Kind] {
-        match transport {
-            TransportKind::Shm => &[Kind::Library, Kind::Foreign],
-            _ => &[Kind::Library],
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Library => "library",
-            Kind::Foreign => "foreign",
-        }
-    }
-}
-
-impl Way {
-    const BOTH: [Way; 2] = [Way::Write, Way::Read];
-
-    fn name(self) -> &'static str {
-        match self {
-            Way::Write => "write",
-            Way::Read => "read",
-        }
-    }
 }
 
 /// Measures what the plan wants to know of remote memory, over one connection of this kind.
@@ -96,12 +48,12 @@ pub fn measure(
             // Only a server of ours runs where we know, with nothing else to do.
             let own = target.uri.is_none();
             let mut floor = Floor::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
-            for way in Way::BOTH {
+            for direction in Direction::BOTH {
                 for size in plan.rma_sizes() {
-                    let what = format!("{} {}, {size} B", kind.name(), way.name());
+                    let what = format!("{} {}, {size} B", kind.name(), direction.name());
                     live.doing(format!("{} {what}", device.name()));
                     let mut cell = client
-                        .transfer(plan, &region, &mut floor, way, size)
+                        .transfer(plan, &region, &mut floor, direction, size)
                         .map_err(|failure| failure.of(&what))?;
                     (cell.r#type, cell.memory) = (attribute.short_name(), kind.name());
                     live.rma(target, &cell)?;
@@ -113,7 +65,7 @@ pub fn measure(
         }
     }
     if plan.with_atomics {
-        for operation in atomics::Operation::BOTH {
+        for operation in Operation::BOTH {
             live.doing(format!("{} {}", device.name(), operation.name()));
             let (region, _) = Region::open(client, data.connection, Kind::Library, atomics::REGION_BYTES)?;
             let mut cell =
@@ -132,15 +84,8 @@ pub fn measure(
 
 /// Measurements of a device's remote memory, for the progress bar.
 pub fn steps(plan: &Plan, transport: TransportKind) -> u64 {
-    let (transfers, atomics) = parts(plan, transport);
+    let (transfers, atomics) = plan.rma_parts(transport);
     transfers * plan.rma_sizes().len() as u64 + atomics
-}
-
-/// Of these, measurements of each size, and those of atomics.
-pub fn parts(plan: &Plan, transport: TransportKind) -> (u64, u64) {
-    let transfers = if plan.with_rma { Kind::of(transport).len() * Way::BOTH.len() } else { 0 };
-    let atomics = if plan.with_atomics { atomics::Operation::BOTH.len() } else { 0 };
-    (transfers as u64, atomics as u64)
 }
 
 impl Region {

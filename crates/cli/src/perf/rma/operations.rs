@@ -1,7 +1,8 @@
 //! Starting operations and waiting for their completion.
 
 use super::super::client::{Client, no_failure};
-use super::{Region, STUCK_AFTER_NS, Way};
+use super::super::work::Direction;
+use super::{Region, STUCK_AFTER_NS};
 use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::signals;
@@ -17,8 +18,8 @@ pub trait Batch {
 
 /// A transfer of so many bytes, one behind the other.
 pub struct Transfers {
-    /// Which way.
-    pub way: Way,
+    /// In which direction.
+    pub direction: Direction,
     /// Bytes in each.
     pub size: u64,
 }
@@ -29,9 +30,13 @@ impl Batch for Transfers {
         let offset = nth * self.size;
         let (here, there) = (Place::new(region.local, offset), Place::new(region.remote, offset));
         let endpoint = &mut client.endpoint;
-        match self.way {
-            Way::Write => endpoint.rma_write(region.connection, here, there, self.size, 0, RmaFlags::NONE),
-            Way::Read => endpoint.rma_read(region.connection, here, there, self.size, 0, RmaFlags::NONE),
+        match self.direction {
+            Direction::Write => {
+                endpoint.rma_write(region.connection, here, there, self.size, 0, RmaFlags::NONE)
+            }
+            Direction::Read => {
+                endpoint.rma_read(region.connection, here, there, self.size, 0, RmaFlags::NONE)
+            }
         }
     }
 }

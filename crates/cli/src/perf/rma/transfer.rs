@@ -1,11 +1,12 @@
-//! One size, one way: rounds of latency, bandwidth and floor, each verified before the next begins.
+//! One size, one direction: rounds of latency, bandwidth and floor, each verified before the next begins.
 
 use super::super::client::Client;
 use super::super::plan::{Budget, Plan};
 use super::super::results::{PlainMemory, RmaCell};
+use super::super::work::Direction;
 use super::floor::Floor;
 use super::operations::Transfers;
-use super::{ROUNDS, Region, Way, histogram, median, spread};
+use super::{ROUNDS, Region, histogram, median, spread};
 use crate::failure::Outcome;
 use crate::{memory, signals};
 use cci_sys::clock;
@@ -37,15 +38,15 @@ impl Client {
         plan: &Plan,
         region: &Region,
         floor: &mut Floor,
-        way: Way,
+        direction: Direction,
         size: u64,
     ) -> Outcome<RmaCell> {
-        let batch = Transfers { way, size };
+        let batch = Transfers { direction, size };
         let single = (SINGLE_BYTES / size).clamp(1, SINGLE);
         let stream = plan.transfers(size);
         let window = u64::from(plan.window(u32::try_from(size).unwrap_or(u32::MAX)));
         let mut found = Found::new(size)?;
-        // A way that has to be prepared is prepared by the first operations.
+        // A path that has to be set up is set up by the first operations.
         self.one_by_one(region, &batch, SINGLE.min(stream), None)?;
         let begin_ns = clock::now_ns();
         for round in 1..=*ROUNDS.end() {
@@ -66,7 +67,7 @@ impl Client {
             let rate = |ns: u64| (stream * size) as f64 * 1e9 / ns.max(1) as f64;
             found.bytes_per_s.push(rate(took_ns));
             found.seed += 1;
-            if let Some(floor_ns) = floor.run(self, way, size, stream, found.seed)? {
+            if let Some(floor_ns) = floor.run(self, direction, size, stream, found.seed)? {
                 found.floor_bytes_per_s.push(rate(floor_ns));
                 found.ratios.push(floor_ns as f64 / took_ns.max(1) as f64);
             }
@@ -78,7 +79,7 @@ impl Client {
                 break;
             }
         }
-        Ok(found.cell(way, size, floor.name()))
+        Ok(found.cell(direction, size, floor.name()))
     }
 
     /// Contents in place, caches warm, then what is to be timed; then every byte of it is compared.
@@ -97,17 +98,17 @@ impl Client {
         found.seed += 1;
         let seed = found.seed;
         // What was there from the warm-up is overwritten, so that it can't pass for what comes.
-        match batch.way {
-            Way::Write => memory::fill(&region.memory, seed, len as usize),
-            Way::Read => {
+        match batch.direction {
+            Direction::Write => memory::fill(&region.memory, seed, len as usize),
+            Direction::Read => {
                 self.fill_theirs(seed, len)?;
                 memory::fill(&region.memory, !seed, len as usize);
             }
         }
         timed(self, found)?;
-        let told = match batch.way {
-            Way::Write => self.check_theirs(seed, len)?,
-            Way::Read => memory::check(&region.memory, seed, len as usize).err(),
+        let told = match batch.direction {
+            Direction::Write => self.check_theirs(seed, len)?,
+            Direction::Read => memory::check(&region.memory, seed, len as usize).err(),
         };
         found.transfers += count;
         match told {
@@ -132,11 +133,11 @@ impl Found {
         })
     }
 
-    fn cell(self, way: Way, size: u64, floor: Option<&'static str>) -> RmaCell {
+    fn cell(self, direction: Direction, size: u64, floor: Option<&'static str>) -> RmaCell {
         RmaCell {
             r#type: "",
             memory: "",
-            operation: way.name(),
+            operation: direction.name(),
             size_bytes: size,
             latency: spread(&self.times),
             rounds: self.bytes_per_s.len() as u64,

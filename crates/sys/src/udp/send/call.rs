@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::net::SendFlags;
 
 use super::ENTRIES_MAX;
-use crate::udp::addr::RawAddr;
+use crate::net::addr::RawAddr;
 use crate::udp::cmsg::SegmentControl;
 
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

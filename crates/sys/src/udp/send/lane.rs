@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt;
 
 use crate::error::{Result, SysError, Tried};
-use crate::udp::addr::is_link_local;
+use crate::net::addr::is_link_local;
 use crate::udp::{UdpSocket, dont_fragment, socket_for, source_for};
 
 /// So many lone datagrams in a row to one peer lead the socket there: connecting it costs as much as two are spared.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::call::Entry;
-use crate::udp::addr::RawAddr;
+use crate::net::addr::RawAddr;
 
 /// Datagrams to one destination, side by side, all of one length except that the last may be shorter.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,8 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * CCI moves messages between processes over whatever connects them: shared memory on one host, UDP between hosts.
+ * CCI moves messages and memory between processes over whatever connects them: shared memory on one host; UDP, TCP and
+ * raw Ethernet between hosts.
  *
  *   1. cci_init() finds the devices of the machine.
  *   2. cci_create_endpoint() opens an endpoint on one of them. The endpoint owns every buffer, queue and descriptor.
@@ -12,8 +13,8 @@
  *      to connect. cci_return_event() gives an event back, with the message in it.
  *   5. cci_rma_register() lets peers read and write memory of this process by cci_rma().
  *
- * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(), and
- * cci_destroy_endpoint() (for a second at most). The library installs no signal handler, prints nothing, and starts no
+ * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(),
+ * cci_resolve(), and cci_destroy_endpoint() (for a second at most). The library installs no signal handler, prints nothing, and starts no
  * thread unless it is asked for one (cci_create_endpoint_with): an endpoint makes progress inside the calls that name
  * it, or one of its connections or events.
  *
@@ -73,7 +74,7 @@ typedef enum cci_status {
     CCI_ERR_RMA_OP = 6,
     /* Not offered by this library, or not by this device. */
     CCI_ERR_NOT_IMPLEMENTED = 7,
-    /* No device was found. */
+    /* No device, name or host was found. */
     CCI_ERR_NOT_FOUND = 8,
 
     /* The rest equal their errno. */
@@ -181,7 +182,10 @@ typedef int cci_os_handle_t;
  * Opens an endpoint at an address that the library chooses; see CCI_OPT_ENDPT_URI.
  *
  *   device     from cci_get_devices(); NULL: the default device, which is the one marked so in the configuration,
- *              or the first that is up
+ *              or the first that is up. An endpoint that is opened with NULL connects to every URI that any of the devices
+ *              leads to ("shm://...", "udp://...", "tcp://...", "eth://...", "any://..."). It listens where the default
+ *              device does and nowhere else: a device that it dials gets its socket at that moment, and that socket
+ *              lets nobody else in
  *   flags      0
  *   endpoint   out: the endpoint
  *   fd         out: a descriptor that is readable whenever cci_get_event() may have something. It belongs to the
@@ -416,7 +420,8 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  * Starts connecting to an endpoint; never blocks. Ends in one CCI_EVENT_CONNECT with the same context.
  *
  *   endpoint     the one to connect from
- *   server_uri   what CCI_OPT_ENDPT_URI gave at the peer, such as "udp://192.0.2.1:4791"
+ *   server_uri   what CCI_OPT_ENDPT_URI gave at the peer, such as "udp://192.0.2.1:4791"; addresses are numbers, and
+ *                cci_resolve() looks up names of hosts
  *   data_ptr     payload, shown to the peer's program with the request; copied before the call returns
  *   data_len     its length, bytes; CCI_CONN_REQ_LEN at most
  *   attribute    what the connection is to promise
@@ -430,7 +435,7 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  * cci_disconnect() leaves the group. Messages may be lost, and are where there is no receive buffer; they come once at
  * most. What an endpoint sends it does not get itself, unless multicast_loop = on in the configuration.
  *
- * Errors: CCI_EINVAL (NULL, the URI can't be understood or is of another device, too much payload or any with
+ * Errors: CCI_EINVAL (NULL, the URI can't be understood, or the endpoint's device does not lead there, too much payload or any with
  * multicast, no such attribute, a group with another attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (the device has
  * no multicast: all but UDP, and IPv6 on the loopback interface), CCI_ENOMEM (too many connections, or at the memory
  * cap), and what the system says.
@@ -908,6 +913,18 @@ int cci_atomic(cci_connection_t *connection, cci_atomic_op_t op, uint32_t width,
 int cci_connect_expecting(cci_endpoint_t *endpoint, const char *peer, const char *server_uri, const void *data_ptr,
                           uint32_t data_len, cci_conn_attribute_t attribute, const void *context, int flags,
                           const struct timeval *timeout);
+
+/*
+ * Replaces the names of hosts in a URI by addresses, as cci_connect() wants them: "udp://localhost:7811" becomes
+ * "udp://127.0.0.1:7811". Other URIs stay as they are. It asks the system (/etc/hosts, DNS), which MAY BLOCK FOR SECONDS;
+ * it needs no cci_init(), and no endpoint waits for it.
+ *
+ *   uri        such as "udp://host.example:7811"
+ *   resolved   out: the caller frees it with free(); NULL where the call fails
+ *
+ * Errors: CCI_EINVAL (NULL, or the URI can't be understood), CCI_ERR_NOT_FOUND (the system knows no such host), CCI_ENOMEM.
+ */
+int cci_resolve(const char *uri, char **resolved);
 
 /*
  * Says who is at the other end of a connection, where that was proved: the name of its key, or the DNS names of its

@@ -21,6 +21,8 @@ pub(crate) struct Devices {
     /// Pointers to the entries' public parts, NULL-ended: what `cci_get_devices` gives out.
     pub list: Box<[*const cci_device_t]>,
     default: usize,
+    /// What a program gets that names no device.
+    any: Device,
 }
 
 // SAFETY: the raw pointers lead into the struct's own heap memory, which is never written after `new`.
@@ -33,18 +35,17 @@ impl Devices {
         let list = pointers.chain([null()]).collect();
         let default_name = context.default_device().name();
         let default = entries.iter().position(|entry| entry.device.name() == default_name).unwrap_or(0);
-        Devices { entries, list, default }
+        Devices { entries, list, default, any: context.device_for_any() }
     }
 
-    /// The device that a program names by its pointer; NULL is the default one.
+    /// The device that a program names by its pointer. NULL is the default one, whose endpoints connect by the others, too.
     pub fn find(&self, device: *const cci_device_t) -> Result<(Device, *const cci_device_t), Failure> {
-        let entry = if device.is_null() {
-            self.entries.get(self.default)
-        } else {
-            self.entries.iter().find(|entry| ptr::eq(&entry.public, device))
-        };
-        let entry =
-            entry.ok_or_else(|| Failure::told(CCI_EINVAL, "not a device that cci_get_devices gave out"))?;
+        let unknown = || Failure::told(CCI_EINVAL, "not a device that cci_get_devices gave out");
+        if device.is_null() {
+            let entry = self.entries.get(self.default).ok_or_else(unknown)?;
+            return Ok((self.any.clone(), &entry.public));
+        }
+        let entry = self.entries.iter().find(|entry| ptr::eq(&entry.public, device)).ok_or_else(unknown)?;
         Ok((entry.device.clone(), &entry.public))
     }
 }

@@ -5,7 +5,7 @@ use crate::guard::Failure;
 use crate::types::*;
 use cci::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, RegisterError,
-    RmaError, SendError, Status, SysError,
+    ResolveError, RmaError, SendError, Status, SysError,
 };
 use libc::c_char;
 use std::ffi::CStr;
@@ -95,6 +95,16 @@ impl From<ConnectError> for Failure {
             ConnectError::Unsupported | ConnectError::Insecure => CCI_ERR_NOT_IMPLEMENTED,
             ConnectError::NoMemory => CCI_ENOMEM,
             ConnectError::System(error) => of_system(error),
+        };
+        Failure::told(status, error.to_string())
+    }
+}
+
+impl From<ResolveError> for Failure {
+    fn from(error: ResolveError) -> Failure {
+        let status = match &error {
+            ResolveError::UnknownHost { .. } => CCI_ERR_NOT_FOUND,
+            _ => CCI_EINVAL,
         };
         Failure::told(status, error.to_string())
     }

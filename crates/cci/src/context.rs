@@ -2,11 +2,12 @@
 
 use crate::config;
 use crate::config::ini::Loaded;
-use crate::device::Device;
+use crate::device::{Device, DeviceInfo};
 use crate::error::{ContextError, DeviceForError};
 use crate::reach;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The devices of this machine, ordered by priority. Holds no other resources; make as many as you like.
 #[derive(Clone, Debug)]
@@ -90,6 +91,33 @@ impl Context {
         let marked = self.devices.iter().find(|device| device.0.is_default);
         let up = || self.devices.iter().find(|device| device.is_up());
         marked.or_else(up).unwrap_or_else(|| &self.devices[0])
+    }
+
+    /// The default device, whose endpoints connect to every URI that any of the devices leads to. An endpoint of it listens where
+    /// one of [`Context::default_device`] does, and nowhere else: what it dials by another device gets a socket of its
+    /// own at that moment, which lets nobody else in. It is what C programs get that name no device.
+    ///
+    /// ```
+    /// use cci::{Attribute, Context, Endpoint, Event, Options};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let context = Context::new()?;
+    /// let mut server = Endpoint::create(context.device_for("tcp://127.0.0.1:1")?, Options::default())?;
+    /// let mut client = Endpoint::create(&context.device_for_any(), Options::default())?;
+    /// client.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, None)?;
+    /// while !matches!(client.next_event(), Some(Event::Connect { .. })) {
+    ///     if let Some(Event::ConnectRequest(request)) = server.next_event() {
+    ///         server.accept(request, 0)?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn device_for_any(&self) -> Device {
+        let home = self.default_device();
+        let others = self.devices.iter().filter(|device| device.name() != home.name());
+        let beyond = std::iter::once(home).chain(others).cloned().collect();
+        Device(Arc::new(DeviceInfo { beyond, ..(*home.0).clone() }))
     }
 
     /// The device that leads to a URI, so that one program serves every transport: shared memory for `shm://`, for `udp://` and `tcp://`

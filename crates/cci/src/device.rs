@@ -111,6 +111,11 @@ pub(crate) struct DeviceInfo {
     /// How peers are known and what passes is sealed; None: it is not.
     pub security: Option<Security>,
     pub unavailable: Vec<Unavailable>,
+    /// Whether others may ask its endpoints for connections. They may not where an endpoint opens it only to dial.
+    pub serves: bool,
+    /// The devices by which its endpoints connect, too, where these lead to a URI; itself is the first. Empty: it stands for
+    /// itself alone.
+    pub beyond: Arc<[Device]>,
 }
 
 /// The second interface of a device.
@@ -206,6 +211,8 @@ impl DeviceInfo {
             multicast: MulticastKeys::default(),
             security: None,
             unavailable: Vec::new(),
+            serves: true,
+            beyond: Arc::new([]),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::explain::Explanation;
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
+use crate::transport::any::Beyond;
 use crate::transport::{self, Armed, Transport};
 use cci_proto::RmaPiece;
 use cci_sys::process::fork;
@@ -53,6 +54,8 @@ pub struct Endpoint {
     pieces: Vec<RmaPiece>,
     /// Whom the device's configuration, or the program, expects wherever this endpoint connects to.
     expected: Option<Box<str>>,
+    /// By what it connects where its own transport does not lead; None: by nothing, or it does already.
+    beyond: Option<Beyond>,
 }
 
 impl Endpoint {
@@ -76,8 +79,11 @@ impl Endpoint {
         }
         let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
-        let transport = transport::open(&device.0, &options, &poller)?;
-        Endpoint::of(device, core, transport)
+        let transport = transport::open(device, &options, &poller)?;
+        let beyond = Beyond::of(device, &options)?;
+        let mut endpoint = Endpoint::of(device, core, transport)?;
+        endpoint.beyond = beyond;
+        Ok(endpoint)
     }
 
     /// An endpoint of parts that fit each other.
@@ -85,6 +91,7 @@ impl Endpoint {
         let expected = Sealing::expected(&device.0, &core.options)?;
         Ok(Endpoint {
             expected,
+            beyond: None,
             transport,
             core,
             device: device.clone(),

@@ -50,11 +50,22 @@ pub enum DeviceForError {
 
 /// Why a URI's host name could not be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolveError {
-    /// The URI as it was given.
-    pub uri: String,
-    /// What is wrong with it, or what the system said of the name.
-    pub reason: String,
+#[non_exhaustive]
+pub enum ResolveError {
+    /// The URI can't be understood.
+    BadUri {
+        /// As it was given.
+        uri: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system knows no address of the host.
+    UnknownHost {
+        /// The URI as it was given.
+        uri: String,
+        /// What the system said of the name.
+        reason: String,
+    },
 }
 
 /// Why an endpoint could not be opened.
@@ -293,7 +304,8 @@ impl fmt::Display for DeviceForError {
 
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "URI {:?}: {}", self.uri, self.reason)
+        let (ResolveError::BadUri { uri, reason } | ResolveError::UnknownHost { uri, reason }) = self;
+        write!(f, "URI {uri:?}: {reason}")
     }
 }
 

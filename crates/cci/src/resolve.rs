@@ -20,11 +20,14 @@ use std::net::{IpAddr, ToSocketAddrs};
 /// # }
 /// ```
 pub fn resolve(uri: &str) -> Result<String, ResolveError> {
-    let failed = |reason: String| ResolveError { uri: uri.to_owned(), reason };
-    let Some((scheme, rest)) = uri.split_once("://") else {
-        return Err(failed("it does not begin with a transport, such as udp://".to_owned()));
+    let failed = |failure: Failure| match failure {
+        Failure::Uri(reason) => ResolveError::BadUri { uri: uri.to_owned(), reason },
+        Failure::Host(reason) => ResolveError::UnknownHost { uri: uri.to_owned(), reason },
     };
-    let parts: Result<Vec<String>, String> = match scheme {
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        return Err(failed(Failure::Uri("it does not begin with a transport, such as udp://".to_owned())));
+    };
+    let parts: Result<Vec<String>, Failure> = match scheme {
         "udp" | "tcp" => rest.split(',').map(resolve_one).collect(),
         "any" => rest.split(',').map(resolve_part).collect(),
         _ => return Ok(uri.to_owned()),
@@ -32,8 +35,16 @@ pub fn resolve(uri: &str) -> Result<String, ResolveError> {
     Ok(format!("{scheme}://{}", parts.map_err(failed)?.join(",")))
 }
 
+/// What stood in the way.
+enum Failure {
+    /// The text.
+    Uri(String),
+    /// The name.
+    Host(String),
+}
+
 /// A part of a URI of the device `any`: only its network addresses have hosts.
-fn resolve_part(part: &str) -> Result<String, String> {
+fn resolve_part(part: &str) -> Result<String, Failure> {
     match part.split_once('=') {
         Some((kind @ ("udp" | "tcp"), address)) => Ok(format!("{kind}={}", resolve_one(address)?)),
         _ => Ok(part.to_owned()),
@@ -41,17 +52,19 @@ fn resolve_part(part: &str) -> Result<String, String> {
 }
 
 /// `host:port`, with the host as a number.
-fn resolve_one(address: &str) -> Result<String, String> {
+fn resolve_one(address: &str) -> Result<String, Failure> {
     let Some((host, port)) = address.rsplit_once(':') else {
-        return Err(format!("{address:?} is not host:port"));
+        return Err(Failure::Uri(format!("{address:?} is not host:port")));
     };
     let is_numeric = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
     if is_numeric {
         return Ok(address.to_owned());
     }
-    let port: u16 = port.parse().map_err(|_| format!("{port:?} is not a port from 1 to 65535"))?;
-    let mut found = (host, port).to_socket_addrs().map_err(|error| format!("host {host:?}: {error}"))?;
-    let first = found.next().ok_or_else(|| format!("host {host:?} has no address"))?;
+    let port: u16 =
+        port.parse().map_err(|_| Failure::Uri(format!("{port:?} is not a port from 1 to 65535")))?;
+    let found = (host, port).to_socket_addrs();
+    let mut found = found.map_err(|error| Failure::Host(format!("host {host:?}: {error}")))?;
+    let first = found.next().ok_or_else(|| Failure::Host(format!("host {host:?} has no address")))?;
     Ok(first.to_string())
 }
 

@@ -17,6 +17,8 @@ pub struct Config {
     pub receive_buffer_bytes: u64,
     /// Connections that may exist at once.
     pub connections_max: u32,
+    /// Whether peers may ask for connections. Otherwise what they send for that is counted as unexpected, and no answer leaves.
+    pub serves: bool,
     /// Requests delivered to the program and neither accepted nor rejected yet.
     pub requests_max: u32,
     /// Sends started and not yet completed; bounds the completions that can come at once.
@@ -42,6 +44,7 @@ impl Default for Config {
             memory_bytes_max: 8 << 20,
             receive_buffer_bytes: 0,
             connections_max: 1 << 20,
+            serves: true,
             requests_max: 256,
             sends_max: 1 << 14,
             operations_max: 1 << 14,

@@ -51,6 +51,7 @@ static int (*connect_expecting)(cci_endpoint_t *, const char *, const char *, co
                                 cci_conn_attribute_t, const void *, int,
                                 const struct timeval *) = cci_connect_expecting;
 static int (*peer_names)(cci_connection_t *, char **) = cci_peer_names;
+static int (*resolve)(const char *, char **) = cci_resolve;
 static int (*conn_req_names)(cci_event_t *, char **) = cci_conn_req_names;
 
 int main(void)
@@ -60,5 +61,5 @@ int main(void)
              arm_os_handle && set_opt && get_opt && send_one && send_many && rma_register && rma_deregister && rma &&
              event_type_text && last_error && create_with && wait_event && send2 && accept_on && register_conn &&
              rma_alloc && rma_free && rma_invalidate && rmav && atomic && explain && get_counters &&
-             peer_names && conn_req_names && connect_expecting);
+             resolve && peer_names && conn_req_names && connect_expecting);
 }

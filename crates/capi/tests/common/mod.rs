@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -65,12 +66,18 @@ pub fn compile(name: &str, linked: Linked) -> PathBuf {
 }
 
 fn compile_now(name: &str, linked: Linked) -> PathBuf {
+    compile_file(&here().join("tests/c").join(format!("{name}.c")), linked)
+}
+
+/// Compiles any source file, warnings being errors.
+pub fn compile_file(source: &Path, linked: Linked) -> PathBuf {
+    let name = source.file_stem().and_then(OsStr::to_str).expect("a name");
     let program = scratch().join(format!("{name}-{linked:?}"));
     let lib = libraries();
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(here().join("include"))
-        .arg(here().join("tests/c").join(format!("{name}.c")))
+        .arg(source)
         .arg("-o")
         .arg(&program);
     match linked {

@@ -7,7 +7,7 @@ use crate::error::{AcceptError, ConnectError};
 use crate::event::ConnectRequest;
 use crate::limits;
 use crate::options::Attribute;
-use crate::transport::{self, Dial};
+use crate::transport::{self, Dial, any};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ impl Endpoint {
         if request.len() > limits::REQUEST_BYTES_MAX {
             return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
         }
+        self.reach_beyond(uri)?;
         if attribute.is_multicast() && !self.transport.offers_multicast() {
             return Err(ConnectError::Unsupported);
         }
@@ -90,6 +91,18 @@ impl Endpoint {
                 Err(error)
             }
         }
+    }
+
+    /// Has the endpoint connect by other devices from now on, where its own does not lead to `uri`.
+    fn reach_beyond(&mut self, uri: &str) -> Result<(), ConnectError> {
+        if !self.beyond.as_ref().map_or(Ok(false), |beyond| beyond.is_needed_for(uri))? {
+            return Ok(());
+        }
+        if let Some(beyond) = self.beyond.take() {
+            let own = std::mem::replace(&mut self.transport, any::nothing());
+            self.transport = any::around(own, &self.core, beyond);
+        }
+        Ok(())
     }
 
     /// Accepts a request that came to this endpoint or to another one of the same kind of device: a broker hands

@@ -16,7 +16,7 @@ mod token;
 
 use self::shm::Admission;
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::device::{DeviceInfo, TransportKind};
+use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
 use crate::engine::poller::Poller;
@@ -226,6 +226,9 @@ pub(crate) fn own_part<'a>(
     device: &DeviceInfo,
     uri: &'a str,
 ) -> Result<(Cow<'a, str>, Option<shm::Commitment>), ConnectError> {
+    if !device.beyond.is_empty() {
+        return Ok((Cow::Borrowed(uri), None));
+    }
     match any::part_for(device.kind, uri) {
         None => Ok((Cow::Borrowed(uri), None)),
         Some(Ok((own, proof))) => Ok((Cow::Owned(own), proof)),
@@ -233,8 +236,21 @@ pub(crate) fn own_part<'a>(
     }
 }
 
-/// Opens the transport of a device: the one place that knows them all.
+/// Opens the transport of an endpoint.
 pub(crate) fn open(
+    device: &Device,
+    options: &Options,
+    poller: &Arc<Poller>,
+) -> Result<Box<dyn Transport>, CreateError> {
+    let options = any::options_of_home(&device.0, options);
+    match device.transport() {
+        TransportKind::Any => any::open(device, &options, poller),
+        _ => open_one(&device.0, &options, poller),
+    }
+}
+
+/// Opens the transport of a device that is not made of others: the one place that knows them all.
+pub(crate) fn open_one(
     device: &DeviceInfo,
     options: &Options,
     poller: &Arc<Poller>,
@@ -248,6 +264,7 @@ pub(crate) fn open(
         TransportKind::Udp => datagram::open_udp(device, options),
         TransportKind::Eth => datagram::open_eth(device, options),
         TransportKind::Tcp => tcp::open(device, options, poller, Sealing::of(device, options)?),
-        TransportKind::Any => any::open(device, options, poller),
+        // It is none of those that endpoints of a device `any` are made of.
+        TransportKind::Any => Err(CreateError::DeviceDown),
     }
 }

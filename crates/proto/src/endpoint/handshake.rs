@@ -165,6 +165,10 @@ impl Endpoint {
     /// A stranger asks: answer without keeping anything.
     //= wire.md R-HS-2
     pub(super) fn on_hello(&mut self, now: Time, from: Address, hello: &Hello) -> Result<(), PeerFault> {
+        //= wire.md R-HS-11
+        if !self.shared.config.serves {
+            return Err(PeerFault::Unexpected);
+        }
         let (index, generation, nonce) = (hello.index, hello.generation, hello.nonce);
         let counters = &mut self.shared.counters;
         //= wire.md R-VER-3
@@ -214,6 +218,10 @@ impl Endpoint {
         connect: &Connect<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
+        //= wire.md R-HS-11
+        if !self.shared.config.serves {
+            return Err(PeerFault::Unexpected);
+        }
         let (index, generation, nonce) = (connect.index, connect.generation, connect.nonce);
         //= wire.md R-HS-3
         if !self.secret.cookie_is_good(from, nonce, connect.bucket, connect.cookie, now) {

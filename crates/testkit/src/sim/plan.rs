@@ -70,6 +70,7 @@ impl NodePlan {
             memory_bytes_max: self.memory_bytes_max,
             receive_buffer_bytes: self.socket_bytes as u64,
             connections_max: self.connections_max,
+            serves: true,
             requests_max: self.requests_max,
             sends_max: self.sends_max,
             operations_max: self.operations_max,

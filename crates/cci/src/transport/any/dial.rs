@@ -126,7 +126,7 @@ impl Any {
         for ((outcome, kind), uri) in outcomes.iter_mut().zip(ORDER).zip(&ways.uris) {
             if uri.is_none() {
                 *outcome = Outcome::Unlisted;
-            } else if self.place_of(kind).is_none() {
+            } else if !uri.as_deref().is_some_and(|uri| self.leads_to(kind, uri)) {
                 *outcome = Outcome::LeftOut;
             } else if to.expected.is_some() && kind == TransportKind::Shm {
                 *outcome = Outcome::Nameless;
@@ -233,8 +233,20 @@ impl Any {
         connection: Connection,
         dial: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        let place = self.place_of(kind).ok_or(ConnectError::Unsupported)?;
+        let place = self.place_for(core, kind, dial.uri)?;
         let part = self.parts.get_mut(place).ok_or(ConnectError::Unsupported)?;
+        if dial.attribute.is_multicast() && !part.transport.offers_multicast() {
+            return Err(ConnectError::Unsupported);
+        }
+        let configured = part.expected.clone();
+        let expected = match (configured.as_deref(), dial.expected) {
+            (Some(configured), Some(asked)) if !configured.eq_ignore_ascii_case(asked) => {
+                let reason = format!("the device that leads there connects to {configured} only");
+                return Err(ConnectError::CannotExpect { name: asked.to_owned(), reason });
+            }
+            (configured, asked) => asked.or(configured),
+        };
+        let dial = Dial { expected, ..dial };
         let link = part.turn(core, |transport, core| transport.connect(core, connection, dial))?;
         part.busy = true;
         Ok(pack(place, link))

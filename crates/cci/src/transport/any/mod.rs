@@ -8,6 +8,7 @@
 //! does not pay a system call for each poll because UDP is there, too. `docs/adr/0011-one-endpoint-every-path.md` has
 //! the reasons.
 
+mod beyond;
 mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
@@ -19,6 +20,7 @@ mod uri;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beyond::{Beyond, around, nothing, options_of_home};
 pub(crate) use open::open;
 pub(crate) use uri::part_for;
 
@@ -69,6 +71,8 @@ struct Any {
     /// The best first.
     parts: Vec<Part>,
     left_out: Vec<LeftOut>,
+    /// What other devices lead to, by parts that are opened when they are dialled. None: what is here is all.
+    beyond: Option<Beyond>,
     /// By the connection's handle of the moment.
     attempts: HashMap<u64, Attempt>,
     /// When attempts' present ways are given up if nothing was heard; those that are over are still in it.
@@ -90,6 +94,13 @@ impl Any {
     /// The place of a kind's part.
     fn place_of(&self, kind: TransportKind) -> Option<usize> {
         self.parts.iter().position(|part| part.kind == kind)
+    }
+
+    /// The place of a kind's part that others may ask for connections.
+    fn serving_place_of(&self, kind: TransportKind) -> Option<usize> {
+        let own = self.beyond.as_ref().map(Beyond::home);
+        let serves = |part: &Part| part.device.is_none() || part.device.as_deref() == own;
+        self.parts.iter().position(|part| part.kind == kind && serves(part))
     }
 
     /// The part that a link is one of, and its name there.
@@ -140,7 +151,7 @@ impl Transport for Any {
     }
 
     fn offers_multicast(&self) -> bool {
-        self.parts.iter().any(|part| part.transport.offers_multicast())
+        self.beyond.is_some() || self.parts.iter().any(|part| part.transport.offers_multicast())
     }
 
     fn connect(
@@ -157,6 +168,12 @@ impl Transport for Any {
             }
             return self.dial(core, connection, &to);
         }
+        if let Some(beyond) = &self.beyond
+            && !self.parts.iter().any(|part| part.device.is_none() && part.kind.name() == scheme)
+        {
+            let kind = beyond.device_for(to.uri)?.transport();
+            return self.connect_by(core, kind, connection, to);
+        }
         let of_scheme = self.parts.iter().find(|part| part.kind.name() == scheme).map(|part| part.kind);
         let Some(kind) = of_scheme else {
             let out = self.left_out.iter().find(|left_out| left_out.kind.name() == scheme);
@@ -165,11 +182,6 @@ impl Transport for Any {
                 |out| format!("this endpoint goes without {scheme}: {}", out.reason),
             ));
         };
-        if to.attribute.is_multicast()
-            && !self.parts.iter().any(|part| part.kind == kind && part.transport.offers_multicast())
-        {
-            return Err(ConnectError::Unsupported);
-        }
         self.connect_by(core, kind, connection, to)
     }
 
@@ -179,7 +191,7 @@ impl Transport for Any {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        let Some(place) = self.place_of(request.via) else {
+        let Some(place) = self.serving_place_of(request.via) else {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         };

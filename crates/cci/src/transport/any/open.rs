@@ -1,36 +1,31 @@
 //! Opening: as many of the parts as this machine has, under one memory cap.
 
-use super::parts::Part;
+use super::beyond::Beyond;
+use super::parts::{BY_NAME, Part, engine_bytes};
 use super::uri::{self, ORDER};
 use super::{Any, LeftOut, TOKEN_PARTS};
-use crate::device::{DeviceInfo, TransportKind};
+use crate::device::{Device, DeviceInfo, TransportKind};
 use crate::engine::poller::Poller;
 use crate::error::{CreateError, SysError};
-use crate::event::Event;
-use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::shm::{self, Admission, Commitment, Proof};
 use crate::transport::{self, Transport};
-use cci_sys::clock;
-use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 /// Of what the cap leaves beside the engine's buffers, each network part gets one share of so many. Shared memory has the
 /// rest.
 const SHARES: u64 = 4;
 
-/// Why an endpoint whose peers have rights by their names goes without shared memory: whatever that admits would have rights
-/// that nobody gave it. Within the host such an endpoint is reached by its sealed paths.
-const BY_NAME: &str = "rights go by name on this endpoint, and shared memory proves no names";
-
 /// Opens all parts that this machine has. What the program asked for and can't have is an error; what the machine does
 /// not have is left out.
 pub(crate) fn open(
-    device: &DeviceInfo,
+    device: &Device,
     options: &Options,
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
+    let beyond = Beyond::of(device, options)?;
+    let device = &*device.0;
     let rest_bytes = rest_bytes(device, options)?;
     let (mut parts, mut left_out, mut id) = (Vec::new(), Vec::new(), None);
     let sealing = Sealing::of(device, options)?;
@@ -56,19 +51,7 @@ pub(crate) fn open(
         return Err(CreateError::DeviceDown);
     }
     let uri = uri::format(id, parts.iter().map(|part| (part.kind, part.transport.uri())));
-    Ok(Box::new(Any {
-        uri,
-        parts,
-        left_out,
-        attempts: HashMap::new(),
-        due: BinaryHeap::new(),
-        ways: HashMap::new(),
-        counts: super::Counts::default(),
-        polls: 0,
-        polls_per_clock: 1,
-        looked_ns: clock::now_ns(),
-        slept: true,
-    }))
+    Ok(Box::new(Any { beyond, ..Any::of(uri, parts, left_out) }))
 }
 
 /// What the memory cap leaves for the parts.
@@ -77,15 +60,6 @@ fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError
     let needed_bytes = engine_bytes(device, options);
     let rest_bytes = cap_bytes.checked_sub(needed_bytes);
     rest_bytes.ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
-}
-
-/// The engine's own: receive buffers and events.
-fn engine_bytes(device: &DeviceInfo, options: &Options) -> u64 {
-    let events = u64::from(options.recv_buffers)
-        + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
-        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
-    let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
-    slots_bytes + events * size_of::<Event>() as u64
 }
 
 fn open_part(
@@ -98,7 +72,7 @@ fn open_part(
     token: u64,
 ) -> Result<(Part, Option<Commitment>), CreateError> {
     // The device of this kind that this one stands for; receive buffers are the same for all.
-    let device = DeviceInfo { kind, ..device.clone() };
+    let device = DeviceInfo { kind, beyond: Arc::new([]), ..device.clone() };
     let mut options = options.clone();
     if options.service.as_deref().is_some_and(is_port) == (kind == TransportKind::Shm) {
         options.service = None;
@@ -116,9 +90,10 @@ fn open_part(
     } else {
         set_apart_bytes = rest_bytes - network_bytes;
         options.memory_bytes_max = engine_bytes(&device, &options) + network_bytes;
-        (transport::open(&device, &options, &own_poller)?, None)
+        (transport::open_one(&device, &options, &own_poller)?, None)
     };
-    Ok((Part { kind, transport, poller: own_poller, set_apart_bytes, busy: true }, id))
+    let (device, expected, poller) = (None, None, own_poller);
+    Ok((Part { kind, device, expected, transport, poller, set_apart_bytes, busy: true }, id))
 }
 
 /// Refuses the name of a place for shared memory for an endpoint that has none.

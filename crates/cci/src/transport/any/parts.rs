@@ -1,21 +1,31 @@
 //! The transports that one endpoint is made of: how they are told apart, and when each is looked at.
 
-use crate::device::TransportKind;
+use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::Core;
 use crate::engine::poller::Poller;
-use crate::limits::CONNECTIONS_MAX;
+use crate::event::Event;
+use crate::limits::{self, CONNECTIONS_MAX};
+use crate::options::Options;
 use crate::transport::Transport;
 use std::sync::Arc;
 
 /// Of a part's link, the bits that say which part's: places in tables stay below them, and marks of a part's own above.
-const PART_SHIFT: u32 = 28;
-const PART_MASK: u64 = 3 << PART_SHIFT;
+const PART_SHIFT: u32 = 26;
+const PART_MASK: u64 = 15 << PART_SHIFT;
 
-const _: () = assert!(CONNECTIONS_MAX < 1 << PART_SHIFT, "a part's links leave two bits");
+const _: () = assert!(CONNECTIONS_MAX < 1 << PART_SHIFT, "a part's links leave four bits");
+
+/// Why an endpoint whose peers have rights by their names goes without shared memory: whatever that admits would have rights
+/// that nobody gave it. Within the host such an endpoint is reached by its sealed paths.
+pub(super) const BY_NAME: &str = "rights go by name on this endpoint, and shared memory proves no names";
 
 /// One transport among several. It has a poller of its own, so that it finds there only what is its own.
 pub(super) struct Part {
     pub kind: TransportKind,
+    /// The device that it was opened for; None: it is one of the parts of a device `any`.
+    pub device: Option<String>,
+    /// Whom that device's configuration expects wherever this endpoint connects to.
+    pub expected: Option<Box<str>>,
     pub transport: Box<dyn Transport>,
     pub poller: Arc<Poller>,
     /// Of the endpoint's memory cap, what the other parts may take.
@@ -46,4 +56,13 @@ pub(super) fn pack(part: usize, link: u64) -> u64 {
 #[inline]
 pub(super) fn unpack(link: u64) -> (usize, u64) {
     ((link & PART_MASK) as usize >> PART_SHIFT, link & !PART_MASK)
+}
+
+/// The engine's own: receive buffers and events.
+pub(super) fn engine_bytes(device: &DeviceInfo, options: &Options) -> u64 {
+    let events = u64::from(options.recv_buffers)
+        + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
+        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
+    let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
+    slots_bytes + events * size_of::<Event>() as u64
 }

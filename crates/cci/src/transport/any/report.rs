@@ -64,7 +64,10 @@ impl Any {
         ways.sort_by_key(|way| !way.chosen);
         ways.append(&mut into.paths);
         into.paths = ways;
-        into.transport = format!("{} (any)", part.kind);
+        into.transport = match &part.device {
+            None => format!("{} (any)", part.kind),
+            Some(device) => format!("{} (device {device})", part.kind),
+        };
     }
 
     fn tell(&self, outcomes: &super::Outcomes) -> Vec<PathOption> {

@@ -83,6 +83,7 @@ fn config(
         memory_bytes_max: rest_bytes / 4 * 3,
         receive_buffer_bytes: sizes.receive_buffer_bytes,
         connections_max: u32::try_from(connections).unwrap_or(limits::CONNECTIONS_MAX),
+        serves: device.serves,
         requests_max: limits::REQUESTS_MAX,
         sends_max: options.send_buffers,
         operations_max: options.rma_operations,

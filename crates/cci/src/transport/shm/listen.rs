@@ -36,7 +36,8 @@ impl Shm {
             if self.shown.total() >= limits::REQUESTS_MAX || !self.make_room_for_silent(core) {
                 return self.pause_listening(core);
             }
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok(Some(stream)) => self.knocked(core, stream),
                 Ok(None) => return,
                 Err(_) => {
@@ -69,14 +70,15 @@ impl Shm {
 
     /// Those who knock meanwhile wait in the kernel's queue.
     fn pause_listening(&mut self, core: &Core) {
-        if self.listen_again_ns.is_none() {
-            core.poller.unwatch(self.listener.as_fd());
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
+            core.poller.unwatch(listener.as_fd());
         }
         self.listen_again_ns = Some(self.table.now_ns + LISTEN_AGAIN_NS);
     }
 
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        if core.poller.watch(self.listener.as_fd(), token::make(token::LISTENER, token::NOWHERE)).is_ok() {
+        let Some(listener) = &self.listener else { return };
+        if core.poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE)).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {

@@ -125,7 +125,8 @@ pub(super) struct Shm {
     admission: Admission,
     /// What is shown to those who want to know who listens here; None: nobody does.
     proof: Option<Proof>,
-    listener: Listener,
+    /// None: it only dials.
+    listener: Option<Listener>,
     /// We do not listen until then: there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
     /// Clients let in that have said nothing yet.
@@ -170,7 +171,8 @@ pub(crate) fn open(
     proof: Option<Proof>,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let place = name::listen_place(device, options.service.as_deref())?;
-    let listener = Listener::bind(&place.name).map_err(|error| match error.kind() {
+    let listener = device.serves.then(|| Listener::bind(&place.name)).transpose();
+    let listener = listener.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => CreateError::InUse { service: place.uri.clone() },
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
             name::no_folder(device, &place, &error)
@@ -182,7 +184,9 @@ pub(crate) fn open(
         cap_bytes: options.memory_bytes_max,
     };
     let sends = pending::Sends::new(options.send_buffers).ok_or(no_memory)?;
-    poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))?;
+    if let Some(listener) = &listener {
+        poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))?;
+    }
     let (send_timeout, keepalive) =
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     Ok(Box::new(Shm {

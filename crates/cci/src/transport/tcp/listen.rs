@@ -12,7 +12,6 @@ use crate::engine::peer::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::{clock, random};
@@ -35,7 +34,8 @@ impl Tcp {
                 //= wire.md R-TCP-3
                 return self.rest(core);
             }
-            let (stream, peer) = match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            let (stream, peer) = match listener.accept() {
                 Ok(client) => client,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
@@ -59,16 +59,15 @@ impl Tcp {
 
     /// Does not listen for a moment.
     fn rest(&mut self, core: &Core) {
-        if self.listen_again_ns.is_none() {
-            core.poller.unwatch(self.listener.as_fd());
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
+            core.poller.unwatch(listener.as_fd());
         }
         self.listen_again_ns = Some(self.shared.now_ns + LISTEN_AGAIN_NS);
     }
 
     /// Listens again, once it is time.
     pub(super) fn listen_again(&mut self, core: &mut Core) {
-        let listener = token::make(token::LISTENER, token::NOWHERE);
-        if core.poller.watch(self.listener.as_fd(), listener).is_ok() {
+        if self.watch_listener(&core.poller).is_ok() {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {

@@ -76,7 +76,8 @@ const SILENCE_NS_MIN: u64 = 200_000_000;
 /// One endpoint's transport.
 pub(super) struct Tcp {
     uri: String,
-    listener: Listener,
+    /// None: it only dials.
+    listener: Option<Listener>,
     /// None: streams are plain.
     security: Option<pipe::Security>,
     local: SocketAddr,

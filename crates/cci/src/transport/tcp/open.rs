@@ -45,9 +45,10 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Transport>, CreateError> {
     let ip = device.ip.ok_or(CreateError::DeviceDown)?;
     let port = ip_port::port("TCP", device, options)?;
-    let listener = Listener::bind(ip_uri::socket_addr(ip, device.scope_id, port))
-        .map_err(|error| ip_port::bind_error(error, options, port))?;
-    let local = listener.local_addr();
+    let at = ip_uri::socket_addr(ip, device.scope_id, port);
+    let listener = device.serves.then(|| Listener::bind(at)).transpose();
+    let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
+    let local = listener.as_ref().map_or(at, Listener::local_addr);
     let rest_bytes = rest_bytes(device, options)?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();

@@ -261,6 +261,7 @@ impl Tcp {
         &self,
         poller: &crate::engine::poller::Poller,
     ) -> Result<(), cci_sys::SysError> {
-        poller.watch(self.listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))
+        let Some(listener) = &self.listener else { return Ok(()) };
+        poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))
     }
 }

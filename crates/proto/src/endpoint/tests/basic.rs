@@ -273,3 +273,25 @@ fn a_peer_that_dies_while_closing_is_missed() {
     net.run(10 * SECOND);
     assert!(net.apps[1].has(|event| matches!(event, Event::Disconnected { .. })));
 }
+
+/// It dials as others do, and is nobody to those who dial it.
+//= wire.md R-HS-11
+#[test]
+fn an_endpoint_that_only_dials_answers_no_request() {
+    let dials = Config { serves: false, ..Config::default() };
+    let mut net = Net::new(1, vec![dials, Config::default()]);
+    let (client, _) = net.join(Attribute::ReliableOrdered);
+    net.send(0, client, b"a message", 1);
+    net.run(SECOND);
+    assert_eq!(net.apps[1].messages.len(), 1);
+    let unexpected = |net: &Net| net.ends[0].counters().fault(PeerFault::Unexpected);
+    assert_eq!(unexpected(&net), 0);
+    let sent = net.ends[0].counters().datagrams_sent;
+    let reliable = Attribute::ReliableOrdered;
+    net.ends[1].connect(net.now, address(0), b"who", reliable, 3, Some(3 * SECOND)).unwrap();
+    let is_over = |event: &Event| matches!(event, Event::ConnectFailed { .. });
+    net.run_until(60 * SECOND, "the attempt is over", |net| net.apps[1].has(is_over));
+    assert!(!net.apps[0].has(|event| matches!(event, Event::Request(_))));
+    assert_eq!(net.ends[0].counters().datagrams_sent, sent, "not a word");
+    assert!(unexpected(&net) > 1, "each try is counted");
+}

@@ -1,0 +1,235 @@
+//! Transports that are opened when they are first dialled: how an endpoint on one device connects to what other devices of
+//! its context lead to.
+//!
+//! Such an endpoint begins with its device's own transport and nothing else ([`around`] is called at the first URI that
+//! another device leads to), so that one which stays on its device pays nothing for it. What is opened later serves only
+//! what it dialled: it listens nowhere and answers no requests (`DeviceInfo::serves`).
+//! `docs/adr/0028-endpoints-that-connect-to-any-uri.md` has the reasons.
+
+use super::parts::{BY_NAME, Part, engine_bytes};
+use super::{Any, Counts, TOKEN_PARTS};
+use crate::device::{Device, DeviceInfo, EthKeys, TransportKind};
+use crate::engine::core::Core;
+use crate::error::{ConnectError, CreateError, DeviceForError};
+use crate::options::Options;
+use crate::reach;
+use crate::sealing::Sealing;
+use crate::transport::shm::{self, Admission};
+use crate::transport::{self, Transport};
+use cci_sys::clock;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+/// Transports that one endpoint opens to dial, at most.
+const DIALLED_MAX: u64 = 4;
+/// Of what the cap leaves beside the engine's buffers, each of these gets one share of so many.
+const SHARES: u64 = 2 * DIALLED_MAX;
+
+/// What an endpoint needs to open more transports.
+pub(crate) struct Beyond {
+    home: Device,
+    /// What each transport may take of the memory cap, and what they share, bytes.
+    part_bytes: u64,
+    rest_bytes: u64,
+    /// The endpoint has security, by its device or by what the program asked for.
+    has_security: bool,
+    /// Whoever connects over shared memory has all rights, as the endpoint's security wants it or for lack of any.
+    shares_memory: bool,
+}
+
+impl Beyond {
+    /// For an endpoint on this device. None: its device stands for itself alone.
+    pub fn of(device: &Device, options: &Options) -> Result<Option<Beyond>, CreateError> {
+        if device.0.beyond.is_empty() {
+            return Ok(None);
+        }
+        let rest_bytes = rest_bytes(&device.0, options);
+        let sealing = Sealing::of(&device.0, options)?;
+        Ok(Some(Beyond {
+            home: device.clone(),
+            part_bytes: rest_bytes / SHARES,
+            rest_bytes,
+            has_security: sealing.is_some(),
+            shares_memory: sealing.as_ref().is_none_or(Sealing::gives_all_to_the_unnamed),
+        }))
+    }
+
+    /// The name of the endpoint's own device.
+    pub fn home(&self) -> &str {
+        self.home.name()
+    }
+
+    /// The device that leads to a URI.
+    pub fn device_for(&self, uri: &str) -> Result<&Device, ConnectError> {
+        let bad_uri = |reason| ConnectError::BadUri { uri: uri.to_owned(), reason };
+        let found = reach::device_for(&self.home.0.beyond, uri).map_err(|error| match error {
+            DeviceForError::BadUri { reason, .. } | DeviceForError::NoDevice { reason, .. } => {
+                bad_uri(reason)
+            }
+        })?;
+        let is_nameless = found.transport() == TransportKind::Shm && !self.shares_memory;
+        if is_nameless { Err(bad_uri(format!("{BY_NAME}; connect by a network"))) } else { Ok(found) }
+    }
+
+    /// Whether the endpoint's own transport does not lead to a URI.
+    pub fn is_needed_for(&self, uri: &str) -> Result<bool, ConnectError> {
+        if self.home.transport() == TransportKind::Any {
+            return Ok(false);
+        }
+        let lists_several = uri.starts_with(super::uri::SCHEME);
+        Ok(lists_several || self.device_for(uri)?.name() != self.home.name())
+    }
+
+    /// Opens the transport of another device, for connections that this endpoint asks for.
+    fn open(&self, device: &Device, uri: &str, core: &Core, place: usize) -> Result<Part, ConnectError> {
+        let error = |error: CreateError| match error {
+            CreateError::NoMemory { .. } => ConnectError::NoMemory,
+            CreateError::System(error) => ConnectError::System(error),
+            other => {
+                let reason = format!("device {} can't be opened: {other}", device.name());
+                ConnectError::BadUri { uri: uri.to_owned(), reason }
+            }
+        };
+        let kind = device.transport();
+        let found = &device.0;
+        let device = DeviceInfo {
+            serves: false,
+            beyond: Arc::new([]),
+            // These are for endpoints that others are to find.
+            port: 0,
+            eth: EthKeys { endpoint: None, ..found.eth.clone() },
+            // The endpoint's receive buffers are as long as its own device's messages.
+            max_send_size: found.max_send_size.min(self.home.max_send_size()),
+            security: match kind {
+                TransportKind::Shm => None,
+                _ => found.security.clone().or_else(|| self.home.0.security.clone()),
+            },
+            ..(**found).clone()
+        };
+        let mut options = Options { service: None, ..core.options.clone() };
+        let poller = core.poller.part(TOKEN_PARTS + place as u64);
+        let poller = Arc::new(poller.map_err(ConnectError::System)?);
+        let transport = if kind == TransportKind::Shm {
+            options.security = None;
+            let admission = Admission::of(&device, self.has_security);
+            shm::open(&device, &options, &poller, admission, None).map_err(error)?
+        } else {
+            options.memory_bytes_max = engine_bytes(&device, &options) + self.part_bytes;
+            transport::open_one(&device, &options, &poller).map_err(error)?
+        };
+        Ok(Part {
+            kind,
+            expected: Sealing::expected(&device, &options).map_err(error)?,
+            device: Some(device.name),
+            transport,
+            poller,
+            set_apart_bytes: self.rest_bytes - self.part_bytes,
+            busy: true,
+        })
+    }
+}
+
+/// What the cap leaves beside the engine's own.
+fn rest_bytes(device: &DeviceInfo, options: &Options) -> u64 {
+    options.memory_bytes_max.saturating_sub(engine_bytes(device, options))
+}
+
+/// The options of an endpoint's first transport: what others may take later is not its own. Shared memory looks at what is
+/// left when it takes memory, and needs no such limit.
+pub(crate) fn options_of_home(device: &DeviceInfo, options: &Options) -> Options {
+    let mut options = options.clone();
+    if !device.beyond.is_empty() && device.kind != TransportKind::Shm {
+        options.memory_bytes_max -= rest_bytes(device, &options) / SHARES * DIALLED_MAX;
+    }
+    options
+}
+
+/// Makes one of an endpoint's only transport and those that are opened from now on. Connections of the first keep their names.
+pub(crate) fn around(home: Box<dyn Transport>, core: &Core, beyond: Beyond) -> Box<dyn Transport> {
+    let part = Part {
+        kind: beyond.home.transport(),
+        expected: None,
+        device: Some(beyond.home.name().to_owned()),
+        poller: core.poller.clone(),
+        set_apart_bytes: 0,
+        busy: true,
+        transport: home,
+    };
+    Box::new(Any { beyond: Some(beyond), ..Any::of(part.transport.uri().to_owned(), vec![part], Vec::new()) })
+}
+
+/// Stands in a transport's place for a moment.
+pub(crate) fn nothing() -> Box<dyn Transport> {
+    Box::new(Any::of(String::new(), Vec::new(), Vec::new()))
+}
+
+impl Any {
+    pub(super) fn of(uri: String, parts: Vec<Part>, left_out: Vec<super::LeftOut>) -> Any {
+        Any {
+            uri,
+            parts,
+            left_out,
+            beyond: None,
+            attempts: HashMap::new(),
+            due: BinaryHeap::new(),
+            ways: HashMap::new(),
+            counts: Counts::default(),
+            polls: 0,
+            polls_per_clock: 1,
+            looked_ns: clock::now_ns(),
+            slept: true,
+        }
+    }
+
+    /// Whether there is a part of this kind that leads to the URI, or may be.
+    pub(super) fn leads_to(&self, kind: TransportKind, uri: &str) -> bool {
+        let opens = |beyond: &Beyond| beyond.device_for(uri).is_ok_and(|device| device.transport() == kind);
+        self.place_of(kind).is_some() || self.beyond.as_ref().is_some_and(opens)
+    }
+
+    /// The place of the part that leads to a URI, which may be opened for it.
+    pub(super) fn place_for(
+        &mut self,
+        core: &mut Core,
+        kind: TransportKind,
+        uri: &str,
+    ) -> Result<usize, ConnectError> {
+        let Some(beyond) = &self.beyond else { return self.place_of(kind).ok_or(ConnectError::Unsupported) };
+        // A device `any` has one part of each kind, which leads wherever its interface does.
+        if let Some(place) = self.parts.iter().position(|part| part.kind == kind && part.device.is_none()) {
+            return Ok(place);
+        }
+        let device = beyond.device_for(uri)?;
+        let is_open = |part: &Part| part.device.as_deref() == Some(device.name());
+        if let Some(place) = self.parts.iter().position(is_open) {
+            return Ok(place);
+        }
+        if self.dialled() >= DIALLED_MAX || !self.leaves(core, beyond.part_bytes) {
+            return Err(ConnectError::NoMemory);
+        }
+        let place = self.parts.len();
+        let part_bytes = beyond.part_bytes;
+        let part = beyond.open(device, uri, core, place)?;
+        self.parts.iter_mut().for_each(|part| part.set_apart_bytes += part_bytes);
+        self.parts.push(part);
+        // It may have something to arm before the next sleep.
+        self.slept = true;
+        Ok(place)
+    }
+
+    /// Parts that were opened to dial.
+    fn dialled(&self) -> u64 {
+        let own = self.beyond.as_ref().map(Beyond::home);
+        self.parts.iter().filter(|part| part.device.is_some() && part.device.as_deref() != own).count() as u64
+    }
+
+    /// Whether shared memory, which takes what it needs of the whole cap, has left so many bytes.
+    fn leaves(&self, core: &Core, bytes: u64) -> bool {
+        self.parts.iter().filter(|part| part.kind == TransportKind::Shm).all(|part| {
+            let mut kinds = core.memory().to_vec();
+            part.transport.memory(&mut kinds);
+            let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
+            held_bytes + part.set_apart_bytes + bytes <= core.options.memory_bytes_max
+        })
+    }
+}

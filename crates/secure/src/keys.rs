@@ -226,6 +226,11 @@ impl Opener {
         Some(body)
     }
 
+    /// What was sealed by the key of the epoch before can still be opened.
+    pub fn has_before(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// Drops the key of the epoch before: whatever was sealed by it has come, or is lost.
     pub fn forget_before(&mut self) {
         self.before = None;

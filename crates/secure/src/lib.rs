@@ -31,4 +31,4 @@ pub use handshake::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
 pub use keys::UpdateLimits;
 pub use possession::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
-pub use stream::{STREAM_MAGIC, SealedStream, StreamConfig};
+pub use stream::{Ahead, STREAM_MAGIC, SealedStream, StreamConfig};

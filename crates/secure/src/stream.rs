@@ -342,12 +342,64 @@ impl SealedStream {
     /// sealed that, at this place of the stream: nothing that comes can be believed any more.
     pub fn open<'r>(&mut self, record: &'r mut [u8]) -> Option<&'r mut [u8]> {
         let State::Open(keys) = &mut self.state else { return None };
+        let is_of_key_before = keys.epochs_ahead(record) == EPOCH_MASK;
+        let body = keys.open(keys.opened, record)?;
+        keys.opened += 1;
+        if !is_of_key_before {
+            keys.opener.forget_before();
+        }
+        Some(body)
+    }
+
+    /// Opens a copy of a record that its owner leaves where it was: the one that is `ahead` behind the next one. All
+    /// before it were opened so as well. The stream goes on with [`SealedStream::advance`].
+    pub fn open_ahead<'r>(&mut self, ahead: u64, record: &'r mut [u8]) -> Ahead<'r> {
+        let State::Open(keys) = &mut self.state else { return Ahead::Forged };
+        let epochs_ahead = keys.epochs_ahead(record);
+        if ahead == 0 && epochs_ahead != EPOCH_MASK {
+            // Whatever was sealed by the key before has been taken.
+            keys.opener.forget_before();
+        }
+        if epochs_ahead == 1 && keys.opener.has_before() {
+            return Ahead::Later;
+        }
+        match keys.open(keys.opened.saturating_add(ahead), record) {
+            Some(body) => Ahead::Opened(body),
+            None => Ahead::Forged,
+        }
+    }
+
+    /// So many records that [`SealedStream::open_ahead`] has opened are taken: the next one is behind them.
+    pub fn advance(&mut self, records: u64) {
+        if let State::Open(keys) = &mut self.state {
+            keys.opened += records;
+        }
+    }
+}
+
+/// What [`SealedStream::open_ahead`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ahead<'r> {
+    /// What was in the record.
+    Opened(&'r mut [u8]),
+    /// The peer has not sealed that, at this place of the stream.
+    Forged,
+    /// It can be opened once [`SealedStream::advance`] has gone beyond the records of the key before.
+    Later,
+}
+
+impl Keys {
+    /// How many epochs behind the current one this record says it is of, modulo their number in a header.
+    fn epochs_ahead(&self, record: &[u8]) -> u64 {
+        let epoch = record.get(RECORD_HEADER_BYTES - 1).copied().unwrap_or_default();
+        u64::from(epoch).wrapping_sub(self.opener.number()) & EPOCH_MASK
+    }
+
+    /// Opens the record of that number in place.
+    fn open<'r>(&mut self, number: u64, record: &'r mut [u8]) -> Option<&'r mut [u8]> {
         let (head, sealed) = record.split_at_mut_checked(RECORD_HEADER_BYTES)?;
         let [_, _, SEALED, epoch] = *head else { return None };
-        let body = keys.opener.open(u64::from(epoch), EPOCH_MASK, keys.opened, head, sealed)?;
-        keys.opened += 1;
-        keys.opener.forget_before();
-        Some(body)
+        self.opener.open(u64::from(epoch), EPOCH_MASK, number, head, sealed)
     }
 }
 

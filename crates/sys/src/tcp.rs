@@ -16,6 +16,9 @@ pub use info::Info;
 /// Connections that the kernel keeps for a listener that does not take them; `net.core.somaxconn` bounds it.
 const BACKLOG: i32 = 4096;
 
+/// Room in the kernel for what follows a part of a record: some of the longest segments.
+const ROOM_BEHIND_PARTS_BYTES: u32 = 256 << 10;
+
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -177,6 +180,25 @@ impl Stream {
     pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         set_int(&self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+    }
+
+    /// For a stream of which parts of records are left in the kernel. A segment of 64 KiB (loopback) of which a byte is left
+    /// counts whole; where a stream has room for two such segments, as at its beginning, the kernel takes none behind it. It
+    /// counts as readable with one byte afterwards.
+    pub fn make_room_behind_parts(&self) {
+        // This is how the kernel makes room without ending its own adaption to the network, as `SO_RCVBUF` would. Where it
+        // refuses, room grows with what is read.
+        let _ = self.set_wakeup_bytes(ROOM_BEHIND_PARTS_BYTES);
+        let _ = self.set_wakeup_bytes(1);
+    }
+
+    /// Whether the peer has closed its side or died. What it sent before may still be there.
+    pub fn has_ended(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(over))
     }
 
     fn set_no_delay(&self) -> io::Result<()> {

@@ -11,6 +11,13 @@ pub(crate) enum Host {
     V6([u16; 4]),
 }
 
+impl Host {
+    /// Of a peer whose address may not be known any more.
+    pub fn of(peer: Option<SocketAddr>) -> Host {
+        peer.map_or(Host::V4(Ipv4Addr::UNSPECIFIED), Host::from)
+    }
+}
+
 impl From<SocketAddr> for Host {
     fn from(address: SocketAddr) -> Host {
         match address.ip() {
@@ -35,11 +42,27 @@ impl Quota {
         Quota { max, used: 0, by_host: HashMap::new() }
     }
 
+    /// So much is left that any host may have `amount` more.
+    #[inline]
+    pub fn has_plenty_for(&self, amount: u64) -> bool {
+        self.used.saturating_mul(2).saturating_add(amount) <= self.max
+    }
+
+    /// There is memory to note what one host more has.
+    pub fn can_note(&mut self) -> bool {
+        self.by_host.try_reserve(1).is_ok()
+    }
+
     /// Whether a host may have `amount` more. Without memory to note it, it may not.
     pub fn has_room_for(&mut self, host: Host, amount: u64) -> bool {
-        let left = self.max.saturating_sub(self.used);
-        let held = self.by_host.get(&host).copied().unwrap_or(0);
-        held.saturating_add(amount) <= left && self.by_host.try_reserve(1).is_ok()
+        if !self.has_plenty_for(amount) {
+            let left = self.max.saturating_sub(self.used);
+            let held = self.by_host.get(&host).copied().unwrap_or(0);
+            if held.saturating_add(amount) > left {
+                return false;
+            }
+        }
+        self.can_note()
     }
 
     /// A host has `amount` more; [`Quota::has_room_for`] was asked, or it is what this side wants itself.

@@ -112,6 +112,42 @@ fn what_is_changed_left_out_or_repeated_is_refused() {
     assert!(b.open(&mut record(&mut other, b"other", 0)).is_none(), "of another stream");
 }
 
+/// Records that stay where they are can be opened again, across one change of keys; behind two, once the first ones are taken.
+#[test]
+fn records_that_are_not_taken_are_opened_again() {
+    let (mut a, mut b) = (dial(&psk(&["a"])), answer(&psk(&["a"])));
+    shake(&mut a, &mut b).unwrap();
+    // Ten records a key, by the configuration above.
+    let records: Vec<Vec<u8>> = (0..40u8).map(|number| record(&mut a, &[number; 3], 0)).collect();
+    let (mut taken, mut looks) = (0, 0);
+    while taken < records.len() {
+        let mut opened = 0;
+        for (at, record) in records[taken..].iter().enumerate() {
+            let mut copy = record.clone();
+            match b.open_ahead(at as u64, &mut copy) {
+                Ahead::Opened(body) => assert_eq!(body, [(taken + at) as u8; 3]),
+                Ahead::Forged => panic!("record {taken} and {at}"),
+                Ahead::Later => break,
+            }
+            opened += 1;
+        }
+        // As many as there are of this key, and all of the next one.
+        assert_eq!(opened, (20 - taken % 10).min(records.len() - taken));
+        looks += 1;
+        let some = if looks % 2 == 0 { 0 } else { 3.min(opened) };
+        b.advance(some as u64);
+        taken += some;
+        if looks % 5 == 0 && taken < records.len() {
+            assert_eq!(b.open(&mut records[taken].clone()), Some(&mut [taken as u8; 3][..]));
+            taken += 1;
+        }
+    }
+    let mut forged = records[3].clone();
+    assert_eq!(b.open_ahead(0, &mut forged), Ahead::Forged);
+    let mut last = record(&mut a, b"last", 0);
+    assert_eq!(b.open(&mut last).map(|body| body.to_vec()), Some(b"last".to_vec()));
+}
+
 #[test]
 fn without_the_key_there_is_no_word() {
     let (mut a, mut b) = (dial(&psk(&["c"])), answer(&psk(&["a"])));

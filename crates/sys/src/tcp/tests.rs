@@ -31,7 +31,9 @@ fn bytes_arrive_in_order_and_then_the_end() {
     assert_eq!(far.recv(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     assert_eq!(near.send(b"abc").unwrap(), 3);
     assert_eq!(near.send_vectored(&[IoSlice::new(b"de"), IoSlice::new(b"f")]).unwrap(), 3);
+    assert!(!far.has_ended());
     near.shutdown_write().unwrap();
+    until(|| far.has_ended().then_some(()).ok_or(io::ErrorKind::WouldBlock.into()));
     let mut got = Vec::new();
     loop {
         assert!(until(|| far.peek(&mut buffer)) <= 6);
@@ -69,4 +71,22 @@ fn nobody_there_and_somebody_there_already() {
         }
     };
     assert_eq!(refused, io::ErrorKind::ConnectionRefused);
+}
+
+/// A reader that leaves a little of each segment in the kernel goes on getting more.
+#[test]
+fn there_is_room_behind_parts() {
+    let (near, far) = pair();
+    far.make_room_behind_parts();
+    let (bytes, mut copy) = (vec![7; 1 << 20], vec![0; 64 << 10]);
+    let (mut sent, mut taken, start) = (0, 0, Instant::now());
+    while taken < (8 << 20) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{sent} sent, {taken} taken");
+        sent += near.send(&bytes).unwrap_or(0);
+        let there = far.peek(&mut copy).unwrap_or(0);
+        // Never the last 16 KiB of what is there.
+        if let Some(some) = copy.get_mut(..there.saturating_sub(16 << 10)).filter(|some| !some.is_empty()) {
+            taken += far.recv(some).unwrap();
+        }
+    }
 }

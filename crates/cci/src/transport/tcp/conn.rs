@@ -10,6 +10,7 @@ use super::sends::{Send, Sends};
 use super::wire::{Header, Kind};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
+use crate::transport::quota::Host;
 use std::net::SocketAddr;
 
 /// Where a connection stands.
@@ -67,6 +68,8 @@ pub(super) struct Conn {
     pub record_ns: Option<u64>,
     /// That part was left in the kernel, which tells when the record is whole.
     pub leaves_part: bool,
+    /// The kernel has room for what follows such a part.
+    pub has_room_behind_parts: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
     pub hot_reads: u32,
     /// In [`super::Tcp::dirty`].
@@ -136,6 +139,7 @@ impl Conn {
             has_part: false,
             record_ns: None,
             leaves_part: false,
+            has_room_behind_parts: false,
             hot_reads: 0,
             is_dirty: false,
             owes_ack: false,
@@ -166,6 +170,11 @@ impl Conn {
             request: Vec::new(),
             hello_answer: Vec::new(),
         }
+    }
+
+    /// Where the peer is, as far as quotas tell.
+    pub fn host(&self) -> Host {
+        Host::of(self.peer)
     }
 
     /// A header that says how much was taken from the peer.

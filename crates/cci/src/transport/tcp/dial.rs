@@ -112,10 +112,10 @@ impl Tcp {
     fn called(&mut self, core: &mut Core, key: Key, stream: Result<Stream, SysError>) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.again_ns = u64::MAX;
-        let (security, expected) = (self.security.as_ref(), conn.expected.as_deref());
+        let (security, expected, host) = (self.security.as_ref(), conn.expected.as_deref(), conn.host());
         let dialled = stream
             .map_err(io::Error::from)
-            .and_then(|stream| Pipe::dialled(stream, security, expected).map_err(io::Error::other));
+            .and_then(|stream| Pipe::dialled(stream, security, expected, host).map_err(io::Error::other));
         match dialled {
             Ok(stream) => {
                 conn.out = super::out::Out::new();

@@ -2,7 +2,9 @@
 //! waits here for the next read.
 
 use super::wire::RECORD_BYTES_MAX;
+use crate::transport::quota::{Host, Quota};
 use cci_ring::room;
+use std::net::Ipv4Addr;
 
 /// Taken by one read at most.
 pub(super) const READ_BYTES: usize = 64 << 10;
@@ -28,7 +30,7 @@ pub(super) enum Take {
 /// See the module.
 pub(super) struct Input {
     /// What was read and not dealt with; begins with a record.
-    kept: Vec<u8>,
+    kept: Keeper,
     /// Up to there it was.
     kept_at: usize,
     pub take: Take,
@@ -43,7 +45,7 @@ pub(super) struct Input {
 
 impl Input {
     pub const fn new() -> Input {
-        Input { kept: Vec::new(), kept_at: 0, take: Take::All, taken: 0, told: 0, acked: 0, poll: 0 }
+        Input { kept: Keeper::NONE, kept_at: 0, take: Take::All, taken: 0, told: 0, acked: 0, poll: 0 }
     }
 
     /// How many messages were taken: said in every header.
@@ -71,7 +73,7 @@ impl Input {
 
     /// What was read and not dealt with.
     pub fn kept(&self) -> &[u8] {
-        self.kept.get(self.kept_at..).unwrap_or_default()
+        self.kept.bytes.get(self.kept_at..).unwrap_or_default()
     }
 
     /// A message was taken, in this poll.
@@ -87,27 +89,27 @@ impl Input {
         keepers.give_back(std::mem::take(&mut self.kept));
     }
 
-    /// Keeps what was not dealt with. Whoever calls has made sure that the cap leaves room. False: the system has no memory,
-    /// and it is lost.
+    /// Keeps what was not dealt with, on a host's account. Whoever calls has made sure that the cap leaves room. False: the
+    /// system has no memory, and it is lost.
     #[must_use]
-    pub fn keep(&mut self, keepers: &mut Keepers, rest: &[u8]) -> bool {
+    pub fn keep(&mut self, keepers: &mut Keepers, host: Host, rest: &[u8]) -> bool {
         if rest.is_empty() {
             return true;
         }
-        let Some(keeper) = keepers.lend(rest.len()) else { return false };
+        let Some(keeper) = keepers.lend(host, rest.len()) else { return false };
         self.kept = keeper;
         self.kept_at = 0;
-        self.kept.extend_from_slice(rest);
+        self.kept.bytes.extend_from_slice(rest);
         true
     }
 
     /// Takes out what is kept, to be dealt with: the keeper, and up to where it was.
-    pub fn lift(&mut self) -> (Vec<u8>, usize) {
+    pub fn lift(&mut self) -> (Keeper, usize) {
         (std::mem::take(&mut self.kept), std::mem::take(&mut self.kept_at))
     }
 
     /// Puts it back, with more of it dealt with. Where that is all of it, the keeper is free again.
-    pub fn put_back(&mut self, keepers: &mut Keepers, kept: Vec<u8>, at: usize) {
+    pub fn put_back(&mut self, keepers: &mut Keepers, kept: Keeper, at: usize) {
         (self.kept, self.kept_at) = (kept, at);
         if self.kept().is_empty() {
             self.drop_kept(keepers);
@@ -115,51 +117,97 @@ impl Input {
     }
 }
 
-/// What the inputs of one endpoint are kept in.
+/// What one input is kept in.
+pub(super) struct Keeper {
+    bytes: Vec<u8>,
+    /// On whose account.
+    host: Host,
+}
+
+impl Keeper {
+    const NONE: Keeper = Keeper { bytes: Vec::new(), host: Host::V4(Ipv4Addr::UNSPECIFIED) };
+
+    /// What of it comes behind the first `at` bytes.
+    pub fn behind(&self, at: usize) -> &[u8] {
+        self.bytes.get(at..).unwrap_or_default()
+    }
+}
+
+impl Default for Keeper {
+    fn default() -> Keeper {
+        Keeper::NONE
+    }
+}
+
+/// What the inputs of one endpoint are kept in. Hosts share it by the threshold.
 pub(super) struct Keepers {
     bytes_max: u64,
     /// Of all there are, spare ones too.
     bytes: u64,
     spare: Vec<Vec<u8>>,
+    lent: Quota,
 }
 
 impl Keepers {
-    pub const fn new(bytes_max: u64) -> Keepers {
-        Keepers { bytes_max, bytes: 0, spare: Vec::new() }
+    pub fn new(bytes_max: u64) -> Keepers {
+        Keepers { bytes_max, bytes: 0, spare: Vec::new(), lent: Quota::new(bytes_max) }
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.lent.bytes()
     }
 
-    /// Whether one more may be made, the longest even.
+    /// So much is left that any host may have one more.
     #[inline]
-    pub fn has_room(&self) -> bool {
-        self.bytes + SCRATCH_BYTES as u64 <= self.bytes_max
+    pub fn has_plenty(&self) -> bool {
+        self.lent.has_plenty_for(SCRATCH_BYTES as u64)
+    }
+
+    /// Whether a host may have one more, the longest even.
+    #[inline]
+    pub fn has_room(&mut self, host: Host) -> bool {
+        self.lent.has_room_for(host, SCRATCH_BYTES as u64)
     }
 
     /// An empty one with room for so much.
-    fn lend(&mut self, len: usize) -> Option<Vec<u8>> {
-        if let Some(at) = self.spare.iter().position(|keeper| keeper.capacity() >= len) {
-            return Some(self.spare.swap_remove(at));
+    fn lend(&mut self, host: Host, len: usize) -> Option<Keeper> {
+        if !self.lent.can_note() {
+            return None;
         }
-        let keeper =
-            room::vec(if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES }).ok()?;
+        let bytes = match self.spare.iter().position(|keeper| keeper.capacity() >= len) {
+            Some(at) => self.spare.swap_remove(at),
+            None => self.make(len)?,
+        };
+        self.lent.take(host, bytes.capacity() as u64);
+        Some(Keeper { bytes, host })
+    }
+
+    fn make(&mut self, len: usize) -> Option<Vec<u8>> {
+        let len = if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES };
+        // Spare ones that are too short make room.
+        while self.bytes.saturating_add(len as u64) > self.bytes_max
+            && let Some(short) = self.spare.pop()
+        {
+            self.bytes = self.bytes.saturating_sub(short.capacity() as u64);
+        }
+        let keeper = room::vec(len).ok()?;
         self.bytes += keeper.capacity() as u64;
         Some(keeper)
     }
 
     /// One is free again.
-    pub fn give_back(&mut self, mut keeper: Vec<u8>) {
-        if keeper.capacity() == 0 {
+    pub fn give_back(&mut self, keeper: Keeper) {
+        let Keeper { mut bytes, host } = keeper;
+        if bytes.capacity() == 0 {
             return;
         }
+        self.lent.give_back(host, bytes.capacity() as u64);
         if self.spare.len() < SPARES_MAX {
-            keeper.clear();
-            self.spare.push(keeper);
+            bytes.clear();
+            self.spare.push(bytes);
         } else {
-            self.bytes = self.bytes.saturating_sub(keeper.capacity() as u64);
+            self.bytes = self.bytes.saturating_sub(bytes.capacity() as u64);
         }
     }
 }

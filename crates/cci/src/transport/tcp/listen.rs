@@ -46,7 +46,7 @@ impl Tcp {
             };
             let since_ns = self.shared.now_ns;
             let until_ns = since_ns + SILENCE_NS_MAX;
-            let stream = Pipe::accepted(stream, self.security.as_ref());
+            let stream = Pipe::accepted(stream, self.security.as_ref(), peer.into());
             let (peer, bytes, stage) = (Some(peer), Vec::new(), Stage::Silent);
             let hand = Hand { stream, peer, since_ns, until_ns, bytes, stage };
             let Some(key) = self.hands.insert(hand) else { return self.rest(core) };
@@ -127,6 +127,7 @@ impl Tcp {
             return Err(refuse(&mut stream));
         };
         let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
+        stream.want();
         conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
         conn.peer = Some(peer);
         conn.ticket = Ticket { key: key.to_bits(), secret };

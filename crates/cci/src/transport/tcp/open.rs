@@ -49,7 +49,7 @@ pub(crate) fn open(
     let listener = device.serves.then(|| Listener::bind(at)).transpose();
     let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
     let local = listener.as_ref().map_or(at, Listener::local_addr);
-    let rest_bytes = rest_bytes(device, options)?;
+    let rest_bytes = rest_bytes(device, options, sealing.is_some())?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
     let tcp = Tcp {
@@ -109,10 +109,11 @@ pub(crate) fn open(
 }
 
 /// What is left of the cap when the engine has its buffers and we our tables.
-fn rest_bytes(device: &DeviceInfo, options: &Options) -> Result<u64, CreateError> {
+fn rest_bytes(device: &DeviceInfo, options: &Options, is_sealed: bool) -> Result<u64, CreateError> {
     let slots = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let sends = u64::from(options.send_buffers) * size_of::<Send>() as u64;
-    let needed_bytes = slots + sends + SCRATCH_BYTES as u64;
+    let sealing = if is_sealed { Security::BYTES_MIN } else { 0 };
+    let needed_bytes = slots + sends + SCRATCH_BYTES as u64 + sealing;
     let cap_bytes = options.memory_bytes_max;
     cap_bytes.checked_sub(needed_bytes).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
 }

@@ -13,8 +13,9 @@ use super::pipe::{self, Pipe};
 use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::engine::core::Core;
 use crate::event::Status;
+use crate::transport::quota::Host;
 use cci_ring::slab::Key;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 
 /// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
 const HOLD_NS: u64 = 2_000_000;
@@ -52,22 +53,31 @@ impl Tcp {
 
     fn read_into(&mut self, core: &mut Core, key: Key, scratch: &mut [u8]) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
+        let whom = conn.peer;
         let Some(stream) = &mut conn.stream else { return false };
         let kept = conn.input.kept().len();
         if std::mem::take(&mut conn.leaves_part) {
             // Where the system refuses, it tells later than it might.
             let _ = stream.set_wakeup_bytes(1);
         }
-        // Where nothing more may be kept, what is not a whole record stays in the kernel. What was sealed can't be put
-        // back; it comes from somebody who is known.
-        let keeps = self.shared.keepers.has_room() || kept > 0 || stream.is_sealed();
+        // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
+        let keepers = &mut self.shared.keepers;
+        let keeps =
+            keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_room(Host::of(whom));
+        let is_sealed = stream.is_sealed();
+        if !keeps && !std::mem::replace(&mut conn.has_room_behind_parts, true) {
+            stream.make_room_behind_parts();
+        }
         let Some((room, space)) = scratch.split_at_mut_checked(kept) else { return false };
         let Some(space) = space.get_mut(..READ_BYTES) else { return false };
-        let got = if keeps { stream.recv_now(space) } else { peek(stream, space) };
+        let got = if keeps { stream.recv_now(space) } else { stream.peek_now(space) };
         self.shared.counts.reads += 1;
         let len = match got {
             Ok(None) => {
                 self.shared.counts.reads_empty += 1;
+                if is_sealed {
+                    self.note_sealed_part(key);
+                }
                 return false;
             }
             Ok(Some(len)) if len > 0 => len,
@@ -93,14 +103,19 @@ impl Tcp {
         let used = self.deal(core, key, filled, keeps);
         self.go_on_closing(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return true };
-        if used == filled.len() || conn.input.is_holding() {
+        let has_sealed_part = conn.stream.as_ref().is_some_and(Pipe::has_part);
+        if used == filled.len() && !has_sealed_part || conn.input.is_holding() {
             conn.record_ns = None;
         } else if used > 0 || conn.record_ns.is_none() {
             conn.record_ns = Some(self.shared.now_ns);
         }
         let is_part = conn.record_ns.is_some() && !conn.has_part;
         if keeps {
-            if !conn.input.keep(&mut self.shared.keepers, filled.get(used..).unwrap_or_default()) {
+            if !conn.input.keep(
+                &mut self.shared.keepers,
+                Host::of(whom),
+                filled.get(used..).unwrap_or_default(),
+            ) {
                 // What was read can't be put back, nor be asked for again.
                 self.shared.counts.refused_system += 1;
                 self.end(core, key, Status::Disconnected);
@@ -108,9 +123,8 @@ impl Tcp {
             }
         } else if let Some(stream) = &mut conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
-            // What was dealt with is taken out of the kernel: it is there, and in one piece.
-            let gone = scratch.get_mut(..used).map(|space| stream.recv(space).is_ok_and(|len| len == used));
-            if used > 0 && gone != Some(true) {
+            // What was dealt with is taken out of the kernel.
+            if !scratch.get_mut(..used).is_some_and(|space| stream.take(space)) {
                 self.end(core, key, Status::Disconnected);
                 return true;
             }
@@ -131,6 +145,17 @@ impl Tcp {
             self.note_part(key);
         }
         keeps || used > 0
+    }
+
+    /// Nothing could be read: if that is because a sealed record is not whole, that has a time.
+    fn note_sealed_part(&mut self, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.stream.as_ref().is_some_and(Pipe::has_part) {
+            conn.record_ns.get_or_insert(self.shared.now_ns);
+            self.note_part(key);
+        } else if conn.input.kept().is_empty() {
+            conn.record_ns = None;
+        }
     }
 
     /// Deals with all whole records; answers how many bytes they were. Where it had to stop, the rest is for later.
@@ -323,12 +348,17 @@ impl Tcp {
         if drop {
             self.drop_messages(key);
         }
-        let used = self.deal(core, key, kept.get(at..).unwrap_or_default(), true);
+        let used = self.deal(core, key, kept.behind(at), true);
         let Some(conn) = self.conns.get_mut(key) else {
             return self.shared.keepers.give_back(kept);
         };
         conn.input.put_back(&mut self.shared.keepers, kept, at + used);
         if !conn.input.is_holding() {
+            if !conn.input.kept().is_empty() || conn.stream.as_ref().is_some_and(Pipe::has_part) {
+                // A part of a record was behind what was held: from now on it has a time.
+                conn.record_ns = Some(self.shared.now_ns);
+                self.note_part(key);
+            }
             self.watch(core, key);
             self.go_on_closing(core, key);
         }
@@ -351,14 +381,6 @@ impl Tcp {
 fn record_bytes(part: &[u8]) -> u32 {
     let payload = part.first_chunk::<HEADER_BYTES>().map_or(0, |[l0, l1, ..]| u16::from_le_bytes([*l0, *l1]));
     HEADER_BYTES as u32 + u32::from(payload)
-}
-
-/// As a read that takes nothing.
-fn peek(stream: &Pipe, space: &mut [u8]) -> io::Result<Option<usize>> {
-    match stream.peek(space) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 /// The peer has taken messages.

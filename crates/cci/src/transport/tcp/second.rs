@@ -71,7 +71,8 @@ impl Tcp {
         // Whoever is at the end of the first stream must be at that of the second one; with keys, it is asked by the same.
         let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
         let expected = peer.as_ref().map(Identity::name);
-        let stream = stream.and_then(|stream| Pipe::dialled(stream, self.security.as_ref(), expected).ok());
+        let (security, host) = (self.security.as_ref(), conn.host());
+        let stream = stream.and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());
         let mut nonce = [0; NONCE_BYTES];
         let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
         let bytes = Said::Bulk { key: conn.ticket.key, nonce }.bytes();

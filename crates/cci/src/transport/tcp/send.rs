@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, Fault, Shared, State};
 use super::out::{Flow, Out, Written};
+use super::pipe::Pipe;
 use super::wire::Kind;
 use super::{Tcp, token};
 use crate::engine::core::{Core, SendOp};
@@ -135,6 +136,11 @@ impl Tcp {
             while let Some(send) = conn.out.pop_written(&mut shared.sends, &mut shared.chunks) {
                 Shared::complete(conn, core, &send, Status::Success);
             }
+        }
+        if conn.out.blocked && conn.stream.as_ref().is_some_and(Pipe::lacks_buffer) {
+            // Of that nobody tells: it is tried again with the next progress.
+            conn.out.blocked = false;
+            self.dirty(key);
         }
         self.watch_for_room(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return };

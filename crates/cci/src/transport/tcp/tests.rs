@@ -7,6 +7,7 @@ mod handshakes;
 mod hostile;
 mod parts;
 mod sealed;
+mod sealed_parts;
 
 use crate::config::ini;
 use crate::{Attribute, ConnectFailure, Connection, Device, Endpoint, Event, Options};

@@ -2,9 +2,9 @@
 
 use super::super::Tcp;
 use super::super::conn::{Fault, State};
+use super::super::pipe::Pipe;
 use super::super::unfinished::record_ns_max;
 use super::Bulks;
-use super::places::host_of;
 use crate::engine::core::Core;
 use crate::event::Status;
 use crate::limits;
@@ -145,7 +145,11 @@ impl Tcp {
             let bulk = self.conns.get(*key).and_then(|conn| conn.bulk.as_ref());
             bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).is_some_and(|flow| flow.waits_for_buffers())
         };
-        if self.bulks.active.iter().any(holds) {
+        let lacks = |key: &Key| {
+            let bulk = self.conns.get(*key).and_then(|conn| conn.bulk.as_ref());
+            bulk.and_then(|bulk| bulk.stream.as_ref()).is_some_and(Pipe::lacks_buffer)
+        };
+        if self.bulks.active.iter().any(|key| holds(key) || lacks(key)) {
             // A buffer that another thread gives back wakes nobody.
             deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
         }
@@ -157,6 +161,7 @@ impl Tcp {
         for key in &self.bulks.active {
             let Some(conn) = self.conns.get_mut(*key) else { continue };
             let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
+            let host = conn.host();
             let Some(bulk) = conn.bulk.as_mut() else { continue };
             if let Some(flow) = self.bulks.flows.get(bulk.flow)
                 && (flow.waits_for_buffers() && core.has_buffer_for(conn.connection)
@@ -165,12 +170,11 @@ impl Tcp {
             {
                 return false;
             }
-            let host = host_of(conn.peer);
             if bulk.is_slim && bulk.writer.is_empty() && self.bulks.places.fill(host, bulk) {
                 return false;
             }
             let Some(stream) = &bulk.stream else { continue };
-            let wants_room = !bulk.writer.is_empty() || stream.has_unsent();
+            let wants_room = (!bulk.writer.is_empty() || stream.has_unsent()) && !stream.lacks_buffer();
             // What is not read now would end each sleep at once.
             let reads = bulk.yields_ns.is_none() && !bulk.is_slim;
             bulk.watch(

@@ -193,7 +193,7 @@ impl Tcp {
         }
         let now_ns = self.bulks.clock_ns(self.shared.now_ns);
         let Some(conn) = self.conns.get_mut(key) else { return Err(SendError::Disconnected) };
-        let host = places::host_of(conn.peer);
+        let host = conn.host();
         let Some(bulk) = conn.bulk.as_mut() else { return Err(SendError::Disconnected) };
         let Bulks { flows, places, counts, .. } = &mut self.bulks;
         if bulk.is_slim && !places.fill(host, bulk) || !bulk.lend(flows, connection, now_ns) {
@@ -216,7 +216,7 @@ impl Tcp {
     }
 
     /// The second stream of a connection is there.
-    pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
+    pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, mut stream: Pipe) {
         if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
             // Nobody else knows the ticket: its CONFIRM is on the way.
             self.confirmed(core, key);
@@ -232,6 +232,7 @@ impl Tcp {
             };
             self.bulks.scratch = scratch.into_vec();
         }
+        stream.want();
         bulk.stream = Some(stream);
         bulk.watch(core, key, Some(Interest::Read));
         conn.wants_bulk = true;
@@ -292,7 +293,7 @@ impl Tcp {
     /// Ends all operations of a connection that is over, and its second stream.
     pub(super) fn bulk_end(&mut self, core: &mut Core, key: Key, status: Status) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let host = places::host_of(conn.peer);
+        let host = conn.host();
         let Some(bulk) = conn.bulk.take() else { return };
         self.drop_stream(core, key, host, bulk, status);
     }
@@ -311,7 +312,7 @@ impl Tcp {
         //= wire.md R-TCP-24
         let until_ns = self.shared.now_ns.saturating_add(GRACE_NS);
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let host = places::host_of(conn.peer);
+        let host = conn.host();
         let mut over = Bulk::new();
         (over.ended_until_ns, over.is_active) = (until_ns, true);
         let Some(bulk) = conn.bulk.replace(over) else { return };

@@ -14,7 +14,6 @@ use crate::transport::quota::{Host, Quota};
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_sys::event::Interest;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 /// What a connection with something under way holds at most: what it writes from, what it reads into, its flow.
@@ -90,10 +89,6 @@ impl Places {
     }
 }
 
-pub(super) fn host_of(peer: Option<SocketAddr>) -> Host {
-    peer.map_or(Host::V4(Ipv4Addr::UNSPECIFIED), Host::from)
-}
-
 impl Bulks {
     /// Somebody has not what it takes to go on.
     fn others_wait(&self) -> bool {
@@ -126,7 +121,7 @@ impl Tcp {
     pub(super) fn admit(&mut self, key: Key, by: Admitted) -> bool {
         let now_ns = self.shared.now_ns;
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        let host = host_of(conn.peer);
+        let host = conn.host();
         let Some(bulk) = conn.bulk.as_mut() else { return false };
         if bulk.is_active {
             return true;
@@ -193,7 +188,7 @@ impl Tcp {
         let (now_ns, others_wait) = (self.shared.now_ns, self.bulks.others_wait());
         self.bulks.short_turns = self.bulks.short_turns.saturating_sub(1);
         let Some(conn) = self.conns.get_mut(key) else { return Turn::Whole };
-        let host = host_of(conn.peer);
+        let host = conn.host();
         let Some(bulk) = conn.bulk.as_mut() else { return Turn::Whole };
         let Bulks { places, flows, short_turns, active, .. } = &mut self.bulks;
         if others_wait && !bulk.has_own(flows) {
@@ -237,11 +232,13 @@ impl Tcp {
     /// Takes a connection's memory back, if nothing is under way on it that needs any. Who calls takes it out of the list.
     pub(super) fn park(&mut self, core: &mut Core, key: Key) -> Result<bool, Fault> {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(false) };
-        let (host, delivers) = (host_of(conn.peer), conn.takes_messages());
+        let (host, delivers) = (conn.host(), conn.takes_messages());
         let Some(bulk) = conn.bulk.as_mut() else { return Ok(false) };
         let Bulks { flows, places, message_bytes_max, .. } = &mut self.bulks;
-        let is_sent = bulk.stream.as_ref().is_some_and(|stream| !stream.has_unsent());
-        if !is_sent || !bulk.writer.is_empty() {
+        // What the kernel does not know of it does not tell of.
+        let is_still =
+            bulk.stream.as_ref().is_some_and(|stream| !stream.has_unsent() && !stream.has_content());
+        if !is_still || !bulk.writer.is_empty() {
             return Ok(false);
         }
         if let Some((flow, ops)) = flows.get_mut(bulk.flow) {
@@ -263,7 +260,7 @@ impl Tcp {
     /// Has a connection that waits for its peer hold no more than what is on its way.
     fn slim(&mut self, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let host = host_of(conn.peer);
+        let host = conn.host();
         let Some(bulk) = conn.bulk.as_mut() else { return };
         bulk.writer.slim();
         let held = FLOW_BYTES as u64 + bulk.writer.held_bytes() + bulk.reader.held_bytes();

@@ -102,7 +102,7 @@ impl Tcp {
             counts.bytes_placed += std::mem::take(&mut reader.placed_bytes);
             *at_once |= came.more;
             let has_ended = reader.take_ended();
-            if reader.is_between_records() {
+            if reader.is_between_records() && !wire.stream.has_part() {
                 *record_ns = None;
             } else if has_ended || record_ns.is_none() {
                 *record_ns = Some(now_ns);

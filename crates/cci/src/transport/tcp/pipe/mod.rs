@@ -3,8 +3,10 @@
 //! A sealed pipe shakes hands by itself, whenever it is asked to send or to receive; until that is over there is neither
 //! room nor anything to read. What it was given is sealed into records of a borrowed buffer, and what the kernel does not
 //! take at once stays there ([`Pipe::has_unsent`]). Reading takes no byte out of the kernel that can't be passed on at
-//! once, but for parts of a record, so that the kernel always knows whether there is something to be read.
+//! once, but for parts of a record, so that the kernel always knows whether there is something to be read. Buffers are few
+//! ([`pool`]): a stream that may keep none leaves parts of records in the kernel ([`opening`]), and seals short records.
 
+mod opening;
 mod pool;
 mod sealed;
 #[cfg(test)]
@@ -16,6 +18,7 @@ use super::conn::Fault;
 use crate::ConnectFailure;
 use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
+use crate::transport::quota::Host;
 use cci_ring::memory::Bytes;
 use cci_secure::{EndpointId, Failure, StreamConfig, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};
@@ -33,7 +36,10 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// Buffers may take so many bytes.
+    /// What buffers take at least.
+    pub const BYTES_MIN: u64 = Pool::BYTES_MIN;
+
+    /// Streams may keep so many bytes in buffers, beside [`Security::BYTES_MIN`].
     pub fn new(sealing: Sealing, bytes_max: u64) -> Result<Security, SysError> {
         let mut secret = [0; 32];
         random::fill(&mut secret)?;
@@ -59,20 +65,28 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// The side that dialled. `expected`: the name of who must be at the other end. The error is this side's own: no
-    /// randomness.
+    /// The side that dialled. `expected`: the name of who must be at the other end, which is at `host`. The error is this
+    /// side's own: no randomness.
     pub fn dialled(
         stream: Stream,
         security: Option<&Security>,
         expected: Option<&str>,
+        host: Host,
     ) -> Result<Pipe, Failure> {
-        let sealed = security.map(|security| Sealed::dial(security, expected)).transpose()?.map(Box::new);
-        Ok(Pipe { stream, sealed })
+        let sealed = security.map(|security| Sealed::dial(security, expected, host)).transpose()?;
+        Ok(Pipe { stream, sealed: sealed.map(Box::new) })
     }
 
-    /// The side that was dialled.
-    pub fn accepted(stream: Stream, security: Option<&Security>) -> Pipe {
-        Pipe { stream, sealed: security.map(|security| Box::new(Sealed::answer(security))) }
+    /// The side that was dialled, from `host`. As long as it is not [wanted](Pipe::want) it keeps next to nothing.
+    pub fn accepted(stream: Stream, security: Option<&Security>, host: Host) -> Pipe {
+        Pipe { stream, sealed: security.map(|security| Box::new(Sealed::answer(security, host))) }
+    }
+
+    /// The program has accepted the connection, or it has the stream's already.
+    pub fn want(&mut self) {
+        if let Some(sealed) = &mut self.sealed {
+            sealed.want();
+        }
     }
 
     /// Who is at the other end, once that is proved. A plain stream has nobody.
@@ -96,6 +110,27 @@ impl Pipe {
     #[inline]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
+    }
+
+    /// What has come is not in the kernel any more, and was not given to anybody.
+    pub fn has_input(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.has_input())
+    }
+
+    /// The stream has something to give that the kernel does not know of.
+    pub fn has_content(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.has_content())
+    }
+
+    /// A part of a sealed record has come, as of the last read.
+    #[inline]
+    pub fn has_part(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.has_part())
+    }
+
+    /// What was to be sent waits for a buffer, of which nobody tells.
+    pub fn lacks_buffer(&self) -> bool {
+        self.sealed.as_ref().is_some_and(|sealed| sealed.lacks_buffer())
     }
 
     /// The handshake is not over.
@@ -153,7 +188,7 @@ impl Pipe {
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
             None => self.stream.recv(buffer),
-            Some(sealed) => sealed.recv(&mut self.stream, buffer),
+            Some(sealed) => sealed.recv(&self.stream, buffer),
         }
     }
 
@@ -162,18 +197,40 @@ impl Pipe {
     pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.sealed {
             None => self.stream.recv_now(buffer),
-            Some(sealed) => match sealed.recv(&mut self.stream, buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-                other => other.map(Some),
-            },
+            Some(sealed) => or_none(sealed.recv(&self.stream, buffer)),
         }
+    }
+
+    /// As [`Pipe::recv_now`], and leaves everything where it is: [`Pipe::take`] follows. [`Pipe::has_input`] is false.
+    pub fn peek_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        or_none(match self.records() {
+            Some((sealed, stream)) => sealed.peek(stream, buffer),
+            None => self.stream.peek(buffer),
+        })
+    }
+
+    /// Takes the first bytes that [`Pipe::peek_now`] gave, which is all that is of use without what follows them. False:
+    /// the stream is of no use any more.
+    pub fn take(&mut self, bytes: &mut [u8]) -> bool {
+        match self.records() {
+            Some((sealed, stream)) => sealed.take_peeked(stream, bytes.len()).is_ok(),
+            None if bytes.is_empty() => true,
+            // It is there, and in one piece.
+            None => self.stream.recv(bytes).is_ok_and(|len| len == bytes.len()),
+        }
+    }
+
+    /// What comes is sealed records.
+    fn records(&mut self) -> Option<(&mut Sealed, &Stream)> {
+        let sealed = self.sealed.as_deref_mut().filter(|sealed| !sealed.is_plain())?;
+        Some((sealed, &self.stream))
     }
 
     /// As [`tcp_memory::recv`].
     pub fn recv_memory(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::recv(self.stream.as_fd(), to, rest),
-            Some(sealed) => sealed.recv_memory(&mut self.stream, to, rest),
+            Some(sealed) => sealed.recv_memory(&self.stream, to, rest),
         }
     }
 
@@ -209,9 +266,19 @@ impl Pipe {
         self.stream.set_unsent_bytes_max(bytes)
     }
 
-    /// As [`Stream::set_wakeup_bytes`].
+    /// As [`Stream::set_wakeup_bytes`]; sealed records see to that by themselves.
     pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
-        self.stream.set_wakeup_bytes(bytes)
+        match &self.sealed {
+            Some(sealed) if !sealed.is_plain() => Ok(()),
+            _ => self.stream.set_wakeup_bytes(bytes),
+        }
+    }
+
+    /// As [`Stream::make_room_behind_parts`]; sealed records see to that by themselves.
+    pub fn make_room_behind_parts(&self) {
+        if self.sealed.as_ref().is_none_or(|sealed| sealed.is_plain()) {
+            self.stream.make_room_behind_parts();
+        }
     }
 
     pub fn info(&self) -> Option<Info> {
@@ -222,6 +289,13 @@ impl Pipe {
 impl AsFd for Pipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+fn or_none(done: io::Result<usize>) -> io::Result<Option<usize>> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -1,24 +1,45 @@
 //! Buffers that sealed streams borrow while something is in them.
+//!
+//! What a stream keeps from one call to the next is its peer's doing: a part of a record that has come, or records that the
+//! kernel does not take because the peer reads nothing. So hosts share what may be kept by a threshold, and two buffers are
+//! kept by nobody: with these every stream gets on, although it keeps nothing.
 
+use super::super::wire;
+use crate::transport::quota::{Host, Quota};
 use cci_ring::room;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use std::sync::{Mutex, PoisonError};
 
 /// Four of the longest records.
 pub(super) const BUFFER_BYTES: usize = 4 * (RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES);
-/// However little memory there is: for both streams of some connections.
-const BUFFERS_MIN: u64 = 16;
+/// One that a stream seals into where it gets no other: a short record, of which the kernel may not take all.
+const SMALL_BYTES: usize = 1 << 10;
+/// Buffers that nobody keeps: one to open records in, and one for an endpoint that has accepted a stream of this one.
+const BRIEF_BUFFERS: u64 = 2;
+/// Of all bytes, this part is small buffers.
+const SMALL_SHARE: u64 = 8;
+/// A stream that keeps a part of a sealed record may keep a part of a message as well, once that is whole.
+const KEPT_BYTES: u64 = (BUFFER_BYTES + wire::RECORD_BYTES_MAX) as u64;
+
+const _: () = assert!(SMALL_BYTES > RECORD_OVERHEAD_BYTES && SMALL_BYTES < BUFFER_BYTES);
 
 /// All buffers of an endpoint. A request that another endpoint accepts takes its stream, and what it has borrowed, there:
 /// hence the lock, for which nobody waits as a rule.
-pub(super) struct Pool {
-    state: Mutex<State>,
-    made_max: u64,
+pub(super) struct Pool(Mutex<Shelves>);
+
+struct Shelves {
+    large: Shelf,
+    small: Shelf,
 }
 
-struct State {
+/// Buffers of one length.
+struct Shelf {
+    buffer_bytes: usize,
     free: Vec<Box<[u8]>>,
     made: u64,
+    made_max: u64,
+    /// Those that streams keep from one call to the next.
+    kept: Quota,
 }
 
 /// One buffer: something is in `at..end`.
@@ -26,6 +47,8 @@ pub(super) struct Buffer {
     pub bytes: Box<[u8]>,
     pub at: usize,
     pub end: usize,
+    /// On whose account it is kept.
+    keeper: Option<Host>,
 }
 
 impl Buffer {
@@ -38,42 +61,137 @@ impl Buffer {
     }
 }
 
-impl Pool {
-    pub fn new(bytes_max: u64) -> Pool {
-        let made_max = (bytes_max / BUFFER_BYTES as u64).max(BUFFERS_MIN);
-        Pool { state: Mutex::new(State { free: Vec::new(), made: 0 }), made_max }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing that could panic is done under it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shelf {
+    fn new(buffer_bytes: usize, made_max: u64, kept_max: u64) -> Shelf {
+        Shelf { buffer_bytes, free: Vec::new(), made: 0, made_max, kept: Quota::new(kept_max) }
     }
 
     /// One that was given back, or a new one; `None`: there are as many as there may be, or there is no memory.
-    pub fn lend(&self) -> Option<Buffer> {
-        let mut state = self.state();
-        let bytes = match state.free.pop() {
+    fn lend(&mut self) -> Option<Buffer> {
+        let bytes = match self.free.pop() {
             Some(bytes) => bytes,
-            None if state.made < self.made_max => {
+            None if self.made < self.made_max => {
                 // So that giving back never allocates.
-                let made = usize::try_from(state.made + 1).unwrap_or(usize::MAX);
-                let missing = made.saturating_sub(state.free.len());
-                state.free.try_reserve(missing).ok()?;
-                let bytes = room::zeroed(BUFFER_BYTES)?;
-                state.made += 1;
+                let made = usize::try_from(self.made + 1).unwrap_or(usize::MAX);
+                let missing = made.saturating_sub(self.free.len());
+                self.free.try_reserve(missing).ok()?;
+                let bytes = room::zeroed(self.buffer_bytes)?;
+                self.made += 1;
                 bytes
             }
             None => return None,
         };
-        Some(Buffer { bytes, at: 0, end: 0 })
+        Some(Buffer { bytes, at: 0, end: 0, keeper: None })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.made * self.buffer_bytes as u64 + self.kept.bytes()
+    }
+}
+
+impl Shelves {
+    fn of(&mut self, buffer: &Buffer) -> &mut Shelf {
+        if buffer.bytes.len() == self.small.buffer_bytes { &mut self.small } else { &mut self.large }
+    }
+}
+
+impl Pool {
+    /// What a pool takes that may take nothing: buffers that nobody keeps.
+    pub const BYTES_MIN: u64 = BRIEF_BUFFERS * BUFFER_BYTES as u64;
+
+    /// So many bytes may be kept.
+    pub fn new(bytes_max: u64) -> Pool {
+        let kept_max = (bytes_max - bytes_max / SMALL_SHARE) / KEPT_BYTES;
+        let small_max = bytes_max / SMALL_SHARE / SMALL_BYTES as u64;
+        Pool(Mutex::new(Shelves {
+            large: Shelf::new(BUFFER_BYTES, kept_max + BRIEF_BUFFERS, kept_max),
+            small: Shelf::new(SMALL_BYTES, small_max, small_max),
+        }))
+    }
+
+    fn shelves(&self) -> std::sync::MutexGuard<'_, Shelves> {
+        // Nothing that could panic is done under it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that may be kept from one call to the next, if this host has room for it.
+    pub fn lend(&self, host: Host) -> Option<Buffer> {
+        let shelf = &mut self.shelves().large;
+        if shelf.kept.has_room_for(host, 1) { shelf.lend() } else { None }
+    }
+
+    /// A small one that may be kept.
+    pub fn lend_small(&self, host: Host) -> Option<Buffer> {
+        let shelf = &mut self.shelves().small;
+        if shelf.kept.has_room_for(host, 1) { shelf.lend() } else { None }
+    }
+
+    /// One that is given back before anything else is done.
+    pub fn lend_briefly(&self) -> Option<Buffer> {
+        self.shelves().large.lend()
+    }
+
+    /// A stream keeps this one, on its host's account. [`Pool::lend`] has said that it may.
+    pub fn keep(&self, buffer: &mut Buffer, host: Host) {
+        if buffer.keeper.is_none() {
+            buffer.keeper = Some(host);
+            self.shelves().of(buffer).kept.take(host, 1);
+        }
     }
 
     pub fn give_back(&self, buffer: Buffer) {
-        self.state().free.push(buffer.bytes);
+        let mut shelves = self.shelves();
+        let shelf = shelves.of(&buffer);
+        if let Some(host) = buffer.keeper {
+            shelf.kept.give_back(host, 1);
+        }
+        shelf.free.push(buffer.bytes);
     }
 
     /// Bytes of all that were made.
     pub fn bytes(&self) -> u64 {
-        self.state().made * BUFFER_BYTES as u64
+        let shelves = self.shelves();
+        shelves.large.bytes() + shelves.small.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn host(last: u8) -> Host {
+        Host::V4(Ipv4Addr::new(10, 0, 0, last))
+    }
+
+    /// Takes as many as a host may keep.
+    fn keep_all(pool: &Pool, host: Host) -> Vec<Buffer> {
+        let lend = || {
+            let mut buffer = pool.lend(host)?;
+            pool.keep(&mut buffer, host);
+            Some(buffer)
+        };
+        std::iter::from_fn(lend).take(1_000).collect()
+    }
+
+    #[test]
+    fn one_host_leaves_half_and_a_buffer_to_work_in_there_always_is() {
+        let bytes_max = 20 * KEPT_BYTES * SMALL_SHARE / (SMALL_SHARE - 1);
+        let pool = Pool::new(bytes_max);
+        let (first, second) = (keep_all(&pool, host(1)), keep_all(&pool, host(2)));
+        assert_eq!((first.len(), second.len()), (10, 5));
+        let crowd: Vec<_> = (3..200).map(|last| keep_all(&pool, host(last))).collect();
+        let brief = [pool.lend_briefly().unwrap(), pool.lend_briefly().unwrap()];
+        assert!(pool.bytes() <= bytes_max + Pool::BYTES_MIN);
+        let all = [first, second, brief.into()].into_iter().chain(crowd).flatten();
+        all.for_each(|buffer| pool.give_back(buffer));
+        assert_eq!(keep_all(&pool, host(200)).len(), 10, "half again");
+    }
+
+    #[test]
+    fn a_pool_of_nothing_keeps_nothing() {
+        let pool = Pool::new(0);
+        assert!(pool.lend(host(1)).is_none() && pool.lend_small(host(1)).is_none());
+        assert!(pool.lend_briefly().is_some());
     }
 }

@@ -1,19 +1,17 @@
-//! The sealed kind of pipe.
+//! The sealed kind of pipe: its handshake, and what it sends. What it receives is in [`opening`](super::opening).
 
 use super::Security;
+use super::opening::Opening;
 use super::pool::{Buffer, Pool};
+use crate::transport::quota::Host;
 use cci_ring::memory::Bytes;
-use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, TAG_BYTES};
+use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
 use cci_secure::{EndpointId, Failure, Identity, Rights, STREAM_MAGIC, SealedStream};
 use cci_sys::clock;
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
 use std::ops::Deref;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// The longest record.
-const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
 
 /// Of what comes behind a part that has ended the handshake, so much is read before the stream is closed.
 const DRAINED_BYTES: usize = 4096;
@@ -21,31 +19,25 @@ const DRAINED_BYTES: usize = 4096;
 /// See the module above.
 pub(super) struct Sealed {
     /// None: it has turned out to be plain, which is allowed here.
-    stream: Option<SealedStream>,
+    pub(super) stream: Option<SealedStream>,
     /// Accepted, and plain peers are served, too: what it is has to be seen.
     undecided: bool,
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
+    /// On whose account it keeps buffers.
+    pub(super) host: Host,
+    /// This side wants the connection: the stream may keep large buffers.
+    pub(super) is_wanted: bool,
     /// Sealed, and not taken by the kernel.
     out: Option<Buffer>,
-    /// Came: whole and partial records; of the first one, what is left of its content.
-    input: Option<Buffer>,
-    content: Range<usize>,
+    /// There was no buffer to seal into.
+    lacks_buffer: bool,
+    /// What came.
+    pub(super) opening: Opening,
     /// The part of the handshake that is being read.
     part: Vec<u8>,
 }
 
-/// What a read of the kernel's brought.
-enum Filled {
-    Nothing,
-    /// The peer has closed its side.
-    End,
-    /// `all`: it was all that had come.
-    Some {
-        all: bool,
-    },
-}
-
-fn would_block() -> io::Error {
+pub(super) fn would_block() -> io::Error {
     ErrorKind::WouldBlock.into()
 }
 
@@ -53,7 +45,7 @@ fn refused(failure: Failure) -> io::Error {
     io::Error::other(failure)
 }
 
-fn forged() -> io::Error {
+pub(super) fn forged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a record that the peer has not sealed")
 }
 
@@ -63,25 +55,42 @@ fn unwanted() -> Failure {
 }
 
 impl Sealed {
-    pub fn dial(security: &Security, expected: Option<&str>) -> Result<Sealed, Failure> {
+    pub fn dial(security: &Security, expected: Option<&str>, host: Host) -> Result<Sealed, Failure> {
         let stream = SealedStream::dial(&security.config, expected)?;
-        Ok(Sealed::new(stream, security, false))
+        let mut sealed = Sealed::new(stream, security, host);
+        sealed.is_wanted = true;
+        Ok(sealed)
     }
 
-    pub fn answer(security: &Security) -> Sealed {
-        Sealed::new(SealedStream::answer(&security.config), security, !security.sealing.required)
+    pub fn answer(security: &Security, host: Host) -> Sealed {
+        let stream = SealedStream::answer(&security.config);
+        let mut sealed = Sealed::new(stream, security, host);
+        sealed.undecided = !security.sealing.required;
+        sealed
     }
 
-    fn new(stream: SealedStream, security: &Security, undecided: bool) -> Sealed {
+    fn new(stream: SealedStream, security: &Security, host: Host) -> Sealed {
         Sealed {
             stream: Some(stream),
-            undecided,
+            undecided: false,
             pool: Arc::clone(&security.pool),
+            host,
+            is_wanted: false,
             out: None,
-            input: None,
-            content: 0..0,
+            lacks_buffer: false,
+            opening: Opening::default(),
             part: Vec::new(),
         }
+    }
+
+    /// The peer has no security, which is allowed here.
+    pub fn is_plain(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    /// The connection is wanted by this side's program.
+    pub fn want(&mut self) {
+        self.is_wanted = true;
     }
 
     pub fn peer(&self) -> Option<(&Identity, Rights)> {
@@ -101,14 +110,9 @@ impl Sealed {
         self.out.is_some() || self.stream.as_ref().is_some_and(|stream| stream.has_said())
     }
 
-    /// Something has come that was not given to anybody.
-    pub fn has_input(&self) -> bool {
-        self.input.is_some()
-    }
-
-    #[cfg(test)]
-    pub fn content_len(&self) -> usize {
-        self.content.len()
+    /// Nothing could be sealed for want of a buffer: the kernel does not tell when there is one.
+    pub fn lacks_buffer(&self) -> bool {
+        self.lacks_buffer
     }
 
     /// Gives the kernel what waits. False: it has no room for all.
@@ -139,7 +143,7 @@ impl Sealed {
 
     /// Goes on with the handshake. False: the peer has to say something, or the kernel to make room. A peer that cuts the
     /// stream meanwhile does not want this side.
-    fn shake(&mut self, with: &Stream) -> io::Result<bool> {
+    pub(super) fn shake(&mut self, with: &Stream) -> io::Result<bool> {
         self.shake_on(with).map_err(|error| match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => refused(unwanted()),
             _ => error,
@@ -253,6 +257,14 @@ impl Sealed {
         })
     }
 
+    /// Something to seal into: the kernel may not take it at once.
+    fn lend_out(&mut self) -> Option<Buffer> {
+        let large = if self.is_wanted { self.pool.lend(self.host) } else { None };
+        let lent = large.or_else(|| self.pool.lend_small(self.host));
+        self.lacks_buffer = lent.is_none();
+        lent
+    }
+
     /// Seals `total` bytes, which `fill` gives piece by piece, and writes them; answers how many were taken.
     fn take(
         &mut self,
@@ -265,7 +277,7 @@ impl Sealed {
         }
         let mut taken = 0;
         while taken < total {
-            let Some(mut out) = self.pool.lend() else {
+            let Some(mut out) = self.lend_out() else {
                 return if taken > 0 { Ok(taken) } else { Err(would_block()) };
             };
             let now_ns = clock::now_ns();
@@ -289,7 +301,11 @@ impl Sealed {
                 taken += body;
             }
             self.out = Some(out);
-            if !self.flush(to)? {
+            let is_all_gone = self.flush(to)?;
+            if let Some(out) = &mut self.out {
+                self.pool.keep(out, self.host);
+            }
+            if !is_all_gone {
                 break;
             }
         }
@@ -303,171 +319,24 @@ impl Sealed {
         total: usize,
         mut fill: impl FnMut(&mut [u8]) -> bool,
     ) -> io::Result<usize> {
-        let Some(mut out) = self.pool.lend() else { return Err(would_block()) };
+        let Some(mut out) = self.pool.lend_briefly() else { return Err(would_block()) };
         let len = total.min(out.bytes.len());
         if !out.bytes.get_mut(..len).is_some_and(&mut fill) {
             self.pool.give_back(out);
             return Err(io::Error::other("it can't be read"));
         }
         let sent = to.send(out.bytes.get(..len).unwrap_or_default());
-        out.end = 0;
         self.pool.give_back(out);
         sent
-    }
-
-    /// As a read of the kernel's: as much as there is and fits.
-    pub fn recv(&mut self, from: &mut Stream, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut at = 0;
-        let total = buffer.len();
-        self.give(from, total, |bytes| {
-            let len = bytes.len();
-            let Some(room) = buffer.get_mut(at..at + len) else { return false };
-            room.copy_from_slice(bytes);
-            at += len;
-            true
-        })
-    }
-
-    pub fn recv_memory(
-        &mut self,
-        from: &mut Stream,
-        to: Option<&Bytes>,
-        rest: &mut [u8],
-    ) -> io::Result<usize> {
-        let placed = to.map_or(0, Bytes::len);
-        let total = placed + rest.len();
-        let mut at = 0;
-        self.give(from, total, |bytes| {
-            let of_place = placed.saturating_sub(at).min(bytes.len());
-            let (first, second) = bytes.split_at(of_place);
-            let put = first.is_empty() || to.is_some_and(|to| to.write(at, first));
-            let behind = (at + of_place).saturating_sub(placed);
-            at += bytes.len();
-            put && (second.is_empty()
-                || rest
-                    .get_mut(behind..behind + second.len())
-                    .map(|room| room.copy_from_slice(second))
-                    .is_some())
-        })
-    }
-
-    /// Gives `total` bytes at most to `put`; answers how many.
-    fn give(&mut self, from: &Stream, total: usize, mut put: impl FnMut(&[u8]) -> bool) -> io::Result<usize> {
-        if !self.is_open() && !self.shake(from)? {
-            return Err(would_block());
-        }
-        if self.stream.is_none() {
-            return self.give_plain(from, total, put);
-        }
-        let (mut given, mut drained) = (0, false);
-        while given < total {
-            if self.content.is_empty() && !self.next_record()? {
-                let missing = total - given;
-                if given > 0 && (drained || missing < RECORD_BYTES_MAX) {
-                    return Ok(given);
-                }
-                if drained {
-                    return Err(would_block());
-                }
-                match self.fill(from, missing) {
-                    Ok(Filled::End) if given == 0 => return Ok(0),
-                    Ok(Filled::Nothing) if given == 0 => return Err(would_block()),
-                    Err(error) if given == 0 => return Err(error),
-                    // The next read finds it again.
-                    Ok(Filled::End | Filled::Nothing) | Err(_) => return Ok(given),
-                    Ok(Filled::Some { all }) => drained = all,
-                }
-                continue;
-            }
-            let Some(input) = &self.input else { continue };
-            let len = self.content.len().min(total - given);
-            let content = input.bytes.get(self.content.start..self.content.start + len).unwrap_or_default();
-            if !put(content) {
-                return Err(io::Error::other("there is no place for it"));
-            }
-            self.content.start += len;
-            given += len;
-        }
-        self.rest();
-        Ok(given)
-    }
-
-    /// Opens the next record, if it has come whole. Empty ones are none.
-    fn next_record(&mut self) -> io::Result<bool> {
-        loop {
-            self.rest();
-            let (Some(stream), Some(input)) = (&mut self.stream, &mut self.input) else { return Ok(false) };
-            let wanted = stream.wanted(input.filled()).map_err(|_| forged())?;
-            if wanted > input.filled().len() || wanted < RECORD_OVERHEAD_BYTES {
-                return Ok(false);
-            }
-            let start = input.at;
-            let record = input.bytes.get_mut(start..start + wanted).unwrap_or_default();
-            let len = stream.open(record).ok_or_else(forged)?.len();
-            let content = start + RECORD_HEADER_BYTES;
-            self.content = content..content + len;
-            input.at = start + wanted;
-            debug_assert_eq!(len + RECORD_HEADER_BYTES + TAG_BYTES, wanted);
-            if len > 0 {
-                return Ok(true);
-            }
-        }
-    }
-
-    /// Gives the buffer back if nothing is in it.
-    fn rest(&mut self) {
-        if self.content.is_empty()
-            && self.input.as_ref().is_some_and(Buffer::is_empty)
-            && let Some(input) = self.input.take()
-        {
-            self.pool.give_back(input);
-        }
-    }
-
-    /// Reads once. Where there is not room for the longest record's content, no further than to the end of the record:
-    /// what stays in the kernel is told of.
-    fn fill(&mut self, from: &Stream, room: usize) -> io::Result<Filled> {
-        if self.input.is_none() {
-            let lent = self.pool.lend();
-            self.input = Some(lent.ok_or_else(|| io::Error::from(ErrorKind::OutOfMemory))?);
-        }
-        let (Some(stream), Some(input)) = (&self.stream, &mut self.input) else { return Ok(Filled::Nothing) };
-        let have = input.filled().len();
-        input.bytes.copy_within(input.at..input.end, 0);
-        (input.at, input.end) = (0, have);
-        let wanted = stream.wanted(input.filled()).map_err(|_| forged())?;
-        let up_to = if room >= RECORD_BYTES_MAX { room } else { wanted };
-        let up_to = up_to.min(input.bytes.len());
-        let got = from.recv_now(input.bytes.get_mut(have..up_to).unwrap_or_default());
-        input.end += got.as_ref().ok().copied().flatten().unwrap_or(0);
-        self.rest();
-        Ok(match got? {
-            None => Filled::Nothing,
-            Some(0) => Filled::End,
-            Some(got) => Filled::Some { all: have + got < up_to },
-        })
-    }
-
-    fn give_plain(
-        &mut self,
-        from: &Stream,
-        total: usize,
-        mut put: impl FnMut(&[u8]) -> bool,
-    ) -> io::Result<usize> {
-        let Some(mut input) = self.pool.lend() else { return Err(ErrorKind::OutOfMemory.into()) };
-        let len = total.min(input.bytes.len());
-        let got = from.recv(input.bytes.get_mut(..len).unwrap_or_default());
-        let put = got.as_ref().is_ok_and(|got| put(input.bytes.get(..*got).unwrap_or_default()));
-        self.pool.give_back(input);
-        if got.is_ok() && !put { Err(io::Error::other("there is no place for it")) } else { got }
     }
 }
 
 /// What it has borrowed goes back.
 impl Drop for Sealed {
     fn drop(&mut self) {
-        for buffer in [self.out.take(), self.input.take()].into_iter().flatten() {
-            self.pool.give_back(buffer);
+        self.opening.drop_buffers(&self.pool);
+        if let Some(out) = self.out.take() {
+            self.pool.give_back(out);
         }
     }
 }

@@ -10,13 +10,25 @@ use std::time::{Duration, Instant};
 const KEY: &[u8] = b"a = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn security(update: UpdateLimits) -> Security {
+/// What a pool has that may keep buffers, and one that may keep none.
+const POOLS_BYTES: [u64; 2] = [1 << 20, 0];
+const HERE: Host = Host::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn security(update: UpdateLimits, bytes_max: u64) -> Security {
     let device = DeviceInfo::new("t".to_owned(), TransportKind::Tcp);
     let options = Options { security: Some(Given::psk(KEY).unwrap()), ..Options::default() };
     let sealing = Sealing::of(&device, &options).unwrap().unwrap();
-    let mut security = Security::new(sealing, 1 << 20).unwrap();
+    let mut security = Security::new(sealing, bytes_max).unwrap();
     security.config.update = update;
     security
+}
+
+fn security_of_plenty(of: &Security) -> Security {
+    Security {
+        sealing: of.sealing.clone(),
+        pool: Arc::new(Pool::new(POOLS_BYTES[0])),
+        config: of.config.clone(),
+    }
 }
 
 fn pair(security: &Security) -> (Pipe, Pipe) {
@@ -33,7 +45,11 @@ fn pair(security: &Security) -> (Pipe, Pipe) {
     let own = EndpointId::random().unwrap();
     let config = StreamConfig { own, ..security.config.clone() };
     let theirs = Security { sealing: security.sealing.clone(), pool: Arc::clone(&security.pool), config };
-    (Pipe::dialled(dialled, Some(security), None).unwrap(), Pipe::accepted(accepted, Some(&theirs)))
+    // Sending takes buffers that may be kept.
+    let sends = security_of_plenty(security);
+    let mut answers = Pipe::accepted(accepted, Some(&theirs), HERE);
+    answers.want();
+    (Pipe::dialled(dialled, Some(&sends), None, HERE).unwrap(), answers)
 }
 
 fn nothing(result: &io::Result<usize>) -> bool {
@@ -48,8 +64,12 @@ fn byte(at: usize) -> u8 {
 /// that was borrowed is given back.
 #[test]
 fn what_goes_in_comes_out() {
+    POOLS_BYTES.into_iter().for_each(passes);
+}
+
+fn passes(bytes_max: u64) {
     const TOTAL: usize = 6 << 20;
-    let security = security(UpdateLimits { records: 50, age_ns: u64::MAX });
+    let security = security(UpdateLimits { records: 50, age_ns: u64::MAX }, bytes_max);
     let (mut a, mut b) = pair(&security);
     let (mut sent, mut got, mut round) = (0usize, 0usize, 0usize);
     let start = Instant::now();
@@ -87,7 +107,7 @@ fn what_goes_in_comes_out() {
     assert!(a.flush().unwrap() && !a.has_unsent());
     assert!(nothing(&b.recv(&mut buffer)));
     let made = security.bytes();
-    assert!(made <= 4 * pool::BUFFER_BYTES as u64, "{made}");
+    assert!(made <= 2 * pool::BUFFER_BYTES as u64 + 1024, "{made}");
     assert!(b.has_peer_of(&a) && a.peer().is_some());
     a.shutdown_write().unwrap();
     assert_eq!(b.recv(&mut buffer).unwrap(), 0);
@@ -96,7 +116,7 @@ fn what_goes_in_comes_out() {
 /// The kernel tells of what it has: with room for a whole record, nothing stays behind in the pipe.
 #[test]
 fn nothing_is_left_where_the_kernel_does_not_see_it() {
-    let security = security(UpdateLimits::default());
+    let security = security(UpdateLimits::default(), POOLS_BYTES[0]);
     let (mut a, mut b) = pair(&security);
     let mut buffer = vec![0; 65_536];
     let start = Instant::now();
@@ -117,15 +137,18 @@ fn nothing_is_left_where_the_kernel_does_not_see_it() {
         }
         while b.recv(&mut buffer).is_ok() {}
         let _ = a.flush();
-        let left = b.sealed.as_ref().unwrap().content_len();
-        assert_eq!(left, 0);
+        assert!(!b.has_content());
     }
 }
 
 /// A short read, as of the handshake of connections, takes no more from the kernel than its record.
 #[test]
 fn short_reads_leave_the_next_record_to_the_kernel() {
-    let security = security(UpdateLimits::default());
+    POOLS_BYTES.into_iter().for_each(reads_shortly);
+}
+
+fn reads_shortly(bytes_max: u64) {
+    let security = security(UpdateLimits::default(), bytes_max);
     let (mut a, mut b) = pair(&security);
     let (start, mut first) = (Instant::now(), [0; 3]);
     while nothing(&a.send(b"one")) {
@@ -140,4 +163,75 @@ fn short_reads_leave_the_next_record_to_the_kernel() {
     assert_eq!(b.peek(&mut [0]).unwrap(), 1);
     let mut rest = [0; 64];
     assert_eq!((b.recv(&mut rest[..2]).unwrap(), b.recv(&mut rest).unwrap()), (2, 4));
+}
+
+/// A reader that keeps nothing, and takes only whole messages of five to a thousand bytes: what it does not take stays in the
+/// kernel, over changes of keys, and the kernel tells of the stream when there is more.
+#[test]
+fn what_is_not_taken_stays_in_the_kernel() {
+    const MESSAGES: usize = 3_000;
+    let message = |number: usize| {
+        let len = 5 + number * 7_919 % 1_000;
+        let body = (1..len - 1).map(|at| byte(number + at));
+        [(len as u16).to_le_bytes().to_vec(), body.collect()].concat()
+    };
+    let security = security(UpdateLimits { records: 40, age_ns: u64::MAX }, 0);
+    let (mut a, mut b) = pair(&security);
+    let all: Vec<u8> = (0..MESSAGES).flat_map(message).collect();
+    let (mut sent, mut got, mut round, mut waits) = (0, 0, 0usize, 0);
+    let mut room = vec![0; 65_536];
+    let start = Instant::now();
+    while a.is_shaking() || b.is_shaking() {
+        assert!(start.elapsed() < PATIENCE);
+        let _ = a.flush();
+        assert!(nothing(&a.recv(&mut room)) && nothing(&b.recv(&mut room)));
+    }
+    while got < MESSAGES {
+        assert!(start.elapsed() < PATIENCE, "{sent} of {} sent, {got} got", all.len());
+        round += 1;
+        if a.flush().unwrap() && sent < all.len() && round % 3 > 0 {
+            let end = (sent + 1 + round * 131 % 700).min(all.len());
+            if let Ok(len) = a.send(&all[sent..end]) {
+                sent += len;
+            }
+        }
+        let Some(len) = b.peek_now(&mut room).unwrap() else { continue };
+        let mut used = 0;
+        while let Some(&[low, high]) = room[used..len].first_chunk() {
+            let end = used + usize::from(u16::from_le_bytes([low, high]));
+            if end > len {
+                break;
+            }
+            assert!(room[used..end] == message(got), "message {got}");
+            (used, got) = (end, got + 1);
+        }
+        assert!(b.take(&mut room[..used]));
+        waits += usize::from(used < len);
+        assert!(b.has_part() || used == len);
+        assert!(!b.has_input());
+    }
+    assert!(waits > 100, "{waits}");
+    assert_eq!(b.peek_now(&mut room).unwrap(), None);
+    a.shutdown_write().unwrap();
+    assert_eq!(b.recv(&mut room).unwrap(), 0);
+}
+
+/// A part of a record in the kernel does not hide the end behind it.
+#[test]
+fn an_end_behind_a_part_is_an_end() {
+    for bytes_max in POOLS_BYTES {
+        let security = security(UpdateLimits::default(), bytes_max);
+        let (mut a, mut b) = pair(&security);
+        let (start, mut room) = (Instant::now(), vec![0; 65_536]);
+        while nothing(&a.send(b"one")) {
+            assert!(nothing(&b.recv(&mut room)) && start.elapsed() < PATIENCE);
+        }
+        while b.recv(&mut room).ok() != Some(3) {
+            assert!(start.elapsed() < PATIENCE);
+        }
+        a.stream.send(&[200, 0, 1, 0, 7]).unwrap();
+        assert!(nothing(&b.recv(&mut room)) && b.has_part());
+        a.shutdown_write().unwrap();
+        assert_eq!(b.recv(&mut room).unwrap(), 0);
+    }
 }

@@ -1,0 +1,444 @@
+//! What a sealed stream receives.
+//!
+//! As a rule the kernel is asked for as much as there is, into a borrowed buffer, which keeps the part of a record that comes
+//! last until the rest comes. Where the stream may keep no buffer, a copy of what the kernel has is opened, and only what is
+//! taken of it leaves the kernel: parts of records stay there, and the kernel tells when there is more.
+
+use super::pool::{Buffer, Pool};
+use super::sealed::{Sealed, forged, would_block};
+use cci_ring::memory::Bytes;
+use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
+use cci_secure::{Ahead, SealedStream};
+use cci_sys::tcp::Stream;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+
+/// The longest record.
+const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
+
+/// What has come and was not given to anybody.
+pub(super) struct Opening {
+    /// Whole and partial records; of the first one, what is left of its content.
+    input: Option<Buffer>,
+    content: Range<usize>,
+    /// Of the first record in the kernel so much was given already.
+    skip_bytes: usize,
+    /// The kernel tells of the stream once it has so many bytes; what it has now is not enough.
+    wakeup_bytes: usize,
+    /// The kernel has room for what follows a part that stays there.
+    has_room: bool,
+    /// A copy of what the kernel has, opened, until it is said how much of it is taken.
+    looked_at: Option<Copy>,
+}
+
+impl Default for Opening {
+    fn default() -> Opening {
+        Opening {
+            input: None,
+            content: 0..0,
+            skip_bytes: 0,
+            wakeup_bytes: 1,
+            has_room: false,
+            looked_at: None,
+        }
+    }
+}
+
+/// A copy of what the kernel has, of which some records are opened.
+struct Copy {
+    buffer: Buffer,
+    records: u64,
+    /// Bytes of these.
+    opened_bytes: usize,
+    /// What is behind them can be opened once they are taken.
+    is_cut: bool,
+}
+
+impl Opening {
+    pub fn drop_buffers(&mut self, pool: &Pool) {
+        let copy = self.looked_at.take().map(|copy| copy.buffer);
+        for buffer in [self.input.take(), copy].into_iter().flatten() {
+            pool.give_back(buffer);
+        }
+    }
+}
+
+/// What a read of the kernel's brought.
+enum Filled {
+    Nothing,
+    /// The stream may keep nothing.
+    NoBuffer,
+    /// The peer has closed its side.
+    End,
+    /// `all`: it was all that had come.
+    Some {
+        all: bool,
+    },
+}
+
+/// A look at what the kernel has.
+enum Looked {
+    Nothing,
+    End,
+    Some(Buffer),
+}
+
+/// What of a look is not taken.
+#[derive(Copy, Clone)]
+enum Rest {
+    /// It is for the next read.
+    IsOfUse,
+    /// It is of no use without what follows it.
+    WantsMore,
+}
+
+/// How many bytes the next record has, as far as `bytes` show.
+fn wanted(stream: &SealedStream, bytes: &[u8]) -> io::Result<usize> {
+    stream.wanted(bytes).map_err(|_| forged())
+}
+
+/// It is whole.
+fn is_whole(wanted: usize, bytes: &[u8]) -> bool {
+    (RECORD_OVERHEAD_BYTES..=bytes.len()).contains(&wanted)
+}
+
+impl Sealed {
+    /// Something has come that was not given to anybody, and is not in the kernel any more.
+    pub fn has_input(&self) -> bool {
+        self.opening.input.is_some()
+    }
+
+    /// A part of a record is here or in the kernel, as of the last read.
+    pub fn has_part(&self) -> bool {
+        self.opening.input.as_ref().is_some_and(|input| !input.is_empty()) || self.opening.wakeup_bytes > 1
+    }
+
+    /// Something is here that can be given at once.
+    pub fn has_content(&self) -> bool {
+        !self.opening.content.is_empty()
+    }
+
+    /// As a read of the kernel's: as much as there is and fits.
+    pub fn recv(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut at = 0;
+        let total = buffer.len();
+        self.give(from, total, |bytes| put(buffer, &mut at, bytes))
+    }
+
+    pub fn recv_memory(&mut self, from: &Stream, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
+        let placed = to.map_or(0, Bytes::len);
+        let total = placed + rest.len();
+        let mut at = 0;
+        self.give(from, total, |bytes| {
+            let of_place = placed.saturating_sub(at).min(bytes.len());
+            let (first, second) = bytes.split_at(of_place);
+            let put = first.is_empty() || to.is_some_and(|to| to.write(at, first));
+            let behind = (at + of_place).saturating_sub(placed);
+            at += bytes.len();
+            put && (second.is_empty()
+                || rest
+                    .get_mut(behind..behind + second.len())
+                    .map(|room| room.copy_from_slice(second))
+                    .is_some())
+        })
+    }
+
+    /// Gives `total` bytes at most to `put`; answers how many.
+    fn give(&mut self, from: &Stream, total: usize, put: impl FnMut(&[u8]) -> bool) -> io::Result<usize> {
+        if !self.is_open() && !self.shake(from)? {
+            return Err(would_block());
+        }
+        if self.stream.is_none() {
+            return self.give_plain(from, total, put);
+        }
+        let given = self.give_of_buffer(from, total, put);
+        self.rest();
+        if let Some(input) = &mut self.opening.input {
+            self.pool.keep(input, self.host);
+        }
+        given
+    }
+
+    fn give_of_buffer(
+        &mut self,
+        from: &Stream,
+        total: usize,
+        mut put: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<usize> {
+        let (mut given, mut drained) = (0, false);
+        while given < total {
+            if self.opening.content.is_empty() && !self.next_record()? {
+                let missing = total - given;
+                if given > 0 && (drained || missing < RECORD_BYTES_MAX) {
+                    break;
+                }
+                if drained {
+                    return Err(would_block());
+                }
+                match self.fill(from, missing) {
+                    Ok(Filled::NoBuffer) if given == 0 => return self.give_of_copy(from, total, put),
+                    Ok(Filled::End) if given == 0 => return Ok(0),
+                    Ok(Filled::Nothing) if given == 0 => return Err(would_block()),
+                    Err(error) if given == 0 => return Err(error),
+                    // The next read finds it again.
+                    Ok(Filled::End | Filled::Nothing | Filled::NoBuffer) | Err(_) => return Ok(given),
+                    Ok(Filled::Some { all }) => drained = all,
+                }
+                continue;
+            }
+            let Opening { input: Some(input), content, .. } = &mut self.opening else { continue };
+            let len = content.len().min(total - given);
+            if !put(input.bytes.get(content.start..content.start + len).unwrap_or_default()) {
+                return Err(io::Error::other("there is no place for it"));
+            }
+            content.start += len;
+            given += len;
+        }
+        Ok(given)
+    }
+
+    /// Opens the next record, if it has come whole. Empty ones are none.
+    fn next_record(&mut self) -> io::Result<bool> {
+        loop {
+            self.rest();
+            let Opening { input: Some(input), content, skip_bytes, .. } = &mut self.opening else {
+                return Ok(false);
+            };
+            let Some(stream) = &mut self.stream else { return Ok(false) };
+            let wanted = wanted(stream, input.filled())?;
+            if !is_whole(wanted, input.filled()) {
+                return Ok(false);
+            }
+            let start = input.at;
+            let record = input.bytes.get_mut(start..start + wanted).unwrap_or_default();
+            let len = stream.open(record).ok_or_else(forged)?.len();
+            let body = start + RECORD_HEADER_BYTES;
+            *content = body + std::mem::take(skip_bytes).min(len)..body + len;
+            input.at = start + wanted;
+            debug_assert_eq!(len + RECORD_OVERHEAD_BYTES, wanted);
+            if content.start < content.end {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Gives the buffer back if nothing is in it.
+    fn rest(&mut self) {
+        if self.opening.content.is_empty()
+            && self.opening.input.as_ref().is_some_and(Buffer::is_empty)
+            && let Some(input) = self.opening.input.take()
+        {
+            self.pool.give_back(input);
+        }
+    }
+
+    /// Reads once. Where there is not room for the longest record's content, no further than to the end of the record:
+    /// what stays in the kernel is told of.
+    fn fill(&mut self, from: &Stream, room: usize) -> io::Result<Filled> {
+        if self.opening.input.is_none() {
+            let lent = if self.is_wanted { self.pool.lend(self.host) } else { None };
+            let Some(lent) = lent else { return Ok(Filled::NoBuffer) };
+            self.opening.input = Some(lent);
+            self.set_wakeup(from, 1);
+        }
+        let (Some(stream), Some(input)) = (&self.stream, &mut self.opening.input) else {
+            return Ok(Filled::Nothing);
+        };
+        let have = input.filled().len();
+        input.bytes.copy_within(input.at..input.end, 0);
+        (input.at, input.end) = (0, have);
+        let wanted = wanted(stream, input.filled())?;
+        let up_to = if room >= RECORD_BYTES_MAX { room } else { wanted };
+        let up_to = up_to.min(input.bytes.len());
+        let got = from.recv_now(input.bytes.get_mut(have..up_to).unwrap_or_default());
+        input.end += got.as_ref().ok().copied().flatten().unwrap_or(0);
+        self.rest();
+        Ok(match got? {
+            None => Filled::Nothing,
+            Some(0) => Filled::End,
+            Some(got) => Filled::Some { all: have + got < up_to },
+        })
+    }
+
+    fn give_plain(
+        &mut self,
+        from: &Stream,
+        total: usize,
+        mut put: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<usize> {
+        let Some(mut input) = self.pool.lend_briefly() else { return Err(would_block()) };
+        let len = total.min(input.bytes.len());
+        let got = from.recv(input.bytes.get_mut(..len).unwrap_or_default());
+        let put = got.as_ref().is_ok_and(|got| put(input.bytes.get(..*got).unwrap_or_default()));
+        self.pool.give_back(input);
+        if got.is_ok() && !put { Err(io::Error::other("there is no place for it")) } else { got }
+    }
+
+    /// [`Sealed::give`] for a stream that keeps nothing: of what is given, whole records leave the kernel.
+    fn give_of_copy(
+        &mut self,
+        from: &Stream,
+        total: usize,
+        put: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<usize> {
+        let buffer = match self.look(from)? {
+            Looked::Nothing => return Err(would_block()),
+            Looked::End => return Ok(0),
+            Looked::Some(buffer) => buffer,
+        };
+        let given = self.open_copy(buffer, total, put)?;
+        self.leave(from, given, Rest::IsOfUse)?;
+        if given > 0 { Ok(given) } else { Err(would_block()) }
+    }
+
+    /// As [`Sealed::recv`], and leaves it in the kernel: [`Sealed::take_peeked`] follows.
+    pub fn peek(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        debug_assert!(!self.has_input(), "what is here can't be left in the kernel");
+        match self.look(from)? {
+            Looked::Nothing => Err(would_block()),
+            Looked::End => Ok(0),
+            Looked::Some(copy) => {
+                let mut at = 0;
+                let total = buffer.len();
+                let given = self.open_copy(copy, total, |bytes| put(buffer, &mut at, bytes))?;
+                if given == 0 {
+                    // Empty records leave, and a part of one has the kernel wait for the rest.
+                    self.leave(from, 0, Rest::WantsMore)?;
+                    return Err(would_block());
+                }
+                Ok(given)
+            }
+        }
+    }
+
+    /// Copies what the kernel has, if that is enough.
+    fn look(&mut self, from: &Stream) -> io::Result<Looked> {
+        if !std::mem::replace(&mut self.opening.has_room, true) {
+            from.make_room_behind_parts();
+        }
+        // If others work in all of them, the kernel tells again.
+        let Some(mut buffer) = self.pool.lend_briefly() else { return Ok(Looked::Nothing) };
+        let mut peek = || match from.peek(&mut buffer.bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            other => other.map(Some),
+        };
+        let is_enough = |len: Option<usize>| len.is_some_and(|len| len >= self.opening.wakeup_bytes);
+        let mut got = peek();
+        if matches!(got, Ok(len) if !is_enough(len) && self.opening.wakeup_bytes > 1) && from.has_ended() {
+            // What came before the end is there now, and more does not come.
+            got = peek().map(|len| if is_enough(len) { len } else { Some(0) });
+        }
+        match got {
+            Ok(Some(len)) if is_enough(Some(len)) => {
+                buffer.end = len;
+                return Ok(Looked::Some(buffer));
+            }
+            _ => self.pool.give_back(buffer),
+        }
+        Ok(if got? == Some(0) { Looked::End } else { Looked::Nothing })
+    }
+
+    /// Opens the records of a copy, and gives `total` bytes of them at most to `put`; answers how many.
+    fn open_copy(
+        &mut self,
+        buffer: Buffer,
+        total: usize,
+        mut put: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<usize> {
+        let Opening { looked_at, skip_bytes, .. } = &mut self.opening;
+        let copy = looked_at.insert(Copy { buffer, records: 0, opened_bytes: 0, is_cut: false });
+        let Some(stream) = &mut self.stream else { return Ok(0) };
+        let mut given = 0;
+        while given < total {
+            let start = copy.opened_bytes;
+            let rest = copy.buffer.bytes.get_mut(start..copy.buffer.end).unwrap_or_default();
+            let wanted = wanted(stream, rest)?;
+            if !is_whole(wanted, rest) {
+                break;
+            }
+            let body = match stream.open_ahead(copy.records, rest.get_mut(..wanted).unwrap_or_default()) {
+                Ahead::Opened(body) => body,
+                Ahead::Forged => return Err(forged()),
+                Ahead::Later => {
+                    copy.is_cut = true;
+                    break;
+                }
+            };
+            let skip = if copy.records == 0 { *skip_bytes } else { 0 };
+            let content = body.get(skip..).unwrap_or_default();
+            let content = content.get(..content.len().min(total - given)).unwrap_or_default();
+            if !put(content) {
+                return Err(io::Error::other("there is no place for it"));
+            }
+            given += content.len();
+            copy.opened_bytes += wanted;
+            copy.records += 1;
+        }
+        Ok(given)
+    }
+
+    /// Of what [`Sealed::peek`] gave so many bytes are taken. The others are of no use without more behind them.
+    pub fn take_peeked(&mut self, from: &Stream, bytes: usize) -> io::Result<()> {
+        self.leave(from, bytes, Rest::WantsMore)
+    }
+
+    /// Of what was last looked at, so many bytes of content are taken: the records that are used up leave the kernel.
+    fn leave(&mut self, from: &Stream, mut bytes: usize, rest: Rest) -> io::Result<()> {
+        let Some(mut copy) = self.opening.looked_at.take() else { return Ok(()) };
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let (mut at, mut records, mut skip) = (0, 0, self.opening.skip_bytes);
+        while records < copy.records {
+            let opened = copy.buffer.bytes.get(at..copy.opened_bytes).unwrap_or_default();
+            let wanted = stream.wanted(opened).unwrap_or(opened.len());
+            let content = wanted.saturating_sub(RECORD_OVERHEAD_BYTES + skip);
+            if bytes < content {
+                skip += bytes;
+                break;
+            }
+            bytes -= content;
+            at += wanted;
+            (records, skip) = (records + 1, 0);
+        }
+        let behind = copy.buffer.bytes.get(copy.opened_bytes..copy.buffer.end).unwrap_or_default();
+        let next = copy.opened_bytes + stream.wanted(behind).unwrap_or(RECORD_HEADER_BYTES);
+        let (end, is_full) = (copy.buffer.end, copy.buffer.end == copy.buffer.bytes.len());
+        let has_more = match rest {
+            _ if at == copy.opened_bytes => next <= end,
+            Rest::IsOfUse => true,
+            Rest::WantsMore => copy.is_cut && at > 0,
+        };
+        let is_taken = at == 0
+            || copy
+                .buffer
+                .bytes
+                .get_mut(..at)
+                .is_some_and(|taken| from.recv(taken).is_ok_and(|len| len == at));
+        self.pool.give_back(copy.buffer);
+        if !is_taken {
+            return Err(io::Error::other("what the kernel had is gone"));
+        }
+        if is_full && at == 0 && !has_more && skip == self.opening.skip_bytes {
+            return Err(io::Error::other("a message is in more records than are opened at once"));
+        }
+        stream.advance(records);
+        self.opening.skip_bytes = skip;
+        let wakeup_bytes = if at == end || has_more { 1 } else { next.max(end + 1) - at };
+        self.set_wakeup(from, wakeup_bytes);
+        Ok(())
+    }
+
+    fn set_wakeup(&mut self, of: &Stream, bytes: usize) {
+        if self.opening.wakeup_bytes != bytes {
+            self.opening.wakeup_bytes = bytes;
+            // Where the system refuses, it tells of what is not enough, too.
+            let _ = of.set_wakeup_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+fn put(to: &mut [u8], at: &mut usize, bytes: &[u8]) -> bool {
+    let Some(room) = to.get_mut(*at..*at + bytes.len()) else { return false };
+    room.copy_from_slice(bytes);
+    *at += bytes.len();
+    true
+}

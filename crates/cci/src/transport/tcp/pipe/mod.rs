@@ -6,6 +6,7 @@
 //! once, but for parts of a record, so that the kernel always knows whether there is something to be read. Buffers are few
 //! ([`pool`]): a stream that may keep none leaves parts of records in the kernel ([`opening`]), and seals short records.
 
+mod input;
 mod opening;
 mod pool;
 mod sealed;

@@ -4,64 +4,17 @@
 //! last until the rest comes. Where the stream may keep no buffer, a copy of what the kernel has is opened, and only what is
 //! taken of it leaves the kernel: parts of records stay there, and the kernel tells when there is more.
 
-use super::pool::{Buffer, Pool};
+use super::input::{Copy, Input};
+use super::pool::Buffer;
 use super::sealed::{Sealed, forged, would_block};
 use cci_ring::memory::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
 use cci_secure::{Ahead, SealedStream};
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 
 /// The longest record.
 const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
-
-/// What has come and was not given to anybody.
-pub(super) struct Opening {
-    /// Whole and partial records; of the first one, what is left of its content.
-    input: Option<Buffer>,
-    content: Range<usize>,
-    /// Of the first record in the kernel so much was given already.
-    skip_bytes: usize,
-    /// The kernel tells of the stream once it has so many bytes; what it has now is not enough.
-    wakeup_bytes: usize,
-    /// The kernel has room for what follows a part that stays there.
-    has_room: bool,
-    /// A copy of what the kernel has, opened, until it is said how much of it is taken.
-    looked_at: Option<Copy>,
-}
-
-impl Default for Opening {
-    fn default() -> Opening {
-        Opening {
-            input: None,
-            content: 0..0,
-            skip_bytes: 0,
-            wakeup_bytes: 1,
-            has_room: false,
-            looked_at: None,
-        }
-    }
-}
-
-/// A copy of what the kernel has, of which some records are opened.
-struct Copy {
-    buffer: Buffer,
-    records: u64,
-    /// Bytes of these.
-    opened_bytes: usize,
-    /// What is behind them can be opened once they are taken.
-    is_cut: bool,
-}
-
-impl Opening {
-    pub fn drop_buffers(&mut self, pool: &Pool) {
-        let copy = self.looked_at.take().map(|copy| copy.buffer);
-        for buffer in [self.input.take(), copy].into_iter().flatten() {
-            pool.give_back(buffer);
-        }
-    }
-}
 
 /// What a read of the kernel's brought.
 enum Filled {
@@ -105,17 +58,17 @@ fn is_whole(wanted: usize, bytes: &[u8]) -> bool {
 impl Sealed {
     /// Something has come that was not given to anybody, and is not in the kernel any more.
     pub fn has_input(&self) -> bool {
-        self.opening.input.is_some()
+        self.came.input.is_some()
     }
 
     /// A part of a record is here or in the kernel, as of the last read.
     pub fn has_part(&self) -> bool {
-        self.opening.input.as_ref().is_some_and(|input| !input.is_empty()) || self.opening.wakeup_bytes > 1
+        self.came.input.as_ref().is_some_and(|input| !input.is_empty()) || self.came.wakeup_bytes > 1
     }
 
     /// Something is here that can be given at once.
     pub fn has_content(&self) -> bool {
-        !self.opening.content.is_empty()
+        !self.came.content.is_empty()
     }
 
     /// As a read of the kernel's: as much as there is and fits.
@@ -153,7 +106,7 @@ impl Sealed {
         }
         let given = self.give_of_buffer(from, total, put);
         self.rest();
-        if let Some(input) = &mut self.opening.input {
+        if let Some(input) = &mut self.came.input {
             self.pool.keep(input, self.host);
         }
         given
@@ -167,7 +120,7 @@ impl Sealed {
     ) -> io::Result<usize> {
         let (mut given, mut drained) = (0, false);
         while given < total {
-            if self.opening.content.is_empty() && !self.next_record()? {
+            if self.came.content.is_empty() && !self.next_record()? {
                 let missing = total - given;
                 if given > 0 && (drained || missing < RECORD_BYTES_MAX) {
                     break;
@@ -186,7 +139,7 @@ impl Sealed {
                 }
                 continue;
             }
-            let Opening { input: Some(input), content, .. } = &mut self.opening else { continue };
+            let Input { input: Some(input), content, .. } = &mut self.came else { continue };
             let len = content.len().min(total - given);
             if !put(input.bytes.get(content.start..content.start + len).unwrap_or_default()) {
                 return Err(io::Error::other("there is no place for it"));
@@ -201,7 +154,7 @@ impl Sealed {
     fn next_record(&mut self) -> io::Result<bool> {
         loop {
             self.rest();
-            let Opening { input: Some(input), content, skip_bytes, .. } = &mut self.opening else {
+            let Input { input: Some(input), content, skip_bytes, .. } = &mut self.came else {
                 return Ok(false);
             };
             let Some(stream) = &mut self.stream else { return Ok(false) };
@@ -224,9 +177,9 @@ impl Sealed {
 
     /// Gives the buffer back if nothing is in it.
     fn rest(&mut self) {
-        if self.opening.content.is_empty()
-            && self.opening.input.as_ref().is_some_and(Buffer::is_empty)
-            && let Some(input) = self.opening.input.take()
+        if self.came.content.is_empty()
+            && self.came.input.as_ref().is_some_and(Buffer::is_empty)
+            && let Some(input) = self.came.input.take()
         {
             self.pool.give_back(input);
         }
@@ -235,13 +188,13 @@ impl Sealed {
     /// Reads once. Where there is not room for the longest record's content, no further than to the end of the record:
     /// what stays in the kernel is told of.
     fn fill(&mut self, from: &Stream, room: usize) -> io::Result<Filled> {
-        if self.opening.input.is_none() {
+        if self.came.input.is_none() {
             let lent = if self.is_wanted { self.pool.lend(self.host) } else { None };
             let Some(lent) = lent else { return Ok(Filled::NoBuffer) };
-            self.opening.input = Some(lent);
+            self.came.input = Some(lent);
             self.set_wakeup(from, 1);
         }
-        let (Some(stream), Some(input)) = (&self.stream, &mut self.opening.input) else {
+        let (Some(stream), Some(input)) = (&self.stream, &mut self.came.input) else {
             return Ok(Filled::Nothing);
         };
         let have = input.filled().len();
@@ -313,7 +266,7 @@ impl Sealed {
 
     /// Copies what the kernel has, if that is enough.
     fn look(&mut self, from: &Stream) -> io::Result<Looked> {
-        if !std::mem::replace(&mut self.opening.has_room, true) {
+        if !std::mem::replace(&mut self.came.has_room, true) {
             from.make_room_behind_parts();
         }
         // If others work in all of them, the kernel tells again.
@@ -322,9 +275,9 @@ impl Sealed {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             other => other.map(Some),
         };
-        let is_enough = |len: Option<usize>| len.is_some_and(|len| len >= self.opening.wakeup_bytes);
+        let is_enough = |len: Option<usize>| len.is_some_and(|len| len >= self.came.wakeup_bytes);
         let mut got = peek();
-        if matches!(got, Ok(len) if !is_enough(len) && self.opening.wakeup_bytes > 1) && from.has_ended() {
+        if matches!(got, Ok(len) if !is_enough(len) && self.came.wakeup_bytes > 1) && from.has_ended() {
             // What came before the end is there now, and more does not come.
             got = peek().map(|len| if is_enough(len) { len } else { Some(0) });
         }
@@ -345,7 +298,7 @@ impl Sealed {
         total: usize,
         mut put: impl FnMut(&[u8]) -> bool,
     ) -> io::Result<usize> {
-        let Opening { looked_at, skip_bytes, .. } = &mut self.opening;
+        let Input { looked_at, skip_bytes, .. } = &mut self.came;
         let copy = looked_at.insert(Copy { buffer, records: 0, opened_bytes: 0, is_cut: false });
         let Some(stream) = &mut self.stream else { return Ok(0) };
         let mut given = 0;
@@ -384,9 +337,9 @@ impl Sealed {
 
     /// Of what was last looked at, so many bytes of content are taken: the records that are used up leave the kernel.
     fn leave(&mut self, from: &Stream, mut bytes: usize, rest: Rest) -> io::Result<()> {
-        let Some(mut copy) = self.opening.looked_at.take() else { return Ok(()) };
+        let Some(mut copy) = self.came.looked_at.take() else { return Ok(()) };
         let Some(stream) = &mut self.stream else { return Ok(()) };
-        let (mut at, mut records, mut skip) = (0, 0, self.opening.skip_bytes);
+        let (mut at, mut records, mut skip) = (0, 0, self.came.skip_bytes);
         while records < copy.records {
             let opened = copy.buffer.bytes.get(at..copy.opened_bytes).unwrap_or_default();
             let wanted = stream.wanted(opened).unwrap_or(opened.len());
@@ -417,19 +370,19 @@ impl Sealed {
         if !is_taken {
             return Err(io::Error::other("what the kernel had is gone"));
         }
-        if is_full && at == 0 && !has_more && skip == self.opening.skip_bytes {
+        if is_full && at == 0 && !has_more && skip == self.came.skip_bytes {
             return Err(io::Error::other("a message is in more records than are opened at once"));
         }
         stream.advance(records);
-        self.opening.skip_bytes = skip;
+        self.came.skip_bytes = skip;
         let wakeup_bytes = if at == end || has_more { 1 } else { next.max(end + 1) - at };
         self.set_wakeup(from, wakeup_bytes);
         Ok(())
     }
 
     fn set_wakeup(&mut self, of: &Stream, bytes: usize) {
-        if self.opening.wakeup_bytes != bytes {
-            self.opening.wakeup_bytes = bytes;
+        if self.came.wakeup_bytes != bytes {
+            self.came.wakeup_bytes = bytes;
             // Where the system refuses, it tells of what is not enough, too.
             let _ = of.set_wakeup_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
         }

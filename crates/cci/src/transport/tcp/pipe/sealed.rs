@@ -1,7 +1,7 @@
-//! The sealed kind of pipe: its handshake, and what it sends. What it receives is in [`opening`](super::opening).
+//! The sealed kind of pipe: its handshake, and what it sends. What it receives is beside this file.
 
 use super::Security;
-use super::opening::Opening;
+use super::input::Input;
 use super::pool::{Buffer, Pool};
 use crate::transport::quota::Host;
 use cci_ring::memory::Bytes;
@@ -32,7 +32,7 @@ pub(super) struct Sealed {
     /// There was no buffer to seal into.
     lacks_buffer: bool,
     /// What came.
-    pub(super) opening: Opening,
+    pub(super) came: Input,
     /// The part of the handshake that is being read.
     part: Vec<u8>,
 }
@@ -78,7 +78,7 @@ impl Sealed {
             is_wanted: false,
             out: None,
             lacks_buffer: false,
-            opening: Opening::default(),
+            came: Input::default(),
             part: Vec::new(),
         }
     }
@@ -334,7 +334,7 @@ impl Sealed {
 /// What it has borrowed goes back.
 impl Drop for Sealed {
     fn drop(&mut self) {
-        self.opening.drop_buffers(&self.pool);
+        self.came.drop_buffers(&self.pool);
         if let Some(out) = self.out.take() {
             self.pool.give_back(out);
         }

@@ -15,9 +15,9 @@ pub fn repository() -> &'static Path {
 const USUAL: Plan = Plan { rounds: 5, turn_ms: 100 };
 const QUICK: Plan = Plan { rounds: 3, turn_ms: 40 };
 
-/// CCI beside the floor and beside its peers, in turns on two pinned cores
+/// CCI beside the baseline and beside its peers, in turns on two pinned cores
 ///
-/// The floor is the same exchange written by hand with nothing above the primitive. Everybody has one turn a round; what counts
+/// The baseline is the same exchange written by hand with nothing above the primitive. Everybody has one turn a round; what counts
 /// is the ratio within a round. Each row's result is printed as it comes, and kept in target/bench/results.json.
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, args_conflicts_with_subcommands = true)]
@@ -34,7 +34,7 @@ pub struct Args {
     /// About how long one turn measures, in milliseconds (100; with --quick 40)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub turn_ms: Option<u32>,
-    /// Without the peers: only the floor and CCI
+    /// Without the peers: only the baseline and CCI
     #[arg(long)]
     pub no_peers: bool,
     /// Where `bench/install-peers` put the peers' programs
@@ -59,7 +59,7 @@ pub struct Args {
 /// What this program does besides.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One turn of the floor or of CCI (what the benchmark starts)
+    /// One turn of the baseline or of CCI (what the benchmark starts)
     #[command(hide = true)]
     Work(WorkArgs),
     /// Draw the report again from the results of an earlier run
@@ -117,17 +117,17 @@ pub struct WorkArgs {
     pub partner_of: Option<String>,
 }
 
-/// Floor and CCI, each in its forms.
+/// Baseline and CCI, each in its forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// One cache line handed back and forth.
     CacheLine,
     /// Two UDP sockets by hand.
-    HandUdp,
+    PlainUdp,
     /// Two TCP sockets by hand.
-    HandTcp,
+    PlainTcp,
     /// Two AF_XDP sockets by hand.
-    HandXdp,
+    PlainXdp,
     /// The C library's copy between mappings.
     Memcpy,
     /// `process_vm_writev` and `process_vm_readv` by hand.
@@ -161,14 +161,14 @@ pub enum By {
 }
 
 impl By {
-    /// The floor, which knows nothing of CCI.
+    /// The baseline, which knows nothing of CCI.
     pub const fn is_by_hand(self) -> bool {
         matches!(
             self,
             By::CacheLine
-                | By::HandUdp
-                | By::HandTcp
-                | By::HandXdp
+                | By::PlainUdp
+                | By::PlainTcp
+                | By::PlainXdp
                 | By::Memcpy
                 | By::ProcessVm
                 | By::Eventfd

@@ -14,7 +14,7 @@ use std::process::Command;
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The same exchange by hand, nothing above the primitive.
-    Floor,
+    Baseline,
     /// CCI.
     Ours,
     /// What people would use instead.
@@ -40,7 +40,7 @@ pub trait Contestant {
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading>;
 }
 
-/// This program as a process of its own: floor and CCI.
+/// This program as a process of its own: baseline and CCI.
 pub struct Worker {
     by: By,
     place: Place,
@@ -52,8 +52,8 @@ pub struct Worker {
 
 impl Worker {
     /// The exchange by hand.
-    pub const fn floor(name: &'static str, by: By, place: Place) -> Worker {
-        Worker { by, place, name, role: Role::Floor, work: None }
+    pub const fn baseline(name: &'static str, by: By, place: Place) -> Worker {
+        Worker { by, place, name, role: Role::Baseline, work: None }
     }
 
     /// CCI.
@@ -78,7 +78,7 @@ impl Contestant for Worker {
 
     fn about(&self) -> Outcome<String> {
         Ok(if self.by.is_by_hand() {
-            "by hand (bench/src/worker/floor)".to_owned()
+            "by hand (bench/src/worker/baseline)".to_owned()
         } else {
             format!("cci {}", env!("CARGO_PKG_VERSION"))
         })

@@ -1,9 +1,9 @@
-//! CCI beside the floor and beside what people would use instead: `cargo xtask bench`.
+//! CCI beside the baseline and beside what people would use instead: `cargo xtask bench`.
 //!
-//! A row of the benchmark is one piece of work and the **contestants** that do it: the floor (the same exchange written by
+//! A row of the benchmark is one piece of work and the **contestants** that do it: the baseline (the same exchange written by
 //! hand, nothing above the primitive), CCI, and peers. They take turns on the same two cores, in several rounds; what
 //! counts is the ratio within a round, and its median (`rounds`). Each turn is a process of its own (`contestant`): for
-//! the floor and CCI this program once more (`worker`), for peers their own benchmark or a program of `bench/peers`.
+//! the baseline and CCI this program once more (`worker`), for peers their own benchmark or a program of `bench/peers`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

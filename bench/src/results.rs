@@ -155,9 +155,9 @@ impl RowResult {
         self.tracks.iter().find(|track| track.role == Role::Ours)
     }
 
-    /// The first of the floors.
-    pub fn floor(&self) -> Option<&Track> {
-        self.tracks.iter().find(|track| track.role == Role::Floor)
+    /// The first of the baselines.
+    pub fn baseline(&self) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.role == Role::Baseline)
     }
 
     /// The peer whose median is the best.
@@ -188,8 +188,8 @@ pub mod tests {
     #[test]
     fn ratios_are_of_one_round_and_skip_failures() {
         let ours = track("cci", Role::Ours, &[Some(30.0), None, Some(80.0)]);
-        let floor = track("floor", Role::Floor, &[Some(10.0), Some(1.0), Some(20.0)]);
-        let ratio = ours.ratio_to(&floor).unwrap();
+        let baseline = track("baseline", Role::Baseline, &[Some(10.0), Some(1.0), Some(20.0)]);
+        let ratio = ours.ratio_to(&baseline).unwrap();
         assert_eq!((ratio.median, ratio.low, ratio.high, ratio.rounds), (3.5, 3.25, 3.75, 2));
         assert_eq!(ours.values().unwrap().median, 55.0);
         assert_eq!(ours.failures().collect::<Vec<_>>(), ["it broke"]);

@@ -1,4 +1,4 @@
-//! Every piece of work of the floor and of CCI, once, with tiny counts: the benchmark does not rot. That there is a
+//! Every piece of work of the baseline and of CCI, once, with tiny counts: the benchmark does not rot. That there is a
 //! reading is asserted, never what it says.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
@@ -70,7 +70,7 @@ fn has_reading_at(by: &str, work: &str, count: u32, place: &str) {
 #[test]
 fn messages() {
     has_reading("cache-line", "half-trip:8", 20);
-    for by in ["shm", "udp", "tcp", "any", "shm-locked", "udp-locked", "hand-udp", "hand-tcp"] {
+    for by in ["shm", "udp", "tcp", "any", "shm-locked", "udp-locked", "plain-udp", "plain-tcp"] {
         has_reading(by, "half-trip:8", 20);
         has_reading(by, "rate:8", 100);
     }
@@ -82,7 +82,7 @@ fn messages() {
 
 #[test]
 fn across_a_pair() {
-    for by in ["eth", "udp", "tcp", "hand-udp", "hand-tcp", "hand-xdp"] {
+    for by in ["eth", "udp", "tcp", "plain-udp", "plain-tcp", "plain-xdp"] {
         has_reading_at(by, "half-trip:64", 20, "pair");
         has_reading_at(by, "rate:64", 100, "pair");
     }
@@ -91,7 +91,7 @@ fn across_a_pair() {
 
 #[test]
 fn remote_memory() {
-    for by in ["memcpy", "process-vm", "shm", "shm-foreign", "hand-tcp", "udp", "tcp"] {
+    for by in ["memcpy", "process-vm", "shm", "shm-foreign", "plain-tcp", "udp", "tcp"] {
         for work in ["write:65536", "read:65536", "write:1048576"] {
             has_reading(by, work, 3);
         }
@@ -102,7 +102,7 @@ fn remote_memory() {
 
 #[test]
 fn waiting() {
-    for by in ["eventfd", "futex", "shm", "shm-handle", "hand-udp", "udp", "udp-handle", "hand-tcp", "tcp"] {
+    for by in ["eventfd", "futex", "shm", "shm-handle", "plain-udp", "udp", "udp-handle", "plain-tcp", "tcp"] {
         has_reading(by, "blocking-trip:8", 20);
     }
     has_reading("tcp-handle", "blocking-trip:8", 20);
@@ -110,7 +110,7 @@ fn waiting() {
 
 #[test]
 fn connections() {
-    for by in ["hand-tcp", "shm", "udp", "tcp"] {
+    for by in ["plain-tcp", "shm", "udp", "tcp"] {
         has_reading(by, "connect", 20);
     }
     for by in ["shm", "udp", "tcp"] {
@@ -121,14 +121,14 @@ fn connections() {
 
 #[test]
 fn under_load() {
-    for by in ["shm", "udp", "tcp", "hand-udp", "hand-tcp"] {
+    for by in ["shm", "udp", "tcp", "plain-udp", "plain-tcp"] {
         has_reading(by, "loaded:64:10", 1);
     }
 }
 
 #[test]
 fn what_cannot_be_done_is_said() {
-    for (by, work) in [("futex", "rate:8"), ("hand-udp", "poll:5"), ("memcpy", "connect")] {
+    for (by, work) in [("futex", "rate:8"), ("plain-udp", "poll:5"), ("memcpy", "connect")] {
         let output = Command::new(env!("CARGO_BIN_EXE_cci-bench"))
             .args(["work", "--by", by, "--work", work, "--count", "1"])
             .output()

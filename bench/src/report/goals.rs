@@ -73,7 +73,7 @@ fn judge(row: &RowResult, goal: &Goal) -> Verdict {
     let of_itself = (goal.against == Against::Itself).then_some(unit);
     let (against, found) = match goal.against {
         Against::Itself => ("–".to_owned(), row.ours().and_then(Track::values).ok_or("CCI was not measured")),
-        Against::Floor => beside(row, row.floor(), "the floor was not measured"),
+        Against::Baseline => beside(row, row.baseline(), "the baseline was not measured"),
         Against::BestPeer => beside(row, row.best_peer(), "no peer took part"),
     };
     let result = found.as_ref().map_or_else(

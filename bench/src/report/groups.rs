@@ -38,7 +38,7 @@ impl Family {
         match self {
             Family::SharedMemory => (
                 "Shared memory",
-                "Two processes on one host. The floor is one cache line handed back and forth: no message can be faster.",
+                "Two processes on one host. The baseline is one cache line handed back and forth: no message can be faster.",
             ),
             Family::Udp => (
                 "UDP",

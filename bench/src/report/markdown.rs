@@ -32,7 +32,7 @@ fn opening(results: &Results) -> String {
     let Run { rounds, machine, date, .. } = &results.run;
     format!(
         "# Performance\n\n\
-         CCI beside the *floor*, which is the same exchange written by hand with nothing above the primitive, and beside what\n\
+         CCI beside the *baseline*, which is the same exchange written by hand with nothing above the primitive, and beside what\n\
          people would use instead. Everybody took turns on the same two cores in {rounds} rounds, on {}, on {}. A ratio\n\
          is CCI's figure divided by the other's of the same round; given is the median of the rounds, and in brackets between which\n\
          bounds the middle half of them lies. Compare ratios: absolute figures belong to this machine and this hour.\n\n\
@@ -114,7 +114,7 @@ fn below_table(group: &Group<'_>, out: &mut String) {
     }
 }
 
-/// Of floors, which promise nothing; what CCI and peers lose is a failed turn.
+/// Of baselines, which promise nothing; what CCI and peers lose is a failed turn.
 fn losses(row: &RowResult) -> Vec<String> {
     let lost = row.tracks.iter().filter_map(|track| {
         let arrived = track.turns.iter().filter_map(Turn::reading).filter_map(|reading| reading.arrived);
@@ -150,7 +150,7 @@ const NOT_SHOWN: &str = "\
 - **Means hide tails.** A half round trip is the mean of a turn. Tails are under *latency under load*, and on a virtual machine they are the
   hypervisor's as much as anybody's.
 - **Our hands set up the peers.** Each has the best configuration that we know of, named below. Who knows a better one is asked to say so.
-- **They do different things.** An MPI library matches tags, gRPC encodes and multiplexes, ZeroMQ queues without bound, a floor promises nothing. A ratio
+- **They do different things.** An MPI library matches tags, gRPC encodes and multiplexes, ZeroMQ queues without bound, a baseline promises nothing. A ratio
   tells the price of the whole, not who is the better engineer.
 
 ";
@@ -163,7 +163,7 @@ fn method(results: &Results, out: &mut String) {
          Each turn is two processes of their own, pinned to the two cores, which do nothing else and are gone afterwards. A first turn finds how much\n\
          work takes about {turn_ms} ms; then come {rounds} rounds (memory of connections and polling many of them: 3 at most), each beginning with another contestant. Before each\n\
          round one bare cache line is handed back and forth between the two cores, since its time decides that of everything in shared memory, and\n\
-         a hypervisor changes it by where it puts the cores. Floors, CCI and those peers that can, poll. Reliable messages are counted at the\n\
+         a hypervisor changes it by where it puts the cores. Baselines, CCI and those peers that can, poll. Reliable messages are counted at the\n\
          receiver: a turn that lost one fails, and says so above. All of it took {}.\n\n",
         duration(took_s),
     );

@@ -18,7 +18,7 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "udp/half-trip/8",
-        "the calls alone, with this library's options, take 1.02 times two connected sockets by hand (`cargo run --release -p cci-sys --example udp_floor`); the rest, 450 to 580 ns, is \
+        "the calls alone, with this library's options, take 1.02 times two connected sockets by hand (`cargo run --release -p cci-sys --example udp_baseline`); the rest, 450 to 580 ns, is \
          4,100 instructions a message of protocol and events on both sides, none of them a fiftieth of all (ADR 0014). That can be shortened and was not yet.",
     ),
     (

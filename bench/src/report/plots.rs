@@ -17,7 +17,7 @@ const FONT: &str = "sans-serif";
 /// CCI: one colour that nobody else has; its other forms are darker.
 const OURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(140, 45, 4), RGBColor(90, 30, 0), RGBColor(230, 150, 90)];
-const FLOORS: [RGBColor; 3] = [RGBColor(70, 70, 70), RGBColor(130, 130, 130), RGBColor(180, 180, 180)];
+const BASELINES: [RGBColor; 3] = [RGBColor(70, 70, 70), RGBColor(130, 130, 130), RGBColor(180, 180, 180)];
 /// Tell apart by most people who see few colours.
 const PEERS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
@@ -82,7 +82,7 @@ fn curves(group: &Group<'_>, results: &Results) -> Vec<Curve> {
     let mut curves = Vec::new();
     for (role, name) in names {
         let colour = colour(group, results, role, name);
-        let (width, dashed) = (if role == Role::Ours { 3 } else { 2 }, role == Role::Floor);
+        let (width, dashed) = (if role == Role::Ours { 3 } else { 2 }, role == Role::Baseline);
         let loaded = group.rows.iter().any(|row| matches!(row.work, Work::Loaded { .. }));
         let points = |value: fn(&Track) -> Option<f64>| points(group, name, value);
         if loaded {
@@ -113,7 +113,7 @@ fn points(group: &Group<'_>, name: &str, value: fn(&Track) -> Option<f64>) -> Ve
     points
 }
 
-/// A peer has one colour in all plots; floors and CCI's forms are told apart within one.
+/// A peer has one colour in all plots; baselines and CCI's forms are told apart within one.
 fn colour(group: &Group<'_>, results: &Results, role: Role, name: &str) -> RGBColor {
     let place = |tracks: &mut dyn Iterator<Item = &Track>| {
         let mut seen: Vec<&str> = Vec::new();
@@ -125,7 +125,7 @@ fn colour(group: &Group<'_>, results: &Results, role: Role, name: &str) -> RGBCo
         seen.iter().position(|seen| *seen == name).unwrap_or_default()
     };
     let colours: &[RGBColor] = match role {
-        Role::Floor => &FLOORS,
+        Role::Baseline => &BASELINES,
         Role::Ours => &OURS,
         Role::Peer => &PEERS,
     };

@@ -31,12 +31,12 @@ fn half_trips() -> Vec<RowResult> {
     let missing =
         Track { absent: Some("not installed: apt install it".into()), ..track("nobody", Role::Peer, &[]) };
     let goals = vec![
-        goal(Against::Floor, Bound::AtMost(1.5)),
+        goal(Against::Baseline, Bound::AtMost(1.5)),
         goal(Against::BestPeer, Bound::AtMost(1.0)),
-        goal(Against::Floor, Bound::AtMost(1.1)),
+        goal(Against::Baseline, Bound::AtMost(1.1)),
     ];
     let eight = vec![
-        track("cache line", Role::Floor, &[Some(100.0), Some(100.0), Some(200.0)]),
+        track("cache line", Role::Baseline, &[Some(100.0), Some(100.0), Some(200.0)]),
         track("cci shm", Role::Ours, &[Some(120.0), Some(140.0), Some(240.0)]),
         track("slow | peer", Role::Peer, &[Some(900.0), Some(900.0), None]),
         missing.clone(),
@@ -96,9 +96,10 @@ fn sample() -> Results {
     let ours = vec![track("cci udp", Role::Ours, &[Some(117.0), Some(119.0)])];
     let work = Work::IdleMemory { connections: 1_000_000 };
     rows.push(row("udp/idle-memory/1000000", "Memory of an idle connection, 1,000,000", work, memory, ours));
-    let rate = vec![goal(Against::Floor, Bound::AtLeast(10.0)), goal(Against::BestPeer, Bound::AtLeast(2.0))];
+    let rate =
+        vec![goal(Against::Baseline, Bound::AtLeast(10.0)), goal(Against::BestPeer, Bound::AtLeast(2.0))];
     let tracks = vec![
-        track("sendto", Role::Floor, &[Some(100e3), Some(100e3), Some(100e3), Some(100e3)]),
+        track("sendto", Role::Baseline, &[Some(100e3), Some(100e3), Some(100e3), Some(100e3)]),
         track("cci udp", Role::Ours, &[Some(900e3), Some(950e3), Some(980e3), Some(1.2e6)]),
     ];
     rows.push(row("udp/rate/8", "Messages a second over UDP, 8 B", Work::Rate { len: 8 }, rate, tracks));

@@ -1,6 +1,6 @@
 //! Connections: how fast they are set up, and what many idle ones cost.
 
-use super::{Against, Bound, Goal, Row, floor_at_most, pair};
+use super::{Against, Bound, Goal, Row, baseline_at_most, pair};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::work::{Place, Work};
@@ -13,10 +13,10 @@ const MANY: u32 = 1_000_000;
 /// See the module.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![
-        connect("udp", vec![floor_tcp(), ours("cci udp", By::Udp)]),
-        connect("tcp", pair("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, HERE)),
-        connect("shm", vec![floor_tcp(), ours("cci shm", By::Shm)]),
-        poll("udp", By::Udp, &[100, 10_000, 100_000], vec![floor_at_most(1.05)]),
+        connect("udp", vec![baseline_tcp(), ours("cci udp", By::Udp)]),
+        connect("tcp", pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE)),
+        connect("shm", vec![baseline_tcp(), ours("cci shm", By::Shm)]),
+        poll("udp", By::Udp, &[100, 10_000, 100_000], vec![baseline_at_most(1.05)]),
         poll("shm", By::Shm, &[100, 1_000], Vec::new()),
         poll("tcp", By::Tcp, &[100, 1_000], Vec::new()),
     ];
@@ -34,8 +34,8 @@ fn ours(name: &'static str, by: By) -> Box<dyn Contestant> {
     Box::new(Worker::ours(name, by, HERE))
 }
 
-fn floor_tcp() -> Box<dyn Contestant> {
-    Box::new(Worker::floor("TCP by hand", By::HandTcp, HERE))
+fn baseline_tcp() -> Box<dyn Contestant> {
+    Box::new(Worker::baseline("TCP by hand", By::PlainTcp, HERE))
 }
 
 fn connect(device: &str, contestants: Vec<Box<dyn Contestant>>) -> Row {
@@ -48,7 +48,7 @@ fn connect(device: &str, contestants: Vec<Box<dyn Contestant>>) -> Row {
     }
 }
 
-/// One connection is the floor, the most is what counts.
+/// One connection is the baseline, the most is what counts.
 fn poll(device: &str, by: By, connections: &[u32], goals: Vec<Goal>) -> Row {
     let name = |connections: u32| -> &'static str {
         match connections {
@@ -58,7 +58,7 @@ fn poll(device: &str, by: By, connections: &[u32], goals: Vec<Goal>) -> Row {
             _ => "100,000 connections",
         }
     };
-    let one = Worker::floor("1 connection", by, HERE).doing(Work::Poll { connections: 1 });
+    let one = Worker::baseline("1 connection", by, HERE).doing(Work::Poll { connections: 1 });
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(one)];
     contestants.extend(connections.iter().rev().map(|&connections| -> Box<dyn Contestant> {
         Box::new(Worker::ours(name(connections), by, HERE).doing(Work::Poll { connections }))

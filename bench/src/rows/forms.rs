@@ -1,6 +1,6 @@
 //! The forms of the interface side by side: C beside Rust, locked beside unlocked.
 
-use super::{Goal, Row, floor_at_least, floor_at_most};
+use super::{Goal, Row, baseline_at_least, baseline_at_most};
 use crate::args::By;
 use crate::c_program::CProgram;
 use crate::contestant::{Contestant, Worker};
@@ -12,13 +12,13 @@ const LEN: u32 = 8;
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (device, plain, locked) in [("shm", By::Shm, By::ShmLocked), ("udp", By::Udp, By::UdpLocked)] {
-        let plain = || -> Box<dyn Contestant> { Box::new(Worker::floor("Rust", plain, Place::Here)) };
+        let plain = || -> Box<dyn Contestant> { Box::new(Worker::baseline("Rust", plain, Place::Here)) };
         let c = || -> Box<dyn Contestant> { Box::new(CProgram::over(device)) };
         let locked =
             || -> Box<dyn Contestant> { Box::new(Worker::ours("Rust, locked", locked, Place::Here)) };
         for (work, what, bound) in [
-            (Work::HalfTrip { len: LEN }, "half-trip", floor_at_most(1.05)),
-            (Work::Rate { len: LEN }, "rate", floor_at_least(0.95)),
+            (Work::HalfTrip { len: LEN }, "half-trip", baseline_at_most(1.05)),
+            (Work::Rate { len: LEN }, "rate", baseline_at_least(0.95)),
         ] {
             rows.push(row(
                 &format!("{device}/c/{what}/{LEN}"),

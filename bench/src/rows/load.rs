@@ -15,13 +15,13 @@ pub fn rows() -> Vec<Row> {
     let families: [(&str, &str, Makers<'_>); 4] = [
         ("shm", "over shared memory", &|| vec![Box::new(Worker::ours("cci shm", By::Shm, Place::Here))]),
         ("udp", "over UDP on loopback", &|| {
-            pair("UDP by hand", By::HandUdp, "cci udp", By::Udp, Place::Here)
+            pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, Place::Here)
         }),
         ("tcp", "over TCP on loopback", &|| {
-            pair("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, Place::Here)
+            pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, Place::Here)
         }),
         ("eth", "across a pair of virtual Ethernet interfaces", &|| {
-            pair("UDP by hand", By::HandUdp, "cci eth", By::Eth, Place::Pair)
+            pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, Place::Pair)
         }),
     ];
     let mut rows = Vec::new();

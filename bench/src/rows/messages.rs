@@ -1,6 +1,6 @@
 //! Messages: half round trips and rates, by size, on each device.
 
-use super::{Against, Bound, Goal, Row, floor_at_least, floor_at_most, pair, with_peers};
+use super::{Against, Bound, Goal, Row, baseline_at_least, baseline_at_most, pair, with_peers};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
@@ -16,33 +16,34 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     let udp = Family {
         name: "udp",
         over: "over UDP on loopback",
-        contestants: &|| with_peers(pair("UDP by hand", By::HandUdp, "cci udp", By::Udp, HERE), peers.udp()),
-        half_trip_goals: &[floor_at_most(1.15)],
-        rate_goals: &[floor_at_least(10.0)],
+        contestants: &|| with_peers(pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, HERE), peers.udp()),
+        half_trip_goals: &[baseline_at_most(1.15)],
+        rate_goals: &[baseline_at_least(10.0)],
     };
     udp.add(&mut rows, &[8, 64, 1024], &[8, 64, 1024], 8);
     let tcp = Family {
         name: "tcp",
         over: "over TCP on loopback",
-        contestants: &|| with_peers(pair("TCP by hand", By::HandTcp, "cci tcp", By::Tcp, HERE), peers.tcp()),
-        half_trip_goals: &[floor_at_most(1.1)],
+        contestants: &|| with_peers(pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE), peers.tcp()),
+        half_trip_goals: &[baseline_at_most(1.1)],
         rate_goals: &[],
     };
     tcp.add(&mut rows, &[8, 64, 1024], &[8, 64, 1024], 8);
     let eth = Family {
         name: "eth",
         over: "across a pair of virtual Ethernet interfaces",
-        // The first floor is what the goals are about; the other one is what the socket can do at best.
+        // The first baseline is what the goals are about; the other one is what the socket can do at best.
         contestants: &|| {
-            let socket: Box<dyn Contestant> = Box::new(Worker::floor("AF_XDP by hand", By::HandXdp, PAIR));
-            with_peers(pair("UDP by hand", By::HandUdp, "cci eth", By::Eth, PAIR), vec![socket])
+            let socket: Box<dyn Contestant> =
+                Box::new(Worker::baseline("AF_XDP by hand", By::PlainXdp, PAIR));
+            with_peers(pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, PAIR), vec![socket])
         },
-        half_trip_goals: &[floor_at_most(0.5)],
-        rate_goals: &[floor_at_least(6.0)],
+        half_trip_goals: &[baseline_at_most(0.5)],
+        rate_goals: &[baseline_at_least(6.0)],
     };
     eth.add(&mut rows, &[64, 1024], &[64, 1024], 64);
     for (name, title, hand, by) in
-        [("udp", "UDP", By::HandUdp, By::Udp), ("tcp", "TCP", By::HandTcp, By::Tcp)]
+        [("udp", "UDP", By::PlainUdp, By::Udp), ("tcp", "TCP", By::PlainTcp, By::Tcp)]
     {
         let family = Family {
             name: &format!("pair-{name}"),
@@ -62,11 +63,11 @@ fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
         name: "shm",
         over: "over shared memory",
         contestants: &|| {
-            let line = Box::new(Worker::floor("cache line", By::CacheLine, HERE));
+            let line = Box::new(Worker::baseline("cache line", By::CacheLine, HERE));
             with_peers(vec![line, ours()], peers.shared_memory())
         },
         half_trip_goals: &[
-            floor_at_most(1.5),
+            baseline_at_most(1.5),
             Goal { against: Against::BestPeer, bound: Bound::AtMost(1.0) },
         ],
         rate_goals: &[],

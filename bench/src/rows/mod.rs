@@ -23,7 +23,7 @@ pub struct Row {
     pub work: Work,
     /// What must be reached, if anything was promised.
     pub goals: Vec<Goal>,
-    /// The floor first where there is one, then CCI, then peers.
+    /// The baseline first where there is one, then CCI, then peers.
     pub contestants: Vec<Box<dyn Contestant>>,
 }
 
@@ -41,8 +41,8 @@ pub struct Goal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Against {
-    /// The first of the floors.
-    Floor,
+    /// The first of the baselines.
+    Baseline,
     /// The best of the peers that took part.
     BestPeer,
     /// None: the value itself is bounded, in the work's unit.
@@ -57,14 +57,14 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-/// At most so many times the floor.
-const fn floor_at_most(ratio: f64) -> Goal {
-    Goal { against: Against::Floor, bound: Bound::AtMost(ratio) }
+/// At most so many times the baseline.
+const fn baseline_at_most(ratio: f64) -> Goal {
+    Goal { against: Against::Baseline, bound: Bound::AtMost(ratio) }
 }
 
-/// At least so many times the floor.
-const fn floor_at_least(ratio: f64) -> Goal {
-    Goal { against: Against::Floor, bound: Bound::AtLeast(ratio) }
+/// At least so many times the baseline.
+const fn baseline_at_least(ratio: f64) -> Goal {
+    Goal { against: Against::Baseline, bound: Bound::AtLeast(ratio) }
 }
 
 /// All rows, in the order of the report.
@@ -79,15 +79,9 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     rows
 }
 
-/// A floor and CCI.
-fn pair(
-    hand: &'static str,
-    by_hand: By,
-    ours: &'static str,
-    by: By,
-    place: Place,
-) -> Vec<Box<dyn Contestant>> {
-    vec![Box::new(Worker::floor(hand, by_hand, place)), Box::new(Worker::ours(ours, by, place))]
+/// A baseline and CCI.
+fn pair(hand: &'static str, plain: By, ours: &'static str, by: By, place: Place) -> Vec<Box<dyn Contestant>> {
+    vec![Box::new(Worker::baseline(hand, plain, place)), Box::new(Worker::ours(ours, by, place))]
 }
 
 fn with_peers(
@@ -112,8 +106,8 @@ mod tests {
             assert!(names.insert(row.name.clone()), "{} twice", row.name);
             let has = |role| row.contestants.iter().any(|one| one.role() == role);
             assert!(has(Role::Ours), "{}: nobody of ours", row.name);
-            let on_floor = row.goals.iter().any(|goal| goal.against == Against::Floor);
-            assert!(!on_floor || has(Role::Floor), "{}: a goal without its floor", row.name);
+            let on_baseline = row.goals.iter().any(|goal| goal.against == Against::Baseline);
+            assert!(!on_baseline || has(Role::Baseline), "{}: a goal without its baseline", row.name);
         }
         assert!(rows.iter().filter(|row| !row.goals.is_empty()).count() >= 15);
     }

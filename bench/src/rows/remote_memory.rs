@@ -1,6 +1,6 @@
 //! Remote memory: bandwidth by size, beside copies and streams by hand.
 
-use super::{Goal, Row, floor_at_least, pair, with_peers};
+use super::{Goal, Row, baseline_at_least, pair, with_peers};
 use crate::args::By;
 use crate::contestant::Contestant;
 use crate::peers::Peers;
@@ -29,7 +29,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             sizes: &[8, 4096, 65_536, MIB, 16 * MIB],
             contestants: &|| pair("memcpy", By::Memcpy, "cci shm", By::Shm, HERE),
             peers: &|| peers.remote_memory(),
-            goal: floor_at_least(0.95),
+            goal: baseline_at_least(0.95),
         },
         Family {
             name: "shm-foreign",
@@ -37,23 +37,23 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             sizes: &[4096, 65_536, MIB, 16 * MIB],
             contestants: &|| pair("process_vm_*v", By::ProcessVm, "cci shm", By::ShmForeign, HERE),
             peers: &Vec::new,
-            goal: floor_at_least(0.95),
+            goal: baseline_at_least(0.95),
         },
         Family {
             name: "udp",
             of: "memory over UDP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::HandTcp, "cci udp", By::Udp, HERE),
+            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci udp", By::Udp, HERE),
             peers: &Vec::new,
-            goal: floor_at_least(1.0),
+            goal: baseline_at_least(1.0),
         },
         Family {
             name: "tcp",
             of: "memory over TCP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::HandTcp, "cci tcp", By::Tcp, HERE),
+            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE),
             peers: &|| peers.remote_memory_sockets(),
-            goal: floor_at_least(0.95),
+            goal: baseline_at_least(0.95),
         },
     ];
     families.iter().flat_map(Family::rows).collect()

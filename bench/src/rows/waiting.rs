@@ -1,6 +1,6 @@
 //! Both sides asleep until there is something.
 
-use super::{Row, floor_at_most};
+use super::{Row, baseline_at_most};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::work::{Place, Work};
@@ -14,18 +14,18 @@ pub fn rows() -> Vec<Row> {
         name: format!("{name}/{LEN}"),
         title: format!("Half round trip {title}, {LEN} B"),
         work: Work::BlockingTrip { len: LEN },
-        goals: vec![floor_at_most(1.15)],
+        goals: vec![baseline_at_most(1.15)],
         contestants: contestants.into_iter().map(|one| Box::new(one) as Box<dyn Contestant>).collect(),
     };
-    let floor = |name, by| Worker::floor(name, by, Place::Here);
+    let baseline = |name, by| Worker::baseline(name, by, Place::Here);
     let ours = |name, by| Worker::ours(name, by, Place::Here);
-    let memory = || vec![floor("eventfd", By::Eventfd), floor("futex", By::Futex)];
-    let sockets = |name, by| vec![floor(name, by)];
-    let with = |mut floors: Vec<Worker>, one: Worker| {
-        floors.push(one);
-        floors
+    let memory = || vec![baseline("eventfd", By::Eventfd), baseline("futex", By::Futex)];
+    let sockets = |name, by| vec![baseline(name, by)];
+    let with = |mut baselines: Vec<Worker>, one: Worker| {
+        baselines.push(one);
+        baselines
     };
-    let (udp, tcp) = (("recv by hand", By::HandUdp), ("read by hand", By::HandTcp));
+    let (udp, tcp) = (("recv by hand", By::PlainUdp), ("read by hand", By::PlainTcp));
     vec![
         row("shm/wait", "waiting, over shared memory", with(memory(), ours("cci wait", By::Shm))),
         row(

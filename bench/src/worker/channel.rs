@@ -1,4 +1,4 @@
-//! A way for messages, as exchanges use it: the same exchange runs over CCI and over what is by hand.
+//! A channel for messages, as exchanges use it: the same exchange runs over CCI and over plain sockets.
 
 use crate::args::WorkArgs;
 use cci_measure::site::Site;

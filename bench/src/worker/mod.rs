@@ -1,9 +1,9 @@
-//! One turn of the floor or of CCI, in two processes: this one on the first core, and a partner on the second, which
+//! One turn of the baseline or of CCI, in two processes: this one on the first core, and a partner on the second, which
 //! it starts. The result is one line of JSON.
 
+mod baseline;
 mod channel;
 mod exchange;
-mod floor;
 mod ours;
 pub mod partner;
 mod slots;
@@ -11,44 +11,46 @@ mod slots;
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;
 use crate::work::Work;
+use baseline::tcp::PlainTcp;
+use baseline::udp::PlainUdp;
 use cci_measure::trouble::{Outcome, Trouble};
-use floor::tcp::HandTcp;
-use floor::udp::HandUdp;
-use ours::Way;
+use ours::Direction;
 
 /// Does what was asked for, on whichever side this process is.
 pub fn run(args: &WorkArgs) -> Outcome {
-    let reading = if args.by.is_by_hand() { by_hand(args)? } else { by_cci(args)? };
+    let reading = if args.by.is_by_hand() { plain(args)? } else { by_cci(args)? };
     if let Some(reading) = reading {
         print(&reading)?;
     }
     Ok(())
 }
 
-fn by_hand(args: &WorkArgs) -> Outcome<Option<Reading>> {
+fn plain(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
-        (By::CacheLine, Work::HalfTrip { .. }) => floor::cache_line::half_trip(args.count).map(Some),
-        (By::HandUdp, Work::BlockingTrip { .. }) => exchange::run::<HandUdp<true>>(args),
-        (By::HandUdp, _) => exchange::run::<HandUdp<false>>(args),
-        (By::HandTcp, Work::BlockingTrip { .. }) => exchange::run::<HandTcp<true>>(args),
-        (By::HandTcp, Work::Connect) => floor::connect::run(args),
-        (By::HandTcp, Work::Write { len }) => floor::stream::run(args, Way::Write, len),
-        (By::HandTcp, Work::Read { len }) => floor::stream::run(args, Way::Read, len),
-        (By::HandTcp, _) => exchange::run::<HandTcp<false>>(args),
-        (By::HandXdp, _) => exchange::run::<floor::xdp::HandXdp>(args),
-        (By::Memcpy, Work::Write { len } | Work::Read { len }) => floor::memory::copies(args, len).map(Some),
-        (By::ProcessVm, Work::Write { len }) => floor::memory::process(args, Way::Write, len),
-        (By::ProcessVm, Work::Read { len }) => floor::memory::process(args, Way::Read, len),
-        (By::Eventfd, Work::BlockingTrip { .. }) => floor::asleep::eventfd(args),
-        (By::Futex, Work::BlockingTrip { .. }) => floor::asleep::futex(args),
+        (By::CacheLine, Work::HalfTrip { .. }) => baseline::cache_line::half_trip(args.count).map(Some),
+        (By::PlainUdp, Work::BlockingTrip { .. }) => exchange::run::<PlainUdp<true>>(args),
+        (By::PlainUdp, _) => exchange::run::<PlainUdp<false>>(args),
+        (By::PlainTcp, Work::BlockingTrip { .. }) => exchange::run::<PlainTcp<true>>(args),
+        (By::PlainTcp, Work::Connect) => baseline::connect::run(args),
+        (By::PlainTcp, Work::Write { len }) => baseline::stream::run(args, Direction::Write, len),
+        (By::PlainTcp, Work::Read { len }) => baseline::stream::run(args, Direction::Read, len),
+        (By::PlainTcp, _) => exchange::run::<PlainTcp<false>>(args),
+        (By::PlainXdp, _) => exchange::run::<baseline::xdp::PlainXdp>(args),
+        (By::Memcpy, Work::Write { len } | Work::Read { len }) => {
+            baseline::memory::copies(args, len).map(Some)
+        }
+        (By::ProcessVm, Work::Write { len }) => baseline::memory::process(args, Direction::Write, len),
+        (By::ProcessVm, Work::Read { len }) => baseline::memory::process(args, Direction::Read, len),
+        (By::Eventfd, Work::BlockingTrip { .. }) => baseline::asleep::eventfd(args),
+        (By::Futex, Work::BlockingTrip { .. }) => baseline::asleep::futex(args),
         _ => Err(exchange::not_done(args)),
     }
 }
 
 fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
-        (_, Work::Write { len }) => ours::rma::run(args, Way::Write, len),
-        (_, Work::Read { len }) => ours::rma::run(args, Way::Read, len),
+        (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),
+        (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, len),
         (_, Work::Connect) => ours::connect::run(args),
         (_, Work::Poll { connections }) => ours::many::poll(args, connections),
         (_, Work::IdleMemory { connections }) => ours::many::idle_memory(args, connections),

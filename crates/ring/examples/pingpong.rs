@@ -1,4 +1,4 @@
-//! The ring against its floor: half round trips of 8 bytes, next to one cache line bounced between the same threads.
+//! The ring against its baseline: half round trips of 8 bytes, next to one cache line bounced between the same threads.
 //!
 //! `cargo run --release -p cci-ring --example pingpong` on an idle machine; rounds of both alternate, so that what
 //! disturbs one disturbs the other.
@@ -144,7 +144,8 @@ fn main() {
     echo.join().unwrap();
     // Ratios within a round: a virtual machine's cores may move between siblings (20 ns) and sockets (300 ns).
     let report = |name: &str, sample: &[f64]| {
-        let mut ratios: Vec<f64> = sample.iter().zip(&half_ns[0]).map(|(ring, floor)| ring / floor).collect();
+        let mut ratios: Vec<f64> =
+            sample.iter().zip(&half_ns[0]).map(|(ring, baseline)| ring / baseline).collect();
         let mut sample = sample.to_vec();
         sample.sort_by(f64::total_cmp);
         ratios.sort_by(f64::total_cmp);

@@ -30,7 +30,7 @@ Usage: cargo xtask TASK
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
                          from what an earlier run of all tests left in target/conformance-report.tsv
-  bench [OPTION...]      CCI beside the floor and its peers, in turns on two cores (`bench --help`; peers come by
+  bench [OPTION...]      CCI beside the baseline and its peers, in turns on two cores (`bench --help`; peers come by
                          bench/install-peers)
   counts [--bless]       count the instructions of one operation on each device (valgrind) and compare them with
                          bench/instructions; with --bless, write them there

@@ -35,9 +35,9 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
         By::Eth => TransportKind::Eth,
         By::Any => TransportKind::Any,
         By::CacheLine
-        | By::HandUdp
-        | By::HandTcp
-        | By::HandXdp
+        | By::PlainUdp
+        | By::PlainTcp
+        | By::PlainXdp
         | By::Memcpy
         | By::ProcessVm
         | By::Eventfd

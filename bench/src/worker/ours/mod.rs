@@ -11,4 +11,4 @@ pub mod rma;
 pub use asleep::{OnHandle, Waiting};
 pub use locked::Locked;
 pub use messages::Messages;
-pub use rma::Way;
+pub use rma::Direction;

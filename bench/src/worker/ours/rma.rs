@@ -18,9 +18,9 @@ const WINDOW_MAX: u64 = 64;
 /// Nothing is waited for longer.
 const SILENCE_NS: u64 = 20_000_000_000;
 
-/// Which way bytes go, seen from the first side.
+/// The direction in which bytes go, seen from the first side.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To the partner's memory.
     Write,
     /// From it.
@@ -28,7 +28,7 @@ pub enum Way {
 }
 
 /// The first side's reading; the partner has none.
-pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
+pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
     let slots = Slots::of(len);
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;
@@ -39,7 +39,7 @@ pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
     let (endpoint, uri) = Messages::listen(args, &site)?;
     let partner = Partner::start(args, &site, &uri)?;
     partner::pin(args)?;
-    let mut transfers = Transfers::open(Messages::accept(endpoint, args)?, args, way, slots)?;
+    let mut transfers = Transfers::open(Messages::accept(endpoint, args)?, args, direction, slots)?;
     transfers.run(args.count / 10 + transfers.slots.count.min(args.count))?;
     let took_ns = transfers.run(args.count)?;
     transfers.channel.send(b"bye")?;
@@ -70,13 +70,18 @@ struct Transfers {
     _memory: Memory,
     local: RmaHandle,
     remote: RmaHandle,
-    way: Way,
+    direction: Direction,
     slots: Slots,
     window: u64,
 }
 
 impl Transfers {
-    fn open(mut channel: Messages, args: &WorkArgs, way: Way, slots: Slots) -> Outcome<Transfers> {
+    fn open(
+        mut channel: Messages,
+        args: &WorkArgs,
+        direction: Direction,
+        slots: Slots,
+    ) -> Outcome<Transfers> {
         let memory = memory(&mut channel, args, slots.bytes())?;
         let local = channel.endpoint.register(&memory, Access::LOCAL);
         let local = local.map_err(|error| dial::failed("registering")(&error))?;
@@ -90,7 +95,7 @@ impl Transfers {
             }
         };
         let window = (WINDOW_BYTES / u64::from(slots.len)).clamp(WINDOW_MIN, WINDOW_MAX);
-        Ok(Transfers { channel, _memory: memory, local, remote, way, slots, window })
+        Ok(Transfers { channel, _memory: memory, local, remote, direction, slots, window })
     }
 
     /// So many transfers: nanoseconds from the first start to the last completion.
@@ -124,9 +129,9 @@ impl Transfers {
         let (offset, len) = (self.slots.offset(nth), u64::from(self.slots.len));
         let (here, there) = (Place::new(self.local, offset), Place::new(self.remote, offset));
         let (endpoint, connection) = (&mut self.channel.endpoint, self.channel.connection);
-        let started = match self.way {
-            Way::Write => endpoint.rma_write(connection, here, there, len, 0, RmaFlags::NONE),
-            Way::Read => endpoint.rma_read(connection, here, there, len, 0, RmaFlags::NONE),
+        let started = match self.direction {
+            Direction::Write => endpoint.rma_write(connection, here, there, len, 0, RmaFlags::NONE),
+            Direction::Read => endpoint.rma_read(connection, here, there, len, 0, RmaFlags::NONE),
         };
         match started {
             Ok(()) => Ok(true),

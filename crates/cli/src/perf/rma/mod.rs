@@ -1,7 +1,7 @@
 //! Remote memory: how long an operation takes, how many bytes a second, next to the plainest code for the same work.
 
 mod atomics;
-mod floor;
+mod baseline;
 mod operations;
 mod transfer;
 
@@ -12,10 +12,10 @@ use super::results::{Spread, Target};
 use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
+use baseline::Baseline;
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
-use floor::Floor;
 use hdrhistogram::Histogram;
 
 /// An operation that takes longer is a failure: longer than the library's own send timeout.
@@ -47,13 +47,13 @@ pub fn measure(
             let (region, lent) = Region::open(client, data.connection, kind, plan.rma_bytes())?;
             // Only a server of ours runs where we know, with nothing else to do.
             let own = target.uri.is_none();
-            let mut floor = Floor::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
+            let mut baseline = Baseline::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
             for direction in Direction::BOTH {
                 for size in plan.rma_sizes() {
                     let what = format!("{} {}, {size} B", kind.name(), direction.name());
                     live.doing(format!("{} {what}", device.name()));
                     let mut cell = client
-                        .transfer(plan, &region, &mut floor, direction, size)
+                        .transfer(plan, &region, &mut baseline, direction, size)
                         .map_err(|failure| failure.of(&what))?;
                     (cell.r#type, cell.memory) = (attribute.short_name(), kind.name());
                     live.rma(target, &cell)?;

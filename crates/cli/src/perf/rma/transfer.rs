@@ -1,10 +1,10 @@
-//! One size, one direction: rounds of latency, bandwidth and floor, each verified before the next begins.
+//! One size, one direction: rounds of latency, bandwidth and baseline, each verified before the next begins.
 
 use super::super::client::Client;
 use super::super::plan::{Budget, Plan};
 use super::super::results::{PlainMemory, RmaCell};
 use super::super::work::Direction;
-use super::floor::Floor;
+use super::baseline::Baseline;
 use super::operations::Transfers;
 use super::{ROUNDS, Region, histogram, median, spread};
 use crate::failure::Outcome;
@@ -22,7 +22,7 @@ const WARM_BYTES_MAX: u64 = 16 << 20;
 struct Found {
     times: Histogram<u64>,
     bytes_per_s: Vec<f64>,
-    floor_bytes_per_s: Vec<f64>,
+    baseline_bytes_per_s: Vec<f64>,
     ratios: Vec<f64>,
     transfers: u64,
     verified: u64,
@@ -37,7 +37,7 @@ impl Client {
         &mut self,
         plan: &Plan,
         region: &Region,
-        floor: &mut Floor,
+        baseline: &mut Baseline,
         direction: Direction,
         size: u64,
     ) -> Outcome<RmaCell> {
@@ -67,9 +67,9 @@ impl Client {
             let rate = |ns: u64| (stream * size) as f64 * 1e9 / ns.max(1) as f64;
             found.bytes_per_s.push(rate(took_ns));
             found.seed += 1;
-            if let Some(floor_ns) = floor.run(self, direction, size, stream, found.seed)? {
-                found.floor_bytes_per_s.push(rate(floor_ns));
-                found.ratios.push(floor_ns as f64 / took_ns.max(1) as f64);
+            if let Some(baseline_ns) = baseline.run(self, direction, size, stream, found.seed)? {
+                found.baseline_bytes_per_s.push(rate(baseline_ns));
+                found.ratios.push(baseline_ns as f64 / took_ns.max(1) as f64);
             }
             let enough = match plan.budget {
                 Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= ns,
@@ -79,7 +79,7 @@ impl Client {
                 break;
             }
         }
-        Ok(found.cell(direction, size, floor.name()))
+        Ok(found.cell(direction, size, baseline.name()))
     }
 
     /// Contents in place, caches warm, then what is to be timed; then every byte of it is compared.
@@ -124,7 +124,7 @@ impl Found {
         Ok(Found {
             times: histogram()?,
             bytes_per_s: Vec::new(),
-            floor_bytes_per_s: Vec::new(),
+            baseline_bytes_per_s: Vec::new(),
             ratios: Vec::new(),
             transfers: 0,
             verified: 0,
@@ -133,7 +133,7 @@ impl Found {
         })
     }
 
-    fn cell(self, direction: Direction, size: u64, floor: Option<&'static str>) -> RmaCell {
+    fn cell(self, direction: Direction, size: u64, baseline: Option<&'static str>) -> RmaCell {
         RmaCell {
             r#type: "",
             memory: "",
@@ -142,9 +142,9 @@ impl Found {
             latency: spread(&self.times),
             rounds: self.bytes_per_s.len() as u64,
             bytes_per_s: median(self.bytes_per_s),
-            plain: floor.filter(|_| !self.ratios.is_empty()).map(|name| PlainMemory {
+            plain: baseline.filter(|_| !self.ratios.is_empty()).map(|name| PlainMemory {
                 name,
-                bytes_per_s: median(self.floor_bytes_per_s),
+                bytes_per_s: median(self.baseline_bytes_per_s),
                 times_as_fast: median(self.ratios),
             }),
             transfers: self.transfers,

@@ -1,7 +1,7 @@
 //! What each thing that the library asks of UDP sockets costs in the kernel, by hand: half round trips of one datagram over
 //! loopback between two processes, each polling on a core of its own, one thing more in each row (`docs/adr/0014`).
 //!
-//! `cargo run --release -p cci-sys --example udp_floor` (`chrt -f 20` before it on a busy machine).
+//! `cargo run --release -p cci-sys --example udp_baseline` (`chrt -f 20` before it on a busy machine).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that tells what it found")]
 

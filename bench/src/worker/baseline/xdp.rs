@@ -21,7 +21,7 @@ const LIMIT_NS: u64 = 20_000_000_000;
 const HELLO_NS: u64 = 10_000_000;
 
 /// One end.
-pub struct HandXdp {
+pub struct PlainXdp {
     socket: Socket,
     header: FrameHeader,
     unsent: bool,
@@ -29,8 +29,8 @@ pub struct HandXdp {
     _seat: (Seat, EndpointLock),
 }
 
-impl HandXdp {
-    fn open(to: Mac) -> Outcome<HandXdp> {
+impl PlainXdp {
+    fn open(to: Mac) -> Outcome<PlainXdp> {
         let trouble = |error: cci_sys::SysError| Trouble::new(error.to_string());
         let refused = |refusal: Refusal| Trouble::new(refusal.to_string()).remedy(refusal.remedy());
         let link = Link::of(Site::INTERFACE).map_err(trouble)?;
@@ -45,7 +45,7 @@ impl HandXdp {
         let socket = Socket::open(&options).map_err(refused)?;
         let seat = Seat::take(program, &lock, link.mac, Some(&socket)).map_err(refused)?;
         let header = FrameHeader { to, from: link.mac, to_endpoint: ENDPOINT, from_endpoint: ENDPOINT };
-        Ok(HandXdp { socket, header, unsent: false, held: 0, _seat: (seat, lock) })
+        Ok(PlainXdp { socket, header, unsent: false, held: 0, _seat: (seat, lock) })
     }
 
     /// Where the next frame came from.
@@ -56,17 +56,17 @@ impl HandXdp {
     }
 }
 
-impl Channel for HandXdp {
+impl Channel for PlainXdp {
     const RELIABLE: bool = false;
-    type Listening = HandXdp;
+    type Listening = PlainXdp;
 
-    fn listen(_args: &WorkArgs, _site: &Site) -> Outcome<(HandXdp, String)> {
-        let first = HandXdp::open([0; 6])?;
+    fn listen(_args: &WorkArgs, _site: &Site) -> Outcome<(PlainXdp, String)> {
+        let first = PlainXdp::open([0; 6])?;
         let words: Vec<String> = first.header.from.iter().map(u8::to_string).collect();
         Ok((first, words.join(":")))
     }
 
-    fn accept(mut first: HandXdp, _args: &WorkArgs) -> Outcome<HandXdp> {
+    fn accept(mut first: PlainXdp, _args: &WorkArgs) -> Outcome<PlainXdp> {
         let until_ns = clock::now_ns() + LIMIT_NS;
         while clock::now_ns() < until_ns {
             if let Some(partner) = first.sender() {
@@ -80,12 +80,12 @@ impl Channel for HandXdp {
         Err(Trouble::new("nobody connects"))
     }
 
-    fn dial(_args: &WorkArgs, first: &str) -> Outcome<HandXdp> {
+    fn dial(_args: &WorkArgs, first: &str) -> Outcome<PlainXdp> {
         let mut to = [0; 6];
         for (byte, word) in to.iter_mut().zip(first.split(':')) {
             *byte = word.parse().map_err(|_| Trouble::new(format!("{first} is no address")))?;
         }
-        let mut partner = HandXdp::open(to)?;
+        let mut partner = PlainXdp::open(to)?;
         let until_ns = clock::now_ns() + LIMIT_NS;
         while clock::now_ns() < until_ns {
             partner.send(HELLO)?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the module.
-pub enum Floor {
+pub enum Baseline {
     /// Nothing to compare with: the server is elsewhere.
     None,
     /// Two mappings of the same kind, here.
@@ -52,7 +52,7 @@ struct Task {
     seed: u64,
 }
 
-impl Floor {
+impl Baseline {
     /// For transfers of up to `len_bytes` in all.
     pub fn open(
         device: &Device,
@@ -61,24 +61,26 @@ impl Floor {
         lent: &Lent,
         len_bytes: u64,
         server_is_ours: bool,
-    ) -> Outcome<Floor> {
+    ) -> Outcome<Baseline> {
         let len = len_bytes as usize;
         match (device.transport(), kind) {
             (TransportKind::Shm, Kind::Library) => {
                 let mappings = Mappings::create(len)?;
-                Ok(Floor::Memcpy(mappings))
+                Ok(Baseline::Memcpy(mappings))
             }
             (TransportKind::Shm, Kind::Foreign) => {
-                let Some((pid, address)) = lent.own else { return Ok(Floor::None) };
+                let Some((pid, address)) = lent.own else { return Ok(Baseline::None) };
                 let process =
                     Process::of(pid).map_err(|error| Failure::new(format!("process {pid}: {error}")))?;
-                Ok(Floor::Process { process, address, memory: vec![0; len] })
+                Ok(Baseline::Process { process, address, memory: vec![0; len] })
             }
             // Which path it takes is its own choice: no plain code does the same.
-            (TransportKind::Any, _) => Ok(Floor::None),
+            (TransportKind::Any, _) => Ok(Baseline::None),
             _ => match site.addresses(device.ip()).filter(|_| server_is_ours) {
-                Some((_, ip)) => Tcp::open(site, ip, cores.theirs, len).map(Floor::Tcp).map_err(tcp_failed),
-                None => Ok(Floor::None),
+                Some((_, ip)) => {
+                    Tcp::open(site, ip, cores.theirs, len).map(Baseline::Tcp).map_err(tcp_failed)
+                }
+                None => Ok(Baseline::None),
             },
         }
     }
@@ -86,10 +88,10 @@ impl Floor {
     /// What it is.
     pub fn name(&self) -> Option<&'static str> {
         match self {
-            Floor::None => None,
-            Floor::Memcpy(_) => Some("memcpy"),
-            Floor::Process { .. } => Some("process_vm_*v"),
-            Floor::Tcp(_) => Some("TCP stream"),
+            Baseline::None => None,
+            Baseline::Memcpy(_) => Some("memcpy"),
+            Baseline::Process { .. } => Some("process_vm_*v"),
+            Baseline::Tcp(_) => Some("TCP stream"),
         }
     }
 
@@ -105,16 +107,16 @@ impl Floor {
     ) -> Outcome<Option<u64>> {
         let len = (size * count) as usize;
         let (took_ns, told) = match self {
-            Floor::None => return Ok(None),
-            Floor::Memcpy(mappings) => memcpy(mappings, size as usize, count as usize, seed),
-            Floor::Process { process, address, memory } => {
+            Baseline::None => return Ok(None),
+            Baseline::Memcpy(mappings) => memcpy(mappings, size as usize, count as usize, seed),
+            Baseline::Process { process, address, memory } => {
                 let memory = memory.get_mut(..len).unwrap_or_default();
                 match by_process(client, process, *address, memory, direction, size, seed)? {
                     Some(done) => done,
                     None => return Ok(None),
                 }
             }
-            Floor::Tcp(tcp) => {
+            Baseline::Tcp(tcp) => {
                 // The other end of ours wants the core that the server polls on.
                 client.poll(false)?;
                 let done = tcp.run(&Task { direction, size, count, seed }).map_err(tcp_failed)?;

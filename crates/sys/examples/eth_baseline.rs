@@ -1,7 +1,7 @@
 //! What a pair of virtual Ethernet interfaces between two namespaces can do at best, by hand: half round trips of 64 B
 //! and 64 B messages a second, one a frame, over AF_XDP, AF_PACKET and UDP sockets. Both ends poll.
 //!
-//! As root: `cargo run --release -p cci-sys --example eth_floor` (`chrt -f 20` before it on a busy machine).
+//! As root: `cargo run --release -p cci-sys --example eth_baseline` (`chrt -f 20` before it on a busy machine).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that tells what it found")]
 

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 1 << 16;
 
 /// One end. By hand, one sleeps in a blocking receive.
-pub struct HandTcp<const SLEEPS: bool> {
+pub struct PlainTcp<const SLEEPS: bool> {
     stream: TcpStream,
     len: usize,
     /// What came and was not taken: `buffer[taken..filled]`.
@@ -26,14 +26,14 @@ pub struct HandTcp<const SLEEPS: bool> {
     rest: Vec<u8>,
 }
 
-impl<const SLEEPS: bool> HandTcp<SLEEPS> {
+impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
     fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<Self> {
         let len = args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))? as usize;
         stream.set_nodelay(true).map_err(failed("TCP by hand"))?;
         stream.set_read_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
         stream.set_nonblocking(!SLEEPS).map_err(failed("TCP by hand"))?;
         let buffer = vec![0; READ_BYTES.max(len)].into_boxed_slice();
-        Ok(HandTcp { stream, len, buffer, taken: 0, filled: 0, rest: Vec::with_capacity(len) })
+        Ok(PlainTcp { stream, len, buffer, taken: 0, filled: 0, rest: Vec::with_capacity(len) })
     }
 
     /// Writes as much as there is room for.
@@ -74,7 +74,7 @@ impl<const SLEEPS: bool> HandTcp<SLEEPS> {
     }
 }
 
-impl<const SLEEPS: bool> Channel for HandTcp<SLEEPS> {
+impl<const SLEEPS: bool> Channel for PlainTcp<SLEEPS> {
     const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
     type Listening = TcpListener;
 
@@ -86,11 +86,11 @@ impl<const SLEEPS: bool> Channel for HandTcp<SLEEPS> {
 
     fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<Self> {
         let (stream, _) = listener.accept().map_err(failed("TCP by hand"))?;
-        HandTcp::of(stream, args)
+        PlainTcp::of(stream, args)
     }
 
     fn dial(args: &WorkArgs, first: &str) -> Outcome<Self> {
-        HandTcp::of(TcpStream::connect(first).map_err(failed(first))?, args)
+        PlainTcp::of(TcpStream::connect(first).map_err(failed(first))?, args)
     }
 
     #[inline]

@@ -13,19 +13,19 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// One end. By hand, one sleeps in a blocking receive.
-pub struct HandUdp<const SLEEPS: bool> {
+pub struct PlainUdp<const SLEEPS: bool> {
     socket: UdpSocket,
     buffer: Box<[u8]>,
 }
 
-impl<const SLEEPS: bool> HandUdp<SLEEPS> {
+impl<const SLEEPS: bool> PlainUdp<SLEEPS> {
     fn of(socket: UdpSocket) -> Outcome<Self> {
         socket.set_nonblocking(!SLEEPS).map_err(failed("UDP by hand"))?;
-        Ok(HandUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
+        Ok(PlainUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
     }
 }
 
-impl<const SLEEPS: bool> Channel for HandUdp<SLEEPS> {
+impl<const SLEEPS: bool> Channel for PlainUdp<SLEEPS> {
     const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
     const RELIABLE: bool = false;
     type Listening = UdpSocket;
@@ -40,7 +40,7 @@ impl<const SLEEPS: bool> Channel for HandUdp<SLEEPS> {
     fn accept(socket: UdpSocket, _args: &WorkArgs) -> Outcome<Self> {
         let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("UDP by hand"))?;
         socket.connect(partner).map_err(failed("UDP by hand"))?;
-        HandUdp::of(socket)
+        PlainUdp::of(socket)
     }
 
     fn dial(_args: &WorkArgs, first: &str) -> Outcome<Self> {
@@ -48,7 +48,7 @@ impl<const SLEEPS: bool> Channel for HandUdp<SLEEPS> {
         socket.connect(first).map_err(failed(first))?;
         socket.set_read_timeout(Some(LIMIT)).map_err(failed(first))?;
         socket.send(b"hello").map_err(failed(first))?;
-        HandUdp::of(socket)
+        PlainUdp::of(socket)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
-use crate::worker::ours::Way;
+use crate::worker::ours::Direction;
 use crate::worker::partner::{self, Partner};
 use crate::worker::slots::Slots;
 use cci_measure::baseline::{Mappings, Process};
@@ -25,7 +25,7 @@ pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
 }
 
 /// One system call for each transfer, from the program's own memory to the partner's own, or back.
-pub fn process(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
+pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
     let slots = Slots::of(len);
     let mut mine = vec![1u8; slots.bytes()];
     if args.partner_of.is_some() {
@@ -46,9 +46,9 @@ pub fn process(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> 
     let reading = timed(args, &slots, |offset| {
         let at = offset as usize;
         let piece = mine.get_mut(at..at + len as usize).unwrap_or_default();
-        match way {
-            Way::Write => process.write(address + offset, piece),
-            Way::Read => process.read(address + offset, piece),
+        match direction {
+            Direction::Write => process.write(address + offset, piece),
+            Direction::Read => process.read(address + offset, piece),
         }
         .map_err(failed("process_vm_writev"))
     })?;

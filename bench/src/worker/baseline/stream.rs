@@ -3,7 +3,7 @@
 use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
-use crate::worker::ours::Way;
+use crate::worker::ours::Direction;
 use crate::worker::partner::{self, Partner};
 use crate::worker::slots::Slots;
 use cci_measure::trouble::Outcome;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// From the first byte to the word that all has come; or, reading, to the last byte.
-pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
+pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
     let slots = Slots::of(len);
     let mut memory = vec![1; slots.bytes()];
     let bursts = [slots.count, args.count];
@@ -23,12 +23,12 @@ pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
         partner::pin(args)?;
         let mut stream = ready(TcpStream::connect(first).map_err(failed(first))?)?;
         for count in bursts {
-            match way {
-                Way::Write => {
+            match direction {
+                Direction::Write => {
                     fill(&mut stream, &mut memory, &slots, count)?;
                     stream.write_all(&[1]).map_err(failed("TCP by hand"))?;
                 }
-                Way::Read => {
+                Direction::Read => {
                     stream.read_exact(&mut [0]).map_err(failed("TCP by hand"))?;
                     drain(&mut stream, &memory, &slots, count)?;
                 }
@@ -45,12 +45,12 @@ pub fn run(args: &WorkArgs, way: Way, len: u32) -> Outcome<Option<Reading>> {
     let mut took_ns = 0;
     for count in bursts {
         let begin_ns = clock::now_ns();
-        match way {
-            Way::Write => {
+        match direction {
+            Direction::Write => {
                 drain(&mut stream, &memory, &slots, count)?;
                 stream.read_exact(&mut [0]).map_err(failed("TCP by hand"))?;
             }
-            Way::Read => {
+            Direction::Read => {
                 stream.write_all(&[1]).map_err(failed("TCP by hand"))?;
                 fill(&mut stream, &mut memory, &slots, count)?;
             }

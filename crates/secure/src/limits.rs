@@ -26,6 +26,10 @@ pub const REPLAY_WINDOW: u64 = 2048;
 /// A stranger can make a responder keep so many.
 pub const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 
+/// Parts of a stream's in which one side may say them. An honest one needs four: each costs whoever listens a look, and a stranger
+/// would say a byte in each.
+pub const HANDSHAKE_PARTS_MAX: usize = 16;
+
 /// The longest datagram of a handshake: what every network takes.
 pub const HANDSHAKE_DATAGRAM_BYTES: usize = 1152;
 

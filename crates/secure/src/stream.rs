@@ -6,9 +6,10 @@ use crate::handshake::{Failure, Handshake};
 use crate::identity::{Authorisation, Identity, Method, Rights};
 use crate::keys::{Opener, Sealer, UpdateLimits};
 use crate::limits::{
-    HANDSHAKE_BYTES_MAX, HANDSHAKE_VERSION, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES,
+    HANDSHAKE_BYTES_MAX, HANDSHAKE_PARTS_MAX, HANDSHAKE_VERSION, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES,
     RECORD_OVERHEAD_BYTES, TAG_BYTES,
 };
+use std::ops::RangeInclusive;
 
 /// What every sealed stream begins with, from the side that dials; its version and method follow, and two zeros.
 pub const STREAM_MAGIC: [u8; 4] = *b"CCIs";
@@ -17,6 +18,10 @@ pub const STREAM_MAGIC: [u8; 4] = *b"CCIs";
 const PREAMBLE_BYTES: usize = 8;
 const PROLOGUE: &[u8] = b"cci stream 2";
 const EPOCH_MASK: u64 = 255;
+
+/// The length of a record, of which none is empty.
+const RECORD_BYTES: RangeInclusive<usize> =
+    RECORD_OVERHEAD_BYTES + 1..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX;
 
 const SEALED: u8 = 1;
 const HANDSHAKE: u8 = 2;
@@ -63,6 +68,7 @@ struct Shaking {
     method: Method,
     initiator: bool,
     heard: usize,
+    parts: usize,
     /// The own side has its keys; the peer has not said that it is content.
     keys: Option<Box<Keys>>,
 }
@@ -117,6 +123,7 @@ impl SealedStream {
             method,
             initiator: true,
             heard: 0,
+            parts: 0,
             keys: None,
         };
         let said = preamble(method).to_vec();
@@ -186,10 +193,11 @@ impl SealedStream {
             [low, high, kind, ..] => {
                 let len = RECORD_HEADER_BYTES + usize::from(u16::from_le_bytes([*low, *high]));
                 let fits = match *kind {
-                    SEALED => {
-                        (RECORD_OVERHEAD_BYTES..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX).contains(&len)
+                    SEALED => RECORD_BYTES.contains(&len),
+                    HANDSHAKE => {
+                        let bytes = len - RECORD_HEADER_BYTES;
+                        !self.is_open() && (1..=RECORD_BODY_BYTES_MAX).contains(&bytes)
                     }
-                    HANDSHAKE => !self.is_open() && len <= RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX,
                     DONE => !self.is_open() && len == RECORD_HEADER_BYTES,
                     _ => false,
                 };
@@ -237,6 +245,7 @@ impl SealedStream {
                     method,
                     initiator: false,
                     heard: 0,
+                    parts: 0,
                     keys: None,
                 };
                 self.state = State::Shaking(Box::new(shaking));
@@ -252,9 +261,10 @@ impl SealedStream {
                     }
                     Ok(())
                 }
-                [_, _, HANDSHAKE, 0, bytes @ ..] => {
-                    shaking.heard += bytes.len();
-                    if shaking.heard > HANDSHAKE_BYTES_MAX {
+                //= wire.md R-SEC-13
+                [_, _, HANDSHAKE, 0, bytes @ ..] if !bytes.is_empty() => {
+                    (shaking.heard, shaking.parts) = (shaking.heard + bytes.len(), shaking.parts + 1);
+                    if shaking.heard > HANDSHAKE_BYTES_MAX || shaking.parts > HANDSHAKE_PARTS_MAX {
                         return Err(Failure::Malformed);
                     }
                     shaking.handshake.read(bytes)?;
@@ -316,12 +326,12 @@ impl SealedStream {
     }
 
     /// Seals a whole record in place: room for the header ([`RECORD_HEADER_BYTES`]), the body, room for the tag. False: the
-    /// stream is not open, or the body is too long.
+    /// stream is not open, or the body is too long, or empty.
     #[must_use]
     pub fn seal(&mut self, record: &mut [u8], now_ns: u64) -> bool {
         let State::Open(keys) = &mut self.state else { return false };
         let len = record.len();
-        if !(RECORD_OVERHEAD_BYTES..=RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX).contains(&len) {
+        if !RECORD_BYTES.contains(&len) {
             return false;
         }
         // No record is lost between two others.

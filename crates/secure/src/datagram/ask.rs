@@ -55,7 +55,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// Whether somebody has proved to be at the other end of that handshake. With keys that is so from the first message on; with
     /// certificates anybody who sees what is sent to an address can begin one in its name.
-    fn is_proved(&self, index: u32) -> bool {
+    pub(super) fn is_proved(&self, index: u32) -> bool {
         let is_psk = self.config.credentials.method() == Method::Psk;
         is_psk || self.table.get(index).is_some_and(|entry| entry.link.is_some())
     }

@@ -337,8 +337,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// A connection, or a request for one, uses the address's association: it is kept, and belongs to this identity
     /// alone, until as many calls of [`Associations::release`].
     pub fn retain(&mut self, address: A) {
-        let owner = self.peer(address).map(|(peer, _)| peer.clone());
         let neighbour = self.neighbours.entry(address).or_default();
+        // Where the last association has just gone, the one before it may be what is used.
+        let before = neighbour.before.map(|(before, _)| before);
+        let used = neighbour.current.or(before).and_then(|index| self.table.get(index)?.link.as_ref());
+        let owner = used.map(|link| link.peer.clone());
         neighbour.users = neighbour.users.saturating_add(1);
         if neighbour.owner.is_none() {
             neighbour.owner = owner;

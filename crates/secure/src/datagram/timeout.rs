@@ -37,8 +37,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         {
             let Some(address) = self.table.get(index).map(|entry| entry.address) else { continue };
             let Some(neighbour) = self.neighbours.get(&address) else { continue };
-            let under_way = neighbour.begun_here.or(neighbour.begun_there).is_some();
-            if neighbour.current == Some(index) && !under_way {
+            let theirs = neighbour.begun_there.filter(|theirs| self.is_proved(*theirs));
+            if neighbour.current == Some(index) && neighbour.begun_here.or(theirs).is_none() {
                 self.ask(address, now_ns);
             }
         }

@@ -70,7 +70,7 @@ fn records_go_both_ways() {
         for i in 0..100u64 {
             for (from, to) in [(true, false), (false, true)] {
                 let (from, _) = if from { (&mut a, to) } else { (&mut b, to) };
-                let body = vec![i as u8; (i * 150) as usize];
+                let body = vec![i as u8; 1 + (i * 150) as usize];
                 let mut record = record(from, &body, i * 100);
                 let to = if to { &mut a } else { &mut b };
                 assert_eq!(to.wanted(&record[..4]).unwrap(), record.len());
@@ -81,6 +81,26 @@ fn records_go_both_ways() {
         assert!(a.seal(&mut full, 0) && b.open(&mut full).is_some());
         assert!(!a.seal(&mut vec![0; RECORD_OVERHEAD_BYTES + RECORD_BODY_BYTES_MAX + 1], 0));
         assert!(b.shake(&[0, 0, HANDSHAKE, 0], 0).is_err());
+    }
+}
+
+/// Whoever says nothing in as many parts as it likes would be listened to without an end.
+#[test]
+fn a_handshake_has_few_parts_and_no_part_is_empty() {
+    for (one, two) in kinds() {
+        let mut b = answer(&two);
+        b.shake(&preamble(two.method()), 0).unwrap();
+        assert!(b.wanted(&[0, 0, HANDSHAKE, 0]).is_err() && b.shake(&[0, 0, HANDSHAKE, 0], 0).is_err());
+        let mut b = answer(&two);
+        b.shake(&preamble(two.method()), 0).unwrap();
+        let said = (0..100).take_while(|_| b.shake(&[1, 0, HANDSHAKE, 0, 22], 0).is_ok()).count();
+        assert!(said <= HANDSHAKE_PARTS_MAX, "{said}");
+        // Nor is a record empty.
+        let (mut a, mut b) = (dial(&one), answer(&two));
+        shake(&mut a, &mut b).unwrap();
+        let mut empty = vec![0; RECORD_OVERHEAD_BYTES];
+        assert!(!a.seal(&mut empty, 0) && b.wanted(&[16, 0, SEALED, 0]).is_err());
+        assert!(b.wanted(&[17, 0, SEALED, 0]).is_ok());
     }
 }
 

@@ -215,6 +215,35 @@ fn where_it_is_not_required_both_are_served() {
     }
 }
 
+/// A stranger shakes hands by parts with nothing in them, or next to nothing, faster than they are read. It is cut off, and no call
+/// lasts as long as it goes on.
+#[test]
+fn a_stranger_who_says_a_handshake_in_bits_is_cut_off() {
+    const PARTS: usize = 1 << 20;
+    for part in [&[0, 0, 2, 0][..], &[1, 0, 2, 0, 7]] {
+        let mut server = Side::new(Some(keys(KEY_A)));
+        let mut stream = TcpStream::connect(address(&server.endpoint)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let part = part.to_vec();
+        let stranger = std::thread::spawn(move || {
+            stream.write_all(b"CCIs\x02\x01\0\0").unwrap();
+            let many = part.repeat(1 << 14);
+            let said = (0..PARTS >> 14).take_while(|_| stream.write_all(&many).is_ok()).count();
+            said << 14
+        });
+        let mut longest = Duration::ZERO;
+        while !stranger.is_finished() {
+            let start = Instant::now();
+            server.poll();
+            longest = longest.max(start.elapsed());
+        }
+        let said = stranger.join().unwrap();
+        println!("{said} parts of {PARTS}, in one call of {longest:?}");
+        assert!(said < PARTS, "all was listened to, in one call of {longest:?}");
+        assert!(dropped(&server.endpoint, "handshake-refused") == 1, "{:?}", server.endpoint.counters());
+    }
+}
+
 /// Somebody in between, who flips one bit of what goes one way.
 struct Between {
     listener: TcpListener,

@@ -102,7 +102,8 @@ fn remote_memory() {
 
 #[test]
 fn waiting() {
-    for by in ["eventfd", "futex", "shm", "shm-handle", "plain-udp", "udp", "udp-handle", "plain-tcp", "tcp"] {
+    for by in ["eventfd", "futex", "shm", "shm-handle", "plain-udp", "udp", "udp-handle", "plain-tcp", "tcp"]
+    {
         has_reading(by, "blocking-trip:8", 20);
     }
     has_reading("tcp-handle", "blocking-trip:8", 20);

@@ -6,7 +6,7 @@
 //!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
 //! - [`returns`]: the stack by which pools get back what they lent.
-//! - [`room`]: memory that may not be there.
+//! - [`fallible`]: allocation that answers with an error where there is no memory.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`memory`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
 //! - [`atomic`]: where every atomic of this crate comes from.
@@ -15,10 +15,11 @@
 #![warn(unreachable_pub)]
 
 pub mod atomic;
-mod here;
+pub mod fallible;
 pub mod memory;
 pub mod pool;
 pub mod returns;
-pub mod room;
+mod thread;
+
 pub mod slab;
 pub mod spsc;

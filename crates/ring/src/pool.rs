@@ -17,7 +17,7 @@
 //!
 //! Once the pool is gone nobody takes slots any more; returns only count, and the one that makes the count full frees
 //! the memory. A pool that goes on another thread than its home, with slots out, can't tell that thread to count: it is
-//! left for later (`left`).
+//! kept for later (`abandoned`).
 
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -25,10 +25,10 @@ use core::ptr::NonNull;
 use std::alloc::{self, Layout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::here;
 use crate::returns::{ITEMS_MAX, NIL, Returns};
+use crate::thread;
 
-mod left;
+mod abandoned;
 
 /// The most slots of a pool.
 pub const SLOTS_MAX: u32 = ITEMS_MAX;
@@ -58,7 +58,7 @@ struct Shared {
     returns: Returns,
     /// Per slot, the one below it in the list that it is on; of one that is out, [`OUT`] or [`PARKED`].
     below: Box<[AtomicU32]>,
-    /// The number of the only thread that may put slots on `returned`; [`here::NOWHERE`]: none.
+    /// The number of the only thread that may put slots on `returned`; [`thread::NONE`]: none.
     home: AtomicU64,
     /// Slots that the home returned, a queue; where it ends is `returned_end`, where it begins the pool knows. A power of
     /// two of places, at least as many as slots.
@@ -142,13 +142,13 @@ impl SlotPool {
         let places = count.next_power_of_two() as usize;
         returned.try_reserve_exact(places).map_err(|_| PoolError::NoMemory)?;
         returned.resize_with(places, || AtomicU32::new(NIL));
-        left::sweep();
+        abandoned::sweep();
         // SAFETY: the layout is not empty: both factors were checked.
         let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
         let shared = Box::new(Shared {
             returns: Returns::new(),
             below: below.into_boxed_slice(),
-            home: AtomicU64::new(here::NOWHERE),
+            home: AtomicU64::new(thread::NONE),
             returned: returned.into_boxed_slice(),
             returned_end: AtomicU32::new(0),
             data,
@@ -253,7 +253,7 @@ impl SlotPool {
     /// This thread becomes the home. All slots are in, so nobody is about to return one on behalf of the last home.
     #[inline]
     fn settle(&self) {
-        let here = here::number();
+        let here = thread::number();
         let home = &self.shared().home;
         if home.load(Ordering::Relaxed) != here {
             home.store(here, Ordering::Relaxed);
@@ -368,12 +368,12 @@ impl Drop for SlotPool {
             return drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
         }
         let home_thread = self.shared().home.load(Ordering::Relaxed);
-        if home_thread != here::NOWHERE && home_thread != here::number() {
+        if home_thread != thread::NONE && home_thread != thread::number() {
             // That thread may be about to put a slot on `returned`, and would not count it.
-            return left::behind(Left(ManuallyDrop::new(SlotPool { ..*self })));
+            return abandoned::keep(Abandoned(ManuallyDrop::new(SlotPool { ..*self })));
         }
         // This thread returns slots like any other from now on.
-        self.shared().home.store(here::NOWHERE, Ordering::Relaxed);
+        self.shared().home.store(thread::NONE, Ordering::Relaxed);
         // From here on nobody uses the lists: what is on ours is in, like what is on the stack.
         if self.shared().returns.leave(self.free + self.parked, self.count) {
             // SAFETY: all slots are at home and the pool is here: no one else has the pointer.
@@ -383,9 +383,9 @@ impl Drop for SlotPool {
 }
 
 /// A pool that was dropped elsewhere than at its home while slots were out.
-struct Left(ManuallyDrop<SlotPool>);
+struct Abandoned(ManuallyDrop<SlotPool>);
 
-impl Left {
+impl Abandoned {
     /// Frees it, if its slots are in.
     fn try_free(&mut self) -> bool {
         let full = self.0.is_full();
@@ -424,7 +424,7 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
     // SAFETY: the slot is out, so the memory lives until it is on the queue.
     unsafe {
         // Relaxed: only this thread writes its own number there, or takes it away.
-        if (*shared).home.load(Ordering::Relaxed) == here::number() {
+        if (*shared).home.load(Ordering::Relaxed) == thread::number() {
             let (returned, end) = (&(*shared).returned, (*shared).returned_end.load(Ordering::Relaxed));
             if let Some(place) = returned.get(end as usize & (returned.len() - 1)) {
                 place.store(index, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that tells what it found")]
 
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket, Link};
-use cci_sys::xdp::{self, Program, Refusal, Seat, Wanted};
+use cci_sys::xdp::{self, Attachment, Program, Refusal, Wanted};
 use cci_sys::{cpu, packet};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Barrier;
@@ -35,7 +35,7 @@ trait Port {
 struct Frames<S> {
     socket: S,
     header: FrameHeader,
-    _seat: Option<(Seat, EndpointLock)>,
+    _attachment: Option<(Attachment, EndpointLock)>,
 }
 
 impl<S: FrameSocket> Port for Frames<S> {
@@ -122,8 +122,8 @@ fn over_xdp(veth: &Veth, wanted: Wanted) -> Result<[Frames<xdp::Socket>; 2], Ref
             recv_frames: 2_048,
             send_frames: 512,
         })?;
-        let seat = Seat::take(program, &lock, from.mac, Some(&socket))?;
-        Ok(Frames { socket, header: header(from, to), _seat: Some((seat, lock)) })
+        let attachment = Attachment::create(program, &lock, from.mac, Some(&socket))?;
+        Ok(Frames { socket, header: header(from, to), _attachment: Some((attachment, lock)) })
     };
     Ok([open(End::A, &a, &b)?, open(End::B, &b, &a)?])
 }
@@ -139,7 +139,7 @@ fn over_packets(veth: &Veth) -> [Frames<packet::Socket>; 2] {
             recv_frames: 2_048,
             send_frames: 512,
         });
-        Frames { socket: socket.unwrap(), header: header(from, to), _seat: None }
+        Frames { socket: socket.unwrap(), header: header(from, to), _attachment: None }
     };
     [open(End::A, &a, &b), open(End::B, &b, &a)]
 }

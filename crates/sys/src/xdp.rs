@@ -4,24 +4,25 @@
 //! receiving in memory shared with the kernel (UMEM), a ring of areas ready to be filled, a ring of frames received, one
 //! of frames to send and one of those sent. The card's part (find the endpoint, check id and nonce before the process is
 //! bothered) is done by a small program on the interface ([`Program`], `steer.c`), in which each endpoint has its
-//! [`Seat`]. Several processes share an interface; there is one socket for each of its queues.
+//! [`Attachment`]. Several processes share an interface; there is one socket for each of its queues.
 //!
 //! ```no_run
 //! use cci_sys::ethernet::{EndpointLock, Link};
-//! use cci_sys::xdp::{Check, Options, Program, Seat, Socket, Wanted};
+//! use cci_sys::xdp::{Check, Options, Program, Attachment, Socket, Wanted};
 //!
 //! # fn open() -> Result<(), Box<dyn std::error::Error>> {
 //! let link = Link::of("veth0")?;
 //! let lock = EndpointLock::take(link.mac, 7)?;
 //! let program = Program::attach(link.index, Wanted::Auto)?;
 //! let socket = Socket::open(&Options { interface_index: link.index, frame_bytes_max: 1_514, recv_frames: 1_024, send_frames: 512 })?;
-//! let mut seat = Seat::take(program, &lock, link.mac, Some(&socket))?;
-//! seat.set_check(Check::Nonce)?;
+//! let mut attachment = Attachment::create(program, &lock, link.mac, Some(&socket))?;
+//! attachment.set_check(Check::Nonce)?;
 //! # Ok(()) }
 //! ```
 //!
 //! Keep a packet socket ([`crate::packet`]) beside it: frames that arrive on other queues than the socket's come there.
 
+mod attachment;
 mod bpf;
 mod hint;
 mod netlink;
@@ -29,12 +30,11 @@ mod program;
 mod refusal;
 mod rights;
 mod ring;
-mod seat;
 mod socket;
 
+pub use attachment::{Attachment, Check};
 pub use program::{Mode, Program, SteerCounters, Wanted};
 pub use refusal::Refusal;
-pub use seat::{Check, Seat};
 pub use socket::{Options, Socket};
 
 /// Whether this process could have a [`Socket`] so opened and the [`Program`] on its interface, as far as shows without

@@ -3,8 +3,8 @@
 
 use super::receive::{Filled, ReceiveBuffers};
 use crate::event::{Connection, Event, Message, Status};
+use cci_ring::fallible;
 use cci_ring::pool::Parked;
-use cci_ring::room;
 use std::collections::VecDeque;
 
 /// An event that waits.
@@ -33,7 +33,7 @@ pub(super) struct Queue {
 impl Queue {
     /// None: there is no memory.
     pub fn with_capacity(events: usize) -> Option<Queue> {
-        Some(Queue { queued: room::queue(events).ok()?, others: VecDeque::with_capacity(16) })
+        Some(Queue { queued: fallible::queue(events).ok()?, others: VecDeque::with_capacity(16) })
     }
 
     #[inline]

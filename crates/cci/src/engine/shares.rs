@@ -7,7 +7,7 @@
 //! counts it is known what has changed, though not whose returned buffers were.
 
 use crate::event::Connection;
-use cci_ring::room;
+use cci_ring::fallible;
 
 /// Bits of a holder's number that are its connection's index; the others are of its generation.
 const INDEX_BITS: u32 = 22;
@@ -42,7 +42,7 @@ impl Shares {
     /// For so many buffers. None: there is no memory.
     pub fn new(buffers: u32) -> Option<Shares> {
         let places = 2 * buffers.next_power_of_two() as usize;
-        let held = room::filled(places, (NOBODY, 0)).ok()?;
+        let held = fallible::filled(places, (NOBODY, 0)).ok()?;
         Some(Shares { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 })
     }
 

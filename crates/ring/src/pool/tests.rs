@@ -129,8 +129,8 @@ fn moves_to_another_thread_and_goes_there() {
     }
     // Another test may be at the list just now.
     let swept = || {
-        left::sweep();
-        left::count() == 0
+        abandoned::sweep();
+        abandoned::count() == 0
     };
     assert!((0..1000).any(|_| swept() || (thread::yield_now(), false).1));
 }
@@ -140,10 +140,10 @@ fn the_home_moves_when_all_slots_are_in() {
     let mut pool = SlotPool::new(2, 64).unwrap();
     drop(pool.take());
     let first = pool.shared().home.load(Ordering::Relaxed);
-    assert_eq!(first, here::number());
+    assert_eq!(first, crate::thread::number());
     let pool = thread::spawn(move || {
         drop(pool.take());
-        assert_eq!(pool.shared().home.load(Ordering::Relaxed), here::number());
+        assert_eq!(pool.shared().home.load(Ordering::Relaxed), crate::thread::number());
         pool
     });
     assert_ne!(pool.join().unwrap().shared().home.load(Ordering::Relaxed), first);

@@ -86,7 +86,8 @@ pub fn probe(pid: u32, remote_addr: u64, expected: u64) -> Probe {
 }
 
 fn measure(pid: u32, remote_addr: u64, expected: u64) -> Result<Cost, Refusal> {
-    let mut space = cci_ring::room::zeroed::<u8>(PAGES * PAGE_BYTES).ok_or(Refusal::Other(libc::ENOMEM))?;
+    let mut space =
+        cci_ring::fallible::zeroed::<u8>(PAGES * PAGE_BYTES).ok_or(Refusal::Other(libc::ENOMEM))?;
     // SAFETY: the vector outlives the value, and nothing else reaches it meanwhile.
     let local = unsafe { Bytes::new(NonNull::from(&mut *space).cast(), PAGES * PAGE_BYTES) };
     let word = || -> Result<bool, Refusal> {

@@ -1,7 +1,7 @@
 //! Memory for datagrams.
 
 use crate::error::{Result, SysError};
-use cci_ring::room;
+use cci_ring::fallible;
 use rustix::io::Errno;
 
 /// Zeroed bytes that start on an 8-byte boundary. Pages are taken from the system only when written.
@@ -11,7 +11,7 @@ impl AlignedBytes {
     /// At least `len` bytes.
     pub(super) fn new(len: usize) -> Result<AlignedBytes> {
         const WHAT: &str = "have memory for datagrams";
-        let bytes = room::zeroed(len.div_ceil(size_of::<u64>()));
+        let bytes = fallible::zeroed(len.div_ceil(size_of::<u64>()));
         bytes
             .map(AlignedBytes)
             .ok_or_else(|| SysError::new(WHAT, Errno::NOMEM).on(format_args!("{len} bytes")))

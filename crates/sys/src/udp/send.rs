@@ -8,14 +8,14 @@ use super::bytes::AlignedBytes;
 use super::recv::is_icmp;
 use super::{DATAGRAM_BYTES_MAX, UdpSocket};
 use crate::error::{Result, Tried};
-use cci_ring::room;
+use cci_ring::fallible;
 
 mod call;
-mod lane;
+mod connected;
 mod message;
 
 use call::{send_connected, send_entries};
-use lane::Lane;
+use connected::ConnectedSocket;
 use message::{How, Message};
 
 /// Datagrams one GSO message can carry: what every kernel since 4.18 takes.
@@ -77,7 +77,7 @@ pub struct SendBatch {
     /// Largest datagram sent by GSO; 0 when that is off for good.
     gso_segment_bytes_max: usize,
     too_big: Option<TooBig>,
-    lane: Lane,
+    connected: ConnectedSocket,
     stats: SendStats,
 }
 
@@ -109,12 +109,12 @@ impl SendBatch {
             datagrams_max,
             tail: 0,
             open: None,
-            messages: room::vec(datagrams_max).tried("have memory for datagrams")?,
+            messages: fallible::vec(datagrams_max).tried("have memory for datagrams")?,
             first: 0,
             pending: 0,
             gso_segment_bytes_max: if socket.gso().is_ok() { DATAGRAM_BYTES_MAX } else { 0 },
             too_big: None,
-            lane: Lane::default(),
+            connected: ConnectedSocket::default(),
             stats: SendStats::default(),
         })
     }
@@ -244,7 +244,7 @@ impl SendBatch {
     /// with the same address and port, but never in fragments, so this is for a socket that sends none either. Off at
     /// first. It is made when it is allowed; where the system has none, `socket` sends everything.
     pub fn allow_connected(&mut self, allowed: bool, socket: &UdpSocket) {
-        self.lane.allow(allowed, socket);
+        self.connected.allow(allowed, socket);
     }
 
     /// The last datagram given up for its length since this was asked last.
@@ -307,7 +307,7 @@ impl SendBatch {
         if self.pending != 1 || only.how != How::Whole {
             return Ok(None);
         }
-        let Some(fd) = self.lane.to(&only.to, socket) else { return Ok(None) };
+        let Some(fd) = self.connected.to(&only.to, socket) else { return Ok(None) };
         let bytes = self.arena.as_slice().get(only.start..only.start + only.len).unwrap_or_default();
         self.stats.syscalls += 1;
         match send_connected(fd, bytes) {
@@ -316,7 +316,7 @@ impl SendBatch {
                 return Err(error);
             }
             Err(_) => {
-                self.lane.give_up();
+                self.connected.give_up();
                 return Ok(None);
             }
         }

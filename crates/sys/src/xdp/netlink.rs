@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::error::{Result, SysError, Tried};
-use cci_ring::room;
+use cci_ring::fallible;
 use rustix::io::Errno;
 
 /// An attached program.
@@ -39,7 +39,7 @@ pub(super) fn attached(interface_index: u32) -> Result<Option<Attached>> {
     // A socket that is connected to nobody talks to the kernel.
     send(&fd, &request, SendFlags::empty()).tried(WHAT)?;
     // The kernel answers before `send` returns, so this does not block; an interface takes some 2 KiB.
-    let mut answer = room::zeroed(64 << 10).ok_or(Errno::NOMEM).tried(WHAT)?;
+    let mut answer = fallible::zeroed(64 << 10).ok_or(Errno::NOMEM).tried(WHAT)?;
     let (len, _) = recv(&fd, &mut answer[..], RecvFlags::DONTWAIT).tried(WHAT)?;
     parse(answer.get(..len).unwrap_or_default()).map_err(|error| SysError::new(WHAT, error))
 }

@@ -53,7 +53,7 @@ pub struct Options {
 }
 
 /// An AF_XDP socket on one queue of an interface: non-blocking, close-on-exec, gone with its process. Receives nothing
-/// before it has a [`Seat`](super::Seat).
+/// before it has a [`Attachment`](super::Attachment).
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,

@@ -2,7 +2,7 @@
 
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket};
 use cci_sys::packet;
-use cci_sys::xdp::{Check, Mode, Program, Refusal, Seat, Wanted};
+use cci_sys::xdp::{Attachment, Check, Mode, Program, Refusal, Wanted};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,9 +34,9 @@ fn echo() {
         Err(Refusal::NoQueue { .. }) => None,
         Err(refusal) => panic!("{refusal}"),
     };
-    let mut seat = Seat::take(program, &lock, link.mac, ring.as_ref()).unwrap();
-    seat.connected(1, 1, 1).unwrap();
-    seat.set_check(Check::Nonce).unwrap();
+    let mut attachment = Attachment::create(program, &lock, link.mac, ring.as_ref()).unwrap();
+    attachment.connected(1, 1, 1).unwrap();
+    attachment.set_check(Check::Nonce).unwrap();
     println!("\n{}", if ring.is_some() { "ring" } else { "packets" });
     let start = Instant::now();
     // The parent kills us long before.
@@ -168,7 +168,7 @@ fn all_who_attach_at_once_share_one_program() {
                     }
                     let lock = EndpointLock::take(mac, 100 + number).unwrap();
                     let program = Program::attach(index, Wanted::Auto).unwrap();
-                    (Seat::take(program, &lock, mac, None).unwrap(), lock)
+                    (Attachment::create(program, &lock, mac, None).unwrap(), lock)
                 })
             })
             .collect();
@@ -178,7 +178,7 @@ fn all_who_attach_at_once_share_one_program() {
         let before = seats[0].0.counters().unwrap().passed;
         send(&mut a, &header(&veth, 103), b"x");
         let counts: Vec<u64> =
-            seats.iter().map(|(seat, _)| seat.counters().unwrap().passed - before).collect();
+            seats.iter().map(|(attachment, _)| attachment.counters().unwrap().passed - before).collect();
         assert_eq!(counts, [1; 6], "round {round}");
         drop(seats);
         wait_for_no_program("b0");
@@ -204,8 +204,8 @@ fn each_queue_has_a_ring_and_frames_of_other_queues_pass() {
         let options =
             cci_sys::xdp::Options { interface_index: link.index, ..crate::xdp::options(&veth, End::A) };
         let socket = cci_sys::xdp::Socket::open(&options)?;
-        let seat = Seat::take(program, &lock, link.mac, Some(&socket))?;
-        Ok(Ring { socket, seat, _lock: lock })
+        let attachment = Attachment::create(program, &lock, link.mac, Some(&socket))?;
+        Ok(Ring { socket, attachment, _lock: lock })
     };
     let mut senders = match [open(&c, 1), open(&c, 2)] {
         [Ok(one), Ok(two)] => [one, two],

@@ -2,7 +2,7 @@
 
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket};
 use cci_sys::packet;
-use cci_sys::xdp::{Check, Mode, Options, Program, Refusal, Seat, Socket, Wanted};
+use cci_sys::xdp::{Attachment, Check, Mode, Options, Program, Refusal, Socket, Wanted};
 
 use crate::net::{End, Veth};
 use crate::support::*;
@@ -10,7 +10,7 @@ use crate::support::*;
 /// An endpoint with its ring.
 pub struct Ring {
     pub socket: Socket,
-    pub seat: Seat,
+    pub attachment: Attachment,
     pub _lock: EndpointLock,
 }
 
@@ -29,8 +29,8 @@ pub fn try_open(veth: &Veth, end: End, endpoint: u32, wanted: Wanted) -> Result<
     let lock = EndpointLock::take(link.mac, endpoint).unwrap();
     let program = Program::attach(link.index, wanted)?;
     let socket = Socket::open(&options(veth, end))?;
-    let seat = Seat::take(program, &lock, link.mac, Some(&socket))?;
-    Ok(Ring { socket, seat, _lock: lock })
+    let attachment = Attachment::create(program, &lock, link.mac, Some(&socket))?;
+    Ok(Ring { socket, attachment, _lock: lock })
 }
 
 /// `None`: this kernel does not have it, which is said.
@@ -57,9 +57,9 @@ fn frames_of_every_size_both_ways() {
             let Some(veth) = pair(mtu_bytes) else { return };
             let Some(mut a) = open(&veth, End::A, 1, wanted) else { return };
             let Some(mut b) = open(&veth, End::B, 2, wanted) else { return };
-            assert_eq!((a.seat.mode(), b.seat.mode()), (mode, mode));
+            assert_eq!((a.attachment.mode(), b.attachment.mode()), (mode, mode));
             exchanges(&mut a.socket, &mut b.socket, &header(&veth, 2));
-            let counters = b.seat.counters().unwrap();
+            let counters = b.attachment.counters().unwrap();
             assert_eq!(counters.redirected, b.socket.stats().received, "{mode:?}, {mtu_bytes}");
             assert_eq!(counters.passed + counters.malformed + counters.no_endpoint, 0, "{counters:?}");
         }
@@ -128,14 +128,14 @@ fn the_kernel_drops_what_has_the_wrong_nonce() {
             came.to_vec()
         };
         assert_eq!(try_all(&mut b), [true, true, true, true, true], "no check");
-        b.seat.connected(5, 3, 77).unwrap();
-        b.seat.set_check(Check::Nonce).unwrap();
+        b.attachment.connected(5, 3, 77).unwrap();
+        b.attachment.set_check(Check::Nonce).unwrap();
         assert_eq!(try_all(&mut b), [true, false, true, true, true], "the nonce");
-        b.seat.set_check(Check::NonceAndId).unwrap();
+        b.attachment.set_check(Check::NonceAndId).unwrap();
         assert_eq!(try_all(&mut b), [true, false, false, false, true], "and the id");
-        b.seat.disconnected(5);
+        b.attachment.disconnected(5);
         assert_eq!(try_all(&mut b), [false, false, false, false, true], "gone");
-        let counters = b.seat.counters().unwrap();
+        let counters = b.attachment.counters().unwrap();
         assert_eq!((counters.wrong_nonce, counters.unknown_connection), (2, 6), "{counters:?}");
     }
 }
@@ -144,7 +144,7 @@ fn the_kernel_drops_what_has_the_wrong_nonce() {
 fn malformed_frames_reach_nobody_and_frames_of_others_everybody() {
     let Some(veth) = pair(1_500) else { return };
     let Some(mut b) = open(&veth, End::B, 2, Wanted::Auto) else { return };
-    b.seat.set_check(Check::NonceAndId).unwrap();
+    b.attachment.set_check(Check::NonceAndId).unwrap();
     let mut a = crate::packet::open(&veth, End::A, 1);
     let good = header(&veth, 2);
     let bytes = |payload: &[u8]| [&good.emit(payload.len() as u16)[..], payload].concat();
@@ -173,7 +173,7 @@ fn malformed_frames_reach_nobody_and_frames_of_others_everybody() {
     send(&mut a, &good, &[0x11; 8]);
     assert_eq!(take(&mut b.socket).1, [0x11; 8]);
     nothing(&mut b.socket);
-    let counters = b.seat.counters().unwrap();
+    let counters = b.attachment.counters().unwrap();
     assert_eq!((counters.malformed, counters.no_endpoint, counters.redirected), (6, 2, 1), "{counters:?}");
 }
 
@@ -188,13 +188,13 @@ fn one_socket_a_queue_and_then_none() {
     let to = link(&veth, End::B);
     let lock = EndpointLock::take(to.mac, 4).unwrap();
     let program = Program::attach(to.index, Wanted::Auto).unwrap();
-    let mut seat = Seat::take(program, &lock, to.mac, None).unwrap();
-    seat.set_check(Check::NonceAndId).unwrap();
+    let mut attachment = Attachment::create(program, &lock, to.mac, None).unwrap();
+    attachment.set_check(Check::NonceAndId).unwrap();
     let (mut a, mut b) = (crate::packet::open(&veth, End::A, 1), crate::packet::open(&veth, End::B, 4));
     let there = header(&veth, 4);
     send(&mut a, &there, &established(1, 1));
     nothing(&mut b);
-    seat.connected(1, 3, 1).unwrap();
+    attachment.connected(1, 3, 1).unwrap();
     send(&mut a, &there, &established(1, 1));
     assert_eq!(take(&mut b).1, established(1, 1));
     send(&mut a, &header(&veth, 2), b"first");
@@ -220,8 +220,8 @@ fn other_traffic_passes_untouched() {
             let _inside = veth.enter(End::B);
             let lock = EndpointLock::take(link(&veth, End::B).mac, 2).unwrap();
             let program = Program::attach(link(&veth, End::B).index, wanted).unwrap();
-            let seat = Seat::take(program, &lock, link(&veth, End::B).mac, None).unwrap();
-            (UdpSocket::bind((there, 0)).unwrap(), TcpListener::bind((there, 0)).unwrap(), (lock, seat))
+            let attachment = Attachment::create(program, &lock, link(&veth, End::B).mac, None).unwrap();
+            (UdpSocket::bind((there, 0)).unwrap(), TcpListener::bind((there, 0)).unwrap(), (lock, attachment))
         };
         let sender = UdpSocket::bind((here, 0)).unwrap();
         udp.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -7,7 +7,7 @@ use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use crate::limits::{RMA_BYTES_PER_S_MIN, RMA_OPERATION_BYTES};
 use cci_proto::RmaKind;
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 
@@ -293,7 +293,7 @@ impl Flows {
     /// Gives a connection a flow. None: there is no room for one.
     pub fn lend(&mut self, connection: Connection, now_ns: u64) -> Option<Key> {
         let spare = self.spare.pop();
-        let mut flow = spare.or_else(|| room::boxed(Flow::new()).ok())?;
+        let mut flow = spare.or_else(|| fallible::boxed(Flow::new()).ok())?;
         flow.connection = connection;
         (flow.moved_ns, flow.moved) = (now_ns, true);
         self.table.insert(flow).ok()

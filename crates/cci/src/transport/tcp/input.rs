@@ -3,7 +3,7 @@
 
 use super::wire::RECORD_BYTES_MAX;
 use crate::transport::quota::{Host, Quota};
-use cci_ring::room;
+use cci_ring::fallible;
 use std::net::Ipv4Addr;
 
 /// Taken by one read at most.
@@ -191,7 +191,7 @@ impl Keepers {
         {
             self.bytes = self.bytes.saturating_sub(short.capacity() as u64);
         }
-        let keeper = room::vec(len).ok()?;
+        let keeper = fallible::vec(len).ok()?;
         self.bytes += keeper.capacity() as u64;
         Some(keeper)
     }

@@ -15,7 +15,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::{ip_port, ip_uri};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_ring::slab::Slab;
 use cci_sys::clock;
 use cci_sys::event::Events;
@@ -93,7 +93,7 @@ pub(crate) fn open(
         keepalive: Vec::new(),
         next_keepalive_ns: 0,
         doomed: Vec::new(),
-        scratch: room::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
+        scratch: fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
         polls: 0,
         polls_per_ask: 1,

@@ -1,6 +1,6 @@
 //! Bytes on their way out of one connection, in chunks borrowed from the endpoint's pool.
 
-use cci_ring::room;
+use cci_ring::fallible;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -32,7 +32,7 @@ impl Chunks {
         // So that giving back never allocates.
         let missing = (self.made as usize + 1).saturating_sub(self.spare.len());
         self.spare.try_reserve(missing).ok()?;
-        let chunk = room::zeroed(CHUNK_BYTES)?;
+        let chunk = fallible::zeroed(CHUNK_BYTES)?;
         self.made += 1;
         Some(chunk)
     }

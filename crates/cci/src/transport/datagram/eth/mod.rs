@@ -21,7 +21,7 @@ use cci_sys::clock;
 use cci_sys::ethernet::{
     self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, Lookout, PAYLOAD_OFFSET,
 };
-use cci_sys::xdp::Seat;
+use cci_sys::xdp::Attachment;
 use std::cell::RefCell;
 use std::io;
 
@@ -54,7 +54,7 @@ struct Way {
 pub(super) struct Eth {
     link: Link,
     /// The endpoint's place in the program on the interface. None: frames reach the sockets without.
-    seat: Option<Seat>,
+    attachment: Option<Attachment>,
     sockets: Sockets,
     /// Given up after the sockets are closed: fields are dropped in this order.
     lock: EndpointLock,
@@ -180,15 +180,15 @@ impl Carrier for Eth {
     }
 
     fn opened(&mut self, key: ConnKey, nonce: u64) {
-        if let Some(seat) = &mut self.seat {
+        if let Some(attachment) = &mut self.attachment {
             // What the program is not told of it does not check.
-            let _ = seat.connected(key.index, key.generation, nonce);
+            let _ = attachment.connected(key.index, key.generation, nonce);
         }
     }
 
     fn closed(&mut self, key: ConnKey) {
-        if let Some(seat) = &mut self.seat {
-            seat.disconnected(key.index);
+        if let Some(attachment) = &mut self.attachment {
+            attachment.disconnected(key.index);
         }
     }
 

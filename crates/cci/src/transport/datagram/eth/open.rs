@@ -11,10 +11,10 @@ use crate::sealing::Sealing;
 use crate::transport::Transport;
 use crate::transport::datagram::size;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::ethernet::{ETHERNET_BYTES, EndpointLock, FrameHeader, FrameSocket, Link, Lookout};
-use cci_sys::xdp::{self, Check, Mode, Program, Refusal, Seat, Wanted};
+use cci_sys::xdp::{self, Attachment, Check, Mode, Program, Refusal, Wanted};
 use cci_sys::{packet, random};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -90,7 +90,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     }
     let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
     let lock = lock(&link, device, options)?;
-    let (seat, sockets, way) = sockets(&link, &lock, room, device.eth.mode)?;
+    let (attachment, sockets, way) = sockets(&link, &lock, room, device.eth.mode)?;
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max() - overhead_bytes);
     let reserved_bytes = sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE);
@@ -103,7 +103,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     let header = FrameHeader { to: link.mac, from: link.mac, to_endpoint: from_endpoint, from_endpoint };
     let carrier = Eth {
         link,
-        seat,
+        attachment,
         sockets,
         lock,
         way,
@@ -113,7 +113,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         lookout: Lookout::here().map_err(CreateError::System)?,
         dead: false,
         cut_off_until_ns: 0,
-        scrap: room::zeroed(scrap_bytes)
+        scrap: fallible::zeroed(scrap_bytes)
             .ok_or_else(|| CreateError::without_memory("have memory for frames", scrap_bytes))?,
         looked_at_ns: 0,
         is_watched: false,
@@ -195,8 +195,8 @@ fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Resul
             },
             // The program can still tell forged frames from others.
             Err(refusal) if mode == EthMode::Auto => {
-                let seat = Seat::take(program, lock, link.mac, None).ok();
-                return with_packet(link, lock, room, seat, refused(link, &refusal));
+                let attachment = Attachment::create(program, lock, link.mac, None).ok();
+                return with_packet(link, lock, room, attachment, refused(link, &refusal));
             }
             Err(refusal) => refusal,
         },
@@ -213,7 +213,7 @@ fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Resul
     Err(CreateError::System(error.on(&link.name)))
 }
 
-type Opened = (Option<Seat>, Sockets, Way);
+type Opened = (Option<Attachment>, Sockets, Way);
 
 /// AF_XDP, and a packet socket for what arrives on other queues.
 fn with_xdp(
@@ -223,11 +223,11 @@ fn with_xdp(
     program: Program,
     socket: xdp::Socket,
 ) -> Result<Result<Opened, Refusal>, CreateError> {
-    let seat = match Seat::take(program, lock, link.mac, Some(&socket)) {
-        Ok(seat) => seat,
+    let attachment = match Attachment::create(program, lock, link.mac, Some(&socket)) {
+        Ok(attachment) => attachment,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let path = match seat.mode() {
+    let path = match attachment.mode() {
         Mode::Native => "AF_XDP, in the driver",
         Mode::Generic => "AF_XDP, behind the driver",
     };
@@ -244,28 +244,28 @@ fn with_xdp(
         Room { recv_frames: (room.recv_frames / 4).max(RECV_FRAMES_MIN as usize), send_frames: 1, ..room };
     let side = packet::Socket::open(&few.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: Some(RefCell::new(Box::new(side))) };
-    Ok(Ok((Some(checked(seat)), sockets, Way { path, reason, missing: Vec::new() })))
+    Ok(Ok((Some(checked(attachment)), sockets, Way { path, reason, missing: Vec::new() })))
 }
 
 fn with_packet(
     link: &Link,
     lock: &EndpointLock,
     room: Room,
-    seat: Option<Seat>,
+    attachment: Option<Attachment>,
     missing: Unavailable,
 ) -> Result<Opened, CreateError> {
     let socket = packet::Socket::open(&room.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: None };
     let reason = "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned();
     let way = Way { path: "AF_PACKET with mapped rings", reason, missing: vec![missing] };
-    Ok((seat.map(checked), sockets, way))
+    Ok((attachment.map(checked), sockets, way))
 }
 
 /// Nonces are checked before frames get here. Ids are not: a peer whose connection is not there any more is to be told.
-fn checked(mut seat: Seat) -> Seat {
+fn checked(mut attachment: Attachment) -> Attachment {
     // Without it everything comes through, as it does without the program.
-    let _ = seat.set_check(Check::Nonce);
-    seat
+    let _ = attachment.set_check(Check::Nonce);
+    attachment
 }
 
 fn unavailable(link: &Link, reason: String, remedy: String) -> Unavailable {

@@ -28,7 +28,8 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
         ("socket_errors", counts.errors),
     ]);
     // Of all endpoints of the interface.
-    let steered = carrier.seat.as_ref().and_then(|seat| seat.counters().ok()).unwrap_or_default();
+    let steered =
+        carrier.attachment.as_ref().and_then(|attachment| attachment.counters().ok()).unwrap_or_default();
     into.extend([
         ("interface_frames_redirected", steered.redirected),
         ("interface_frames_passed", steered.passed),
@@ -55,7 +56,7 @@ pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation)
     let missing = way.missing.iter();
     into.paths
         .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
-    let forged = if carrier.seat.is_some() { "by the interface's program" } else { "here" };
+    let forged = if carrier.attachment.is_some() { "by the interface's program" } else { "here" };
     into.facts.push(("nonces checked", forged.into()));
     let why = "the URI says eth; a peer on this host has a shm:// URI, which would be faster";
     into.paths.push(option("shared memory", false, why.to_owned()));

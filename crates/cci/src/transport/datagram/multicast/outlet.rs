@@ -7,7 +7,7 @@ use crate::error::{SendError, SysError};
 use crate::event::{Connection, Status};
 use crate::transport::datagram::{LONE_GAP_NS, QUEUED_BYTES_MAX};
 use cci_proto::{GroupBundle, GroupName};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
 use cci_sys::udp::{self, Outgoing, SendBatch, SendStats, UdpSocket};
@@ -99,7 +99,7 @@ impl Out {
             bundle: GroupBundle::new(settings.datagram_bytes_max)?,
             sender: us.sender(self.outlets_made),
             number: 0,
-            ops: room::vec(OPS_RESERVED).ok()?,
+            ops: fallible::vec(OPS_RESERVED).ok()?,
             users: 1,
         };
         let key = self.outlets.insert(outlet).ok()?;

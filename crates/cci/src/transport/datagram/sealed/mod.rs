@@ -16,7 +16,7 @@ use crate::error::{ConnectError, ConnectFailure, CreateError};
 use crate::explain::Explanation;
 use crate::sealing::Sealing;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{
     Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,
@@ -99,7 +99,7 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Option<Scratch> {
-        let bytes = room::zeroed::<u8>(DATAGRAM_BYTES + 8)?;
+        let bytes = fallible::zeroed::<u8>(DATAGRAM_BYTES + 8)?;
         let start = bytes.as_ptr().align_offset(8).min(8);
         Some(Scratch { bytes, start })
     }

@@ -6,7 +6,7 @@ use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use crate::transport::datagram::carrier::{Carrier, Narrow, Received, Who};
 use cci_proto::{Address, ConnectionInfo, Transmit};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
 use std::net::SocketAddr;
 
@@ -67,7 +67,7 @@ impl Bonded {
     pub fn new(sides: [Udp; 2]) -> Option<Bonded> {
         Some(Bonded {
             sides: sides.map(|udp| Side { udp, clogged: None, given_up: 0 }),
-            nowhere: room::zeroed(DATAGRAM_BYTES_MAX + 8)?,
+            nowhere: fallible::zeroed(DATAGRAM_BYTES_MAX + 8)?,
             open: None,
             dead: 0,
         })

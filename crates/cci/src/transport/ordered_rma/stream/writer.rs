@@ -2,8 +2,8 @@
 
 use super::{BATCH_BYTES, ByteStream, COPY_BYTES_MAX, DATA_BYTES_MAX, Ended, LENGTH_BYTES};
 use crate::transport::ordered_rma::{Channel, Pushed};
+use cci_ring::fallible;
 use cci_ring::memory::Bytes;
-use cci_ring::room;
 
 /// Writes that take less than this are put off for a few polls.
 const WRITE_BYTES_MIN: usize = 32 << 10;
@@ -110,7 +110,7 @@ impl Writer {
     pub fn slim(&mut self) {
         let left = self.batch.get(self.left_bytes..).unwrap_or_default();
         // Without memory for a shorter one, the long one stays.
-        if let Ok(mut slim) = room::vec(left.len()) {
+        if let Ok(mut slim) = fallible::vec(left.len()) {
             slim.extend_from_slice(left);
             (self.batch, self.left_bytes) = (slim, 0);
         }

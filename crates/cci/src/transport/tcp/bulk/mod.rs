@@ -25,8 +25,8 @@ use crate::transport::ordered_rma::{Flow, Flows, Start, What};
 use crate::transport::quota::Host;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::RmaPiece;
+use cci_ring::fallible;
 use cci_ring::memory::Bytes;
-use cci_ring::room;
 use cci_ring::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Interest;
@@ -226,7 +226,7 @@ impl Tcp {
         // Without it a short record may have to wait for longer; that is all.
         let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
         if self.bulks.scratch.is_empty() {
-            let Ok(scratch) = room::filled(scratch_bytes(self.bulks.message_bytes_max), 0) else {
+            let Ok(scratch) = fallible::filled(scratch_bytes(self.bulks.message_bytes_max), 0) else {
                 self.shared.counts.refused_system += 1;
                 return self.end(core, key, Status::Disconnected);
             };

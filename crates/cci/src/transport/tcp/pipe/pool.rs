@@ -6,7 +6,7 @@
 
 use super::super::wire;
 use crate::transport::quota::{Host, Quota};
-use cci_ring::room;
+use cci_ring::fallible;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use std::sync::{Mutex, PoisonError};
 
@@ -75,7 +75,7 @@ impl Shelf {
                 let made = usize::try_from(self.made + 1).unwrap_or(usize::MAX);
                 let missing = made.saturating_sub(self.free.len());
                 self.free.try_reserve(missing).ok()?;
-                let bytes = room::zeroed(self.buffer_bytes)?;
+                let bytes = fallible::zeroed(self.buffer_bytes)?;
                 self.made += 1;
                 bytes
             }

@@ -26,7 +26,7 @@ pub enum Check {
     /// Nothing.
     #[default]
     Nothing,
-    /// Of a connection that [`Seat::connected`] told of, the nonce. Frames for others come through, so that the process
+    /// Of a connection that [`Attachment::connected`] told of, the nonce. Frames for others come through, so that the process
     /// can say that they do not exist (RESET).
     Nonce,
     /// Also that there is such a connection: tell of it before the peer knows its nonce, or the first frames are lost.
@@ -35,7 +35,7 @@ pub enum Check {
 
 /// The place of an endpoint in the program on its interface. Given up when dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Attachment {
     program: Program,
     endpoint: u32,
     value: EndpointValue,
@@ -45,16 +45,16 @@ pub struct Seat {
     made_by: fork::Token,
 }
 
-impl Seat {
+impl Attachment {
     /// Takes the place of the endpoint that `lock` holds, on the interface with that address. With a `socket`, frames
     /// that arrive on its queue go to its ring; all others pass, to the endpoint's packet socket. Clears away what
     /// processes have left that were killed.
-    pub fn take(
+    pub fn create(
         program: Program,
         lock: &EndpointLock,
         mac: Mac,
         socket: Option<&Socket>,
-    ) -> Result<Seat, Refusal> {
+    ) -> Result<Attachment, Refusal> {
         clear(&program, lock.endpoint());
         let (slot, queue) = match socket {
             Some(socket) => (slot_for(&program, socket)?, socket.queue()),
@@ -63,11 +63,12 @@ impl Seat {
         let [low, high] = words_of(mac);
         let value = [slot, queue, low, high];
         let (endpoint, made_by) = (lock.endpoint(), fork::token());
-        let seat = Seat { program, endpoint, value, check: Check::Nothing, connections: 0, made_by };
-        seat.write().map_err(|error| {
+        let attachment =
+            Attachment { program, endpoint, value, check: Check::Nothing, connections: 0, made_by };
+        attachment.write().map_err(|error| {
             Refusal::System(SysError::new("enter an endpoint in the map of an XDP program", error))
         })?;
-        Ok(seat)
+        Ok(attachment)
     }
 
     fn write(&self) -> io::Result<()> {
@@ -113,7 +114,7 @@ impl Seat {
         }
     }
 
-    /// Takes back what [`connected`](Seat::connected) told. A system call.
+    /// Takes back what [`connected`](Attachment::connected) told. A system call.
     pub fn disconnected(&mut self, index: u32) {
         if self.program.connections.remove(&[self.endpoint, index]).is_ok() {
             self.connections = self.connections.saturating_sub(1);
@@ -131,7 +132,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Attachment {
     fn drop(&mut self) {
         // A fork child drops a copy: the place is its parent's, and the maps are everybody's.
         if !fork::same_process(self.made_by) {

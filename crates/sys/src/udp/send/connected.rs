@@ -26,7 +26,7 @@ const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct ConnectedSocket {
     allowed: bool,
     /// The socket while it leads nowhere: made with the endpoint, so that its descriptors are the same from then on.
     spare: Option<OwnedFd>,
@@ -38,7 +38,7 @@ pub(super) struct Lane {
     failures: u32,
 }
 
-impl Lane {
+impl ConnectedSocket {
     /// Whether it may be used, for datagrams of `of`.
     pub(super) fn allow(&mut self, allowed: bool, of: &UdpSocket) {
         self.allowed = allowed;
@@ -202,10 +202,10 @@ mod tests {
         let [us, peer] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
         // Two endpoints may have one port on two addresses of this machine.
         let _other = open(us.local_addr()).unwrap();
-        let lane = open(us.local_addr()).unwrap();
-        lead(&lane, &peer.local_addr()).unwrap();
+        let connected = open(us.local_addr()).unwrap();
+        lead(&connected, &peer.local_addr()).unwrap();
         let (mut recv, start) = (RecvBatch::new(1), Instant::now());
-        rustix::net::send(&lane, b"1", rustix::net::SendFlags::empty()).unwrap();
+        rustix::net::send(&connected, b"1", rustix::net::SendFlags::empty()).unwrap();
         while recv.recv(&peer).unwrap() == 0 {
             assert!(start.elapsed() < Duration::from_secs(5));
         }

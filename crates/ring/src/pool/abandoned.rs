@@ -1,10 +1,10 @@
-//! Pools that were dropped on another thread than their home, with slots out. Nobody counts the slots that come in since
-//! then, so they are looked at when a pool is made, and when another one is left.
+//! Pools that were dropped on another thread than their home while slots were out. Nobody counts the slots that come in since
+//! then, so they are looked at when a pool is made, and when another one is abandoned.
 
-use super::Left;
+use super::Abandoned;
 
 #[cfg(not(loom))]
-static LEFT: std::sync::Mutex<Vec<Left>> = std::sync::Mutex::new(Vec::new());
+static ABANDONED: std::sync::Mutex<Vec<Abandoned>> = std::sync::Mutex::new(Vec::new());
 
 /// How often to try before memory is rather lost than waited for.
 #[cfg(not(loom))]
@@ -12,9 +12,9 @@ const TRIES: u32 = 10_000;
 
 /// The list. Not by waiting: in a fork child whoever held it may not exist. `None`: it is taken.
 #[cfg(not(loom))]
-fn list() -> Option<std::sync::MutexGuard<'static, Vec<Left>>> {
+fn list() -> Option<std::sync::MutexGuard<'static, Vec<Abandoned>>> {
     use std::sync::TryLockError::{Poisoned, WouldBlock};
-    match LEFT.try_lock() {
+    match ABANDONED.try_lock() {
         Ok(list) => Some(list),
         Err(Poisoned(list)) => Some(list.into_inner()),
         Err(WouldBlock) => None,
@@ -24,18 +24,18 @@ fn list() -> Option<std::sync::MutexGuard<'static, Vec<Left>>> {
 /// Frees those whose slots are in.
 #[cfg(not(loom))]
 pub(super) fn sweep() {
-    if let Some(mut left) = list() {
-        left.retain_mut(|left| !left.try_free());
+    if let Some(mut pools) = list() {
+        pools.retain_mut(|pools| !pools.try_free());
     }
 }
 
 /// Leaves a pool for later.
 #[cfg(not(loom))]
-pub(super) fn behind(pool: Left) {
+pub(super) fn keep(pool: Abandoned) {
     for _ in 0..TRIES {
-        if let Some(mut left) = list() {
-            left.retain_mut(|left| !left.try_free());
-            return left.push(pool);
+        if let Some(mut pools) = list() {
+            pools.retain_mut(|pools| !pools.try_free());
+            return pools.push(pool);
         }
         std::thread::yield_now();
     }
@@ -43,7 +43,7 @@ pub(super) fn behind(pool: Left) {
 
 #[cfg(all(test, not(loom)))]
 pub(super) fn count() -> usize {
-    list().map_or(0, |left| left.len())
+    list().map_or(0, |pools| pools.len())
 }
 
 /// Executions of a model share no statics.
@@ -52,6 +52,6 @@ pub(super) fn sweep() {}
 
 /// Looked at once: what is not in by then is the model's to forget.
 #[cfg(loom)]
-pub(super) fn behind(mut pool: Left) {
+pub(super) fn keep(mut pool: Abandoned) {
     pool.try_free();
 }

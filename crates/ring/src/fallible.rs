@@ -1,4 +1,4 @@
-//! Memory that may not be there: buffers and tables whose size options, peers or programs decide. What Rust's own
+//! Allocation that may fail: of buffers and tables whose size options, peers or programs decide. What Rust's own
 //! collections answer with the end of the process is an error here.
 
 use std::alloc::{Layout, alloc, alloc_zeroed};

@@ -5,13 +5,16 @@
 //! taken of it leaves the kernel: parts of records stay there, and the kernel tells when there is more.
 
 use super::input::{Copy, Input};
-use super::pool::Buffer;
+use super::pool::{BUFFER_BYTES, Buffer};
 use super::sealed::{Sealed, forged, would_block};
 use cci_ring::memory::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
 use cci_secure::{Ahead, SealedStream};
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
+
+/// After so many bytes of the kernel's, sealed, a read ends, whatever was in them.
+const COMES_MAX: usize = 5 * BUFFER_BYTES;
 
 /// The longest record.
 const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
@@ -26,6 +29,7 @@ enum Filled {
     /// `all`: it was all that had come.
     Some {
         all: bool,
+        bytes: usize,
     },
 }
 
@@ -118,10 +122,12 @@ impl Sealed {
         total: usize,
         mut put: impl FnMut(&[u8]) -> bool,
     ) -> io::Result<usize> {
-        let (mut given, mut drained) = (0, false);
+        let (mut given, mut drained, mut came) = (0, false, 0);
         while given < total {
             if self.came.content.is_empty() && !self.next_record()? {
                 let missing = total - given;
+                // Records may have a byte each: what others wait for is bounded by what has come, too.
+                drained |= came >= COMES_MAX;
                 if given > 0 && (drained || missing < RECORD_BYTES_MAX) {
                     break;
                 }
@@ -135,7 +141,7 @@ impl Sealed {
                     Err(error) if given == 0 => return Err(error),
                     // The next read finds it again.
                     Ok(Filled::End | Filled::Nothing | Filled::NoBuffer) | Err(_) => return Ok(given),
-                    Ok(Filled::Some { all }) => drained = all,
+                    Ok(Filled::Some { all, bytes }) => (drained, came) = (all, came + bytes),
                 }
                 continue;
             }
@@ -209,7 +215,7 @@ impl Sealed {
         Ok(match got? {
             None => Filled::Nothing,
             Some(0) => Filled::End,
-            Some(got) => Filled::Some { all: have + got < up_to },
+            Some(got) => Filled::Some { all: have + got < up_to, bytes: got },
         })
     }
 

@@ -201,9 +201,16 @@ impl Sealed {
             other => other?,
         };
         if first.get(..len) == STREAM_MAGIC.get(..len) && len < first.len() {
+            // Behind an end nothing more comes. What came before it is there now.
+            if with.has_ended() && with.peek(&mut first)? == len {
+                return Err(refused(unwanted()));
+            }
+            // The kernel tells once there is enough. Where it refuses, it tells all the time.
+            with.set_wakeup_bytes(first.len() as u32)?;
             return Ok(false);
         }
         self.undecided = false;
+        with.set_wakeup_bytes(1)?;
         if first != STREAM_MAGIC {
             self.stream = None;
         }

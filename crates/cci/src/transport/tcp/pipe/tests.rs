@@ -235,3 +235,35 @@ fn an_end_behind_a_part_is_an_end() {
         assert_eq!(b.recv(&mut room).unwrap(), 0);
     }
 }
+
+/// A peer may seal a byte in each record, of which many come before the bytes that were asked for have. One read opens no more than
+/// there are in some buffers, and the next ones go on.
+#[test]
+fn a_read_of_short_records_ends() {
+    const RECORDS: usize = 60_000;
+    let security = security(UpdateLimits::default(), POOLS_BYTES[0]);
+    let (mut a, mut b) = pair(&security);
+    let (mut buffer, start) = (vec![0; 256 << 10], Instant::now());
+    let (mut sent, mut got, mut most) = (0, 0, 0);
+    while got < RECORDS {
+        assert!(start.elapsed() < PATIENCE, "{sent} {got}");
+        // As much as the kernel takes, so that a read finds all of it.
+        while sent < RECORDS && a.flush().unwrap() {
+            match a.send(&[byte(sent)]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                other => sent += other.unwrap(),
+            }
+        }
+        match b.recv(&mut buffer) {
+            result if nothing(&result) => {}
+            result => {
+                let len = result.unwrap();
+                assert!((0..len).all(|at| buffer[at] == byte(got + at)));
+                (got, most) = (got + len, most.max(len));
+            }
+        }
+    }
+    println!("{most} records in one read");
+    // Each has 21 bytes.
+    assert!(most <= 6 * pool::BUFFER_BYTES / 21, "{most} in one read");
+}

@@ -244,6 +244,29 @@ fn a_stranger_who_says_a_handshake_in_bits_is_cut_off() {
     }
 }
 
+/// Where plain peers are served, too, what a client is shows by its first bytes. One that says fewer keeps nobody awake.
+#[test]
+fn who_does_not_say_what_it_is_keeps_nobody_awake() {
+    for goes in [false, true] {
+        let mut server = Side::new(Some(keys(KEY_A).required(false)));
+        let mut strangers: Vec<_> =
+            (0..3).map(|_| TcpStream::connect(address(&server.endpoint)).unwrap()).collect();
+        for (stream, len) in strangers.iter_mut().zip([1, 2, 3]) {
+            stream.write_all(&b"CCI"[..len]).unwrap();
+            if goes {
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+        }
+        for _ in 0..200 {
+            server.poll();
+        }
+        let before = super::counted(&server.endpoint, "kernel_polls");
+        assert!(server.endpoint.wait(Some(Duration::from_millis(150))).unwrap().is_none());
+        let polls = super::counted(&server.endpoint, "kernel_polls") - before;
+        assert!(polls < 30, "{polls} polls in a sleep");
+    }
+}
+
 /// Somebody in between, who flips one bit of what goes one way.
 struct Between {
     listener: TcpListener,

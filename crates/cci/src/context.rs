@@ -1,11 +1,11 @@
 //! The library as a program sees it first: which devices are there.
 
 use crate::config;
+use crate::config::ConfigNote;
 use crate::config::ini::Loaded;
 use crate::device::{Device, DeviceInfo};
 use crate::error::{ContextError, DeviceForError};
 use crate::reach;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,24 +14,6 @@ use std::sync::Arc;
 pub struct Context {
     devices: Vec<Device>,
     notes: Vec<ConfigNote>,
-}
-
-/// Something in a configuration file that is no error, and may not be what its author meant: a key of CCI 2.x that has no
-/// effect, an old name of a key, a section that gives no device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigNote {
-    /// The section's name.
-    pub section: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What is to be known, in a line.
-    pub text: String,
-}
-
-impl fmt::Display for ConfigNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} ([{}]): {}", self.line, self.section, self.text)
-    }
 }
 
 impl Context {

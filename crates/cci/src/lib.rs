@@ -56,7 +56,8 @@ mod shared;
 pub mod simulated;
 mod transport;
 
-pub use context::{ConfigNote, Context};
+pub use config::ConfigNote;
+pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;

@@ -1,7 +1,7 @@
 //! Checks a section against the [registry](super::registry) before anybody reads it: every key must be known, mean something
 //! for the section's transport, and have a value in its range.
 
-use super::registry::{Inert, Key, Renamed, Values};
+use super::schema::{Inert, Key, Renamed, Values};
 use super::syntax::{Pair, Section, Wrong};
 use crate::device::TransportKind;
 
@@ -188,7 +188,8 @@ fn list(words: &[&str], last: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::registry::{Needs, REGISTRY};
+    use crate::config::registry::REGISTRY;
+    use crate::config::schema::Needs;
     use crate::config::syntax;
     use std::collections::BTreeSet;
 

@@ -6,13 +6,13 @@
 use super::any;
 use super::check::Note;
 use super::eth;
+use super::note::ConfigNote;
 use super::registry::{LACKING, REGISTRY};
 use super::security;
 use super::shm;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::tcp;
 use super::udp::{self, Choice};
-use crate::context::ConfigNote;
 use crate::device::{Device, DeviceInfo, MulticastKeys, TransportKind};
 use crate::error::ContextError;
 use crate::transport::ip_uri;

@@ -11,9 +11,13 @@ mod check;
 mod eth;
 pub(crate) mod ini;
 mod keys;
+mod note;
 mod registry;
+mod schema;
 mod security;
 mod shm;
 mod syntax;
 mod tcp;
 mod udp;
+
+pub use note::ConfigNote;

@@ -3,55 +3,10 @@
 //! for people, and a test compares the two.
 
 use super::check::Registry;
+use super::schema::{Inert, Key, Needs, Renamed, Values};
 use crate::device::TransportKind::{self, Any, Eth, Shm, Tcp, Udp};
 use crate::security::SHM_HAS_NONE;
 use crate::transport::datagram::{FRAME_MTU_BYTES_MIN, MTU_BYTES_MAX, MTU_BYTES_MIN};
-
-/// A key, as it is for some transports. A key whose values differ between transports has a row for each.
-pub(super) struct Key {
-    pub name: &'static str,
-    pub transports: &'static [TransportKind],
-    pub values: Values,
-    /// In a line. Completes the sentence "it is …".
-    pub meaning: &'static str,
-    /// The key that it narrows: without it, it is an error.
-    pub needs: Option<Needs>,
-    /// Why the other transports do without it, where that is not plain.
-    pub why_not_others: Option<&'static str>,
-}
-
-/// What may be written.
-pub(super) enum Values {
-    /// A whole number in this range.
-    Number { min: u64, max: u64 },
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// What the transport's own code reads: an address, a name, a path, a list.
-    Text,
-}
-
-/// Another key of the section that must have one of these values.
-pub(super) struct Needs {
-    pub key: &'static str,
-    pub values: &'static [&'static str],
-}
-
-/// A key of CCI 2.x that has no effect here. It is accepted, and `cci info` reports it.
-pub(super) struct Inert {
-    pub name: &'static str,
-    /// The transports that it is accepted for.
-    pub transports: &'static [TransportKind],
-    /// What the library does instead.
-    pub instead: &'static str,
-}
-
-/// A key under its old name, which is read for one release more.
-pub(super) struct Renamed {
-    pub old: &'static str,
-    pub new: &'static str,
-    /// The last version that reads the old name.
-    pub until: &'static str,
-}
 
 const ALL: &[TransportKind] = &[Shm, Udp, Tcp, Eth, Any];
 const IP: &[TransportKind] = &[Udp, Tcp, Any];

@@ -7,8 +7,7 @@ use crate::engine::regions::Keys;
 use crate::error::CreateError;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::options::Options;
-use crate::simulated::{Network, Place};
-use crate::transport::datagram;
+use crate::transport::datagram::{self, Network, Place};
 use cci_sys::process::fork;
 use std::sync::Arc;
 

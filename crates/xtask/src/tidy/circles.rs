@@ -9,14 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate and folder of modules, and those of them that form a circle.
 const KNOWN: &[(&str, &[&str])] = &[
-    ("cci", &["config", "context", "endpoint", "reach", "simulated", "transport"]),
     ("cci", &["engine", "event", "rma"]),
     ("cci-proto", &["congestion", "conn", "endpoint", "reliable"]),
     ("cci-proto", &["rma", "wire"]),
     ("cci-proto::endpoint", &["rma", "shared"]),
     ("cci-secure::handshake", &["noise", "wiped"]),
     ("cci-testkit::sim", &["ledger", "rma"]),
-    ("cci::config", &["check", "registry"]),
     ("cci::transport::datagram", &["multicast", "udp"]),
     ("cci::transport::shm", &["link", "rma", "say", "table"]),
     ("cci::transport::tcp", &["bulk", "conn", "out", "pipe", "unfinished"]),

@@ -14,6 +14,8 @@ pub struct Modules {
     imports: BTreeMap<Module, BTreeMap<String, Vec<String>>>,
     /// Every path that a module names.
     named: Vec<(Module, Vec<String>)>,
+    /// Modules in files of their own that are declared for tests only.
+    for_tests: BTreeSet<Module>,
 }
 
 impl Modules {
@@ -42,7 +44,8 @@ impl Modules {
     pub fn uses(&self) -> Vec<(&Module, Module)> {
         let found = self.named.iter().filter_map(|(user, path)| {
             let used = self.module_of(user, path, 0)?;
-            (used != *user).then_some((user, used))
+            let is_for_tests = (1..=user.len()).any(|len| self.for_tests.contains(&user[..len]));
+            (used != *user && !is_for_tests).then_some((user, used))
         });
         found.collect()
     }
@@ -108,6 +111,10 @@ impl Reader<'_> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if is_for_tests(&item.attrs) && item.content.is_none() {
+            let module = [self.module.as_slice(), &[item.ident.to_string()]].concat();
+            self.modules.for_tests.insert(module);
+        }
         if is_for_tests(&item.attrs) || item.content.is_none() {
             return;
         }

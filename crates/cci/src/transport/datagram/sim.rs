@@ -1,5 +1,9 @@
 //! A network given from outside, for simulations.
 
+mod network;
+
+pub use network::{Network, Place, TooLong};
+
 use super::Datagram;
 use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use super::open::Sizes;
@@ -12,7 +16,6 @@ use crate::error::CreateError;
 use crate::explain::Explanation;
 use crate::options::Options;
 use crate::sealing::Sealing;
-use crate::simulated::{Network, Place};
 use crate::transport::Transport;
 use cci_proto::{Address, ConnectionInfo, Transmit};
 use cci_sys::SysError;

@@ -5,7 +5,7 @@ use crate::config::ConfigNote;
 use crate::config::ini::Loaded;
 use crate::device::{Device, DeviceInfo};
 use crate::error::{ContextError, DeviceForError};
-use crate::reach;
+use crate::transport::reach;
 use std::path::Path;
 use std::sync::Arc;
 

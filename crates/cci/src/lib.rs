@@ -45,7 +45,6 @@ mod explain;
 pub mod fuzzing;
 pub mod limits;
 mod options;
-mod reach;
 mod resolve;
 mod rma;
 mod sealing;

@@ -10,6 +10,7 @@ mod ip_port;
 pub(crate) mod ip_uri;
 pub(crate) mod ordered_rma;
 mod quota;
+pub(crate) mod reach;
 pub(crate) mod shm;
 pub(crate) mod tcp;
 mod token;

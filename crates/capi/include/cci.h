@@ -275,9 +275,15 @@ typedef enum cci_event_type {
     CCI_EVENT_ENDPOINT_DEVICE_FAILED
 } cci_event_type_t;
 
+/* Extension: the type of an event that only programs get which have asked for it, by CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS. It is
+ * no enumerator of cci_event_type_t, so that a compiler misses it in no program that does not know it: compare it as an int. */
+enum { CCI_EVENT_EXT_DISCONNECTED = 1000 };
+
 /* The name of an enumerator, for logs; "unknown event type" for another value. */
 CCI_INLINE const char *cci_event_type_str(cci_event_type_t type)
 {
+    if ((int)type == CCI_EVENT_EXT_DISCONNECTED)
+        return "CCI_EVENT_EXT_DISCONNECTED";
     switch (type) {
     case CCI_EVENT_NONE:
         return "CCI_EVENT_NONE";
@@ -371,6 +377,27 @@ typedef const struct cci_event_endpoint_device_failed {
     cci_endpoint_t *endpoint;
 } cci_event_endpoint_device_failed_t;
 
+/* Extension: why a connection ended that the program has not disconnected. */
+typedef enum cci_ext_disconnect_reason {
+    /* The peer's program has disconnected, or destroyed its endpoint. */
+    CCI_EXT_DISCONNECT_CLOSED,
+    /* The peer's process or endpoint is gone, and did not say goodbye. */
+    CCI_EXT_DISCONNECT_DIED,
+    /* The peer was silent, or took nothing, for longer than it may. */
+    CCI_EXT_DISCONNECT_TIMEDOUT,
+    /* This endpoint has ended it: the peer did not keep to the protocol, or there was no memory to go on. */
+    CCI_EXT_DISCONNECT_REFUSED
+} cci_ext_disconnect_reason_t;
+
+/* Extension: a connection has ended, because its peer has closed or is lost. Once for each, behind its last message and the
+ * last completion on it, and never for one that the program disconnects first. The connection stays valid, and refuses
+ * whatever is sent, until cci_disconnect(). */
+typedef const struct cci_event_ext_disconnected {
+    cci_event_type_t type;
+    cci_ext_disconnect_reason_t reason;
+    cci_connection_t *connection;
+} cci_event_ext_disconnected_t;
+
 /* An event; type says which of the others holds. */
 typedef const union cci_event {
     cci_event_type_t type;
@@ -381,6 +408,7 @@ typedef const union cci_event {
     cci_event_accept_t accept;
     cci_event_keepalive_timedout_t keepalive;
     cci_event_endpoint_device_failed_t dev_failed;
+    cci_event_ext_disconnected_t ext_disconnected;
 } cci_event_t;
 
 /*
@@ -500,7 +528,10 @@ typedef enum cci_opt_name {
     /* Of an endpoint, get only, uint64_t: cap on every byte that the endpoint holds. */
     CCI_OPT_EXT_ENDPT_MEMORY_CAP = 1000,
     /* Of an endpoint, get only, uint64_t: bytes that it holds now. */
-    CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001
+    CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001,
+    /* Of an endpoint: 1 = the program gets CCI_EVENT_EXT_DISCONNECTED for connections that end from now on; 0, as an endpoint
+     * begins: it learns by CCI_ERR_DISCONNECTED when it next uses one. */
+    CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002
 } cci_opt_name_t;
 
 /* What RMA asks of addresses and lengths, bytes; 0 = nothing. */

@@ -6,7 +6,7 @@ use crate::guard::{Failure, guard};
 use crate::handles::Handles;
 use crate::pool::Pool;
 use crate::types::*;
-use cci::{Device, Endpoint, Options, SharedEndpoint};
+use cci::{Device, DisconnectPolicy, Endpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -104,12 +104,15 @@ impl CEndpoint {
             events: Pool::new(events_max),
             handles: Handles::default(),
         };
-        Ok(Box::new(CEndpoint {
+        let created = Box::new(CEndpoint {
             public: cci_endpoint_t { device: public },
             engine,
             side: UnsafeCell::new(side),
             starved: AtomicBool::new(false),
-        }))
+        });
+        // Published programs know no event of connections that end; see `CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS`.
+        created.with(|endpoint, _| endpoint.set_disconnect_policy(DisconnectPolicy::Ignore))?;
+        Ok(created)
     }
 
     /// Ends it.

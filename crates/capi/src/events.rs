@@ -7,7 +7,7 @@ use crate::pool;
 use crate::pool::event::{HOME, Held, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
 use crate::types::*;
-use cci::{ConnectFailure, Connection, Endpoint, Event, Message, Status};
+use cci::{ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Message, Status};
 use libc::c_int;
 use std::ptr::{NonNull, null};
 use std::sync::atomic::Ordering;
@@ -123,6 +123,13 @@ pub(crate) fn fill_any(
                 connection: connection_of(connection),
             },
         },
+        Event::Disconnected { connection, reason, .. } => cci_event_t {
+            ext_disconnected: cci_event_ext_disconnected_t {
+                r#type: CCI_EVENT_EXT_DISCONNECTED,
+                reason: reason_to_c(reason),
+                connection: connection_of(connection),
+            },
+        },
         Event::DeviceFailed => cci_event_t {
             dev_failed: cci_event_endpoint_device_failed_t {
                 r#type: CCI_EVENT_ENDPOINT_DEVICE_FAILED,
@@ -131,6 +138,15 @@ pub(crate) fn fill_any(
         },
     };
     put(owner, place, public, OUT, Held::Nothing)
+}
+
+fn reason_to_c(reason: DisconnectReason) -> cci_ext_disconnect_reason_t {
+    match reason {
+        DisconnectReason::Closed => CCI_EXT_DISCONNECT_CLOSED,
+        DisconnectReason::Died => CCI_EXT_DISCONNECT_DIED,
+        DisconnectReason::TimedOut => CCI_EXT_DISCONNECT_TIMEDOUT,
+        _ => CCI_EXT_DISCONNECT_REFUSED,
+    }
 }
 
 #[inline]

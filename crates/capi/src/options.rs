@@ -4,7 +4,7 @@ use crate::connecting::resolve;
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
 use crate::types::*;
-use cci::Connection;
+use cci::{Connection, DisconnectPolicy};
 use libc::{c_char, c_int, c_void};
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ unsafe fn handle_of<'a>(
     match name {
         CCI_OPT_ENDPT_SEND_TIMEOUT..=CCI_OPT_ENDPT_RMA_ALIGN
         | CCI_OPT_EXT_ENDPT_MEMORY_CAP
-        | CCI_OPT_EXT_ENDPT_MEMORY_USED => {
+        | CCI_OPT_EXT_ENDPT_MEMORY_USED
+        | CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => {
             // SAFETY: as the caller promises.
             Ok(Handle::Endpoint(unsafe { CEndpoint::of(handle.cast()) }?))
         }
@@ -100,6 +101,11 @@ fn set_endpoint(owner: &CEndpoint, name: cci_opt_name_t, value: u32) -> Result<(
             CCI_OPT_ENDPT_SEND_TIMEOUT => endpoint.set_default_send_timeout(send_timeout(value)?),
             CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT => endpoint.set_default_keepalive(keepalive(value)),
             CCI_OPT_ENDPT_RECV_BUF_COUNT => endpoint.set_recv_buffers(value)?,
+            CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => endpoint.set_disconnect_policy(match value {
+                0 => DisconnectPolicy::Ignore,
+                1 => DisconnectPolicy::Report,
+                _ => return Err(Failure::told(CCI_ERANGE, "disconnect events are on (1) or off (0)")),
+            }),
             _ => endpoint.set_send_buffers(value)?,
         }
         side.set_event_limit(endpoint.options());
@@ -166,6 +172,10 @@ unsafe fn get_endpoint(owner: &CEndpoint, name: cci_opt_name_t, val: *mut c_void
         CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT => to_micros(options.keepalive.unwrap_or_default()),
         CCI_OPT_ENDPT_RECV_BUF_COUNT => options.recv_buffers,
         CCI_OPT_ENDPT_SEND_BUF_COUNT => options.send_buffers,
+        CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => {
+            let policy = owner.with(|endpoint, _| endpoint.disconnect_policy())?;
+            u32::from(policy == DisconnectPolicy::Report)
+        }
         CCI_OPT_ENDPT_URI => {
             let uri = owner.with(|endpoint, _| give_text(endpoint.uri()))??;
             // SAFETY: a `char **`, says the caller.

@@ -89,6 +89,20 @@ pub const CCI_EVENT_KEEPALIVE_TIMEDOUT: cci_event_type_t = 6;
 /// The device failed.
 pub const CCI_EVENT_ENDPOINT_DEVICE_FAILED: cci_event_type_t = 7;
 
+/// Extension: a connection has ended.
+pub const CCI_EVENT_EXT_DISCONNECTED: cci_event_type_t = 1000;
+
+/// Why a connection ended.
+pub type cci_ext_disconnect_reason_t = u32;
+/// The peer has disconnected.
+pub const CCI_EXT_DISCONNECT_CLOSED: cci_ext_disconnect_reason_t = 0;
+/// The peer is gone without a word.
+pub const CCI_EXT_DISCONNECT_DIED: cci_ext_disconnect_reason_t = 1;
+/// The peer was silent for too long.
+pub const CCI_EXT_DISCONNECT_TIMEDOUT: cci_ext_disconnect_reason_t = 2;
+/// This endpoint has ended it.
+pub const CCI_EXT_DISCONNECT_REFUSED: cci_ext_disconnect_reason_t = 3;
+
 /// Return the completion status, raise no event.
 pub const CCI_FLAG_BLOCKING: c_int = 1 << 0;
 /// The buffer stays the library's until completion.
@@ -144,6 +158,8 @@ pub const CCI_OPT_CONN_KEEPALIVE_TIMEOUT: cci_opt_name_t = 7;
 pub const CCI_OPT_EXT_ENDPT_MEMORY_CAP: cci_opt_name_t = 1000;
 /// Extension: memory the endpoint holds, bytes.
 pub const CCI_OPT_EXT_ENDPT_MEMORY_USED: cci_opt_name_t = 1001;
+/// Extension: whether the program is told of connections that have ended.
+pub const CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS: cci_opt_name_t = 1002;
 
 /// Extension: `cci_init` without locks.
 pub const CCI_INIT_SINGLE_THREADED: u32 = 1 << 0;
@@ -300,6 +316,18 @@ pub struct cci_event_endpoint_device_failed_t {
     pub endpoint: *const cci_endpoint_t,
 }
 
+/// Extension: a connection has ended.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct cci_event_ext_disconnected_t {
+    /// `CCI_EVENT_EXT_DISCONNECTED`.
+    pub r#type: cci_event_type_t,
+    /// Why.
+    pub reason: cci_ext_disconnect_reason_t,
+    /// Which connection.
+    pub connection: *const cci_connection_t,
+}
+
 /// An event: `type` says which member holds.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -320,6 +348,8 @@ pub union cci_event_t {
     pub keepalive: cci_event_keepalive_timedout_t,
     /// The device failed.
     pub dev_failed: cci_event_endpoint_device_failed_t,
+    /// Extension: a connection has ended.
+    pub ext_disconnected: cci_event_ext_disconnected_t,
 }
 
 /// What RMA asks of addresses and lengths, bytes; 0 = nothing.

@@ -3,7 +3,9 @@
 #[path = "conformance/rma.rs"]
 mod rma;
 
-use cci::{Atomic, Attribute, ConnectFailure, Memory, Place, Rma, RmaFlags, RmaHandle, Status};
+use cci::{
+    Atomic, Attribute, ConnectFailure, DisconnectReason, Memory, Place, Rma, RmaFlags, RmaHandle, Status,
+};
 use cci_capi::types::*;
 use cci_capi::*;
 use cci_testkit::conformance::{
@@ -138,6 +140,7 @@ fn device(name: &str) -> *const cci_device_t {
 impl Driver for C {
     type Port = CPort;
     const LANGUAGE: &'static str = "C";
+    const DISCONNECTED_HANDLES_GO: bool = false;
     const STALE_HANDLES_ARE_REFUSED: bool = false;
     const MEMORY_IS_COUNTED: bool = false;
     const EMPTY_MESSAGES_WITH_DATA: bool = false;
@@ -162,6 +165,14 @@ impl Driver for C {
             cci_create_endpoint_with(device(name), null(), &options, 0, &mut port.endpoint, &mut port.fd)
         };
         assert_eq!(status, CCI_SUCCESS, "no endpoint on {name}: {}", last_error());
+        if setup.tells_disconnected {
+            let on: u32 = 1;
+            // SAFETY: an open endpoint and a number.
+            let status = unsafe {
+                cci_set_opt(port.endpoint.cast(), CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS, (&raw const on).cast())
+            };
+            assert_eq!(status, CCI_SUCCESS, "{}", last_error());
+        }
         port
     }
 }
@@ -170,6 +181,16 @@ impl Drop for CPort {
     fn drop(&mut self) {
         // SAFETY: open, and not used after this.
         assert_eq!(unsafe { cci_destroy_endpoint(self.endpoint) }, CCI_SUCCESS);
+    }
+}
+
+fn reason_of(reason: cci_ext_disconnect_reason_t) -> DisconnectReason {
+    match reason {
+        CCI_EXT_DISCONNECT_CLOSED => DisconnectReason::Closed,
+        CCI_EXT_DISCONNECT_DIED => DisconnectReason::Died,
+        CCI_EXT_DISCONNECT_TIMEDOUT => DisconnectReason::TimedOut,
+        CCI_EXT_DISCONNECT_REFUSED => DisconnectReason::Refused,
+        other => panic!("reason {other}"),
     }
 }
 
@@ -279,6 +300,11 @@ impl CPort {
                     )
                 }
                 CCI_EVENT_KEEPALIVE_TIMEDOUT => Happening::Silent(CConn((*event).keepalive.connection)),
+                CCI_EVENT_EXT_DISCONNECTED => {
+                    let gone = (*event).ext_disconnected;
+                    let context = (*gone.connection).context.addr() as u64;
+                    Happening::Disconnected(CConn(gone.connection), context, reason_of(gone.reason))
+                }
                 CCI_EVENT_ENDPOINT_DEVICE_FAILED => Happening::DeviceFailed,
                 other => panic!("event {other}"),
             };

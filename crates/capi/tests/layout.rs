@@ -73,6 +73,11 @@ fn values() -> Vec<Item> {
         value!(CCI_EVENT_ACCEPT = 5),
         value!(CCI_EVENT_KEEPALIVE_TIMEDOUT = 6),
         value!(CCI_EVENT_ENDPOINT_DEVICE_FAILED = 7),
+        value!(CCI_EVENT_EXT_DISCONNECTED = 1000),
+        value!(CCI_EXT_DISCONNECT_CLOSED = 0),
+        value!(CCI_EXT_DISCONNECT_DIED = 1),
+        value!(CCI_EXT_DISCONNECT_TIMEDOUT = 2),
+        value!(CCI_EXT_DISCONNECT_REFUSED = 3),
         value!(CCI_FLAG_BLOCKING = 1),
         value!(CCI_FLAG_NO_COPY = 2),
         value!(CCI_FLAG_SILENT = 8),
@@ -97,6 +102,7 @@ fn values() -> Vec<Item> {
         value!(CCI_OPT_CONN_KEEPALIVE_TIMEOUT = 7),
         value!(CCI_OPT_EXT_ENDPT_MEMORY_CAP = 1000),
         value!(CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001),
+        value!(CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002),
         value!(CCI_INIT_SINGLE_THREADED = 1),
         value!(CCI_CAP_THREAD_SAFE = 1),
     ]
@@ -119,7 +125,7 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_rma_piece_t: 24, handle @ 0, offset @ 8, length @ 16));
     items.extend(object!(cci_endpoint_options_t: 48, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24, progress_thread @ 32, reserved @ 36, security @ 40));
     items.extend(object!(cci_security_t: 64, size @ 0, plain_peers @ 4, psk_file @ 8, certificate @ 16, private_key @ 24, authorities @ 32, allow_connect @ 40, allow_rma_read @ 48, allow_rma_write @ 56));
-    items.extend(object!(cci_event_t: 24, r#type @ 0, send @ 0, recv @ 0, connect @ 0, request @ 0, accept @ 0, keepalive @ 0, dev_failed @ 0));
+    items.extend(object!(cci_event_t: 24, r#type @ 0, send @ 0, recv @ 0, connect @ 0, request @ 0, accept @ 0, keepalive @ 0, dev_failed @ 0, ext_disconnected @ 0));
     items.extend(object!(cci_event_send_t: 24, r#type @ 0, status @ 4, connection @ 8, context @ 16));
     items.extend(object!(cci_event_recv_t: 24, r#type @ 0, len @ 4, ptr @ 8, connection @ 16));
     items.extend(object!(cci_event_connect_t: 24, r#type @ 0, status @ 4, context @ 8, connection @ 16));
@@ -129,6 +135,7 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_event_accept_t: 24, r#type @ 0, status @ 4, context @ 8, connection @ 16));
     items.extend(object!(cci_event_keepalive_timedout_t: 16, r#type @ 0, connection @ 8));
     items.extend(object!(cci_event_endpoint_device_failed_t: 16, r#type @ 0, endpoint @ 8));
+    items.extend(object!(cci_event_ext_disconnected_t: 16, r#type @ 0, reason @ 4, connection @ 8));
     items
 }
 

@@ -17,15 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let count = seen.entry(from).or_default();
                 *count += 1;
                 match endpoint.send(from, &count.to_le_bytes(), 0, SendFlags::SILENT) {
-                    Ok(()) => {}
-                    // The client went away: close the connection from this side too.
-                    Err(SendError::Disconnected) => {
-                        seen.remove(&from);
-                        endpoint.disconnect(from);
-                    }
+                    // Of a client that went away the event below tells.
+                    Ok(()) | Err(SendError::Disconnected) => {}
                     Err(error) => eprintln!("{error}"),
                 }
             }
+            // Exactly once for each client, behind its last message, whether it has closed, died or fallen silent.
+            Some(Event::Disconnected { connection, .. }) => drop(seen.remove(&connection)),
             _ => {}
         }
     }

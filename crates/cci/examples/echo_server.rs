@@ -28,8 +28,8 @@ fn echo(endpoint: &mut Endpoint, message: &Message) -> Result<(), SendError> {
     let from = message.connection();
     match endpoint.send(from, message, 0, SendFlags::SILENT) {
         Ok(()) => {}
-        // The client went away: close this side too.
-        Err(SendError::Disconnected) => endpoint.disconnect(from),
+        // The client went away, as an event is about to say.
+        Err(SendError::Disconnected) => {}
         // It does not take its answers: wait for room. Others wait with it, which a server for strangers would not do.
         Err(SendError::WouldBlock) => drop(endpoint.send_blocking(from, &[message])?),
         Err(error) => return Err(error),

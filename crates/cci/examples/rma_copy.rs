@@ -84,8 +84,7 @@ fn receive(directory: &Path, device: Option<&str>) -> Result<()> {
         Some(name) => context.device(name).ok_or_else(|| format!("no device {name}"))?,
         None => context.default_device(),
     };
-    let keepalive = Some(Duration::from_secs(30));
-    let mut endpoint = Endpoint::create(device, Options { keepalive, ..Options::default() })?;
+    let mut endpoint = Endpoint::create(device, Options::default())?;
     println!("{}", endpoint.uri());
     let mut names = HashMap::new();
     let mut incoming: HashMap<Connection, Incoming> = HashMap::new();
@@ -115,19 +114,15 @@ fn receive(directory: &Path, device: Option<&str>) -> Result<()> {
                     Err(why) => refuse(&mut endpoint, from, &why.to_string()),
                 }
             }
-            Some(Event::KeepaliveTimedOut { connection }) => endpoint.disconnect(connection),
-            _ => {}
-        }
-        // Senders that are done, or gone.
-        let gone: Vec<Connection> =
-            incoming.keys().copied().filter(|&from| !endpoint.is_open(from)).collect();
-        for from in gone {
-            if let Some(file) = incoming.remove(&from) {
-                endpoint.deregister(&file.handle)?;
-                // There is none where the file was completed.
-                let _ = std::fs::remove_file(&file.part);
+            // A sender that is done, or gone: exactly once for each.
+            Some(Event::Disconnected { connection, .. }) => {
+                if let Some(file) = incoming.remove(&connection) {
+                    endpoint.deregister(&file.handle)?;
+                    // There is none where the file was completed.
+                    let _ = std::fs::remove_file(&file.part);
+                }
             }
-            endpoint.disconnect(from);
+            _ => {}
         }
     }
     Ok(())

@@ -144,8 +144,12 @@ impl Endpoint {
     pub fn disconnect(&mut self, connection: Connection) {
         let ours = self.is_ours();
         let Some(conn) = self.core.conn_mut(connection).filter(|_| ours) else { return };
-        if conn.state == ConnState::Closing {
-            return;
+        match conn.state {
+            ConnState::Closing => return,
+            // The transport was asked already; what it says when it is done is for nobody now.
+            ConnState::Releasing => return conn.state = ConnState::Closing,
+            ConnState::Left | ConnState::Told => return self.core.forget(connection),
+            _ => {}
         }
         let (link, was_open) = (conn.link, conn.state == ConnState::Open);
         let was = std::mem::replace(&mut conn.state, ConnState::Closing);
@@ -214,8 +218,8 @@ impl Endpoint {
         let Some(conn) = self.core.conn(connection) else { return Err(SendError::UnknownConnection) };
         match conn.state {
             ConnState::Open => {}
-            ConnState::PeerGone | ConnState::Closing => return Err(SendError::Disconnected),
             ConnState::Connecting | ConnState::Accepting => return Err(SendError::UnknownConnection),
+            _ => return Err(SendError::Disconnected),
         }
         if len_bytes > conn.mss as usize {
             return Err(SendError::TooLong { len_bytes, max_bytes: conn.mss });
@@ -362,6 +366,17 @@ impl Endpoint {
         }
         self.taken_since_progress = 0;
         self.transport.progress(&mut self.core);
+        if self.core.has_ended() {
+            self.release_ended();
+        }
+    }
+
+    /// Has the transport let go of connections whose peers are gone.
+    #[cold]
+    fn release_ended(&mut self) {
+        while let Some((connection, link)) = self.core.next_ended() {
+            self.transport.disconnect(&mut self.core, connection, link);
+        }
     }
 
     /// Makes progress although events wait.
@@ -438,7 +453,9 @@ impl Endpoint {
         }
         let Armed::Sleep { deadline_ns } = armed else { return false };
         // What is told from now on wakes the thread. In that order: see `Endpoint::arm`.
-        self.core.poller.set_timer(deadline_ns).is_ok() && !self.core.origin.has_news()
+        self.core.poller.set_timer(deadline_ns).is_ok()
+            && !self.core.origin.has_news()
+            && !self.core.has_ended()
     }
 
     #[cfg(test)]
@@ -446,9 +463,10 @@ impl Endpoint {
         &mut self.core
     }
 
-    /// Something that a sleeper may be waiting for: an event, or the end of another thread's blocking send.
+    /// Something that a sleeper may be waiting for: an event, one that is about to come of a connection that has ended, or the end
+    /// of another thread's blocking send.
     pub(crate) fn has_news(&self) -> bool {
-        self.core.has_events() || self.core.has_unblocked()
+        self.core.has_events() || self.core.has_unblocked() || self.core.has_ended()
     }
 
     /// A descriptor for poll, select or epoll, readable whenever [`Endpoint::next_event`] may have something

@@ -60,6 +60,31 @@ impl fmt::Display for Status {
     }
 }
 
+/// Why a connection ended that its program has not disconnected: see [`Event::Disconnected`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DisconnectReason {
+    /// The peer's program has disconnected, or closed its endpoint.
+    Closed,
+    /// The peer's process or endpoint is gone, and did not say goodbye.
+    Died,
+    /// The peer was silent, or took nothing, for longer than it may.
+    TimedOut,
+    /// This endpoint has ended it: the peer did not keep to the protocol, or there was no memory to go on.
+    Refused,
+}
+
+impl fmt::Display for DisconnectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DisconnectReason::Closed => "closed by the peer",
+            DisconnectReason::Died => "the peer died",
+            DisconnectReason::TimedOut => "the peer was silent for too long",
+            DisconnectReason::Refused => "ended here, because the peer did not keep to the protocol",
+        })
+    }
+}
+
 /// A received message: readable in place, 8-byte aligned, kept as long as the program likes. Dropping it, in any
 /// order and on any thread, gives its buffer back to the endpoint (CCI-022, CCI-023).
 pub struct Message {
@@ -200,6 +225,19 @@ pub enum Event {
     KeepaliveTimedOut {
         /// Which.
         connection: Connection,
+    },
+    /// A connection has ended that this program has not disconnected: its peer has closed, or is lost. Exactly once for each, behind
+    /// its last message and the last completion of its sends and operations; never for one that the program disconnects first.
+    /// Nothing of the connection is left then, and the handle is refused, without a call of [`Endpoint::disconnect`].
+    ///
+    /// [`Endpoint::disconnect`]: crate::Endpoint::disconnect
+    Disconnected {
+        /// Which.
+        connection: Connection,
+        /// As given to `connect` or `accept`.
+        context: u64,
+        /// Why.
+        reason: DisconnectReason,
     },
     /// The device failed: everything on this endpoint ends with errors; destroy it.
     DeviceFailed,

@@ -60,11 +60,12 @@ pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
+pub use engine::core::DisconnectPolicy;
 pub use error::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
 };
-pub use event::{ConnectRequest, Connection, Event, Message, RawMessage, Status};
+pub use event::{ConnectRequest, Connection, DisconnectReason, Event, Message, RawMessage, Status};
 pub use explain::{Explanation, Fact, PathOption};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;

@@ -159,6 +159,9 @@ impl Pinger<'_> {
                 }
                 Some(Event::Send { status: Status::Success, .. }) => {}
                 Some(Event::Send { status, .. }) => return Err(dial::not_delivered(status)),
+                Some(Event::Disconnected { reason, .. }) => {
+                    return Err(Failure::new(format!("the server is gone: {reason}")));
+                }
                 Some(Event::DeviceFailed) => return Err(Failure::new("the device failed")),
                 None if signals::interrupted() => {
                     self.unanswered = 1;

@@ -182,12 +182,15 @@ pub enum Event {
         token: u64,
     },
     /// The peer closed, was reset or stopped answering: later sends fail. Raised behind the last message that had
-    /// arrived from it. The key stays until [`crate::Endpoint::disconnect`].
+    /// arrived from it, and behind the ends of all sends and operations. The key stays until
+    /// [`crate::Endpoint::disconnect`].
     Disconnected {
         /// The connection.
         conn: ConnKey,
         /// The connection's token.
         token: u64,
+        /// Why.
+        reason: DisconnectReason,
     },
     /// A local [`crate::Endpoint::disconnect`] is complete; the key is free.
     Closed {
@@ -196,6 +199,19 @@ pub enum Event {
         /// Its token.
         token: u64,
     },
+}
+
+/// Why a connection ended that this side did not close.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DisconnectReason {
+    /// The peer closed it.
+    Closed,
+    /// The peer's endpoint does not know it any more.
+    Died,
+    /// The peer was not heard of, or did not take what it must, until the time was over.
+    TimedOut,
+    /// This side ended it, because the peer did not finish what it had begun.
+    Refused,
 }
 
 /// Why a connection did not come about, seen by the client.

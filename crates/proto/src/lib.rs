@@ -34,8 +34,8 @@ pub use config::{Config, ConfigError};
 pub use counters::{ConnectionCounters, Counters, PeerFault};
 pub use endpoint::Endpoint;
 pub use event::{
-    AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, Event, Request,
-    RequestTicket, SendError, Status, Unknown,
+    AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, DisconnectReason, Event,
+    Request, RequestTicket, SendError, Status, Unknown,
 };
 pub use group::{Arrival, GroupBundle, GroupDatagram, GroupName, Senders};
 pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse, PathInfo, PathState};

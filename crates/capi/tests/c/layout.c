@@ -48,6 +48,11 @@ static void values(void)
     VALUE(CCI_EVENT_ACCEPT);
     VALUE(CCI_EVENT_KEEPALIVE_TIMEDOUT);
     VALUE(CCI_EVENT_ENDPOINT_DEVICE_FAILED);
+    VALUE(CCI_EVENT_EXT_DISCONNECTED);
+    VALUE(CCI_EXT_DISCONNECT_CLOSED);
+    VALUE(CCI_EXT_DISCONNECT_DIED);
+    VALUE(CCI_EXT_DISCONNECT_TIMEDOUT);
+    VALUE(CCI_EXT_DISCONNECT_REFUSED);
     VALUE(CCI_FLAG_BLOCKING);
     VALUE(CCI_FLAG_NO_COPY);
     VALUE(CCI_FLAG_SILENT);
@@ -72,6 +77,7 @@ static void values(void)
     VALUE(CCI_OPT_CONN_KEEPALIVE_TIMEOUT);
     VALUE(CCI_OPT_EXT_ENDPT_MEMORY_CAP);
     VALUE(CCI_OPT_EXT_ENDPT_MEMORY_USED);
+    VALUE(CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS);
     VALUE(CCI_INIT_SINGLE_THREADED);
     VALUE(CCI_CAP_THREAD_SAFE);
 }
@@ -151,6 +157,7 @@ static void events(void)
     FIELD(cci_event_t, accept);
     FIELD(cci_event_t, keepalive);
     FIELD(cci_event_t, dev_failed);
+    FIELD(cci_event_t, ext_disconnected);
     SIZE(cci_event_send_t);
     FIELD(cci_event_send_t, type);
     FIELD(cci_event_send_t, status);
@@ -182,6 +189,10 @@ static void events(void)
     SIZE(cci_event_endpoint_device_failed_t);
     FIELD(cci_event_endpoint_device_failed_t, type);
     FIELD(cci_event_endpoint_device_failed_t, endpoint);
+    SIZE(cci_event_ext_disconnected_t);
+    FIELD(cci_event_ext_disconnected_t, type);
+    FIELD(cci_event_ext_disconnected_t, reason);
+    FIELD(cci_event_ext_disconnected_t, connection);
 }
 
 int main(void)

@@ -274,8 +274,8 @@ impl Endpoint {
         let Some(conn) = self.core.conn(connection) else { return Err(RmaError::UnknownConnection) };
         match conn.state {
             ConnState::Open => {}
-            ConnState::PeerGone | ConnState::Closing => return Err(RmaError::Disconnected),
             ConnState::Connecting | ConnState::Accepting => return Err(RmaError::UnknownConnection),
+            _ => return Err(RmaError::Disconnected),
         }
         if !conn.attribute.is_reliable() {
             return Err(RmaError::Unreliable);

@@ -1,6 +1,7 @@
 //! What a program may change of an open endpoint and its connections.
 
 use super::{Endpoint, as_ns};
+use crate::DisconnectPolicy;
 use crate::error::OptionError;
 use crate::event::Connection;
 use crate::limits;
@@ -55,6 +56,17 @@ impl Endpoint {
         }
         let options = &self.core.options;
         self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
+    }
+
+    /// What becomes of connections whose peers close or are lost, from now on: see [`DisconnectPolicy`]. Language bindings need
+    /// this; Rust programs are served by what it is without it.
+    pub fn set_disconnect_policy(&mut self, policy: DisconnectPolicy) {
+        self.core.set_disconnect_policy(policy);
+    }
+
+    /// What becomes of connections whose peers close or are lost.
+    pub fn disconnect_policy(&self) -> DisconnectPolicy {
+        self.core.disconnect_policy()
     }
 
     /// How long a reliable send on this connection may take.

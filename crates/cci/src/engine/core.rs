@@ -1,5 +1,10 @@
 //! What every transport shares: receive buffers, the queue of events, the connection table, counters.
 
+mod departures;
+
+pub use departures::DisconnectPolicy;
+
+use self::departures::Departures;
 use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::origin::{Origin, RequestBody};
@@ -11,7 +16,7 @@ use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::shares::{Shares, holder};
-use crate::event::{ConnectRequest, Connection, Event, Status};
+use crate::event::{ConnectRequest, Connection, DisconnectReason, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
 use cci_ring::slab::{Key, Slab};
@@ -39,6 +44,14 @@ pub(crate) enum ConnState {
     Open,
     /// The peer is gone: sends are refused until the program disconnects.
     PeerGone,
+    /// The same, and nothing more comes of it: the transport is to let go of it.
+    Ended,
+    /// The transport lets go of it.
+    Releasing,
+    /// Nothing is left of it but the event that tells the program.
+    Left,
+    /// The program was told, and still has the handle.
+    Told,
     /// The program disconnected; what was sent before is still on its way.
     Closing,
 }
@@ -75,6 +88,8 @@ pub(crate) struct Conn {
     pub attribute: Attribute,
     pub state: ConnState,
     pub attempt: Attempt,
+    /// Why it ended, from [`ConnState::Ended`] on.
+    pub reason: DisconnectReason,
 }
 
 const _: () = assert!(size_of::<Conn>() <= 24, "idle connections are counted in bytes");
@@ -114,6 +129,7 @@ pub(crate) struct Core {
     /// Connections being made: each will be an event, for which there is room.
     owed: u32,
     conns: Slab<Conn>,
+    departures: Departures,
     /// What became of attempts that are followed, for the transport that follows them.
     pub told: Vec<Told>,
     /// Of the memory cap, what other parts of the transport have.
@@ -153,6 +169,7 @@ impl Core {
             events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
             owed: 0,
             conns: Slab::new(limits::CONNECTIONS_MAX),
+            departures: Departures::new(),
             regions: Regions::new(),
             peers: Peers::default(),
             registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
@@ -330,9 +347,7 @@ impl Core {
         match was {
             ConnState::Connecting => self.events.push(Event::Connect { context, result: Ok(connection) }),
             ConnState::Accepting => self.events.push(Event::Accept { context, result: Ok(connection) }),
-            ConnState::Open | ConnState::PeerGone | ConnState::Closing => {
-                debug_assert!(false, "opened twice");
-            }
+            _ => debug_assert!(false, "opened twice"),
         }
     }
 
@@ -349,7 +364,7 @@ impl Core {
             ConnState::Accepting => {
                 self.events.push(Event::Accept { context: conn.context, result: Err(why) });
             }
-            ConnState::Open | ConnState::PeerGone | ConnState::Closing => {}
+            _ => {}
         }
     }
 
@@ -389,7 +404,7 @@ impl Core {
         }
     }
 
-    /// The peer closed or died. The program learns it when it next uses the connection.
+    /// The peer takes nothing more; what it sent before may still come. See [`Core::ended`].
     pub fn peer_gone(&mut self, connection: Connection) {
         if let Some(conn) = self.conns.get_mut(key(connection))
             && conn.state == ConnState::Open
@@ -399,9 +414,12 @@ impl Core {
         }
     }
 
-    /// All is over: the handle is free.
+    /// All is over: the handle is free, unless the program is to be told first.
     pub fn closed(&mut self, connection: Connection) {
         self.unidentify(connection);
+        if self.has_left(connection) {
+            return;
+        }
         if let Some(conn) = self.conns.remove(key(connection))
             && conn.state == ConnState::Open
         {
@@ -426,7 +444,8 @@ impl Core {
         if !self.events.has_room_for_others(self.owed as usize + 1) || !self.peers.has_room_for_one() {
             return None;
         }
-        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, attempt: Attempt::Only };
+        let (attempt, reason) = (Attempt::Only, DisconnectReason::Closed);
+        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, attempt, reason };
         let key = self.conns.insert(conn).ok()?;
         self.owed += 1;
         Some(Connection { index: key.index, generation: key.generation })
@@ -459,7 +478,8 @@ impl Core {
 
     #[inline]
     pub fn pop_event(&mut self) -> Option<Event> {
-        self.events.pop(&mut self.receive)
+        let Core { events, receive, conns, departures, .. } = self;
+        events.pop(receive, |connection| departures.tell(conns, connection))
     }
 
     #[inline]
@@ -517,7 +537,9 @@ impl Core {
 
     /// What waits to be told: events, and ends of blocking sends.
     pub fn news(&self) -> usize {
-        self.events.len() + self.blocked.iter().filter(|waiter| waiter.status.is_some()).count()
+        self.events.len()
+            + self.departures.pending()
+            + self.blocked.iter().filter(|waiter| waiter.status.is_some()).count()
     }
 
     /// Every connection in the table.

@@ -2,7 +2,7 @@
 //! event that was written in pieces waits until the pieces are in the cache, behind all that was stored before.
 
 use super::receive::{Filled, ReceiveBuffers};
-use crate::event::{Connection, Event, Message, Status};
+use crate::event::{Connection, DisconnectReason, Event, Message, Status};
 use cci_ring::fallible;
 use cci_ring::pool::Parked;
 use std::collections::VecDeque;
@@ -17,6 +17,12 @@ enum Queued {
         connection: Connection,
         context: u64,
         status: Status,
+    },
+    /// Dropped where its program has disconnected it meanwhile.
+    Disconnected {
+        connection: Connection,
+        context: u64,
+        reason: DisconnectReason,
     },
     /// The next of `others`.
     Other,
@@ -78,6 +84,22 @@ impl Queue {
         self.queued.push_back(Queued::Send { connection, context, status });
     }
 
+    /// A connection has ended. False: there is no memory to tell of it now.
+    #[cold]
+    #[must_use]
+    pub fn push_disconnected(
+        &mut self,
+        connection: Connection,
+        context: u64,
+        reason: DisconnectReason,
+    ) -> bool {
+        let has_room = self.queued.try_reserve(1).is_ok();
+        if has_room {
+            self.queued.push_back(Queued::Disconnected { connection, context, reason });
+        }
+        has_room
+    }
+
     /// Anything else.
     #[cold]
     pub fn push(&mut self, event: Event) {
@@ -85,8 +107,13 @@ impl Queue {
         self.queued.push_back(Queued::Other);
     }
 
+    /// The next event; one that a connection has ended only where it still `is_told`.
     #[inline]
-    pub fn pop(&mut self, buffers: &mut ReceiveBuffers) -> Option<Event> {
+    pub fn pop(
+        &mut self,
+        buffers: &mut ReceiveBuffers,
+        mut is_told: impl FnMut(Connection) -> bool,
+    ) -> Option<Event> {
         let queued = self.queued.pop_front()?;
         if self.queued.is_empty() {
             // Begins again at its beginning, which is in the cache: it has room for thousands.
@@ -99,6 +126,13 @@ impl Queue {
                 slot.map(|slot| Event::Recv(Message::new(slot, connection)))
             }
             Queued::Send { connection, context, status } => Some(Event::Send { connection, context, status }),
+            Queued::Disconnected { connection, context, reason } => {
+                if is_told(connection) {
+                    Some(Event::Disconnected { connection, context, reason })
+                } else {
+                    self.pop(buffers, is_told)
+                }
+            }
             Queued::Other => self.others.pop_front(),
         }
     }

@@ -229,6 +229,9 @@ fn confused(answer: Answer) -> Failure {
 pub fn no_failure(event: &Event) -> Outcome {
     match event {
         Event::Send { status, .. } if *status != cci::Status::Success => Err(dial::not_delivered(*status)),
+        Event::Disconnected { reason, .. } => {
+            Err(Failure::new(format!("the server is gone: {reason}")).remedy("see why its process ended"))
+        }
         Event::DeviceFailed => Err(Failure::new("the device failed").remedy("`cci info` shows its state")),
         _ => Ok(()),
     }

@@ -8,6 +8,7 @@ use crate::protocol::{self, Answer, Hello, Order, Role};
 use cci::{ConnectRequest, Connection, Endpoint, Event, Message, SendError, SendFlags};
 use cci_sys::clock;
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use std::time::Duration;
 const SPIN_NS: u64 = 300_000_000;
 /// The same while a client works on our memory, which is no event: after so long without an order.
 const POLL_NS: u64 = 2_000_000_000;
-/// How often clients that are gone are looked for, and the longest sleep.
-const SWEEP_NS: u64 = 50_000_000;
+/// The longest sleep: how soon the server notices that it is to end.
+const SLEEP_NS_MAX: u64 = 50_000_000;
 /// Polls without an event between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 64;
 
@@ -47,7 +48,6 @@ pub struct Server {
     polls: u32,
     /// The first look at the clock since something came.
     idle_since_ns: Option<u64>,
-    sweep_at_ns: u64,
 }
 
 impl Server {
@@ -64,7 +64,6 @@ impl Server {
             is_child,
             polls: 0,
             idle_since_ns: None,
-            sweep_at_ns: 0,
         }
     }
 
@@ -101,10 +100,6 @@ impl Server {
         }
         self.polls = 0;
         let now_ns = clock::now_ns();
-        if now_ns >= self.sweep_at_ns {
-            self.sweep();
-            self.sweep_at_ns = now_ns + SWEEP_NS;
-        }
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
         let spin_ns = if self.is_polling() { POLL_NS } else { SPIN_NS };
         !self.can_spin || !self.is_measuring() || now_ns > since_ns + spin_ns
@@ -121,7 +116,7 @@ impl Server {
     fn sleep(&mut self) -> Outcome<Option<Event>> {
         // A report may be due soon, and nothing announces room for an echo.
         let soon = self.is_measuring() || !self.waiting.is_empty();
-        let limit = if soon { Duration::from_millis(1) } else { Duration::from_nanos(SWEEP_NS) };
+        let limit = if soon { Duration::from_millis(1) } else { Duration::from_nanos(SLEEP_NS_MAX) };
         self.endpoint.wait(Some(limit)).map_err(|error| Failure::new(format!("waiting: {error}")))
     }
 
@@ -131,9 +126,10 @@ impl Server {
             Event::ConnectRequest(request) => self.on_request(request),
             Event::Accept { context, result } => match result {
                 Ok(connection) => self.on_accepted(context, connection),
-                Err(_) => self.forget(context),
+                Err(_) => self.forget(context, "it did not come about"),
             },
-            Event::KeepaliveTimedOut { connection } => self.close(connection),
+            Event::Disconnected { context, reason, .. } => self.forget(context, reason),
+            Event::KeepaliveTimedOut { connection } => self.close(connection, "silent"),
             Event::DeviceFailed => {
                 return Err(Failure::new(format!("device {} failed", self.endpoint.device().name()))
                     .remedy("`cci info` shows its state"));
@@ -162,7 +158,7 @@ impl Server {
         }
         if let Err(error) = self.endpoint.accept(request, context as u64) {
             self.tell(|| format!("not accepted: {error}"));
-            self.forget(context as u64);
+            self.forget(context as u64, error);
         }
     }
 
@@ -273,7 +269,7 @@ impl Server {
     /// Answers are few and small: one that finds no room means that the client does not take them, and is gone.
     fn answer(&mut self, control: Connection, answer: &Answer) {
         if self.endpoint.send(control, &protocol::encode(answer), 0, SendFlags::SILENT).is_err() {
-            self.close(control);
+            self.close(control, "it takes no answers");
         }
     }
 
@@ -291,26 +287,15 @@ impl Server {
         }
     }
 
-    /// Frees what belongs to clients that went away.
-    fn sweep(&mut self) {
-        for context in 0..self.peers.len() {
-            let connection = self.peers.get(context).and_then(|peer| peer.as_ref()?.connection);
-            if let Some(connection) = connection.filter(|&connection| !self.endpoint.is_open(connection)) {
-                self.close(connection);
-                // The handle may be unknown already, and then its context is too.
-                self.forget(context as u64);
-            }
-        }
-    }
-
-    fn close(&mut self, connection: Connection) {
+    fn close(&mut self, connection: Connection, why: impl Display) {
         if let Some(context) = self.endpoint.context(connection) {
-            self.forget(context);
+            self.forget(context, why);
         }
         self.endpoint.disconnect(connection);
     }
 
-    fn forget(&mut self, context: u64) {
+    /// Frees what belongs to a client that is gone.
+    fn forget(&mut self, context: u64, why: impl Display) {
         let Some(peer) = self.peers.get_mut(context as usize).and_then(Option::take) else { return };
         if peer.role == Role::Control
             && let Some(mut session) = self.sessions.remove(&peer.session)
@@ -321,7 +306,7 @@ impl Server {
             self.go_on(peer.session);
         }
         if peer.role != Role::Data && peer.connection.is_some() {
-            self.tell(|| format!("gone: {}", peer.name));
+            self.tell(|| format!("gone: {}: {why}", peer.name));
         }
     }
 
@@ -332,7 +317,7 @@ impl Server {
     }
 }
 
-/// Sends a message back. False: no room now. A connection that is closed takes no more echoes; the sweep frees it.
+/// Sends a message back. False: no room now. A connection that has ended takes no more echoes.
 fn echo(endpoint: &mut Endpoint, message: &Message) -> bool {
     !matches!(endpoint.send(message.connection(), message, 0, SendFlags::SILENT), Err(SendError::WouldBlock))
 }

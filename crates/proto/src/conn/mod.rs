@@ -15,7 +15,9 @@ use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
 use crate::wire::Accept;
-use crate::{Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, Seq, Time};
+use crate::{
+    Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, DisconnectReason, Seq, Time,
+};
 use cut::Rest;
 use path::{Bond, FIRST, Path};
 use size::SizeSearch;
@@ -128,8 +130,8 @@ pub(crate) struct Active {
     pub refusing: bool,
     /// In the queue of those that hold messages for the program.
     pub holding: bool,
-    /// The connection is broken, and the program hears of it when it has taken what is held.
-    pub untold: bool,
+    /// The connection is broken for this reason, and the program hears of it when it has taken what is held.
+    pub untold: Option<DisconnectReason>,
     /// In the list of those that are refused.
     pub listed: bool,
     pub blocked: Option<Blocked>,
@@ -256,7 +258,7 @@ impl Active {
             rnr: false,
             refusing: false,
             holding: false,
-            untold: false,
+            untold: None,
             listed: false,
             blocked: None,
             tx: Tx::new(conn.idle_tx),

@@ -10,7 +10,8 @@ use crate::limits::CLOSE_RETRY_NS_MIN;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Kind, timestamp};
 use crate::{
-    AcceptFailure, Address, Attribute, ConnKey, ConnState, ConnectFailure, Event, Sink, Status, Time, Unknown,
+    AcceptFailure, Address, Attribute, ConnKey, ConnState, ConnectFailure, DisconnectReason, Event, Sink,
+    Status, Time, Unknown,
 };
 
 impl Endpoint {
@@ -75,16 +76,22 @@ impl Endpoint {
             epoch_ack: conn.rx_epoch,
         };
         self.replies.push(from, Reply::CloseAck(answer), &mut self.shared.counters);
-        self.peer_is_gone(now, head.index, sink);
+        self.peer_is_gone(now, head.index, DisconnectReason::Closed, sink);
     }
 
     /// Nothing more will come from the peer: it has closed, or was reset.
-    pub(super) fn peer_is_gone(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
+    pub(super) fn peer_is_gone(
+        &mut self,
+        now: Time,
+        index: u32,
+        reason: DisconnectReason,
+        sink: &mut impl Sink,
+    ) {
         let Some(conn) = self.table.at_mut(index) else { return };
         let state = conn.state;
         match state {
             ConnState::Up | ConnState::PeerClosed => {
-                self.shared.lose(conn, index, Status::Disconnected, now, sink);
+                self.shared.lose(conn, index, (Status::Disconnected, reason), now, sink);
             }
             ConnState::Accepting => {
                 conn.enter(Input::Failed);
@@ -157,12 +164,12 @@ impl Shared {
         }
     }
 
-    /// The peer is dead, or silent for too long: every send ends, and the program is told.
+    /// The peer is dead, or silent for too long: every send ends with this status, and the program is told the reason.
     pub(super) fn lose(
         &mut self,
         conn: &mut Conn,
         index: u32,
-        status: Status,
+        (status, reason): (Status, DisconnectReason),
         now: Time,
         sink: &mut impl Sink,
     ) {
@@ -185,12 +192,14 @@ impl Shared {
         let held = conn.active.as_deref().is_some_and(|active| active.rx.held != 0);
         match conn.active.as_deref_mut().filter(|_| untold && held) {
             Some(active) => {
-                active.untold = true;
+                active.untold = Some(reason);
                 if !active.holding {
                     self.deliver_held(conn, index, sink); // nothing else would come to do it
                 }
             }
-            None if untold => sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token }),
+            None if untold => {
+                sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token, reason });
+            }
             None => {}
         }
     }

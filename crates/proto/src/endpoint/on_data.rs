@@ -317,8 +317,8 @@ impl Shared {
         }
         if !took_all {
             self.hold(active, index);
-        } else if std::mem::take(&mut active.untold) {
-            sink.event(Event::Disconnected { conn: key, token });
+        } else if let Some(reason) = active.untold.take() {
+            sink.event(Event::Disconnected { conn: key, token, reason });
         }
         took_all
     }

@@ -7,7 +7,7 @@ use crate::conn::path::FIRST;
 use crate::conn::state::Input;
 use crate::conn::{Conn, want};
 use crate::wire::{Head, Holds, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
-use crate::{Address, ConnKey, ConnState, Event, PeerFault, Sink, Time};
+use crate::{Address, ConnKey, ConnState, DisconnectReason, Event, PeerFault, Sink, Time};
 
 impl Endpoint {
     /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
@@ -192,7 +192,7 @@ impl Endpoint {
             return Err(PeerFault::Source);
         }
         self.shared.counters.connections_broken += u64::from(conn.state == ConnState::Up);
-        self.peer_is_gone(now, reset.index, sink);
+        self.peer_is_gone(now, reset.index, DisconnectReason::Died, sink);
         Ok(())
     }
 }

@@ -12,7 +12,9 @@ use crate::limits::{
 use crate::reliable::rtt::PROBE_NS_MAX;
 use crate::reliable::tx::{TxRing, mark};
 use crate::wire::set_void;
-use crate::{AcceptFailure, Blocked, ConnState, ConnectFailure, Event, Seq, Sink, Status, Time};
+use crate::{
+    AcceptFailure, Blocked, ConnState, ConnectFailure, DisconnectReason, Event, Seq, Sink, Status, Time,
+};
 
 /// Probe time-outs in vain before the congestion window is made smaller.
 const PROBES_BEFORE_SHRINKING: u32 = 3;
@@ -160,7 +162,7 @@ impl Shared {
         active.step_due = active.heard_at.plus(timeout_ns).min(patience);
         if active.step_due <= now {
             self.counters.connections_broken += 1;
-            self.lose(conn, index, Status::Disconnected, now, sink);
+            self.lose(conn, index, (Status::Disconnected, DisconnectReason::TimedOut), now, sink);
         }
     }
 
@@ -222,7 +224,7 @@ impl Shared {
         } else {
             //= wire.md R-LOSS-5
             self.counters.connections_broken += 1;
-            self.lose(conn, index, Status::TimedOut, now, sink);
+            self.lose(conn, index, (Status::TimedOut, DisconnectReason::TimedOut), now, sink);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use crate::conn::{Active, Conn};
 use crate::limits::{PROGRESS_BYTES_PER_SECOND_MIN, UNENDED_NS_MIN};
-use crate::{ConnState, Seq, Sink, Status, Time};
+use crate::{ConnState, DisconnectReason, Seq, Sink, Status, Time};
 
 /// What the peer owed when it was looked at last.
 #[derive(Copy, Clone, Debug)]
@@ -59,7 +59,8 @@ impl Shared {
         if late || dead || write == Write::Late {
             self.counters.connections_broken += 1;
             let status = if closing { Status::Disconnected } else { Status::TimedOut };
-            return self.lose(conn, index, status, now, sink);
+            let reason = if dead { DisconnectReason::TimedOut } else { DisconnectReason::Refused };
+            return self.lose(conn, index, (status, reason), now, sink);
         }
         let due = if closing || active.rnr || active.owes() { now.plus(look_ns) } else { Time::FAR };
         active.unended = Unended { due, missing, closing: closes };

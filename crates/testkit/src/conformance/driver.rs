@@ -1,6 +1,8 @@
 //! What a language binding offers the suite: the endpoint's calls in neutral words.
 
-use cci::{Access, Atomic, Attribute, ConnectFailure, Place, Rma, RmaFlags, RmaHandle, Status};
+use cci::{
+    Access, Atomic, Attribute, ConnectFailure, DisconnectReason, Place, Rma, RmaFlags, RmaHandle, Status,
+};
 use std::fmt::Debug;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -13,6 +15,9 @@ pub trait Driver: Copy + Send + Sync + 'static {
 
     /// What the report and the table in docs/devices.md call it.
     const LANGUAGE: &'static str;
+
+    /// The handle of a connection that has ended goes with the event that says so. False where the program disconnects it still.
+    const DISCONNECTED_HANDLES_GO: bool;
 
     /// A handle of a closed connection is refused. False where using one is outside the language's contract,
     /// as it is with pointers.
@@ -39,6 +44,8 @@ pub struct Setup {
     pub send_timeout: Duration,
     /// None: off.
     pub keepalive: Option<Duration>,
+    /// The program wants to hear of connections that end, where the language has to be asked for that.
+    pub tells_disconnected: bool,
     /// Cap on every byte the endpoint holds. None: the library's default.
     pub memory_bytes_max: Option<u64>,
 }
@@ -51,6 +58,7 @@ impl Default for Setup {
             send_buffers: 1024,
             send_timeout: Duration::from_secs(20),
             keepalive: None,
+            tells_disconnected: false,
             memory_bytes_max: None,
         }
     }
@@ -121,6 +129,8 @@ pub enum Happening<P: Port + ?Sized> {
     Accepted(u64, Result<P::Connection, ConnectFailure>),
     /// A peer was silent for longer than the keepalive time.
     Silent(P::Connection),
+    /// A connection ended that this side did not disconnect, made with this context, for this reason.
+    Disconnected(P::Connection, u64, DisconnectReason),
     /// The device failed.
     DeviceFailed,
 }

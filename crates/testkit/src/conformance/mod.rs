@@ -170,6 +170,9 @@ macro_rules! conformance {
             closing: disconnect_delivers_and_completes_all, peer_learns_at_its_next_send,
                 last_message_before_disconnect_arrives, both_disconnect_at_once, destroy_with_traffic_in_flight,
                 stale_handles_are_refused, connects_again_and_again;
+            disconnected: told_once_behind_the_last_message, own_disconnects_are_not_told,
+                who_did_not_ask_is_not_told, a_thousand_short_lived_clients, the_last_message_is_acknowledged,
+                the_last_message_is_acknowledged_at_any_moment;
             waiting: descriptor_says_when_an_event_is_there, no_wake_up_is_lost_on_the_descriptor,
                 no_wake_up_is_lost_in_wait, wait_times_out, deadlines_wake_the_descriptor,
                 connecting_wakes_the_descriptor;

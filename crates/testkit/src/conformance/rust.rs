@@ -16,6 +16,7 @@ pub struct Rust;
 impl Driver for Rust {
     type Port = Endpoint;
     const LANGUAGE: &'static str = "Rust";
+    const DISCONNECTED_HANDLES_GO: bool = true;
     const STALE_HANDLES_ARE_REFUSED: bool = true;
     const MEMORY_IS_COUNTED: bool = true;
     const EMPTY_MESSAGES_WITH_DATA: bool = true;
@@ -263,6 +264,9 @@ fn happening(event: Event) -> Happening<Endpoint> {
         Event::ConnectRequest(request) => Happening::Requested(request),
         Event::Accept { context, result } => Happening::Accepted(context, result),
         Event::KeepaliveTimedOut { connection } => Happening::Silent(connection),
+        Event::Disconnected { connection, context, reason } => {
+            Happening::Disconnected(connection, context, reason)
+        }
         Event::DeviceFailed => Happening::DeviceFailed,
     }
 }

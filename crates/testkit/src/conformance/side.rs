@@ -3,7 +3,7 @@
 
 use super::driver::{Driver, Flags, Happening, Polled, Port, Refusal, Setup};
 use super::{Place, conformance_timeout};
-use cci::{Attribute, ConnectFailure, Status};
+use cci::{Attribute, ConnectFailure, DisconnectReason, Status};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,8 @@ pub struct Side<D: Driver> {
     pub requests: VecDeque<Req<D>>,
     /// Keepalive events.
     pub silent: Vec<Conn<D>>,
+    /// Connections that ended without a word of this side's, the contexts they were made with, and why.
+    pub disconnected: Vec<(Conn<D>, u64, DisconnectReason)>,
     /// The last poll said that every receive buffer is out.
     pub out_of_buffers: bool,
     idle_polls: u32,
@@ -75,6 +77,7 @@ impl<D: Driver> Side<D> {
             accepted: Vec::new(),
             requests: VecDeque::new(),
             silent: Vec::new(),
+            disconnected: Vec::new(),
             out_of_buffers: false,
             idle_polls: 0,
         }
@@ -109,6 +112,9 @@ impl<D: Driver> Side<D> {
             Happening::Requested(request) => self.requests.push_back(request),
             Happening::Accepted(context, result) => self.accepted.push((context, result)),
             Happening::Silent(connection) => self.silent.push(connection),
+            Happening::Disconnected(connection, context, reason) => {
+                self.disconnected.push((connection, context, reason));
+            }
             Happening::DeviceFailed => panic!("the device failed"),
         }
     }

@@ -376,6 +376,7 @@ impl Peer {
             Event::Recv(message) => self.received(&message),
             Event::Send { context, status, .. } => self.ended(context, status),
             Event::KeepaliveTimedOut { connection } => self.lose(connection),
+            Event::Disconnected { connection, .. } => self.lose(connection),
             Event::DeviceFailed => panic!("the device failed"),
         }
     }

@@ -2,8 +2,8 @@
 
 use super::script::Site;
 use cci::{
-    Access, Attribute, Connection, Endpoint, Event, Memory, Piece, Place, Rma, RmaError, RmaFlags, RmaHandle,
-    RmaKind, SendError, SendFlags, Status,
+    Access, Attribute, Connection, DisconnectReason, Endpoint, Event, Memory, Piece, Place, Rma, RmaError,
+    RmaFlags, RmaHandle, RmaKind, SendError, SendFlags, Status,
 };
 use std::collections::HashMap;
 
@@ -62,6 +62,8 @@ pub struct Side {
     pub keep_messages_of: Option<Connection>,
     /// Those messages.
     pub kept: Vec<Vec<u8>>,
+    /// Connections that ended without a word of this side's program.
+    pub disconnected: HashMap<Connection, DisconnectReason>,
     /// The program answers requests.
     pub accepts: bool,
 }
@@ -88,6 +90,7 @@ impl Side {
             received: HashMap::new(),
             keep_messages_of: None,
             kept: Vec::new(),
+            disconnected: HashMap::new(),
             accepts: true,
         }
     }
@@ -140,6 +143,12 @@ impl Side {
                 self.ended.entry(connection).or_default()[usize::from(status != Status::Success)] += 1;
             }
             Event::KeepaliveTimedOut { .. } => {}
+            Event::Disconnected { connection, reason, .. } => {
+                let open = self.open.get(&connection).copied().unwrap_or(0);
+                assert_eq!(open, 0, "{connection:?} has ended ({reason}) before what was started on it");
+                let before = self.disconnected.insert(connection, reason);
+                assert_eq!(before, None, "{connection:?} has ended before, and now: {reason}");
+            }
             Event::DeviceFailed => panic!("the device failed: {:#?}", self.endpoint.counters()),
         }
     }

@@ -118,7 +118,7 @@ impl Sink for Program<'_> {
             Event::AcceptFailed { conn, token, .. } => {
                 ledger.moved(now, *token, *conn, &[Pending], Failed, "AcceptFailed")
             }
-            Event::Disconnected { conn, token } => {
+            Event::Disconnected { conn, token, .. } => {
                 ledger.moved(now, *token, *conn, &[Up], Broken, "Disconnected")
             }
             Event::Closed { conn, token } => ledger.moved(now, *token, *conn, &[Closing], Closed, "Closed"),

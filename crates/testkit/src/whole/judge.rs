@@ -13,7 +13,7 @@ use super::scenario::{End, Sabotage};
 use super::side::{Life, Side};
 use crate::sim::contents;
 use crate::sim::rng::mix;
-use cci::{Attribute, Connection, Status};
+use cci::{Attribute, Connection, DisconnectReason, Status};
 
 /// In the context of an operation.
 const OPERATION: u64 = 1 << 63;
@@ -96,9 +96,32 @@ impl Judge {
         }
     }
 
+    /// The library says that a connection has ended: once, for one that its program has not disconnected, and for a reason.
+    pub fn disconnected(
+        &mut self,
+        now_ns: u64,
+        number: Option<usize>,
+        context: u64,
+        reason: DisconnectReason,
+    ) -> Result<(), String> {
+        self.note(now_ns, 8, context, reason as u64);
+        let number = number.ok_or("never known")?;
+        self.say(now_ns, || format!("side {number}: disconnected, {reason}"));
+        let may_be_over = self.may_be_over(number);
+        let side = self.sides.get_mut(number).ok_or("never known")?;
+        if side.life != Life::Up || side.disconnected {
+            return Err(format!("disconnected ({reason}) while {:?}", side.life));
+        }
+        if !may_be_over {
+            return Err(format!("disconnected ({reason}), and nothing has happened to it"));
+        }
+        (side.life, side.hung_up, side.disconnected) = (Life::Closed, true, true);
+        Ok(())
+    }
+
     fn check_delivered(&mut self, now_ns: u64, side: usize, payload: &[u8]) -> Result<(), String> {
         let this = &self.sides[side];
-        if !matches!(this.life, Life::Up | Life::Closed) {
+        if !matches!(this.life, Life::Up | Life::Closed) || this.disconnected {
             return Err(format!("while {:?}", this.life));
         }
         let (number, end, ordered) = (this.talk.number, this.end, this.is_ordered());
@@ -180,7 +203,7 @@ impl Judge {
         if side.machine != machine || side.connection != Some(connection) {
             return Err(format!("on machine {machine} connection {connection:?}, not its own"));
         }
-        if !matches!(side.life, Life::Up | Life::Closed) {
+        if !matches!(side.life, Life::Up | Life::Closed) || side.disconnected {
             return Err(format!("while {:?}", side.life));
         }
         let ticket = if context & OPERATION != 0 {

@@ -91,6 +91,12 @@ fn handle(
                 );
             }
         }
+        Event::Disconnected { connection, context, reason } => {
+            let number = host.side_of(connection);
+            if let Err(what) = judge.disconnected(now_ns, number, context, reason) {
+                judge.fail(now_ns, "disconnected", format!("machine {machine}, {connection:?}: {what}"));
+            }
+        }
         Event::DeviceFailed => judge.fail(now_ns, "device", format!("machine {machine}: the device failed")),
     }
 }

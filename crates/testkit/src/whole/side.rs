@@ -57,6 +57,8 @@ pub(super) struct Side {
     pub asks_itself: bool,
     /// It was told that the connection is over.
     pub told_dead: bool,
+    /// The library has said so by an event, behind which nothing more comes.
+    pub disconnected: bool,
     pub flow: Flow,
     pub jobs: VecDeque<Doing>,
     pub work: Option<Work>,
@@ -85,6 +87,7 @@ impl Side {
             hung_up: false,
             asks_itself: false,
             told_dead: false,
+            disconnected: false,
             flow: Flow::default(),
             jobs: VecDeque::new(),
             work: None,

@@ -67,6 +67,7 @@ impl Side {
                 Event::Connect { result, .. } | Event::Accept { result, .. } => self.made.push(result),
                 Event::Recv(message) => self.messages.push(message.to_vec()),
                 Event::Send { context, status, .. } => self.ended.push((context, status)),
+                Event::Disconnected { .. } => {}
                 Event::KeepaliveTimedOut { .. } | Event::DeviceFailed => panic!("{event:?}"),
             }
         }

@@ -5,7 +5,7 @@ use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
-use crate::event::{Connection, Status};
+use crate::event::{Connection, DisconnectReason, Status};
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
 use crate::rma::Access;
@@ -256,7 +256,9 @@ impl ToProgram<'_> {
             Event::KeepaliveTimedOut { token, .. } => {
                 self.core.keepalive_timed_out(Connection::from_bits(token));
             }
-            Event::Disconnected { token, .. } => self.core.peer_gone(Connection::from_bits(token)),
+            Event::Disconnected { token, reason, .. } => {
+                self.core.ended(Connection::from_bits(token), disconnect_reason(reason));
+            }
             Event::Closed { conn, token } => {
                 self.ended(conn);
                 self.core.closed(Connection::from_bits(token));
@@ -341,6 +343,15 @@ fn connect_failure(why: proto::ConnectFailure) -> ConnectFailure {
         proto::ConnectFailure::Version { theirs } => ConnectFailure::Version { theirs },
         proto::ConnectFailure::Cancelled => ConnectFailure::Disconnected,
         proto::ConnectFailure::NoMemory => ConnectFailure::NoMemory,
+    }
+}
+
+fn disconnect_reason(theirs: proto::DisconnectReason) -> DisconnectReason {
+    match theirs {
+        proto::DisconnectReason::Closed => DisconnectReason::Closed,
+        proto::DisconnectReason::Died => DisconnectReason::Died,
+        proto::DisconnectReason::TimedOut => DisconnectReason::TimedOut,
+        proto::DisconnectReason::Refused => DisconnectReason::Refused,
     }
 }
 

@@ -14,7 +14,7 @@ use super::table::{State, Table, complete};
 use super::wire::kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
-use crate::event::{Connection, Status};
+use crate::event::{Connection, DisconnectReason, Status};
 use crate::transport::token;
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
@@ -44,7 +44,7 @@ pub(super) fn close_came(
             }
             link.end_sends(table, core, key.index, Status::Disconnected);
             rma::end_flow(link, table, core, key, Status::Disconnected);
-            core.peer_gone(connection);
+            core.ended(connection, DisconnectReason::Closed);
             link.conns = link.conns.saturating_sub(1);
             link.say(Control::about(kind::CLOSE_ACK, to, NOBODY))
         }
@@ -165,11 +165,11 @@ impl Shm {
     /// The link is of no use any more: the peer wrote nonsense into it.
     pub(super) fn kill(&mut self, core: &mut Core, key: Key) {
         self.table.counts.link_corrupt += 1;
-        self.end_link(core, key);
+        self.end_link(core, key, DisconnectReason::Refused);
     }
 
     /// Ends a link and everything that rides on it.
-    pub(super) fn end_link(&mut self, core: &mut Core, key: Key) {
+    pub(super) fn end_link(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.life = Life::Dead;
         // What the peer took before it died has arrived. If its last word is nonsense, that is no longer known.
@@ -185,12 +185,12 @@ impl Shm {
         self.table.rma.owner.link_ended(&self.links, key);
         if has_conns {
             self.table.counts.links_died += 1;
-            self.end_conns_of(core, key);
+            self.end_conns_of(core, key, reason);
         }
         self.remove_link(core, key);
     }
 
-    fn end_conns_of(&mut self, core: &mut Core, link: Key) {
+    fn end_conns_of(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
         let mut over = Vec::new();
         for (key, conn) in self.table.conns.iter_mut() {
             if conn.at != link {
@@ -200,7 +200,7 @@ impl Shm {
                 State::Open | State::Broken => {
                     conn.state = State::Gone;
                     conn.at = token::NOWHERE;
-                    core.peer_gone(conn.connection);
+                    core.ended(conn.connection, reason);
                 }
                 State::Closing => over.push(key),
                 State::Making | State::Gone => {}
@@ -218,7 +218,7 @@ impl Shm {
     pub(super) fn drop_if_unused(&mut self, core: &mut Core, key: Key) {
         let unused = self.links.get(key).is_some_and(|link| link.conns == 0 && link.out.control.is_empty());
         if unused {
-            self.end_link(core, key);
+            self.end_link(core, key, DisconnectReason::Closed);
         }
     }
 

@@ -11,6 +11,7 @@ use super::table::{State, Table};
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
 use super::{RING_BYTES_PEER_MAX, Shm, token};
 use crate::ConnectFailure;
+use crate::DisconnectReason;
 use crate::engine::core::Core;
 use cci_ring::slab::Key;
 use cci_ring::spsc::{Corrupt, region_bytes};
@@ -309,7 +310,7 @@ impl Shm {
         if watched.is_err() {
             self.table.counts.system_errors += 1;
             link.conns = 0;
-            self.end_link(core, key);
+            self.end_link(core, key, DisconnectReason::Died);
             return Err(ConnectFailure::NoMemory);
         }
         self.table.counts.links_made += 1;

@@ -12,6 +12,7 @@ use super::sleep::cool;
 use super::{Shm, token};
 use super::{doorbell, receive, rma};
 use crate::engine::core::Core;
+use crate::event::DisconnectReason;
 use cci_ring::slab::{Key, Slab};
 use cci_sys::clock;
 
@@ -126,7 +127,7 @@ impl Shm {
                 Err(_) => true,
             };
             if over || link.consumer.head() >= until {
-                return self.end_link(core, key);
+                return self.end_link(core, key, DisconnectReason::Died);
             }
         }
         if link.conns == 0 {

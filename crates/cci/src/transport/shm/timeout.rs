@@ -8,7 +8,7 @@ use super::table::{State, Table, complete, from_us, to_us};
 use super::{Shm, wire};
 use crate::ConnectFailure;
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 
@@ -94,7 +94,7 @@ impl Shm {
             let Some(conn) = self.table.conns.get_mut(key) else { continue };
             if conn.state == State::Open {
                 conn.state = State::Broken;
-                core.peer_gone(conn.connection);
+                core.ended(conn.connection, DisconnectReason::TimedOut);
             }
         }
     }

@@ -5,7 +5,7 @@ use super::conn::{Fault, State};
 use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use cci_ring::slab::Key;
 
 /// How long the peer's end of a stream is awaited once all is said.
@@ -93,12 +93,16 @@ impl Tcp {
     pub(super) fn fault(&mut self, core: &mut Core, key: Key, fault: Fault) {
         //= wire.md R-TCP-1
         self.shared.counts.fault(fault);
-        self.end(core, key, Status::Disconnected);
+        self.end(core, key, DisconnectReason::Refused);
     }
 
-    /// The stream has ended, or is of no use any more; sends under way end with `status`.
+    /// The stream has ended, or is of no use any more.
     #[cold]
-    pub(super) fn end(&mut self, core: &mut Core, key: Key, status: Status) {
+    pub(super) fn end(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
+        let status = match reason {
+            DisconnectReason::TimedOut => Status::TimedOut,
+            _ => Status::Disconnected,
+        };
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (state, connection) = (conn.state, conn.connection);
         match state {
@@ -125,7 +129,7 @@ impl Tcp {
             core.closed(connection);
             self.remove(core, key);
         } else {
-            core.peer_gone(connection);
+            core.ended(connection, reason);
         }
     }
 

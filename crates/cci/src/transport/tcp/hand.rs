@@ -6,7 +6,7 @@ use super::pipe::{self, Pipe, Refusal};
 use super::requests::Wanted;
 use super::said::{SAID_BYTES_MAX, Said};
 use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
-use crate::Status;
+use crate::DisconnectReason;
 use crate::engine::core::Core;
 use crate::transport::crowd::oldest_of_most;
 use crate::transport::quota::Host;
@@ -238,13 +238,14 @@ impl Tcp {
 
     /// Closes it.
     pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
+        let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
         if let Some(fault) = fault {
             self.shared.counts.fault(fault);
         }
         let Some(mut hand) = self.take_hand(core, key) else { return };
         match hand.stage {
             Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
-                self.end(core, conn, Status::Disconnected);
+                self.end(core, conn, reason);
             }
             Stage::Waiting { .. } => {
                 // If there is no room for it, the client learns by the end of the stream.

@@ -7,7 +7,7 @@
 use super::conn::State;
 use super::{Tcp, token};
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::DisconnectReason;
 use crate::limits;
 use crate::transport::Armed;
 use cci_ring::slab::Key;
@@ -172,7 +172,7 @@ impl Tcp {
         let lives =
             matches!(conn.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
         if lives && !conn.input.is_holding() {
-            self.end(core, key, Status::Disconnected);
+            self.end(core, key, DisconnectReason::Died);
         }
     }
 

@@ -12,7 +12,7 @@ use super::out::Flow;
 use super::pipe::{self, Pipe};
 use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use crate::transport::quota::Host;
 use cci_ring::slab::Key;
 use std::io::ErrorKind;
@@ -86,8 +86,12 @@ impl Tcp {
                 self.fault(core, key, Fault::Forged);
                 return true;
             }
-            Ok(_) | Err(_) => {
-                self.end(core, key, Status::Disconnected);
+            Ok(_) => {
+                self.end(core, key, DisconnectReason::Died);
+                return true;
+            }
+            Err(error) => {
+                self.end(core, key, pipe::reason(&error));
                 return true;
             }
         };
@@ -118,14 +122,14 @@ impl Tcp {
             ) {
                 // What was read can't be put back, nor be asked for again.
                 self.shared.counts.refused_system += 1;
-                self.end(core, key, Status::Disconnected);
+                self.end(core, key, DisconnectReason::Refused);
                 return true;
             }
         } else if let Some(stream) = &mut conn.stream {
             self.shared.counts.bytes_read -= (len - used) as u64;
             // What was dealt with is taken out of the kernel.
             if !scratch.get_mut(..used).is_some_and(|space| stream.take(space)) {
-                self.end(core, key, Status::Disconnected);
+                self.end(core, key, DisconnectReason::Died);
                 return true;
             }
             if used < len && conn.record_ns.is_some() {
@@ -301,7 +305,7 @@ impl Tcp {
             Kind::AskBulk if conn.dialled && conn.is_reliable => self.dial_bulk(core, key),
             Kind::Closing if !conn.closing_came => self.peer_closing(core, key),
             Kind::Close => {
-                self.end(core, key, Status::Disconnected);
+                self.end(core, key, DisconnectReason::Closed);
                 return Ok(Step::Over);
             }
             Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::Closing | Kind::AskBulk => {

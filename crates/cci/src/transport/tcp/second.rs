@@ -9,7 +9,7 @@ use super::hand::{Hand, Stage};
 use super::pipe::{self, Pipe};
 use super::said::Said;
 use super::wire::Kind;
-use crate::Status;
+use crate::DisconnectReason;
 use crate::engine::core::Core;
 use crate::transport::token;
 use cci_ring::slab::Key;
@@ -82,7 +82,7 @@ impl Tcp {
             let stage = Stage::Dialled { conn: key, nonce };
             self.hands.insert(Hand { stream, peer: None, since_ns, until_ns, bytes, stage })
         });
-        let Some(hand) = hand else { return self.end(core, key, Status::Disconnected) };
+        let Some(hand) = hand else { return self.end(core, key, DisconnectReason::Refused) };
         self.hands_due_ns = 0;
         self.watch_hand(core, hand, Interest::Write);
     }

@@ -7,7 +7,7 @@ use super::wire::Kind;
 use super::{Tcp, token};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use cci_ring::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Interest;
@@ -159,7 +159,7 @@ impl Tcp {
         while self.read(core, key) {}
         let holds = self.conns.get(key).is_some_and(|conn| conn.input.is_holding());
         if !holds {
-            self.end(core, key, Status::Disconnected);
+            self.end(core, key, DisconnectReason::Died);
         }
     }
 

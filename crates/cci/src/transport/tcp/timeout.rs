@@ -6,7 +6,7 @@ use super::out::Flow;
 use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use cci_ring::slab::Key;
 use cci_sys::clock;
 
@@ -70,7 +70,7 @@ impl Tcp {
                 }
                 //= wire.md R-TCP-17
                 Some((State::Closing, until_ns, _)) if until_ns <= now_ns => {
-                    self.end(core, key, Status::TimedOut);
+                    self.end(core, key, DisconnectReason::TimedOut);
                 }
                 Some((State::Lingering, until_ns, _)) if until_ns <= now_ns => self.remove(core, key),
                 _ => {}
@@ -133,7 +133,7 @@ impl Tcp {
             if patience_ns > now_ns {
                 return patience_ns;
             }
-            self.end(core, key, Status::TimedOut);
+            self.end(core, key, DisconnectReason::TimedOut);
             return u64::MAX;
         }
         self.go_on_closing(core, key);

@@ -295,7 +295,7 @@ impl Peer {
         let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get_mut(&id)?))) else {
             return match event {
                 // Of a connection that was closed here, or of an endpoint before.
-                Event::Recv(_) | Event::KeepaliveTimedOut { .. } => Ok(()),
+                Event::Recv(_) | Event::KeepaliveTimedOut { .. } | Event::Disconnected { .. } => Ok(()),
                 other => {
                     let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
                     Err(Failure::new(format!("{other:?} is of no session; lately:\n{}", recent.join("\n"))))
@@ -317,7 +317,7 @@ impl Peer {
                 Ok(connection) => session.opened(shared, connection),
                 Err(why) => Err(End::Broken(format!("accepting: {why}"))),
             },
-            Event::KeepaliveTimedOut { .. } => session.silent(),
+            Event::KeepaliveTimedOut { .. } | Event::Disconnected { .. } => session.silent(),
             Event::ConnectRequest(_) | Event::DeviceFailed => Ok(()),
         };
         match handled {

@@ -529,7 +529,9 @@ fn taken(sent: Result<(), SendError>) -> Result<bool, End> {
     match sent {
         Ok(()) => Ok(true),
         Err(SendError::WouldBlock) => Ok(false),
-        Err(SendError::Disconnected) => Err(End::Broken("a message was not taken: disconnected".to_owned())),
+        Err(SendError::Disconnected | SendError::UnknownConnection) => {
+            Err(End::Broken("a message was not taken: disconnected".to_owned()))
+        }
         Err(error) => Err(End::Wrong(format!("a message was not taken: {error}"))),
     }
 }
@@ -537,9 +539,10 @@ fn taken(sent: Result<(), SendError>) -> Result<bool, End> {
 /// The session that an event is about, and where it has one, the operation.
 pub fn address(event: &Event, endpoint: &Endpoint) -> Option<u32> {
     let context = match event {
-        Event::Send { context, .. } | Event::Connect { context, .. } | Event::Accept { context, .. } => {
-            *context
-        }
+        Event::Send { context, .. }
+        | Event::Connect { context, .. }
+        | Event::Accept { context, .. }
+        | Event::Disconnected { context, .. } => *context,
         Event::Recv(message) => endpoint.context(message.connection())?,
         Event::KeepaliveTimedOut { connection } => endpoint.context(*connection)?,
         Event::ConnectRequest(_) | Event::DeviceFailed => return None,

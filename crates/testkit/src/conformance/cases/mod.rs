@@ -5,6 +5,7 @@ pub mod buffers;
 pub mod child;
 pub mod closing;
 pub mod connect;
+pub mod disconnected;
 pub mod messages;
 pub mod multicast;
 mod peer;

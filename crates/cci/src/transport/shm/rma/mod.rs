@@ -25,6 +25,7 @@ use super::out::{Control, Out};
 use super::say::say_close;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
+use crate::DisconnectReason;
 use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::error::SendError;
@@ -294,7 +295,7 @@ fn break_connection(link: &mut Link, table: &mut Table, core: &mut Core, key: Ke
         && conn.state == State::Open
     {
         conn.state = State::Broken;
-        core.peer_gone(conn.connection);
+        core.ended(conn.connection, DisconnectReason::TimedOut);
     }
 }
 

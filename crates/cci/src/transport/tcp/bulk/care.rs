@@ -6,7 +6,7 @@ use super::super::pipe::Pipe;
 use super::super::unfinished::record_ns_max;
 use super::Bulks;
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::DisconnectReason;
 use crate::limits;
 use crate::transport::Armed;
 use crate::transport::ordered_rma::allowance_ns;
@@ -23,7 +23,7 @@ const ABSENCE_NS: u64 = 100_000_000;
 enum Looked {
     Keep,
     Idle,
-    Over(Status),
+    Over(DisconnectReason),
     Fault(Fault),
 }
 
@@ -48,9 +48,9 @@ impl Tcp {
                 Looked::Idle => {
                     self.bulks.active.swap_remove(at);
                 }
-                Looked::Over(status) => {
+                Looked::Over(reason) => {
                     self.bulks.active.swap_remove(at);
-                    self.end(core, key, status);
+                    self.end(core, key, reason);
                 }
                 Looked::Fault(fault) => {
                     self.bulks.active.swap_remove(at);
@@ -90,7 +90,7 @@ impl Tcp {
             overdue_ns =
                 overdue_ns.min(held_due_ns.unwrap_or_else(|| flow.moved_ns.saturating_add(timeout_ns)));
             if clock_ns >= overdue_ns {
-                return Looked::Over(Status::TimedOut);
+                return Looked::Over(DisconnectReason::TimedOut);
             }
             *due_ns = overdue_ns.saturating_add(*absent_ns).min(*due_ns);
             return Looked::Keep;
@@ -100,7 +100,7 @@ impl Tcp {
             let limit_ns = record_ns_max(timeout_ns).saturating_add(allowance_ns(flow.unsent_bytes()));
             let until_ns = since_ns.saturating_add(limit_ns);
             if now_ns >= until_ns {
-                return Looked::Over(Status::TimedOut);
+                return Looked::Over(DisconnectReason::TimedOut);
             }
             *due_ns = until_ns.min(*due_ns);
         }
@@ -127,7 +127,7 @@ impl Tcp {
             return Looked::Idle;
         }
         if self.shared.now_ns >= bulk.ended_until_ns {
-            return Looked::Over(Status::Disconnected);
+            return Looked::Over(DisconnectReason::Died);
         }
         self.bulks.due_ns = self.bulks.due_ns.min(bulk.ended_until_ns);
         Looked::Keep

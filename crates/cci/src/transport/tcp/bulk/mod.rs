@@ -19,7 +19,7 @@ use super::pipe::{self, Pipe};
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;
-use crate::event::Status;
+use crate::event::{DisconnectReason, Status};
 use crate::transport::ordered_rma::stream::{ByteStream, Ended, scratch_bytes};
 use crate::transport::ordered_rma::{Flow, Flows, Start, What};
 use crate::transport::quota::Host;
@@ -228,7 +228,7 @@ impl Tcp {
         if self.bulks.scratch.is_empty() {
             let Ok(scratch) = fallible::filled(scratch_bytes(self.bulks.message_bytes_max), 0) else {
                 self.shared.counts.refused_system += 1;
-                return self.end(core, key, Status::Disconnected);
+                return self.end(core, key, DisconnectReason::Refused);
             };
             self.bulks.scratch = scratch.into_vec();
         }

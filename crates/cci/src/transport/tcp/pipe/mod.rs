@@ -16,10 +16,10 @@ mod tests;
 use self::pool::Pool;
 use self::sealed::Sealed;
 use super::conn::Fault;
-use crate::ConnectFailure;
 use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
 use crate::transport::quota::Host;
+use crate::{ConnectFailure, DisconnectReason};
 use cci_ring::memory::Bytes;
 use cci_secure::{EndpointId, Failure, StreamConfig, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};
@@ -323,4 +323,14 @@ pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
 /// Something came that the peer has not sealed.
 pub(super) fn is_forgery(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidData
+}
+
+/// What an error of a connection's stream says of the peer: that it was not heard of for too long, or that it has gone.
+pub(super) fn reason(error: &io::Error) -> DisconnectReason {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            DisconnectReason::TimedOut
+        }
+        _ => DisconnectReason::Died,
+    }
 }

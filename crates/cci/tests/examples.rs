@@ -23,7 +23,7 @@ fn the_readmes_programs_take_uris_of_every_device() {
         assert!(server.uri.starts_with(scheme), "{}", server.uri);
         assert_eq!(server.client("readme", &[]), "pong", "{device}");
     }
-    for device in ["udp-lo", "any"] {
+    for device in ["udp-lo", "tcp-lo", "any"] {
         let server = Server::start("remote_memory", &[device]);
         assert_eq!(server.client("remote_memory", &[]), "success", "{device}");
     }

@@ -201,6 +201,7 @@ macro_rules! conformance {
             rma_life: deregistering_stops_the_peers, deregistered_local_memory,
                 operations_end_once_after_a_disconnect, operations_end_once_when_the_peer_leaves,
                 operations_end_once_when_an_endpoint_goes;
+            disconnected: the_last_operation_is_answered;
             rma_account: operations_are_counted, explains_the_paths_to_memory,
                 a_long_transfer_holds_no_more_memory, two_connections_share, messages_pass_a_bulk_transfer;
             rma_process: two_processes_share_memory;

@@ -126,6 +126,11 @@ impl Flow {
         self.ops
     }
 
+    /// What the peer's operations came to is to be pushed.
+    pub fn has_answers(&self) -> bool {
+        self.answers != 0
+    }
+
     /// Something is to be pushed or fetched.
     pub fn has_work(&self) -> bool {
         self.answers != 0

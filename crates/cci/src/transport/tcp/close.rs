@@ -32,7 +32,8 @@ impl Tcp {
                 self.go_on_closing(core, key);
                 self.flush(core, key);
             }
-            State::Dialing | State::Accepting | State::Gone => {
+            State::Dialing | State::Accepting | State::PeerClosed | State::Gone => {
+                self.bulk_end(core, key, Status::Disconnected);
                 core.closed(connection);
                 self.remove(core, key);
             }
@@ -43,8 +44,12 @@ impl Tcp {
     /// A connection that closes may have come a step further.
     #[inline]
     pub(super) fn go_on_closing(&mut self, core: &mut Core, key: Key) {
-        if self.conns.get(key).is_some_and(|conn| conn.state == State::Closing) {
-            self.go_on_closing_now(core, key);
+        match self.conns.get(key).map(|conn| conn.state) {
+            Some(State::Closing) => self.go_on_closing_now(core, key),
+            Some(State::PeerClosed) if !self.bulk_awaits_answers(key) => {
+                self.end(core, key, DisconnectReason::Closed);
+            }
+            _ => {}
         }
     }
 
@@ -61,9 +66,12 @@ impl Tcp {
             self.say(key, Kind::Closing);
         }
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.out.sends() > 0 {
+        let has_sends = conn.out.sends() > 0;
+        //= wire.md R-TCP-13
+        if has_sends || self.bulk_owes_answers(key) {
             return;
         }
+        let Some(conn) = self.conns.get_mut(key) else { return };
         //= wire.md R-TCP-14
         conn.state = State::Lingering;
         conn.until_ns = now_ns + LINGER_NS;
@@ -75,7 +83,8 @@ impl Tcp {
         self.flush(core, key);
     }
 
-    /// The peer's program has disconnected: it takes no more messages.
+    /// The peer's program has disconnected: it takes no more messages. What it answers to remote operations still comes, over a
+    /// stream of its own.
     pub(super) fn peer_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.closing_came = true;
@@ -85,7 +94,26 @@ impl Tcp {
         }
         conn.out.keep_begun(&self.shared.sends);
         self.shared.end_sends(conn, core, Status::Disconnected);
-        self.bulk_end(core, key, Status::Disconnected);
+        if conn.state != State::PeerClosing || !self.bulk_awaits_answers(key) {
+            self.bulk_end(core, key, Status::Disconnected);
+        }
+    }
+
+    /// The peer has said CLOSE.
+    #[cold]
+    pub(super) fn peer_closed(&mut self, core: &mut Core, key: Key) {
+        let awaits = self.bulk_awaits_answers(key);
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if !awaits || !matches!(conn.state, State::Open | State::PeerClosing) {
+            return self.end(core, key, DisconnectReason::Closed);
+        }
+        //= wire.md R-TCP-14
+        conn.state = State::PeerClosed;
+        conn.until_ns = self.shared.now_ns.saturating_add(LINGER_NS);
+        Self::unwatch(core, conn);
+        core.peer_gone(conn.connection);
+        self.shared.end_sends(conn, core, Status::Disconnected);
+        self.make(key);
     }
 
     /// A peer that is not to be believed.
@@ -113,8 +141,10 @@ impl Tcp {
             }
             State::Lingering => return self.remove(core, key),
             State::Gone => return,
-            State::Open | State::PeerClosing | State::Closing => {}
+            State::Open | State::PeerClosing | State::PeerClosed | State::Closing => {}
         }
+        // Whatever ends it then, its peer had closed before.
+        let reason = if state == State::PeerClosed { DisconnectReason::Closed } else { reason };
         if state == State::Open {
             // One that has closed in an orderly way is not broken.
             self.shared.counts.broken += 1;

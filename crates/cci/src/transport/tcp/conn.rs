@@ -23,6 +23,8 @@ pub(super) enum State {
     Open,
     /// The peer's program has disconnected; what it sent before still comes.
     PeerClosing,
+    /// The peer has said all, and closed; what it has answered over the second stream still comes. In the list.
+    PeerClosed,
     /// Our program has disconnected; what it sent before is still on its way. In the list.
     Closing,
     /// CLOSE was said, the program's handle is gone; the peer's end of the stream is awaited. In the list.
@@ -35,7 +37,7 @@ impl State {
     /// Whether it has a deadline of its own, [`Conn::until_ns`].
     pub fn has_deadline(self) -> bool {
         match self {
-            State::Dialing | State::Accepting | State::Closing | State::Lingering => true,
+            State::Dialing | State::Accepting | State::PeerClosed | State::Closing | State::Lingering => true,
             State::Open | State::PeerClosing | State::Gone => false,
         }
     }
@@ -199,7 +201,7 @@ impl Conn {
         let lives = match self.state {
             State::Accepting | State::Open => true,
             State::Closing => !self.closing_said,
-            State::Dialing | State::PeerClosing | State::Lingering | State::Gone => false,
+            State::Dialing | State::PeerClosing | State::PeerClosed | State::Lingering | State::Gone => false,
         };
         lives && self.is_reliable && !self.has_bulk()
     }

@@ -37,7 +37,7 @@ impl Tcp {
     #[inline]
     pub(super) fn read(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        if conn.input.is_holding() || matches!(conn.state, State::Dialing | State::Gone) {
+        if conn.input.is_holding() || matches!(conn.state, State::Dialing | State::PeerClosed | State::Gone) {
             return false;
         }
         if conn.state == State::Lingering {
@@ -305,7 +305,7 @@ impl Tcp {
             Kind::AskBulk if conn.dialled && conn.is_reliable => self.dial_bulk(core, key),
             Kind::Closing if !conn.closing_came => self.peer_closing(core, key),
             Kind::Close => {
-                self.end(core, key, DisconnectReason::Closed);
+                self.peer_closed(core, key);
                 return Ok(Step::Over);
             }
             Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::Closing | Kind::AskBulk => {

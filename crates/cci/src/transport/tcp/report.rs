@@ -132,6 +132,7 @@ fn state(state: State) -> &'static str {
         State::Accepting => "accepted, waits for the peer to confirm",
         State::Open => "up",
         State::PeerClosing => "the peer has closed and takes no more",
+        State::PeerClosed => "the peer has closed; its last answers are on their way",
         State::Closing => "closed here, delivers what was sent before",
         State::Lingering => "closed here, waits for the peer's end",
         State::Gone => "the peer closed, died or stopped answering",

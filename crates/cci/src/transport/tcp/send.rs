@@ -180,7 +180,9 @@ impl Tcp {
 
     /// Puts a connection's stream into the endpoint's epoll set, if it is not.
     pub(super) fn watch(&mut self, core: &Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state != State::PeerClosed) else {
+            return;
+        };
         let Some(stream) = conn.stream.as_ref().filter(|_| !conn.is_watched) else { return };
         // Where the system refuses, the next arming tries again.
         conn.is_watched = core.poller.watch(stream.as_fd(), token::make(token::CONN, key)).is_ok();

@@ -72,6 +72,9 @@ impl Tcp {
                 Some((State::Closing, until_ns, _)) if until_ns <= now_ns => {
                     self.end(core, key, DisconnectReason::TimedOut);
                 }
+                Some((State::PeerClosed, until_ns, _)) if until_ns <= now_ns => {
+                    self.end(core, key, DisconnectReason::Closed);
+                }
                 Some((State::Lingering, until_ns, _)) if until_ns <= now_ns => self.remove(core, key),
                 _ => {}
             }

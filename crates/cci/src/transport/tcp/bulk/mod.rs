@@ -274,6 +274,22 @@ impl Tcp {
         bulk.and_then(|bulk| self.bulks.flows.get(bulk.flow)).is_none_or(|flow| flow.operations() == 0)
     }
 
+    /// Operations of this side's are under way, whose answers may still come.
+    pub(super) fn bulk_awaits_answers(&self, key: Key) -> bool {
+        let bulk = self.conns.get(key).and_then(|conn| conn.bulk.as_ref());
+        bulk.filter(|bulk| bulk.stream.is_some())
+            .and_then(|bulk| self.bulks.flows.get(bulk.flow))
+            .is_some_and(|flow| flow.operations() > 0)
+    }
+
+    /// What the peer's operations came to is still to be said.
+    pub(super) fn bulk_owes_answers(&self, key: Key) -> bool {
+        let Some(bulk) = self.conns.get(key).and_then(|conn| conn.bulk.as_ref()) else { return false };
+        let Some(stream) = &bulk.stream else { return false };
+        let has_answers = self.bulks.flows.get(bulk.flow).is_some_and(Flow::has_answers);
+        has_answers || !bulk.writer.is_empty() || stream.has_unsent()
+    }
+
     /// How long what this side has under way on a connection may take at the least rate.
     pub(super) fn bulk_allowance_ns(&self, key: Key) -> u64 {
         let bulk = self.conns.get(key).and_then(|conn| conn.bulk.as_ref());

@@ -83,6 +83,11 @@ impl Quota {
         }
     }
 
+    /// Who has the most.
+    pub fn most(&self) -> Option<Host> {
+        self.by_host.iter().max_by_key(|(_, held)| **held).map(|(host, _)| *host)
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         (self.by_host.capacity() * size_of::<(Host, u64)>()) as u64

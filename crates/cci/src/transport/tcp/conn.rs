@@ -287,6 +287,8 @@ pub(super) struct Counts {
     pub requests: u64,
     pub broken: u64,
     pub keepalives: u64,
+    /// Looks at connections with a message that waits for a receive buffer.
+    pub starved_looks: u64,
     faults: [u64; Fault::ALL.len()],
     // Dropped.
     pub unreliable_no_buffer: u64,

@@ -2,7 +2,7 @@
 //! streams being made.
 
 use super::conn::Fault;
-use super::pipe::{self, Pipe, Refusal};
+use super::pipe::{self, Pipe, Refusal, SHAKING_BYTES};
 use super::requests::Wanted;
 use super::said::{SAID_BYTES_MAX, Said};
 use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
@@ -110,10 +110,15 @@ impl Hands {
         self.table.is_empty()
     }
 
+    /// Clients whose streams shake hands.
+    fn shaking(&self) -> impl Iterator<Item = (Key, &Hand)> {
+        self.table.iter().filter(|(_, hand)| hand.stage.is_client() && hand.stream.is_shaking())
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         let said: usize = self.table.iter().map(|(_, hand)| hand.bytes.capacity()).sum();
-        (self.table.bytes() + said) as u64
+        (self.table.bytes() + said) as u64 + self.shaking().count() as u64 * SHAKING_BYTES
     }
 }
 
@@ -164,6 +169,11 @@ pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option
             Err(error) => return Err(pipe::refusal(&error).map_or(Unread::Gone, Unread::Refused)),
         }
     }
+}
+
+/// The oldest of the host that has the most, and when it came.
+fn oldest_by_host<'a>(hands: impl Iterator<Item = (Key, &'a Hand)>) -> Option<(Key, u64)> {
+    oldest_of_most(hands.map(|(key, hand)| (hand.peer.map(Host::from), hand.since_ns, key)))
 }
 
 impl Tcp {
@@ -257,12 +267,16 @@ impl Tcp {
 
     /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
     pub(super) fn make_room_for_client(&mut self, core: &mut Core) -> bool {
-        if self.hands.clients < CLIENTS_MAX {
+        let shaking_max = self.clients_shaking_max;
+        let may_be_full = self.hands.clients as usize >= shaking_max;
+        let oldest = if may_be_full && self.hands.shaking().count() >= shaking_max {
+            // Those that have shown who they are have given back what that takes.
+            oldest_by_host(self.hands.shaking())
+        } else if self.hands.clients >= CLIENTS_MAX {
+            oldest_by_host(self.hands.iter().filter(|(_, hand)| hand.stage.is_client()))
+        } else {
             return true;
-        }
-        let clients = self.hands.iter().filter(|(_, hand)| hand.stage.is_client());
-        let oldest =
-            oldest_of_most(clients.map(|(key, hand)| (hand.peer.map(Host::from), hand.since_ns, key)));
+        };
         let had_its_time_ns = self.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
         let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
             return false;

@@ -80,6 +80,8 @@ pub(super) struct Tcp {
     listener: Option<Listener>,
     /// None: streams are plain.
     security: Option<pipe::Security>,
+    /// Clients whose streams may shake hands at a time.
+    clients_shaking_max: usize,
     local: SocketAddr,
     /// The longest message here.
     mss: u32,

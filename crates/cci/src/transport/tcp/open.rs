@@ -33,6 +33,8 @@ const INPUTS_SHARE: u64 = 16;
 const CONNS_SHARE: u64 = 3;
 /// And this part what is sealed and not sent, and what came and is not opened.
 const BUFFERS_SHARE: u64 = 8;
+/// And this part the handshakes of clients whose streams are sealed.
+const SHAKING_SHARE: u64 = 16;
 /// Of the descriptors that this process may have, this part may be clients that wait for the program.
 const REQUESTS_SHARE: u64 = 4;
 
@@ -50,12 +52,15 @@ pub(crate) fn open(
     let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
     let local = listener.as_ref().map_or(at, Listener::local_addr);
     let rest_bytes = rest_bytes(device, options, sealing.is_some())?;
+    let (buffers, shaking) = (rest_bytes / BUFFERS_SHARE, rest_bytes / SHAKING_SHARE);
+    let security = sealing.map(|sealing| Security::new(sealing, buffers, shaking)).transpose()?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
     let tcp = Tcp {
         uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
         listener,
-        security: sealing.map(|sealing| Security::new(sealing, rest_bytes / BUFFERS_SHARE)).transpose()?,
+        clients_shaking_max: security.as_ref().map_or(usize::MAX, Security::shaking_max),
+        security,
         local,
         mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
         send_timeout_ns: ns(options.send_timeout),

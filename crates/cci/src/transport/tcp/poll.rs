@@ -216,13 +216,7 @@ impl Tcp {
                 self.watch_again(core, key);
             }
         }
-        for at in 0..self.starved.len() {
-            let Some(&key) = self.starved.get(at) else { break };
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            if conn.input.is_holding() {
-                // What is not read now would end each sleep at once.
-                Self::unwatch(core, conn);
-            }
+        if !self.starved.is_empty() {
             // A buffer that another thread gives back wakes nobody.
             deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
         }

@@ -320,6 +320,7 @@ impl Tcp {
     pub(super) fn feed(&mut self, core: &mut Core) {
         for _ in 0..self.starved.len().min(FED_MAX) {
             let Some(key) = self.starved.pop_front() else { break };
+            self.shared.counts.starved_looks += 1;
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_starved = false;
             let (free, has_buffer) = (core.receive.free_count(), core.has_buffer_for(conn.connection));
@@ -339,7 +340,12 @@ impl Tcp {
                     }
                 }
                 Take::All | Take::Awaited => {}
-                Take::Holding { .. } | Take::Dropping => self.starve(key),
+                Take::Holding { .. } => {
+                    // What is not read now would end each sleep at once.
+                    Self::unwatch(core, conn);
+                    self.starve(key);
+                }
+                Take::Dropping => self.starve(key),
             }
         }
     }

@@ -52,6 +52,7 @@ impl Tcp {
             ("requests_received", of.requests),
             ("connections_broken", of.broken),
             ("keepalive_timeouts", of.keepalives),
+            ("waiting_connections_looked_at", of.starved_looks),
             ("refused_by_system", of.refused_system),
         ]);
         self.count_bulk(into);

@@ -58,6 +58,7 @@ impl Tcp {
                 }
             }
         }
+        self.make_room_in_line(core);
     }
 
     fn look_at_bulk(&mut self, core: &mut Core, key: Key) -> Looked {

@@ -51,6 +51,8 @@ pub(super) struct Bulks {
     places: Places,
     /// One of the active ones had too little to go on; for so many turns others give way to it.
     short_turns: usize,
+    /// Where the last of them is.
+    short_host: Option<Host>,
     /// When the first of them is to be looked after.
     due_ns: u64,
     looked_ns: u64,
@@ -75,6 +77,8 @@ struct Counts {
     streams: u64,
     /// Times that a stream had to wait for its turn.
     waited: u64,
+    /// Connections that had to make room for those.
+    crowded: u64,
     reads: u64,
     writes: u64,
     bytes_read: u64,
@@ -95,6 +99,7 @@ impl Bulks {
             waiting: VecDeque::new(),
             places: Places::new(memory_bytes_max),
             short_turns: 0,
+            short_host: None,
             due_ns: u64::MAX,
             looked_ns: 0,
             absent_ns: 0,

@@ -8,8 +8,9 @@ use super::super::conn::{Conn, Fault};
 use super::Bulks;
 use super::state::{Admitted, Bulk};
 use crate::engine::core::Core;
+use crate::event::DisconnectReason;
 use crate::transport::ordered_rma::stream::Intake;
-use crate::transport::ordered_rma::{FLOW_BYTES, Flows};
+use crate::transport::ordered_rma::{FLOW_BYTES, Flow, Flows};
 use crate::transport::quota::{Host, Quota};
 use crate::transport::token;
 use cci_ring::slab::Key;
@@ -27,6 +28,11 @@ const RESERVED_SHARE: u64 = 4;
 const TURNS_BEFORE_YIELD: u32 = 4;
 /// Those in line that are looked at in one poll: the first ones' hosts may have their share.
 const LOOKS_MAX: usize = 64;
+/// A connection whose peer has neither taken anything nor ended a record for so long makes room for those in line, if its
+/// host holds the most.
+const CROWDED_NS: u64 = 1_000_000_000;
+/// So many make room at a time.
+const ENDED_MAX: usize = 8;
 
 const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= PLACE_BYTES);
 
@@ -53,6 +59,11 @@ impl Places {
                 Admitted::Peer => self.peers.has_room_for(host, bytes),
                 Admitted::Own => self.own_bytes + bytes <= self.max - self.max / RESERVED_SHARE,
             }
+    }
+
+    /// Which host has to make room for a connection in line of this one; None: there is room.
+    fn crowd(&mut self, host: Host) -> Option<Host> {
+        if self.has_room_for(host, Admitted::Peer, PLACE_BYTES) { None } else { self.peers.most() }
     }
 
     /// A connection holds so much from now on, instead of what it is charged for.
@@ -183,6 +194,32 @@ impl Tcp {
         }
     }
 
+    /// While somebody can't have its turn for want of room, connections make room that stand still: of the host that holds
+    /// the most, the one that has done so for the longest time, and no more than must.
+    pub(super) fn make_room_in_line(&mut self, core: &mut Core) {
+        for _ in 0..ENDED_MAX {
+            let first = self.bulks.waiting.iter().find_map(|key| self.conns.get(*key)).map(Conn::host);
+            let short = self.bulks.short_host.filter(|_| self.bulks.short_turns > 0);
+            let Some(crowd) = first.or(short).and_then(|host| self.bulks.places.crowd(host)) else { return };
+            let stands_since_ns = |key: &Key| {
+                let conn = self.conns.get(*key).filter(|conn| conn.host() == crowd)?;
+                conn.bulk.as_ref()?.stands_since_ns(&self.bulks.flows)
+            };
+            let all = self.bulks.active.iter().chain(&self.unfinished);
+            let standing = all.filter_map(|key| Some((stands_since_ns(key)?, *key)));
+            let Some((since_ns, key)) = standing.min_by_key(|(since_ns, _)| *since_ns) else { return };
+            let until_ns = since_ns.saturating_add(CROWDED_NS);
+            if self.shared.now_ns < until_ns {
+                self.bulks.due_ns = self.bulks.due_ns.min(until_ns);
+                return;
+            }
+            //= wire.md R-TCP-26
+            self.bulks.counts.crowded += 1;
+            self.bulks.retire(key);
+            self.end(core, key, DisconnectReason::TimedOut);
+        }
+    }
+
     /// What the next turn of a connection is for.
     pub(super) fn next_turn(&mut self, key: Key) -> Turn {
         let (now_ns, others_wait) = (self.shared.now_ns, self.bulks.others_wait());
@@ -190,7 +227,7 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return Turn::Whole };
         let host = conn.host();
         let Some(bulk) = conn.bulk.as_mut() else { return Turn::Whole };
-        let Bulks { places, flows, short_turns, active, .. } = &mut self.bulks;
+        let Bulks { places, flows, short_turns, short_host, active, .. } = &mut self.bulks;
         if others_wait && !bulk.has_own(flows) {
             bulk.turns = bulk.turns.saturating_add(1);
             if bulk.turns > TURNS_BEFORE_YIELD {
@@ -202,6 +239,7 @@ impl Tcp {
         if bulk.writer.is_empty() && !places.fill(host, bulk) {
             // It waits as those in line do, until all have had their turn.
             *short_turns = active.len() + 1;
+            *short_host = Some(host);
         }
         match (bulk.is_slim, bulk.yields_ns) {
             (true, _) => Turn::Flush,
@@ -272,6 +310,18 @@ impl Tcp {
 }
 
 impl Bulk {
+    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by saying the rest of
+    /// a record.
+    fn stands_since_ns(&self, flows: &Flows) -> Option<u64> {
+        if !self.is_active {
+            // A part of a message is kept.
+            return self.record_ns.filter(|_| self.charged_bytes > 0 && !self.is_waiting);
+        }
+        let waits_for_us = flows.get(self.flow).is_some_and(Flow::waits_for_buffers);
+        let is_held_up = self.is_slim && !self.writer.is_empty() && !waits_for_us;
+        self.yields_ns.filter(|_| is_held_up).map(|since_ns| since_ns.max(self.moved_ns))
+    }
+
     /// Something that this side's program has begun is under way: it has a deadline of its own.
     fn has_own(&self, flows: &Flows) -> bool {
         flows.get(self.flow).is_some_and(|flow| flow.operations() > 0)

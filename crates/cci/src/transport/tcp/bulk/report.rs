@@ -12,6 +12,7 @@ impl Tcp {
         into.extend([
             ("rma_streams", counts.streams),
             ("rma_streams_waited", counts.waited),
+            ("rma_streams_made_room", counts.crowded),
             ("rma_stream", counts.operations),
             ("rma_stream_reads", counts.reads),
             ("rma_stream_writes", counts.writes),

@@ -21,6 +21,7 @@ use crate::sealing::Sealing;
 use crate::transport::quota::Host;
 use crate::{ConnectFailure, DisconnectReason};
 use cci_ring::memory::Bytes;
+use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use cci_secure::{EndpointId, Failure, StreamConfig, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};
 use cci_sys::{SysError, random, tcp_memory};
@@ -29,19 +30,26 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+/// What a client's handshake takes at most: what it has when it is done, and the part that is being read.
+pub(super) const SHAKING_BYTES: u64 =
+    (HANDSHAKE_MEMORY_BYTES + RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES) as u64;
+/// However little memory there is, so many clients may shake hands at a time.
+const SHAKING_MIN: u64 = 4;
+
 /// What an endpoint seals its streams by.
 pub(super) struct Security {
     pub sealing: Sealing,
     pool: Arc<Pool>,
     config: StreamConfig,
+    shaking_max: usize,
 }
 
 impl Security {
-    /// What buffers take at least.
-    pub const BYTES_MIN: u64 = Pool::BYTES_MIN;
+    /// What buffers and handshakes take at least.
+    pub const BYTES_MIN: u64 = Pool::BYTES_MIN + SHAKING_MIN * SHAKING_BYTES;
 
-    /// Streams may keep so many bytes in buffers, beside [`Security::BYTES_MIN`].
-    pub fn new(sealing: Sealing, bytes_max: u64) -> Result<Security, SysError> {
+    /// Streams may keep so many bytes in buffers, and those that shake hands so many, beside [`Security::BYTES_MIN`].
+    pub fn new(sealing: Sealing, bytes_max: u64, shaking_bytes_max: u64) -> Result<Security, SysError> {
         let mut secret = [0; 32];
         random::fill(&mut secret)?;
         let config = StreamConfig {
@@ -50,7 +58,14 @@ impl Security {
             update: UpdateLimits::default(),
             own: EndpointId::of_secret(&secret),
         };
-        Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config })
+        let shaking_max = (shaking_bytes_max / SHAKING_BYTES).max(SHAKING_MIN);
+        let shaking_max = usize::try_from(shaking_max).unwrap_or(usize::MAX);
+        Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config, shaking_max })
+    }
+
+    /// Clients that may shake hands at a time.
+    pub fn shaking_max(&self) -> usize {
+        self.shaking_max
     }
 
     /// Bytes of buffers that were made.

@@ -18,7 +18,7 @@ fn security(update: UpdateLimits, bytes_max: u64) -> Security {
     let device = DeviceInfo::new("t".to_owned(), TransportKind::Tcp);
     let options = Options { security: Some(Given::psk(KEY).unwrap()), ..Options::default() };
     let sealing = Sealing::of(&device, &options).unwrap().unwrap();
-    let mut security = Security::new(sealing, bytes_max).unwrap();
+    let mut security = Security::new(sealing, bytes_max, 0).unwrap();
     security.config.update = update;
     security
 }
@@ -28,6 +28,7 @@ fn security_of_plenty(of: &Security) -> Security {
         sealing: of.sealing.clone(),
         pool: Arc::new(Pool::new(POOLS_BYTES[0])),
         config: of.config.clone(),
+        shaking_max: of.shaking_max,
     }
 }
 
@@ -44,7 +45,12 @@ fn pair(security: &Security) -> (Pipe, Pipe) {
     // Another endpoint of the same credentials and buffers.
     let own = EndpointId::random().unwrap();
     let config = StreamConfig { own, ..security.config.clone() };
-    let theirs = Security { sealing: security.sealing.clone(), pool: Arc::clone(&security.pool), config };
+    let theirs = Security {
+        sealing: security.sealing.clone(),
+        pool: Arc::clone(&security.pool),
+        config,
+        shaking_max: 1,
+    };
     // Sending takes buffers that may be kept.
     let sends = security_of_plenty(security);
     let mut answers = Pipe::accepted(accepted, Some(&theirs), HERE);

@@ -1,8 +1,9 @@
 //! Many of something, which must not keep others out.
 
-use super::hostile::{RO, hello};
-use super::{PATIENCE, connect, endpoint, until};
+use super::hostile::{RO, accepted, hello, record};
+use super::{PATIENCE, connect, counted, endpoint, until};
 use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::wire::Kind;
 use crate::{Access, Connection, Endpoint, Event, Options, Place, RmaFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{Read, Write};
@@ -101,4 +102,65 @@ fn requests_of_one_host_keep_no_other_host_out() {
         assert!(start.elapsed() < PATIENCE, "{} requests of one host", requests.len());
     }
     println!("{} requests of one host waited", requests.len());
+}
+
+/// A server without a receive buffer left, and connections of which each has a message that waits for one.
+fn all_wait(crowd: usize) -> (Endpoint, Vec<TcpStream>, Vec<Event>) {
+    let mut server = endpoint(Options { recv_buffers: 16, ..Options::default() });
+    let mut streams: Vec<TcpStream> = (0..crowd).map(|_| accepted(&mut server)).collect();
+    let mut kept = Vec::new();
+    for stream in &mut streams {
+        stream.write_all(&record(Kind::Message, 0, b"there")).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        kept.extend(server.next_event());
+    }
+    let start = Instant::now();
+    while counted(&server, "rnr_sent") < (crowd - 16) as u64 {
+        kept.extend(server.wait(Some(Duration::from_millis(2))).unwrap());
+        assert!(start.elapsed() < PATIENCE, "{:?}", server.counters());
+    }
+    (server, streams, kept)
+}
+
+/// Many connections each have a message that finds no receive buffer: what a poll and a sleep look at does not grow with them.
+#[test]
+fn a_poll_looks_at_a_few_of_those_that_wait_for_a_buffer() {
+    let looks_per_poll = |crowd| {
+        let (mut server, _streams, _kept) = all_wait(crowd);
+        let counts = |server: &Endpoint| {
+            ["waiting_connections_looked_at", "kernel_polls"].map(|name| counted(server, name))
+        };
+        let before = counts(&server);
+        for _ in 0..20 {
+            assert!(server.wait(Some(Duration::from_millis(5))).unwrap().is_none());
+        }
+        let after = counts(&server);
+        let [looks, polls] = [after[0] - before[0], after[1] - before[1]];
+        println!("{crowd} that wait: {looks} looks in {polls} polls");
+        assert!(polls > 0 && looks > 0);
+        looks as f64 / polls as f64
+    };
+    let (few, many) = (looks_per_poll(200), looks_per_poll(1_000));
+    assert!(many < 1.5 * few, "{few} and {many} looks a poll");
+}
+
+/// Those of a crowd that are not looked at in a poll are in later ones: with buffers, each is told that it may go on.
+#[test]
+fn all_that_wait_for_a_buffer_have_their_turn() {
+    const CROWD: usize = 300;
+    let (mut server, mut streams, kept) = all_wait(CROWD);
+    drop(kept);
+    let (mut heard, start) = (vec![Vec::new(); CROWD], Instant::now());
+    let is_told =
+        |bytes: &&Vec<u8>| bytes.chunks(8).any(|header| header.get(2) == Some(&(Kind::Ready as u8)));
+    while heard.iter().filter(is_told).count() < CROWD - 16 {
+        server.progress();
+        for (stream, heard) in streams.iter_mut().zip(&mut heard) {
+            let mut some = [0; 64];
+            let len = stream.read(&mut some).unwrap_or(0);
+            heard.extend_from_slice(&some[..len]);
+        }
+        let lens: Vec<_> = heard.iter().map(Vec::len).collect();
+        assert!(start.elapsed() < PATIENCE, "{lens:?}");
+    }
 }

@@ -54,8 +54,21 @@ struct Peer {
 impl Peer {
     /// Shakes hands, and says nothing of what follows.
     fn dial(server: &mut Endpoint, ip: [u8; 4]) -> Peer {
+        let mut peer = Peer::begin(server, ip, &options());
+        let start = Instant::now();
+        while !peer.sealed.is_open() {
+            assert!(server.next_event().is_none() && start.elapsed() < PATIENCE);
+            peer.hear();
+            let said = std::mem::take(peer.sealed.said());
+            peer.stream.write_all(&said).unwrap();
+        }
+        peer
+    }
+
+    /// Says the first words of a handshake, and no more.
+    fn begin(server: &Endpoint, ip: [u8; 4], options: &Options) -> Peer {
         let info = DeviceInfo::new("t".to_owned(), TransportKind::Tcp);
-        let sealing = Sealing::of(&info, &options()).unwrap().unwrap();
+        let sealing = Sealing::of(&info, options).unwrap().unwrap();
         let config = StreamConfig {
             credentials: sealing.credentials,
             authorisation: sealing.authorisation,
@@ -66,13 +79,8 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         let sealed = SealedStream::dial(&config, None).unwrap();
         let mut peer = Peer { stream, sealed, came: Vec::new(), plain: Vec::new() };
-        let start = Instant::now();
-        while !peer.sealed.is_open() {
-            let said = std::mem::take(peer.sealed.said());
-            peer.stream.write_all(&said).unwrap();
-            assert!(server.next_event().is_none() && start.elapsed() < PATIENCE);
-            peer.hear();
-        }
+        let said = std::mem::take(peer.sealed.said());
+        peer.stream.write_all(&said).unwrap();
         peer
     }
 
@@ -140,7 +148,11 @@ struct Honest {
 
 impl Honest {
     fn join(server: &mut Endpoint) -> Honest {
-        let mut endpoint = Endpoint::create(&device(), options()).unwrap();
+        Honest::join_by(server, options())
+    }
+
+    fn join_by(server: &mut Endpoint, options: Options) -> Honest {
+        let mut endpoint = Endpoint::create(&device(), options).unwrap();
         let (to_server, of_client) = connect(&mut endpoint, server, RO).unwrap();
         Honest { endpoint, to_server, of_client, polls_max: 0 }
     }
@@ -281,6 +293,38 @@ fn who_reads_nothing_does_not_keep_an_honest_connection_from_sending() {
     println!("{} polls for a message at most", honest.polls_max);
     assert!(kind_bytes(&server, "sealed, or to be opened") <= SEALED_BYTES_MAX);
     drop(crowd);
+}
+
+fn by_certificates() -> Options {
+    let [certificate, key, authority] = [
+        &include_bytes!("../../../../../testkit/credentials/node1.pem")[..],
+        include_bytes!("../../../../../testkit/credentials/node1.key"),
+        include_bytes!("../../../../../testkit/credentials/authority.pem"),
+    ];
+    Options { security: Some(Security::certificates(certificate, key, authority).unwrap()), ..options() }
+}
+
+/// Clients that begin handshakes by certificates and do not go on: there are no more of them at a time than the cap has
+/// memory for. Nobody who is connected notices, and others get in.
+#[test]
+fn handshakes_that_do_not_go_on_stay_within_the_cap() {
+    let poor = Options { recv_buffers: 64, send_buffers: 2048, rma_operations: 16, ..by_certificates() };
+    let poor = Options { memory_bytes_max: CAP_BYTES, ..poor };
+    let mut server = Endpoint::create(&device(), poor).unwrap();
+    let mut honest = Honest::join_by(&mut server, by_certificates());
+    let mut crowd: Vec<Peer> =
+        (0..CROWD).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
+    progress(&mut server, 300);
+    let under_way = crowd.iter_mut().filter_map(|peer| {
+        let mut some = [0];
+        peer.stream.peek(&mut some).ok().filter(|len| *len > 0)
+    });
+    let under_way = under_way.count();
+    println!("{under_way} handshakes under way");
+    assert!((1..CROWD / 2).contains(&under_way), "{under_way}");
+    assert!(kind_bytes(&server, "handshakes") <= CAP_BYTES / 8);
+    honest.talk(&mut server, 100);
+    Honest::join_by(&mut server, by_certificates()).talk(&mut server, 10);
 }
 
 fn memory(endpoint: &mut Endpoint) -> (Memory, RmaHandle) {

@@ -4,7 +4,7 @@ use super::{DATA, DONE, READ, Scene, WRITE, join, record, scene_with, second};
 use crate::{Options, SendFlags};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOTIFY: u8 = 6;
 /// Connections of a crowd: three times as many as have what moving takes at once.
@@ -204,4 +204,40 @@ fn more_busy_peers_than_there_is_memory_for_take_turns() {
     // The server's own operations have a place beside theirs.
     let to = scene.connection;
     assert!(scene.server.send(to, b"still", 1, SendFlags::SILENT).is_ok());
+}
+
+/// So many peers of one host ask for data and do not take it that what they hold is all that their host may have: another
+/// one of that host gets its turn long before their time is up, and of the crowd no more end than must.
+#[test]
+fn those_of_its_own_host_that_take_nothing_keep_nobody_from_memory() {
+    let mut scene = poor();
+    let words = [scene.handle.region(), scene.handle.key(), 0, 1 << 20];
+    let mut crowd = Vec::new();
+    for at in 0..8 * CROWD {
+        let mut peer = peer(&mut scene);
+        if at % 2 == 0 {
+            peer.second.write_all(&record(NOTIFY, 0, 0, &[], &[5; 8_000])[..7_900]).unwrap();
+        } else {
+            for slot in 0..16 {
+                peer.second.write_all(&record(READ, 0, slot, &words, &[])).unwrap();
+            }
+        }
+        crowd.push(peer);
+        for _ in 0..20 {
+            scene.server.progress();
+        }
+    }
+    let mut honest = peer(&mut scene);
+    let place = [scene.handle.region(), scene.handle.key(), 64, 8];
+    honest.second.write_all(&record(WRITE, 1, 0, &place, &[9; 8])).unwrap();
+    let start = Instant::now();
+    while honest.answered == 0 {
+        scene.server.progress();
+        honest.hear();
+        // Their time is a minute.
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", scene.server.counters().device);
+    }
+    let live = crowd.iter().filter(|peer| !super::is_ended(&peer._first)).count();
+    println!("{live} of {} go on", crowd.len());
+    assert!(live > 0);
 }

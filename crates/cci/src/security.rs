@@ -145,6 +145,9 @@ impl Security {
     }
 }
 
+/// Why nobody can be expected in a group.
+pub(crate) const NOBODY: &str = "a multicast group is nobody";
+
 /// Why nobody can be expected by name.
 pub(crate) const NO_NAMES: &str =
     "names are proved by security, which this endpoint, or this path of it, does not have";

@@ -7,6 +7,7 @@ use crate::error::{AcceptError, ConnectError};
 use crate::event::ConnectRequest;
 use crate::limits;
 use crate::options::Attribute;
+use crate::security::NOBODY;
 use crate::transport::{self, Dial, any};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Endpoint {
             ));
         }
         if attribute.is_multicast() {
-            return cannot("a multicast group is nobody".to_owned());
+            return cannot(NOBODY.to_owned());
         }
         self.connect_with(Some(peer), uri, request, attribute, context, timeout)
     }

@@ -17,7 +17,7 @@ const FAREWELL_NS: u64 = 200_000_000;
 /// Cookies of a responder's that one handshake takes, one after the other.
 const COOKIES_MAX: u8 = 16;
 /// How long one waits for anything else that has heard of another version.
-const VERSION_NS: u64 = 500_000_000;
+const VERSION_NS: u64 = 2_000_000_000;
 const PIECE_BYTES: usize = HANDSHAKE_DATAGRAM_BYTES - HANDSHAKE_HEADER_BYTES;
 
 pub(super) struct Shaking {
@@ -183,6 +183,10 @@ impl Shaking {
     /// The peer wants to see a cookie with all that.
     pub fn begin_again_with(&mut self, cookie: Cookie) {
         self.cookie = Some(cookie);
+        if self.version.take().is_some() {
+            // It speaks this version, or somebody says so; then there is as much time as ever.
+            self.until_ns = self.begun_ns.saturating_add(HANDSHAKE_NS_PATIENT);
+        }
         (self.sent, self.acked) = (0, 0);
     }
 
@@ -194,8 +198,12 @@ impl Shaking {
         self.say()
     }
 
-    /// Somebody says that the responder speaks another version. Little is waited for from now on.
+    /// Somebody says that the responder speaks another version. Little is waited for from now on, unless it has given a cookie.
+    //= wire.md R-SEC-16
     pub fn hear_version(&mut self, theirs: u8, now_ns: u64) {
+        if self.cookie.is_some() {
+            return;
+        }
         self.version = Some(theirs);
         self.until_ns = self.until_ns.min(now_ns.saturating_add(VERSION_NS));
     }

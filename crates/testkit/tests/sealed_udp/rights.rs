@@ -198,4 +198,10 @@ fn groups_are_not_for_those_who_require_it() {
     assert!(matches!(refused, Err(ConnectError::Insecure)), "{refused:?}");
     let mut lenient = open(Some(keys(KEY1).required(false)), None);
     lenient.connect("udp://239.1.2.3:5000", b"", Attribute::MulticastSend, 0, None).unwrap();
+    // Nor for those who expect somebody wherever they connect: a group is nobody.
+    let mut choosy = open(Some(keys(KEY1).required(false).expect("node1")), None);
+    for attribute in [Attribute::MulticastSend, Attribute::MulticastReceive] {
+        let refused = choosy.connect("udp://239.1.2.3:5000", b"", attribute, 0, None);
+        assert!(matches!(refused, Err(ConnectError::CannotExpect { .. })), "{refused:?}");
+    }
 }

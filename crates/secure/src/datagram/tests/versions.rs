@@ -117,7 +117,7 @@ fn an_old_responder_is_a_reason_that_is_told() {
                 None,
                 "the peer may still answer: anybody can have said that"
             );
-            pass(&mut nodes, &mut now, 700 * MS);
+            pass(&mut nodes, &mut now, 2200 * MS);
             assert_eq!(nodes[0].all.poll_failure(), Some((2, Failure::Version(version))));
             let why = nodes[0].all.failure(2).unwrap();
             assert!(why.contains(&format!("version {version}")), "{why}");
@@ -137,5 +137,38 @@ fn whoever_only_says_that_the_peer_is_old_does_not_stop_it() {
         settle(&mut nodes, MS, &mut net);
         assert_eq!(nodes[1].got, [(1, b"message0".to_vec())]);
         assert_eq!(nodes[0].all.poll_failure(), None);
+    }
+}
+
+/// The true answers take longer than this side waits for them once it has heard that the peer is old. The first one shows that it
+/// is not, and then there is time.
+#[test]
+fn nor_does_it_where_answers_take_long() {
+    for (one, two) in kinds() {
+        let mut nodes = [Node::new(1, config(one)), Node::new(2, config(two))];
+        let mut flying: Vec<(u64, Flying)> = Vec::new();
+        for ms in 0..5000_u64 {
+            let mut net = Vec::new();
+            if ms == 0 {
+                nodes[0].send(2, b"message0", 0, &mut net);
+            }
+            nodes.iter_mut().for_each(|node| node.tick(ms * MS, &mut net));
+            let (due, later): (Vec<_>, Vec<_>) = flying.into_iter().partition(|(at, _)| *at <= ms);
+            flying = later;
+            for (_, datagram) in due {
+                nodes[datagram.to as usize - 1].receive(datagram, ms * MS, &mut net);
+            }
+            for datagram in net {
+                if let Some(Datagram::Handshake(piece)) = wire::parse(&datagram.bytes)
+                    && piece.from_initiator
+                {
+                    // Whoever sees it is near.
+                    let bytes = cookie_of_version_1(piece.sender, piece.id);
+                    nodes[0].receive(Flying { from: 2, to: 1, bytes }, ms * MS, &mut Vec::new());
+                }
+                flying.push((ms + 200, datagram));
+            }
+        }
+        assert_eq!(nodes[1].got, [(1, b"message0".to_vec())], "{:?}", nodes[0].all.counters());
     }
 }

@@ -10,6 +10,7 @@ use crate::engine::regions::Region;
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::event::Connection;
 use crate::explain::Explanation;
+use crate::security::NOBODY;
 use crate::transport::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
 
 /// A transport, and groups beside it. Which of the two a connection belongs to, its link tells.
@@ -38,6 +39,9 @@ impl<T: Transport> Transport for WithGroups<T> {
         if to.attribute.is_multicast() {
             if self.sealed_only {
                 return Err(ConnectError::Insecure);
+            }
+            if let Some(name) = to.expected {
+                return Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NOBODY.to_owned() });
             }
             return self.groups.connect(core, connection, &to);
         }

@@ -190,6 +190,12 @@ impl Tcp {
 
     /// The kernel has something to say of a hand.
     pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
+        let shakes = |hand: &Hand| hand.stage.is_client() && hand.stream.is_shaking();
+        if self.hands.get(key).is_some_and(shakes) {
+            // Where too many go on at once, the kernel tells of the others again.
+            let Some(left) = self.shakes_left.checked_sub(1) else { return };
+            self.shakes_left = left;
+        }
         match self.hands.get(key).map(|hand| &hand.stage) {
             Some(Stage::Dialled { .. }) => self.second_connected(core, key),
             Some(Stage::Waiting { .. }) => self.waiting_speaks(core, key),

@@ -82,6 +82,8 @@ pub(super) struct Tcp {
     security: Option<pipe::Security>,
     /// Clients whose streams may shake hands at a time.
     clients_shaking_max: usize,
+    /// Handshakes of clients that may go on before the next poll.
+    shakes_left: u32,
     local: SocketAddr,
     /// The longest message here.
     mss: u32,

@@ -59,6 +59,7 @@ pub(crate) fn open(
     let tcp = Tcp {
         uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
         listener,
+        shakes_left: 0,
         clients_shaking_max: security.as_ref().map_or(usize::MAX, Security::shaking_max),
         security,
         local,

@@ -29,6 +29,8 @@ const CLOCK_AGE_NS: u64 = 5_000;
 const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
+/// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
+const SHAKES_MAX: u32 = 4;
 /// How soon to try again what the system refused.
 const AGAIN_NS: u64 = 10_000_000;
 
@@ -95,6 +97,7 @@ impl Tcp {
     /// Takes what the kernel has to report.
     fn ask_kernel(&mut self, core: &mut Core) {
         self.kernel_polled_ns = self.shared.now_ns;
+        self.shakes_left = SHAKES_MAX;
         self.shared.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
         let mut found_cold = false;

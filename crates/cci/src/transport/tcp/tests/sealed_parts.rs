@@ -327,6 +327,24 @@ fn handshakes_that_do_not_go_on_stay_within_the_cap() {
     Honest::join_by(&mut server, by_certificates()).talk(&mut server, 10);
 }
 
+/// Clients that begin handshakes by certificates all at once: each costs a signature, and a poll makes a few.
+#[test]
+fn a_poll_shakes_hands_with_a_few() {
+    let mut server = Endpoint::create(&device(), by_certificates()).unwrap();
+    let mut crowd: Vec<Peer> = (0..24).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
+    let answered = |crowd: &mut Vec<Peer>| {
+        crowd.iter_mut().filter(|peer| peer.stream.peek(&mut [0]).is_ok_and(|len| len > 0)).count()
+    };
+    let (start, mut before, mut most) = (Instant::now(), 0, 0);
+    while before < crowd.len() {
+        assert!(start.elapsed() < PATIENCE, "{before} were answered");
+        server.progress();
+        let now = answered(&mut crowd);
+        (before, most) = (now, most.max(now - before));
+    }
+    assert!(most <= 4, "{most} in one poll");
+}
+
 fn memory(endpoint: &mut Endpoint) -> (Memory, RmaHandle) {
     let memory = endpoint.allocate(1 << 20).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap();

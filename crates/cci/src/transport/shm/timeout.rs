@@ -12,8 +12,17 @@ use crate::event::{DisconnectReason, Status};
 use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 
-/// A peer that goes on reading, slowly, gets at least so much more time, until it stalls or has read the message.
+/// A peer that goes on reading, slowly, is looked at so much later again: a send has its send timeout once more.
 const GRACE_NS: u64 = 10_000_000;
+
+/// What a peer gets whose time for a send is up.
+#[derive(Copy, Clone)]
+enum Patience {
+    /// Nothing: it does not read.
+    Over,
+    /// The send timeout once more, from the deadline on.
+    OnceMore,
+}
 
 impl Shm {
     /// Gives the sends of a link that have no deadline theirs.
@@ -32,8 +41,8 @@ impl Shm {
     ///
     /// A peer that has said that it has no receive buffer gets the message taken back: it ends in RNR, was not
     /// delivered, and the connection lives on. A peer that reads nothing at all: `TimedOut`, whether the message will
-    /// be delivered is not known, and the connection is broken. A peer that reads, but has not come so far: a little
-    /// more time; there is no more than a ring in front of the message.
+    /// be delivered is not known, and the connection is broken. A peer that reads, but has not come so far: the send timeout
+    /// once more, whatever it reads or says.
     pub(super) fn time_out_sends(&mut self, core: &mut Core, key: Key) {
         let now_ns = self.table.now_ns;
         let Some(link) = self.links.get_mut(key) else { return };
@@ -50,41 +59,40 @@ impl Shm {
                 if link.complete_taken(&mut self.table, core).is_err() {
                     return self.kill(core, key);
                 }
-                self.break_overdue(core, key);
+                self.break_overdue(core, key, Patience::Over);
             }
             Ok(false) if advanced || link.out.producer.is_stalled() => {
-                let put_off = |send: &mut super::pending::Send| {
-                    if send.is_due(now_ns) {
-                        send.set_deadline_ns(now_ns + GRACE_NS);
-                    }
-                    false
-                };
-                self.table.sends.retain(&mut link.out.fifo, put_off, |_| {});
+                self.break_overdue(core, key, Patience::OnceMore);
             }
-            Ok(false) => self.break_overdue(core, key),
+            Ok(false) => self.break_overdue(core, key, Patience::Over),
         }
         if let Some(link) = self.links.get_mut(key) {
-            link.out.deadline_ns = self.table.sends.earliest_ns(&link.out.fifo);
+            let earliest_ns = self.table.sends.earliest_ns(&link.out.fifo);
+            let again_ns = now_ns.saturating_add(GRACE_NS);
+            link.out.deadline_ns = if earliest_ns <= now_ns { again_ns } else { earliest_ns };
         }
     }
 
-    /// The peer does not read: connections with overdue sends are broken.
-    fn break_overdue(&mut self, core: &mut Core, key: Key) {
+    /// The peer does not read, or too slowly: connections with overdue sends are broken.
+    fn break_overdue(&mut self, core: &mut Core, key: Key, patience: Patience) {
         let now_ns = self.table.now_ns;
         let Some(link) = self.links.get_mut(key) else { return };
         let (conns, sends) = (&mut self.table.conns, &mut self.table.sends);
+        let more_ns = |conn| match patience {
+            Patience::Over => 0,
+            Patience::OnceMore => {
+                conns.key_at(conn).and_then(|key| conns.get(key)).map_or(0, |conn| conn.send_timeout_ns())
+            }
+        };
         let mut broken = Vec::new();
-        sends.retain(
-            &mut link.out.fifo,
-            |send| {
-                let due = send.is_due(now_ns);
-                if due && !broken.contains(&send.conn) {
-                    broken.push(send.conn);
-                }
-                due
-            },
-            |send| complete(conns, core, send.conn, send.op(), Status::TimedOut),
-        );
+        let is_over = |send: &mut super::pending::Send| {
+            let is_due = send.is_due(now_ns.saturating_sub(more_ns(send.conn)));
+            if is_due && !broken.contains(&send.conn) {
+                broken.push(send.conn);
+            }
+            false
+        };
+        sends.retain(&mut link.out.fifo, is_over, |_| {});
         for index in broken {
             link.end_sends(&mut self.table, core, index, Status::TimedOut);
             let Some(key) = self.table.conns.key_at(index) else { continue };

@@ -3,6 +3,7 @@
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 use cci_secure::{NONCE_BYTES, PROOF_BYTES};
+use std::fmt;
 
 /// The version spoken.
 pub(super) const VERSION: u8 = 2;
@@ -22,11 +23,18 @@ pub(super) const SAID_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
 const _: () = assert!(CHALLENGE_BYTES <= SAID_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
 
 /// Names an accepted connection to the endpoint that accepted it; whoever dials its second stream proves to know the secret.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct Ticket {
     /// The accepting side's key.
     pub key: u64,
     pub secret: [u8; 16],
+}
+
+/// Without the secret.
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.key)
+    }
 }
 
 /// A part of a handshake.
@@ -289,6 +297,13 @@ fn attribute_of(service: u8) -> Option<Attribute> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_shown_of_a_ticket_has_no_secret() {
+        let ticket = Ticket { key: 7, secret: [0xa5; 16] };
+        let shown = format!("{:?}", Said::Accept { mss: 1, port: 2, ticket });
+        assert!(shown.contains("Ticket(7)") && !shown.contains("165"), "{shown}");
+    }
 
     fn ticket() -> impl Strategy<Value = Ticket> {
         (any::<u64>(), any::<[u8; 16]>()).prop_map(|(key, secret)| Ticket { key, secret })

@@ -26,7 +26,8 @@ use crate::transport::{self, Armed, Transport};
 use cci_proto::RmaPiece;
 use cci_sys::process::fork;
 use cci_sys::{SysError, clock, cpu, random};
-use std::os::fd::BorrowedFd;
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub struct Endpoint {
     device: Device,
     spin: Spin,
     /// The program has the descriptor: keep it level-triggered at every call.
-    exported: bool,
+    exported: Cell<bool>,
     taken_since_progress: u32,
     pace: Pace,
     /// The process it was opened in: a fork child has a copy of it that must not speak.
@@ -96,7 +97,7 @@ impl Endpoint {
             core,
             device: device.clone(),
             spin: Spin::new(cpu::available()),
-            exported: false,
+            exported: Cell::new(false),
             taken_since_progress: 0,
             pace: Pace::new(),
             made_by: fork::token(),
@@ -321,7 +322,7 @@ impl Endpoint {
     /// until the program has looked.
     #[inline]
     fn touched(&self) {
-        if self.exported {
+        if self.exported.get() {
             self.core.poller.set_pending(true);
         }
     }
@@ -341,7 +342,7 @@ impl Endpoint {
             self.progress_between();
         }
         self.taken_since_progress += 1;
-        if self.exported {
+        if self.exported.get() {
             self.keep_level();
         }
         // Made where the caller wants it, and not touched any more: moving what was just written in pieces costs more
@@ -447,7 +448,7 @@ impl Endpoint {
         self.core.counters.thread_rounds += 1;
         self.progress();
         let armed = self.transport.arm(&mut self.core);
-        if self.exported {
+        if self.exported.get() {
             let news = self.has_news() || armed == Armed::Pending;
             self.core.poller.set_pending(news);
         }
@@ -471,11 +472,12 @@ impl Endpoint {
 
     /// A descriptor for poll, select or epoll, readable whenever [`Endpoint::next_event`] may have something
     /// (CCI-020). It belongs to the endpoint. Programs that only call `wait` or poll should not ask for it: keeping it
-    /// level-triggered costs a system call where an endpoint goes idle.
-    pub fn os_handle(&mut self) -> BorrowedFd<'_> {
+    /// level-triggered costs a system call where an endpoint goes idle. [`AsFd`] and [`AsRawFd`] give it, too, to those who
+    /// register an endpoint with an event loop.
+    pub fn os_handle(&self) -> BorrowedFd<'_> {
         // A fork child must not make it readable for its parent.
-        if !self.exported && self.is_ours() {
-            self.exported = true;
+        if !self.exported.get() && self.is_ours() {
+            self.exported.set(true);
             self.core.poller.set_pending(true);
         }
         self.core.poller.fd()
@@ -565,7 +567,7 @@ impl Endpoint {
     /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported
     /// descriptor, must hear of.
     pub(crate) fn must_show_events(&self) -> bool {
-        let must = self.exported && self.core.has_events();
+        let must = self.exported.get() && self.core.has_events();
         if must {
             self.core.poller.set_pending(true);
         }
@@ -696,6 +698,20 @@ impl Endpoint {
                 return all_delivered;
             }
         }
+    }
+}
+
+/// The descriptor of [`Endpoint::os_handle`], for event loops.
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.os_handle()
+    }
+}
+
+/// The descriptor of [`Endpoint::os_handle`], for event loops.
+impl AsRawFd for Endpoint {
+    fn as_raw_fd(&self) -> RawFd {
+        self.os_handle().as_raw_fd()
     }
 }
 

@@ -89,7 +89,7 @@ impl Host {
             ..Options::default()
         };
         let opened = simulated::open(&place, Box::new(self.wire.clone()), options);
-        let mut endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
+        let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
         if spec.exported {
             let _ = endpoint.os_handle();
         }

@@ -3,9 +3,10 @@
 use crate::config;
 use crate::config::ConfigNote;
 use crate::config::ini::Loaded;
-use crate::device::{Device, DeviceInfo};
+use crate::device::{Device, DeviceInfo, TransportKind, Unavailable};
 use crate::error::{ContextError, DeviceForError};
 use crate::transport::reach;
+use cci_secure::CAN_SEAL;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,21 @@ use std::sync::Arc;
 pub struct Context {
     devices: Vec<Device>,
     notes: Vec<ConfigNote>,
+}
+
+/// A device as it is in a build without the feature `sealing`: it says so.
+fn without_sealing(device: Device) -> Device {
+    if device.transport() == TransportKind::Shm {
+        return device;
+    }
+    let mut info = (*device.0).clone();
+    info.unavailable.push(Unavailable {
+        what: "security (encryption)".to_owned(),
+        reason: "this build of CCI was made without it".to_owned(),
+        remedy: "build CCI with the feature `sealing`, which is on unless default features are off"
+            .to_owned(),
+    });
+    Device(Arc::new(info))
 }
 
 impl Context {
@@ -55,7 +71,11 @@ impl Context {
 
     /// `devices` come ordered, the default one marked or first.
     fn of(Loaded { devices, notes }: Loaded) -> Result<Context, ContextError> {
-        if devices.is_empty() { Err(ContextError::NoDevice) } else { Ok(Context { devices, notes }) }
+        if devices.is_empty() {
+            return Err(ContextError::NoDevice);
+        }
+        let devices = if CAN_SEAL { devices } else { devices.into_iter().map(without_sealing).collect() };
+        Ok(Context { devices, notes })
     }
 
     /// What in the configuration file is no error, and may not be what its author meant. Empty without a file.

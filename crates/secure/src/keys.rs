@@ -1,6 +1,6 @@
 //! Keys that seal and open, and how they follow each other.
 
-use crate::limits::{TAG_BYTES, UPDATE_AFTER_NS, UPDATE_AFTER_RECORDS};
+use crate::limits::{TAG_BYTES, UpdateLimits};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use std::hint::black_box;
@@ -90,21 +90,6 @@ fn next_secret(secret: &Secret) -> Secret {
     let mut next = Secret::new([0; SECRET_BYTES]);
     expand_label(secret, b"cci ku", b"", &mut next[..]);
     next
-}
-
-/// When a sender steps to the next epoch.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct UpdateLimits {
-    /// After so many records of one epoch.
-    pub records: u64,
-    /// After so long, in nanoseconds.
-    pub age_ns: u64,
-}
-
-impl Default for UpdateLimits {
-    fn default() -> UpdateLimits {
-        UpdateLimits { records: UPDATE_AFTER_RECORDS, age_ns: UPDATE_AFTER_NS }
-    }
 }
 
 /// Seals what this side sends. Each record has a counter that never comes again under the same key.

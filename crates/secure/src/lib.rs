@@ -10,25 +10,54 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "sealing"), allow(dead_code, reason = "names and errors that only sealing makes"))]
 
+#[cfg(not(feature = "sealing"))]
+mod absent;
+#[cfg(feature = "sealing")]
 mod credentials;
+mod credentials_error;
+#[cfg(feature = "sealing")]
 mod datagram;
+#[cfg(feature = "sealing")]
 mod endpoint_id;
+mod failure;
+#[cfg(feature = "sealing")]
 mod handshake;
 mod identity;
+#[cfg(feature = "sealing")]
 mod keys;
 pub mod limits;
+#[cfg(not(feature = "sealing"))]
+mod no_credentials;
 mod possession;
+#[cfg(feature = "sealing")]
 mod replay;
+#[cfg(feature = "sealing")]
 mod stream;
 #[cfg(test)]
+#[cfg(feature = "sealing")]
 mod testing;
+mod types;
 
-pub use credentials::{Credentials, CredentialsError, Wrong};
-pub use datagram::{Association, Associations, Config, Counters, Opened, Route};
+#[cfg(not(feature = "sealing"))]
+pub use absent::{Associations, SealedStream};
+#[cfg(feature = "sealing")]
+pub use credentials::Credentials;
+pub use credentials_error::{CredentialsError, Wrong};
+#[cfg(feature = "sealing")]
+pub use datagram::Associations;
+#[cfg(feature = "sealing")]
 pub use endpoint_id::EndpointId;
-pub use handshake::Failure;
+pub use failure::Failure;
 pub use identity::{Authorisation, Identity, Method, Names, NamesError, Rights};
-pub use keys::UpdateLimits;
+pub use limits::UpdateLimits;
+#[cfg(not(feature = "sealing"))]
+pub use no_credentials::{Credentials, EndpointId};
 pub use possession::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
-pub use stream::{Ahead, STREAM_MAGIC, SealedStream, StreamConfig};
+#[cfg(feature = "sealing")]
+pub use stream::SealedStream;
+pub use types::{Ahead, Association, Config, Counters, Opened, Route, STREAM_MAGIC, StreamConfig};
+
+/// Whether this build can seal. Without the feature `sealing` there are no credentials, so nothing that goes by them.
+pub const CAN_SEAL: bool = cfg!(feature = "sealing");

@@ -55,3 +55,18 @@ const _: () = {
     assert!(HANDSHAKE_BYTES_MAX <= u16::MAX as usize, "offsets in a handshake are 16 bits");
     assert!(RECORD_BODY_BYTES_MAX + TAG_BYTES <= u16::MAX as usize, "a record's length is 16 bits");
 };
+
+/// When a sender steps to the next epoch.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UpdateLimits {
+    /// After so many records of one epoch.
+    pub records: u64,
+    /// After so long, in nanoseconds.
+    pub age_ns: u64,
+}
+
+impl Default for UpdateLimits {
+    fn default() -> UpdateLimits {
+        UpdateLimits { records: UPDATE_AFTER_RECORDS, age_ns: UPDATE_AFTER_NS }
+    }
+}

@@ -1,18 +1,17 @@
 //! Sealed streams: a handshake, then records. For anything that carries bytes in order.
 
-use crate::credentials::Credentials;
 use crate::endpoint_id::EndpointId;
-use crate::handshake::{Failure, Handshake};
+use crate::failure::Failure;
+use crate::handshake::Handshake;
 use crate::identity::{Authorisation, Identity, Method, Rights};
-use crate::keys::{Opener, Sealer, UpdateLimits};
+use crate::keys::{Opener, Sealer};
+use crate::limits::UpdateLimits;
 use crate::limits::{
     HANDSHAKE_BYTES_MAX, HANDSHAKE_PARTS_MAX, HANDSHAKE_VERSION, RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES,
     RECORD_OVERHEAD_BYTES, TAG_BYTES,
 };
+use crate::types::{Ahead, STREAM_MAGIC, StreamConfig};
 use std::ops::RangeInclusive;
-
-/// What every sealed stream begins with, from the side that dials; its version and method follow, and two zeros.
-pub const STREAM_MAGIC: [u8; 4] = *b"CCIs";
 
 /// Bytes that a sealed stream begins with.
 const PREAMBLE_BYTES: usize = 8;
@@ -27,19 +26,6 @@ const SEALED: u8 = 1;
 const HANDSHAKE: u8 = 2;
 /// The side that was dialled has seen the certificate of the other one, and takes it.
 const DONE: u8 = 3;
-
-/// What the streams of an endpoint are made by.
-#[derive(Clone, Debug)]
-pub struct StreamConfig {
-    /// What this side proves with who it is, and by which it knows others.
-    pub credentials: Credentials,
-    /// Who may do what.
-    pub authorisation: Authorisation,
-    /// When a sender takes its next key.
-    pub update: UpdateLimits,
-    /// Which endpoint this is.
-    pub own: EndpointId,
-}
 
 /// One side of a sealed stream. It moves no bytes: its owner does.
 ///
@@ -385,17 +371,6 @@ impl SealedStream {
             keys.opened += records;
         }
     }
-}
-
-/// What [`SealedStream::open_ahead`] found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Ahead<'r> {
-    /// What was in the record.
-    Opened(&'r mut [u8]),
-    /// The peer has not sealed that, at this place of the stream.
-    Forged,
-    /// It can be opened once [`SealedStream::advance`] has gone beyond the records of the key before.
-    Later,
 }
 
 impl Keys {

@@ -14,6 +14,7 @@ pub(crate) mod raw;
 
 pub use link::{Link, Lookout};
 pub use lock::EndpointLock;
+#[cfg(feature = "xdp")]
 pub(crate) use lock::Looker;
 
 /// A hardware address.

@@ -8,6 +8,10 @@
 //! plain [`std::io::Error`], which allocates nothing when it holds an errno.
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(
+    not(feature = "xdp"),
+    allow(dead_code, reason = "what only the program on an interface asks for")
+)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cci-sys knows Linux only");

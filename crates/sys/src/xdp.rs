@@ -22,18 +22,31 @@
 //!
 //! Keep a packet socket ([`crate::packet`]) beside it: frames that arrive on other queues than the socket's come there.
 
+#[cfg(not(feature = "xdp"))]
+mod absent;
+#[cfg(feature = "xdp")]
 mod attachment;
+#[cfg(feature = "xdp")]
 mod bpf;
+#[cfg(feature = "xdp")]
 mod hint;
+mod kinds;
+#[cfg(feature = "xdp")]
 mod netlink;
+#[cfg(feature = "xdp")]
 mod program;
 mod refusal;
 mod rights;
 mod ring;
 mod socket;
 
-pub use attachment::{Attachment, Check};
-pub use program::{Mode, Program, SteerCounters, Wanted};
+#[cfg(not(feature = "xdp"))]
+pub use absent::{Attachment, Program};
+#[cfg(feature = "xdp")]
+pub use attachment::Attachment;
+pub use kinds::{Check, Mode, SteerCounters, Wanted};
+#[cfg(feature = "xdp")]
+pub use program::Program;
 pub use refusal::Refusal;
 pub use socket::{Options, Socket};
 

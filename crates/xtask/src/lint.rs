@@ -1,6 +1,7 @@
 //! What must hold of the code besides its tests.
 
 use crate::bpf;
+use crate::features;
 use crate::process::{self, cargo, succeeds};
 use crate::tidy;
 use std::process::Command;
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 /// Runs every lint, also after one has failed: one run should tell everything that is wrong.
 pub fn run() -> Result<(), String> {
-    let steps: [fn() -> Result<(), String>; 6] = [format, tidy::run, bpf::check, clippy, docs, deny];
+    let steps: [fn() -> Result<(), String>; 7] =
+        [format, tidy::run, bpf::check, clippy, features::check, docs, deny];
     let failures: Vec<String> = steps.iter().filter_map(|step| step().err()).collect();
     if failures.is_empty() {
         println!("lints: all passed");

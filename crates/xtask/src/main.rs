@@ -5,6 +5,7 @@ mod bench;
 mod bpf;
 mod counts;
 mod devices;
+mod features;
 mod fuzz;
 mod install;
 mod lint;

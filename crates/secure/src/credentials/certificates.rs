@@ -1,7 +1,7 @@
 //! Certificates: TLS 1.3 only, both sides show one, no tickets, nothing resumed, nothing early.
 
-use super::error::{CredentialsError, Wrong};
 use super::pem::PrivateKey;
+use crate::credentials_error::{CredentialsError, Wrong};
 use crate::identity::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};

@@ -1,6 +1,6 @@
 //! Files of credentials: whose they must be, who may read and change them, and how their text gets into memory.
 
-use super::error::{CredentialsError, Wrong};
+use crate::credentials_error::{CredentialsError, Wrong};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;

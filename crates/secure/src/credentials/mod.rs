@@ -1,7 +1,6 @@
 //! What this side proves with who it is, and by which it knows others.
 
 mod certificates;
-mod error;
 mod file;
 mod pem;
 mod psk;
@@ -9,10 +8,10 @@ mod psk;
 mod tests;
 
 pub(crate) use self::certificates::{Certificates, names_of};
-pub use self::error::{CredentialsError, Wrong};
 pub(crate) use self::psk::{COOKIE_TAG_BYTES, KEY_ID_BYTES, Key, Keys};
 
 use self::file::{Holds, read};
+use crate::credentials_error::CredentialsError;
 use crate::identity::Method;
 use std::fmt;
 use std::path::Path;

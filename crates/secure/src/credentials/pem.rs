@@ -1,6 +1,6 @@
 //! A private key out of a PEM file, without a copy of it that is not wiped.
 
-use super::error::Wrong;
+use crate::credentials_error::Wrong;
 use base64ct::{Base64, Encoding};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use zeroize::Zeroizing;

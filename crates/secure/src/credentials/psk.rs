@@ -1,6 +1,6 @@
 //! Pre-shared keys.
 
-use super::error::{CredentialsError, Wrong};
+use crate::credentials_error::{CredentialsError, Wrong};
 use crate::keys::expand_label;
 use ring::hmac;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! Files and what is wrong with them.
 
 use super::*;
+use crate::credentials_error::Wrong;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 

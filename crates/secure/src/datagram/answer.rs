@@ -8,7 +8,8 @@ use super::transmit::{Answer, Says};
 use super::wire::{Cookie, FIRST_PIECE_BYTES_MIN, Piece, cookie_datagram, version_datagram};
 use super::{Associations, Opened};
 use crate::credentials::COOKIE_TAG_BYTES;
-use crate::handshake::{Failure, Handshake};
+use crate::failure::Failure;
+use crate::handshake::Handshake;
 use crate::identity::Method;
 use std::hash::Hash;
 

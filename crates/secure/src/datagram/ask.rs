@@ -6,7 +6,8 @@ use super::table::Entry;
 use super::wire::{Cookie, Piece};
 use super::{Associations, Opened};
 use crate::credentials::COOKIE_TAG_BYTES;
-use crate::handshake::{Failure, Handshake};
+use crate::failure::Failure;
+use crate::handshake::Handshake;
 use crate::identity::Method;
 use std::hash::Hash;
 

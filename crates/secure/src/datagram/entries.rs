@@ -4,7 +4,8 @@ use super::link::Link;
 use super::shares::YIELD_NS;
 use super::table::Entry;
 use super::{Associations, BEFORE_NS, FAREWELL_LOOK_NS};
-use crate::handshake::{Established, Failure};
+use crate::failure::Failure;
+use crate::handshake::Established;
 use crate::identity::{Identity, Method, Rights};
 use std::hash::Hash;
 

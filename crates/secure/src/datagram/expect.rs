@@ -1,7 +1,7 @@
 //! Whom this side wants to find at an address: nobody else gets an association there, and nothing is sent to anybody else.
 
 use super::Associations;
-use crate::handshake::Failure;
+use crate::failure::Failure;
 use crate::identity::Identity;
 use std::hash::Hash;
 

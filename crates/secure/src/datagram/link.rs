@@ -2,7 +2,8 @@
 
 use crate::handshake::Established;
 use crate::identity::{Identity, Rights};
-use crate::keys::{Opener, Sealer, UpdateLimits};
+use crate::keys::{Opener, Sealer};
+use crate::limits::UpdateLimits;
 use crate::replay::Window;
 
 /// How long a peer may answer nothing until a new handshake asks whether it still knows of the association: it may have

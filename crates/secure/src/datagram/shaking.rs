@@ -1,7 +1,8 @@
 //! How the bytes of a handshake travel in datagrams that may be lost, repeated and reordered.
 
 use super::wire::{Cookie, HANDSHAKE_HEADER_BYTES, Piece};
-use crate::handshake::{Failure, Handshake};
+use crate::failure::Failure;
+use crate::handshake::Handshake;
 use crate::limits::{HANDSHAKE_BYTES_MAX, HANDSHAKE_DATAGRAM_BYTES, HANDSHAKE_PIECES_MAX};
 use std::collections::BTreeMap;
 

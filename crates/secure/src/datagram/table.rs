@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use super::shaking::Shaking;
-use crate::handshake::Failure;
+use crate::failure::Failure;
 use crate::identity::Identity;
 
 /// Bits of an index that name a place; those above count how often it was used.

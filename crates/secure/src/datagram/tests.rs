@@ -14,7 +14,9 @@ mod silence;
 mod versions;
 
 use super::*;
-use crate::identity::Method;
+use crate::credentials::Credentials;
+use crate::identity::{Authorisation, Method};
+use crate::limits::UpdateLimits;
 use crate::testing::{certificates, psk};
 
 /// Nanoseconds of a millisecond.

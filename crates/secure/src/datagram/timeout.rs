@@ -1,7 +1,7 @@
 //! What is due: repeats, ends, and looking through everything now and then.
 
 use super::{Associations, FAILURE_NS, IDLE_NS_MAX, SWEEP_NS};
-use crate::handshake::Failure;
+use crate::failure::Failure;
 use crate::identity::Method;
 use std::hash::Hash;
 

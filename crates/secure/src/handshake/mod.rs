@@ -3,17 +3,15 @@
 //! With pre-shared keys it is Noise `NNpsk0_25519_AESGCM_SHA256`, with certificates TLS 1.3. Either is two streams of bytes,
 //! one each way; how they travel is their owner's matter.
 
-mod failure;
 mod noise;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod wiped;
 
-pub use self::failure::Failure;
-
 use crate::credentials::{Credentials, Kind};
 use crate::endpoint_id::EndpointId;
+use crate::failure::Failure;
 use crate::identity::Identity;
 use crate::keys::{Secret, expand_label};
 

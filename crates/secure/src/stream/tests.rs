@@ -1,6 +1,7 @@
 //! Two sides of a stream in memory.
 
 use super::*;
+use crate::credentials::Credentials;
 use crate::identity::Names;
 use crate::testing::{certificates, psk};
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::Mode;
 use super::bpf::{ANY, NO_EXIST};
-use super::program::{EndpointValue, Program, SteerCounters};
+use super::kinds::{Check, Mode, SteerCounters};
+use super::program::{EndpointValue, Program};
 use super::refusal::Refusal;
 use super::socket::Socket;
 use crate::error::SysError;
@@ -18,20 +18,6 @@ const ENDPOINTS: usize = 1_024;
 const CONNECTIONS: usize = 262_144;
 
 const NO_SLOT: u32 = u32::MAX;
-
-/// What the program demands of frames that belong to established connections (DATA, ACK, PING, CLOSE, CLOSE_ACK), before
-/// they cost the process anything (CCI 2013, IV.B.1: nonce, id and generation). Handshakes always come through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Check {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Of a connection that [`Attachment::connected`] told of, the nonce. Frames for others come through, so that the process
-    /// can say that they do not exist (RESET).
-    Nonce,
-    /// Also that there is such a connection: tell of it before the peer knows its nonce, or the first frames are lost.
-    NonceAndId,
-}
 
 /// The place of an endpoint in the program on its interface. Given up when dropped.
 #[derive(Debug)]

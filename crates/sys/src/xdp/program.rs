@@ -14,6 +14,7 @@ use aya_obj::generated::bpf_insn;
 
 use super::bpf::{self, Map, MapShape};
 use super::hint;
+use super::kinds::{Mode, SteerCounters, Wanted};
 use super::netlink::{self, Attached};
 use super::refusal::Refusal;
 use super::rights::{ADMIN, BPF, SYS};
@@ -35,27 +36,6 @@ const COUNTERS: &str = "cci_counters";
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Where on a frame's way the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver.
-    Native,
-    /// Behind the driver, for every interface.
-    Generic,
-}
-
-/// What to do about an interface whose driver has no XDP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// In the driver where that works, else behind it.
-    #[default]
-    Auto,
-    /// In the driver or not at all.
-    Native,
-    /// Behind the driver.
-    Generic,
-}
-
 /// The value of an endpoint: slot, queue, then the address of its interface and what is checked.
 pub(super) type EndpointValue = [u32; 4];
 
@@ -73,24 +53,6 @@ pub struct Program {
     pub(super) endpoints: Map<u32, EndpointValue>,
     pub(super) connections: Map<[u32; 2], ConnectionValue>,
     counters: Map<u32, u64>,
-}
-
-/// What the program has done with frames of our ethertype on an interface, whoever's they were. The interface has them
-/// for as long as the program stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SteerCounters {
-    /// Left to packet sockets: the endpoint has no ring on that queue.
-    pub passed: u64,
-    /// Put into an endpoint's ring.
-    pub redirected: u64,
-    /// Dropped: the nonce is not that of the connection.
-    pub wrong_nonce: u64,
-    /// Dropped: no such connection.
-    pub unknown_connection: u64,
-    /// Left alone: for no endpoint here.
-    pub no_endpoint: u64,
-    /// Too short, or of another version: dropped when they are for an endpoint here, else left alone.
-    pub malformed: u64,
 }
 
 impl Program {

@@ -33,6 +33,8 @@ pub enum Refusal {
     },
     /// The kernel, or the interface's driver in both modes, does not offer it.
     Unsupported(SysError),
+    /// This build was made without the feature `xdp`.
+    NotBuilt,
     /// Others kept attaching and detaching their programs.
     Busy,
     /// Something else failed.
@@ -57,6 +59,9 @@ impl Refusal {
             Refusal::Locked { .. } => "raise the limit (ulimit -l), or grant CAP_IPC_LOCK",
             Refusal::Unsupported(_) => {
                 "use Linux 5.18 or later with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL"
+            }
+            Refusal::NotBuilt => {
+                "build CCI with the feature `xdp`, which is on unless default features are off"
             }
             Refusal::Busy => "try again",
             Refusal::System(_) => "see the error",
@@ -94,6 +99,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{bytes} bytes of memory cannot be locked (RLIMIT_MEMLOCK)")
             }
             Refusal::Unsupported(error) => write!(f, "not offered here: {error}"),
+            Refusal::NotBuilt => f.write_str("this build of CCI was made without AF_XDP"),
             Refusal::Busy => f.write_str("other processes keep changing the interface's XDP program"),
             Refusal::System(error) => error.fmt(f),
         }
@@ -106,9 +112,8 @@ impl error::Error for Refusal {
             Refusal::Rights { error, .. } | Refusal::Unsupported(error) | Refusal::System(error) => {
                 Some(error)
             }
-            Refusal::NoQueue { .. } | Refusal::Foreign { .. } | Refusal::Locked { .. } | Refusal::Busy => {
-                None
-            }
+            Refusal::NoQueue { .. } | Refusal::Foreign { .. } | Refusal::Locked { .. } => None,
+            Refusal::NotBuilt | Refusal::Busy => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whom an endpoint wants to find at an address.
 
 use super::*;
-use crate::handshake::Failure;
+use crate::failure::Failure;
 
 fn settled(nodes: &mut [Node], to: u32, body: &[u8], now_ns: u64) {
     let mut net = Vec::new();

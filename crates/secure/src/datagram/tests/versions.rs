@@ -2,7 +2,7 @@
 
 use super::super::wire::{self, Datagram, FIRST_BYTE};
 use super::*;
-use crate::handshake::Failure;
+use crate::failure::Failure;
 
 /// The first datagram of a handshake of version 1: 48 bytes of header, and what its Noise or TLS said.
 fn first_of_version_1(said: usize) -> Vec<u8> {

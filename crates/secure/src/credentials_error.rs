@@ -60,6 +60,8 @@ pub enum Wrong {
     Refused(String),
     /// The certificate says no DNS name.
     NoName,
+    /// This build was made without the feature `sealing`.
+    NotBuilt,
 }
 
 impl CredentialsError {
@@ -143,6 +145,10 @@ impl fmt::Display for Wrong {
             Wrong::Refused(why) => f.write_str(why),
             Wrong::NoName => f.write_str(
                 "the certificate has no DNS name (subjectAltName) by which peers could know this side: ask for one",
+            ),
+            Wrong::NotBuilt => f.write_str(
+                "security was asked for, and this build of CCI has none: build it with the feature `sealing`, which is on \
+                 unless default features are off",
             ),
         }
     }

@@ -1,12 +1,14 @@
 //! The Common Communication Interface: messages and memory between processes.
 //!
-//! One small interface over whatever connects two processes: shared memory on one host, UDP between hosts,
-//! more devices to come. The names are those of the CCI paper (2011):
+//! One small interface over whatever connects two processes: shared memory on one host; UDP, TCP and raw Ethernet between
+//! hosts. The names are those of the CCI paper (2011):
 //!
 //! - a [`Context`] finds the [`Device`]s of the machine, or reads them from a configuration file;
 //! - an [`Endpoint`] is opened on a device and owns every buffer, queue and descriptor;
 //! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
-//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect.
+//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect;
+//! - [`Memory`], or memory of the program's own, is registered for remote access: who has its [`RmaHandle`] reads, writes and
+//!   changes it ([`Rma`]).
 //!
 //! Nothing here blocks except [`Endpoint::wait`] and the calls with `blocking` in their names, no thread is started but
 //! by [`SharedEndpoint::with_progress_thread`], no signal handler installed, nothing printed. An endpoint makes progress when its owner calls it.

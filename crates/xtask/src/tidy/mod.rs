@@ -6,6 +6,7 @@ mod clauses;
 mod evidence;
 mod links;
 mod modules;
+mod requirements;
 mod sources;
 
 use crate::workspace::Workspace;
@@ -19,6 +20,7 @@ pub fn run() -> Result<(), String> {
     circles::check(&workspace, &files, &mut breaches)?;
     sources::check(&workspace, &files, &mut breaches)?;
     clauses::check(&workspace, &files, &mut breaches);
+    requirements::check(&workspace, &files, &mut breaches);
     links::check(&workspace, &mut breaches)?;
     evidence::check(&workspace, &files, &mut breaches)?;
     if breaches.is_empty() {

@@ -7,7 +7,7 @@ use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket, Link, Mac};
-use cci_sys::xdp::{Options, Program, Refusal, Seat, Socket, Wanted};
+use cci_sys::xdp::{Attachment, Options, Program, Refusal, Socket, Wanted};
 
 /// The number of both ends: each is alone in its namespace.
 const ENDPOINT: u32 = 7;
@@ -26,7 +26,7 @@ pub struct PlainXdp {
     header: FrameHeader,
     unsent: bool,
     held: u32,
-    _seat: (Seat, EndpointLock),
+    _seat: (Attachment, EndpointLock),
 }
 
 impl PlainXdp {
@@ -43,7 +43,7 @@ impl PlainXdp {
             send_frames: 512,
         };
         let socket = Socket::open(&options).map_err(refused)?;
-        let seat = Seat::take(program, &lock, link.mac, Some(&socket)).map_err(refused)?;
+        let seat = Attachment::create(program, &lock, link.mac, Some(&socket)).map_err(refused)?;
         let header = FrameHeader { to, from: link.mac, to_endpoint: ENDPOINT, from_endpoint: ENDPOINT };
         Ok(PlainXdp { socket, header, unsent: false, held: 0, _seat: (seat, lock) })
     }

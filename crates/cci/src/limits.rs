@@ -55,6 +55,15 @@ pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// it was lost, short enough for a program whose peer is busy elsewhere and answers late.
 pub const FAREWELL_NS_MAX: u64 = 50_000_000;
 
+/// TCP: seconds without a byte from the peer's kernel after which ours asks it whether the connection is still there,
+pub const TCP_IDLE_S: u64 = 30;
+/// and up to so many more, which differ from connection to connection.
+pub const TCP_IDLE_JITTER_S: u64 = 15;
+/// TCP: seconds between two such questions.
+pub const TCP_ASK_S: u64 = 10;
+/// TCP: questions in vain after which the connection is broken.
+pub const TCP_ASKS: u32 = 9;
+
 const _: () = {
     assert!(RECV_BUFFERS_DEFAULT <= RECV_BUFFERS_MAX && SENDS_DEFAULT <= SENDS_MAX);
     assert!(MESSAGE_BYTES_MAX.is_multiple_of(8), "receive buffers are 8-byte aligned");

@@ -101,6 +101,8 @@ pub struct Counters {
     pub retransmissions_spurious: u64,
     /// Probe time-outs: nothing was acknowledged for longer than expected.
     pub probe_timeouts: u64,
+    /// Peers of idle connections that were asked whether they live.
+    pub idle_asks: u64,
     /// Times a way turned out to take only smaller datagrams.
     pub paths_narrowed: u64,
     /// Datagrams with a part of a bundle.

@@ -139,6 +139,23 @@ pub const PACING_BURST_SHARE: u64 = 4;
 /// A connection idle for this long gives its active state back.
 pub const IDLE_NS: u64 = 100_000_000;
 
+/// Connections are looked at once in so long, a quarter more or less: of one whose peer was not heard of since the last look, the
+/// peer is asked whether it lives.
+pub const IDLE_LOOK_NS: u64 = 30_000_000_000;
+
+/// And no more of them in a second than this, however many there are.
+pub const IDLE_LOOKS_PER_SECOND_MAX: u64 = 1_000;
+
+/// A peer that is asked whether it lives has this time to answer at first, and twice as long each time that it is asked again,
+pub const IDLE_ASK_NS_MIN: u64 = 1_000_000_000;
+
+/// up to this.
+pub const IDLE_ASK_NS_MAX: u64 = 15_000_000_000;
+
+/// So many questions in vain, and the send timeout, have to pass before such a peer is given up: it may be a program that computes
+/// for a while.
+pub const IDLE_ASKS_MIN: u8 = 12;
+
 /// Bytes before the data of a part of a bundle.
 pub const PART_HEAD_BYTES: usize = 8;
 
@@ -242,6 +259,8 @@ const _: () = {
             < PARTS_MAX,
         "the longest bundle has no more parts than bits"
     );
+    assert!(IDLE_ASK_NS_MAX * (IDLE_ASKS_MIN as u64 - 4) >= 120_000_000_000, "two minutes at least");
+    assert!(IDLE_LOOKS_PER_SECOND_MAX > 0 && IDLE_LOOK_NS > IDLE_NS);
     assert!(DATAGRAM_BYTES_MIN.is_multiple_of(8) && DATAGRAM_BYTES_MAX.is_multiple_of(8));
     assert!(GROUP_HEADER_BYTES.is_multiple_of(8), "messages start on 8-byte boundaries");
     assert!(GROUP_HEADER_BYTES <= HEADER_BYTES, "a group takes every message that a connection takes");

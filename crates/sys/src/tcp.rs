@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
@@ -168,6 +169,15 @@ impl Stream {
     /// as the system's retransmissions take.
     pub fn set_user_timeout_ms(&self, timeout_ms: u32) -> io::Result<()> {
         Ok(sockopt::set_tcp_user_timeout(&self.fd, timeout_ms)?)
+    }
+
+    /// Has the kernel ask the peer's whether the stream is still there once it was idle for so long, then once each `interval`, and
+    /// break it after so many questions in vain. Where there is a user timeout that counts in place of `tries`.
+    pub fn set_keepalive(&self, idle: Duration, interval: Duration, tries: u32) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(&self.fd, idle)?;
+        sockopt::set_tcp_keepintvl(&self.fd, interval)?;
+        sockopt::set_tcp_keepcnt(&self.fd, tries)?;
+        Ok(sockopt::set_socket_keepalive(&self.fd, true)?)
     }
 
     /// No more than so many bytes wait in the kernel without having been sent.

@@ -4,7 +4,7 @@
 //! Short faults lose nothing and repeat nothing; long ones end what was under way with a reason, in bounded time.
 //! `CCI_NET_FAULTS` (1 if not given) says how many times as often the repeated faults strike.
 
-use cci::{Attribute, Context, Device, Endpoint, Options, Status};
+use cci::{Attribute, Context, Device, DisconnectReason, Endpoint, Event, Options, Status};
 use cci_testkit::figures;
 use cci_testkit::net::{End, Veth, Wire};
 use cci_testkit::traffic::Traffic;
@@ -329,4 +329,93 @@ fn an_interface_taken_away_ends_everything() {
         }
         figures::note("netfault.interfaces_removed", 1);
     }
+}
+
+/// Two endpoints across a wire, a connection between them, and nothing more to say.
+fn idle(kind: Kind, veth: &Veth, attribute: Attribute) -> [Endpoint; 2] {
+    let mut client = kind.open(veth, End::A, Options::default());
+    let mut server = kind.open(veth, End::B, Options::default());
+    client.connect(server.uri(), b"", attribute, 1, Some(Duration::from_secs(10))).unwrap();
+    let (mut made, started) = (0, Instant::now());
+    while made < 2 {
+        assert!(started.elapsed() < Duration::from_secs(20), "{kind:?}: no connection");
+        for side in [&mut client, &mut server] {
+            match side.next_event() {
+                Some(Event::ConnectRequest(request)) => side.accept(request, 2).unwrap(),
+                Some(Event::Connect { result, .. } | Event::Accept { result, .. }) => {
+                    result.unwrap();
+                    made += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    [client, server]
+}
+
+/// The kernel's timer of each TCP connection that is established: its kind, and how long it runs still.
+fn tcp_timers() -> Vec<(u8, Duration)> {
+    let mut timers = Vec::new();
+    for line in std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap().lines().skip(1) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, "01", _, timer, ..] = fields[..] else { continue };
+        let (kind, ticks) = timer.split_once(':').unwrap();
+        let ticks = u64::from_str_radix(ticks, 16).unwrap();
+        timers.push((kind.parse().unwrap(), Duration::from_millis(ticks * 10)));
+    }
+    timers
+}
+
+/// Both ends are asked for by their kernels, the one that dialled and the one that accepted, without any option.
+#[test]
+fn kernels_ask_for_idle_tcp_peers() {
+    for attribute in [RO, Attribute::Unreliable] {
+        let Some(veth) = network() else { return };
+        let _sides = idle(Kind::Tcp4, &veth, attribute);
+        for end in [End::A, End::B] {
+            let _inside = veth.enter(end);
+            let timers = tcp_timers();
+            // What is still to be acknowledged has a timer before that.
+            assert_eq!(timers.len(), 1, "{timers:?}");
+            let (kind, left) = timers[0];
+            assert!(kind == 1 || kind == 4 || kind == 2 && left <= Duration::from_secs(46), "{timers:?}");
+        }
+        std::thread::sleep(ms(500));
+        for end in [End::A, End::B] {
+            let _inside = veth.enter(end);
+            let timers = tcp_timers();
+            assert!(matches!(timers[..], [(2, left)] if left <= Duration::from_secs(46)), "{timers:?}");
+        }
+    }
+}
+
+/// A peer that vanishes without a word from an idle connection is missed on every device, on both sides.
+#[test]
+#[ignore = "takes some three minutes: as long as a peer may be silent"]
+fn idle_peers_that_vanish_are_missed() {
+    let tests = ALL.map(|kind| {
+        std::thread::spawn(move || {
+            for attribute in [if kind.is_raw() { Attribute::Unreliable } else { RO }] {
+                let Some(veth) = network() else { return };
+                let mut sides = idle(kind, &veth, attribute);
+                veth.cut(0);
+                let (started, mut told) = (Instant::now(), [0, 0]);
+                while told != [1, 1] {
+                    assert!(started.elapsed() < Duration::from_secs(260), "{kind:?} {attribute:?}: {told:?}");
+                    for (side, told) in sides.iter_mut().zip(&mut told) {
+                        match side.wait(Some(ms(20))).unwrap() {
+                            Some(Event::Disconnected { reason, .. }) => {
+                                assert_eq!(reason, DisconnectReason::TimedOut, "{kind:?} {attribute:?}");
+                                *told += 1;
+                            }
+                            other => assert!(other.is_none(), "{kind:?} {attribute:?}: {other:?}"),
+                        }
+                    }
+                }
+                assert!(sides.iter().all(|side| side.counters().connections_open == 0));
+                println!("{kind:?} {attribute:?}: after {:.0} s", started.elapsed().as_secs_f64());
+            }
+        })
+    });
+    tests.into_iter().for_each(|test| test.join().unwrap());
 }

@@ -52,10 +52,43 @@ pub(crate) struct Conn {
     pub rx_epoch: u16,
     /// What the peer lets be in flight.
     pub peer_window_kib: u16,
-    /// Congestion window while idle.
-    pub idle_window_kib: u16,
+    /// Congestion window while idle, and whether the peer was heard of.
+    pub idle_window: IdleWindow,
     pub state: ConnState,
     pub attribute: Attribute,
+}
+
+/// The congestion window of an idle connection, in KiB, in 15 bits: more than one is ever restored to. In the last: whether
+/// something has come from the peer since the connection was last looked at.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IdleWindow(u16);
+
+impl IdleWindow {
+    const HEARD: u16 = 1 << 15;
+
+    pub fn kib(self) -> u16 {
+        self.0 & !IdleWindow::HEARD
+    }
+
+    pub fn set_kib(&mut self, kib: u16) {
+        self.0 = self.0 & IdleWindow::HEARD | kib.min(!IdleWindow::HEARD);
+    }
+
+    #[inline]
+    pub fn note_heard(&mut self) {
+        self.0 |= IdleWindow::HEARD;
+    }
+
+    pub fn is_heard(self) -> bool {
+        self.0 & IdleWindow::HEARD != 0
+    }
+
+    /// The same, and from now on it is counted anew.
+    pub fn take_heard(&mut self) -> bool {
+        let heard = self.is_heard();
+        self.0 &= !IdleWindow::HEARD;
+        heard
+    }
 }
 
 /// A round trip in two bytes, to a thousandth: 11 bits shifted left by the upper 5, in units of 64 ns. 0: not measured.
@@ -162,8 +195,10 @@ pub(crate) struct Active {
     /// Something was sent or came: not idle yet.
     pub used_at: Time,
     pub keepalive_ns: u64,
-    /// The next keepalive question, or its time-out.
+    /// The next keepalive question, or its time-out; or that of the last of `asks`.
     pub keepalive_due: Time,
+    /// Questions in vain whether the peer of this idle connection lives. 0: it is not asked.
+    pub asks: u8,
     /// No send is older than its time-out before this.
     pub send_due: Time,
     /// Next handshake step, receiver-not-ready probe or close: what the state calls for.
@@ -266,7 +301,7 @@ impl Active {
             rx: Rx::new(conn.idle_rx),
             rx_ring: None,
             rma: None,
-            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window_kib), now),
+            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window.kib()), now),
             bond: None,
             rack_due: Time::FAR,
             rnr_end: Time(0),
@@ -277,6 +312,7 @@ impl Active {
             used_at: now,
             keepalive_ns: 0,
             keepalive_due: Time::FAR,
+            asks: 0,
             send_due: Time::FAR,
             step_due: Time::FAR,
             step_ns: 0,
@@ -301,6 +337,7 @@ impl Active {
             && !self.rnr
             && !self.refusing
             && self.keepalive_ns == 0
+            && self.asks == 0
             && self.step_due == Time::FAR
             && self.dial.is_none()
             && self.bond.is_none()
@@ -314,7 +351,7 @@ impl Active {
 
     /// Turns keepalive on, or off with 0. Counts from now, or from when the connection is up.
     pub fn start_keepalive(&mut self, now: Time, keepalive_ns: u64, state: ConnState) {
-        self.keepalive_ns = keepalive_ns;
+        (self.keepalive_ns, self.asks) = (keepalive_ns, 0);
         self.heard_at = self.heard_at.max(now);
         let on = keepalive_ns != 0 && state == ConnState::Up;
         self.keepalive_due = if on { now.plus(keepalive_ns / 2) } else { Time::FAR };

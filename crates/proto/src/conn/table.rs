@@ -36,7 +36,7 @@ fn empty(next_free: u32) -> Conn {
         tx_epoch: 0,
         rx_epoch: 0,
         peer_window_kib: 0,
-        idle_window_kib: 0,
+        idle_window: super::IdleWindow::default(),
         state: ConnState::Free,
         attribute: Attribute::Unreliable,
     }

@@ -133,6 +133,7 @@ impl Endpoint {
         };
         self.shared.free(conn);
         self.table.remove(index);
+        self.stop_walking_if_alone();
         sink.event(event);
     }
 
@@ -148,6 +149,7 @@ impl Endpoint {
         }
         self.shared.free(conn);
         self.table.remove(index);
+        self.stop_walking_if_alone();
         sink.event(Event::ConnectFailed { conn: key, token, why });
     }
 }
@@ -183,7 +185,7 @@ impl Shared {
             active.refusing = false;
             self.unbond(active);
             (active.ack_pending, active.keepalive_ns) = (0, 0);
-            (active.keepalive_due, active.step_due) = (Time::FAR, Time::FAR);
+            (active.keepalive_due, active.step_due, active.asks) = (Time::FAR, Time::FAR, 0);
             active.forget_gaps(self, ordered);
             active.used_at = now;
             self.arm(active);
@@ -237,7 +239,7 @@ impl Shared {
         active.steps = 0;
         active.step_ns = active.path.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
         active.step_due = active.used_at.plus(active.step_ns);
-        active.keepalive_ns = 0;
+        (active.keepalive_ns, active.asks) = (0, 0);
         active.keepalive_due = Time::FAR;
         self.enqueue(active, index);
     }
@@ -247,7 +249,7 @@ impl Shared {
         self.drop_held(active);
         active.holding = false;
         active.refusing = false;
-        active.keepalive_ns = 0;
+        (active.keepalive_ns, active.asks) = (0, 0);
         active.keepalive_due = Time::FAR;
         active.used_at = now;
     }

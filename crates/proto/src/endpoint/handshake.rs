@@ -136,6 +136,7 @@ impl Endpoint {
         let first_seq = self.first_seq();
         let nonce = self.secret.draw();
         let datagram_bytes = self.shared.config.datagram_bytes_max;
+        self.start_walking(now);
         let (index, conn) = place(&mut self.table, &mut self.shared, now, request.len() as u64, |conn| {
             (conn.peer, conn.nonce, conn.token) = (to, nonce, token);
             (conn.idle_tx, conn.datagram_bytes, conn.attribute) = (first_seq, datagram_bytes, attribute);
@@ -295,6 +296,7 @@ impl Endpoint {
         let first_seq = self.first_seq();
         let nonce = self.secret.draw();
         let datagram_bytes = self.shared.config.datagram_bytes_max.min(request.datagram_bytes_max);
+        self.start_walking(now);
         let placed = place(&mut self.table, &mut self.shared, now, 0, |conn| {
             (conn.peer, conn.nonce, conn.peer_nonce) = (request.ticket.peer, nonce, request.ticket.nonce);
             (conn.token, conn.attribute, conn.datagram_bytes) = (token, request.attribute, datagram_bytes);

@@ -5,6 +5,7 @@ pub(crate) mod deadline;
 mod elsewhere;
 mod handshake;
 mod handshakes;
+mod idle;
 mod in_parts;
 mod on_ack;
 mod on_data;
@@ -48,6 +49,7 @@ pub struct Endpoint {
     secret: Secret,
     /// The latest time that a datagram brought.
     seen: Time,
+    walk: idle::Walk,
 }
 
 impl Endpoint {
@@ -70,6 +72,7 @@ impl Endpoint {
             shared: Shared::new(config)?,
             secret,
             seen: Time(0),
+            walk: idle::Walk::new(),
         })
     }
 
@@ -77,7 +80,8 @@ impl Endpoint {
     /// really due: then the call only looks.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.shared.timers.next()
+        let at = self.shared.timers.next().unwrap_or(Time::FAR).min(self.walk.due);
+        (at != Time::FAR).then_some(at)
     }
 
     /// True if `poll_transmit` has something to do now.
@@ -100,7 +104,7 @@ impl Endpoint {
     pub fn connection(&self, key: ConnKey) -> Option<ConnectionInfo> {
         let conn = self.table.get(key)?;
         let active = conn.active.as_deref();
-        let idle_window_bytes = u64::from(conn.idle_window_kib) << 10;
+        let idle_window_bytes = u64::from(conn.idle_window.kib()) << 10;
         Some(ConnectionInfo {
             attribute: conn.attribute,
             state: conn.state,

@@ -81,6 +81,7 @@ impl Endpoint {
             return Ok(());
         }
         conn.peer_window_kib = head.window_kib;
+        conn.idle_window.note_heard();
         if let Some(active) = conn.active.as_deref_mut() {
             (active.heard_at, active.used_at) = (now, now);
             active.heard_by(by);

@@ -194,7 +194,7 @@ impl Shared {
         conn.idle_tx = active.tx.next;
         conn.idle_rx = active.rx.end;
         conn.idle_rtt = IdleRtt::new(active.path.rtt.smoothed_ns_or_zero());
-        conn.idle_window_kib = active.path.window.kib();
+        conn.idle_window.set_kib(active.path.window.kib());
         self.timers.remove(active.timer);
         if let Some(ring) = active.tx_ring.take() {
             self.spare_tx.push(ring);

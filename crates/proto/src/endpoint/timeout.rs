@@ -22,6 +22,9 @@ const PROBES_BEFORE_SHRINKING: u32 = 3;
 impl Endpoint {
     /// Does what is due by `now`. Call it when `next_deadline` has passed; calling it earlier does no harm.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
+        if self.walk.due <= now {
+            self.walk_on(now);
+        }
         while let Some(index) = self.shared.timers.pop_due(now) {
             let Some(conn) = self.table.at_mut(index) else { continue };
             match conn.state {
@@ -125,13 +128,16 @@ impl Shared {
             active.next_step(now, want::PING, probe_ns_max);
             self.enqueue(active, index);
         }
-        if active.keepalive_due <= now {
+        if active.keepalive_due <= now && active.asks != 0 {
+            self.on_ask_due(conn, index, now, sink);
+        } else if active.keepalive_due <= now {
             if active.keepalive(now) {
                 sink.event(Event::KeepaliveTimedOut { conn: key, token });
             } else if active.wants & want::PING != 0 {
                 self.enqueue(active, index);
             }
         }
+        let Some(active) = conn.active.as_deref_mut() else { return };
         if active.send_due <= now {
             self.on_send_due(conn, index, now, sink);
         }
@@ -155,7 +161,7 @@ impl Shared {
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let Some(active) = conn.active.as_deref_mut().filter(|active| active.step_due <= now) else { return };
         // While this side's program takes nothing, the peer can't go on.
-        if active.rx.end != active.last_words.0 || active.rx.held != 0 || active.refusing {
+        if active.rx.end != active.last_words.0 || active.holding || active.refusing {
             active.last_words = (active.rx.end, now);
         }
         let patience = active.last_words.1.plus(timeout_ns.saturating_mul(2));

@@ -52,7 +52,7 @@ impl Shared {
         let missing = missing.then_some((active.rx.next, rx_epoch));
         // While our program takes nothing, the peer can't go on either.
         let closing = state == ConnState::PeerClosed;
-        let closes = closing && !active.refusing && active.rx.held == 0;
+        let closes = closing && !active.refusing && !active.holding;
         let dead = active.rnr && now.since(active.heard_at) >= look_ns;
         let write = active.unended_write(look_ns);
         let late = (missing.is_some() && missing == before.missing) || (closes && before.closing);

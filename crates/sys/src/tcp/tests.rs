@@ -50,6 +50,7 @@ fn bytes_arrive_in_order_and_then_the_end() {
 fn the_kernel_tells_what_it_knows() {
     let (near, far) = pair();
     near.set_user_timeout_ms(1000).unwrap();
+    near.set_keepalive(Duration::from_secs(30), Duration::from_secs(10), 9).unwrap();
     near.set_unsent_bytes_max(1 << 16).unwrap();
     near.send(&[1; 1000]).unwrap();
     until(|| far.recv(&mut [0; 1000]));

@@ -45,6 +45,7 @@ pub(super) fn counters(
         ("retransmissions", of.retransmissions),
         ("retransmissions_spurious", of.retransmissions_spurious),
         ("probe_timeouts", of.probe_timeouts),
+        ("idle_asks", of.idle_asks),
         ("paths_narrowed", of.paths_narrowed),
         ("parts_sent", of.parts_sent),
         ("acks_sent", of.acks_sent),

@@ -7,8 +7,10 @@ use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
+use crate::limits::{TCP_ASK_S, TCP_ASKS, TCP_IDLE_JITTER_S, TCP_IDLE_S};
 use cci_ring::slab::Key;
 use cci_sys::clock;
+use std::time::Duration;
 
 impl Tcp {
     /// Does what is due.
@@ -200,14 +202,20 @@ impl Tcp {
         self.bound_silence(key);
     }
 
-    /// Has the kernel notice that the peer's host is gone within about the send timeout.
+    /// Has the kernel notice that the peer's host is gone: by asking it where the connection is idle, and by what it does not
+    /// acknowledge. The user timeout counts for both; sends and operations have deadlines of their own, which are sooner.
+    //= wire.md R-TCP-27
     pub(super) fn bound_silence(&self, key: Key) {
-        let Some(conn) = self.conns.get(key).filter(|conn| conn.is_reliable) else { return };
-        let timeout_ms = (conn.send_timeout_ns / 1_000_000).saturating_mul(2).clamp(1_000, 86_400_000);
-        if let Some(stream) = &conn.stream {
-            // A kernel that refuses gives up after its own, longer, time.
-            let _ = stream.set_user_timeout_ms(u32::try_from(timeout_ms).unwrap_or(u32::MAX));
-        }
+        let Some(conn) = self.conns.get(key) else { return };
+        let Some(stream) = &conn.stream else { return };
+        // Both sides know the ticket, and no two connections have the same.
+        let jitter_s = u64::from(conn.ticket.secret[0]) % TCP_IDLE_JITTER_S;
+        let idle = Duration::from_secs(TCP_IDLE_S + jitter_s);
+        let give_up_ms = (TCP_IDLE_S + TCP_IDLE_JITTER_S + TCP_ASK_S * u64::from(TCP_ASKS)) * 1_000;
+        let timeout_ms = (conn.send_timeout_ns / 1_000_000).saturating_mul(2).clamp(give_up_ms, 86_400_000);
+        // A kernel that refuses gives up after its own, longer, time.
+        let _ = stream.set_keepalive(idle, Duration::from_secs(TCP_ASK_S), TCP_ASKS);
+        let _ = stream.set_user_timeout_ms(u32::try_from(timeout_ms).unwrap_or(u32::MAX));
     }
 
     pub(super) fn change_keepalive(&mut self, key: Key, timeout_ns: u64) {

@@ -69,7 +69,8 @@ fn an_idle_connection_sleeps_and_wakes() {
     let (client, server) = net.join(Attribute::ReliableOrdered);
     net.send(0, client, b"one", 1);
     net.run(SECOND);
-    assert_eq!((net.ends[0].next_deadline(), net.ends[1].next_deadline()), (None, None));
+    let asleep = |end: &Endpoint| end.next_deadline().is_some_and(|at| at > net.now.plus(15 * SECOND));
+    assert!(net.ends.iter().all(asleep), "but for the question whether the peer lives, one day");
     assert_ne!(net.ends[0].connection(client).unwrap().rtt_ns, 0, "remembered");
     net.send(0, client, b"two", 2);
     net.send(1, server, b"three", 3);
@@ -294,4 +295,27 @@ fn an_endpoint_that_only_dials_answers_no_request() {
     assert!(!net.apps[0].has(|event| matches!(event, Event::Request(_))));
     assert_eq!(net.ends[0].counters().datagrams_sent, sent, "not a word");
     assert!(unexpected(&net) > 1, "each try is counted");
+}
+
+/// By when an accepted client must have confirmed: its server's send timeout, within a second and thirty.
+#[test]
+fn an_accepted_client_that_stays_silent_is_given_up() {
+    for (timeout_ns, wanted_ns) in [(100 * MS, SECOND), (5 * SECOND, 5 * SECOND), (100 * SECOND, 30 * SECOND)]
+    {
+        let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
+        let mut net = Net::new(31, vec![Config::default(), config]);
+        net.ends[0].connect(net.now, address(1), b"", Attribute::ReliableOrdered, 7, None).unwrap();
+        net.serve(9);
+        net.cut = true;
+        let started = net.now;
+        net.run_until(60 * SECOND, "it is given up", |net| {
+            net.apps[1].has(|event| {
+                matches!(event, Event::AcceptFailed { why: AcceptFailure::TimedOut, token: 9, .. })
+            })
+        });
+        let took_ns = net.now.since(started);
+        assert!(took_ns >= wanted_ns && took_ns < wanted_ns + SECOND, "{took_ns} ns, not {wanted_ns}");
+        assert_eq!(net.ends[1].connections(), 0);
+        net.assert_clean();
+    }
 }

@@ -316,7 +316,7 @@ fn what_is_stored_behind_a_gap_that_is_never_filled_is_not_kept() {
             assert!(is_told(&net), "{kind:?}, talks {talks}");
             net.run(SECOND);
             assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
-            assert_eq!(net.ends[0].next_deadline(), None, "asleep");
+            assert!(net.ends[0].table.at(client.index).unwrap().active.is_none(), "asleep");
         }
     }
 }
@@ -345,5 +345,30 @@ fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
     say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     net.run(UNENDED);
     assert!(is_told(&net));
-    assert_eq!(net.ends[0].next_deadline(), None, "asleep");
+    assert!(net.ends[0].table.at(client.index).unwrap().active.is_none(), "asleep");
+}
+
+/// What waits in a gap is not what our program leaves waiting.
+#[test]
+fn a_gap_that_moves_keeps_no_connection_of_a_peer_that_closes() {
+    let (mut net, client) = with_a_liar(16);
+    let mut body = [0; 16];
+    let len = crate::wire::write_record(&mut body, &[b"one"], 3);
+    let closing = |net: &mut Net, ahead: u32| {
+        say(net, client, Kind::Data, &body[..len], |head| {
+            (head.seq, head.flags) = (head.seq.plus(ahead), flags::CLOSING);
+        });
+    };
+    closing(&mut net, 1);
+    for _ in 0..8 {
+        closing(&mut net, 3);
+        chat(&mut net, client, limits::UNENDED_NS_MIN * 3 / 4);
+        if is_told(&net) {
+            break;
+        }
+        closing(&mut net, 0);
+    }
+    assert!(is_told(&net), "it goes on for ever");
+    net.run(SECOND);
+    assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
 }

@@ -4,6 +4,7 @@ mod basic;
 mod deadlines;
 mod elsewhere;
 mod hostile;
+mod idle;
 mod liar;
 mod loss;
 mod many;

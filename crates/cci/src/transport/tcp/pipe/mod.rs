@@ -29,6 +29,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a client's handshake takes at most: what it has when it is done, and the part that is being read.
 pub(super) const SHAKING_BYTES: u64 =
@@ -272,6 +273,10 @@ impl Pipe {
 
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.stream.shutdown_write()
+    }
+
+    pub fn set_keepalive(&self, idle: Duration, interval: Duration, tries: u32) -> io::Result<()> {
+        self.stream.set_keepalive(idle, interval, tries)
     }
 
     pub fn set_user_timeout_ms(&self, timeout_ms: u32) -> io::Result<()> {

@@ -23,7 +23,6 @@ mod open;
 mod out;
 mod pipe;
 mod poll;
-mod queue;
 mod read;
 mod report;
 mod requests;

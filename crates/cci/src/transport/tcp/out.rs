@@ -4,9 +4,9 @@
 //! not a message — acknowledgements and the like — lies in `control`, and goes between two records.
 
 use super::pipe::Pipe;
-use super::queue::{Chunks, PARTS_MAX, Queue};
 use super::sends::{Fifo, NIL, Send, Sends};
 use super::wire::{Fault, HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX};
+use crate::engine::chunks::{Chunks, PARTS_MAX, Queue};
 use crate::engine::core::SendOp;
 use std::io::{self, ErrorKind, IoSlice};
 

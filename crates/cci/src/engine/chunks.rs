@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 /// Of one chunk: two of the longest messages.
-pub(super) const CHUNK_BYTES: usize = 16 << 10;
+pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 /// Slots kept for the parts of one write.
-pub(super) const PARTS_MAX: usize = 16;
+pub(crate) const PARTS_MAX: usize = 16;
 
 /// The chunks of an endpoint: made when they are needed, up to a number, and kept.
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     spare: Vec<Box<[u8]>>,
     made: u32,
     max: u32,
@@ -53,7 +53,7 @@ impl Chunks {
 }
 
 /// A run of bytes, counted from the beginning of the connection.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     chunks: VecDeque<Box<[u8]>>,
     /// Position of the first byte of the first chunk.
     base: u64,

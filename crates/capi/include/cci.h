@@ -508,7 +508,7 @@ typedef enum cci_opt_name {
     /* Of an endpoint: receive buffers. Setting raises their number, and the memory cap by what they take; a smaller
      * number than there are changes nothing. */
     CCI_OPT_ENDPT_RECV_BUF_COUNT,
-    /* Of an endpoint: sends that may be in progress. Set aside when the endpoint is created: setting a number not
+    /* Of an endpoint: sends that may be in progress, 16384 unless asked otherwise. Set aside when the endpoint is created: setting a number not
      * larger succeeds and changes nothing, a larger one is CCI_ERR_NOT_IMPLEMENTED (see cci_create_endpoint_with). */
     CCI_OPT_ENDPT_SEND_BUF_COUNT,
     /* Of an endpoint: keepalive time of connections made from now on, microseconds; 0 = off. */
@@ -588,7 +588,8 @@ int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
  *   context      comes back with the event
  *   flags        CCI_FLAG_...
  *
- * Errors: CCI_EMSGSIZE (longer than max_send_size), CCI_ENOBUFS (no room now: get events, then try again),
+ * Errors: CCI_EMSGSIZE (longer than max_send_size), CCI_ENOBUFS (as many sends are in progress as there are send
+ * buffers, or as this connection may have of them, or the memory cap is reached: get events, then try again),
  * CCI_ERR_DISCONNECTED, CCI_EINVAL (NULL, unknown flags, or SILENT with NO_COPY on a connection that is not RO). With
  * CCI_FLAG_BLOCKING also how the send ended, as in cci_event_send.
  */
@@ -744,7 +745,9 @@ typedef struct cci_endpoint_options {
     uint32_t size;
     /* Receive buffers, shared by all peers; a message that is kept holds one. */
     uint32_t recv_buf_count;
-    /* Sends that may be in progress at once. */
+    /* Sends that may be in progress at once, of whatever length, whether their peers take them or not: 16384. Those for
+     * which the transport has no room wait in memory that is borrowed under the cap. While several connections are open,
+     * one may have no more than are left for the others. */
     uint32_t send_buf_count;
     /* How long a reliable send may take, microseconds. */
     uint32_t send_timeout_us;

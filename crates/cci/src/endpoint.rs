@@ -7,6 +7,7 @@ mod rma;
 mod settings;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;
+mod waiting;
 
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
@@ -17,7 +18,7 @@ use crate::engine::poller::Poller;
 use crate::engine::spin::Spin;
 use crate::error::{CreateError, OptionError, SendError, WaitError};
 use crate::event::{Connection, Event, Status};
-use crate::explain::Explanation;
+use crate::explain::{Explanation, Fact};
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
@@ -158,6 +159,9 @@ impl Endpoint {
         if was_open {
             self.core.counters.connections_open = self.core.counters.connections_open.saturating_sub(1);
         }
+        if self.core.waiting.close(connection) {
+            return self.touched();
+        }
         self.transport.disconnect(&mut self.core, connection, link);
         self.touched();
     }
@@ -166,7 +170,8 @@ impl Endpoint {
     /// Ends in exactly one [`Event::Send`] with `context`, unless `flags` has [`SendFlags::SILENT`].
     ///
     /// # Errors
-    /// [`SendError`]: nothing was sent and no event will come. After `WouldBlock`, get events and try again.
+    /// [`SendError`]: nothing was sent and no event will come. `WouldBlock`: as many sends are in progress as there are send
+    /// buffers, or as this connection may have of them, or the memory cap is reached; get events and try again.
     #[inline]
     pub fn send(
         &mut self,
@@ -234,7 +239,15 @@ impl Endpoint {
         if stands_in_line && !self.core.order.is_empty() && !self.core.order.reserve() {
             return Err(SendError::WouldBlock);
         }
-        self.transport.send(&mut self.core, connection, link, segments, op)?;
+        if self.core.waiting.is_empty() {
+            match self.transport.send(&mut self.core, connection, link, segments, op) {
+                Ok(()) => {}
+                Err(SendError::WouldBlock) => self.send_or_wait(connection, link, segments, len_bytes, op)?,
+                Err(other) => return Err(other),
+            }
+        } else {
+            self.send_or_wait(connection, link, segments, len_bytes, op)?;
+        }
         if stands_in_line && !self.core.order.is_empty() {
             // Where the connection has no line, it is told when it is done.
             self.core.order.enter_send(connection.index, context);
@@ -367,6 +380,9 @@ impl Endpoint {
         }
         self.taken_since_progress = 0;
         self.transport.progress(&mut self.core);
+        if !self.core.waiting.is_empty() {
+            self.advance_some();
+        }
         if self.core.has_ended() {
             self.release_ended();
         }
@@ -425,7 +441,7 @@ impl Endpoint {
             self.core.poller.set_pending(true);
             return true;
         }
-        match self.transport.arm(&mut self.core) {
+        match self.arm_transport() {
             Armed::Sleep { deadline_ns } if !self.has_news() => {
                 self.core.poller.set_pending(false);
                 if !self.core.origin.has_news() && self.core.poller.set_timer(deadline_ns).is_ok() {
@@ -442,12 +458,20 @@ impl Endpoint {
         }
     }
 
+    #[inline]
+    fn arm_transport(&mut self) -> Armed {
+        if self.core.waiting.is_empty() {
+            return self.transport.arm(&mut self.core);
+        }
+        self.arm_with_waiting()
+    }
+
     /// For the progress thread: makes progress and prepares for sleeping on what the transport waits for alone. True:
     /// sleep is safe. Queued events do not keep it from sleeping; they are the program's, which the descriptor tells.
     pub(crate) fn progress_apart(&mut self) -> bool {
         self.core.counters.thread_rounds += 1;
         self.progress();
-        let armed = self.transport.arm(&mut self.core);
+        let armed = self.arm_transport();
         if self.exported.get() {
             let news = self.has_news() || armed == Armed::Pending;
             self.core.poller.set_pending(news);
@@ -557,7 +581,7 @@ impl Endpoint {
     /// else. The level is put right at the next call. False: do not sleep, look again.
     pub(crate) fn arm_for_sleep(&mut self) -> Result<bool, WaitError> {
         let known = self.core.news();
-        let Armed::Sleep { deadline_ns } = self.transport.arm(&mut self.core) else { return Ok(false) };
+        let Armed::Sleep { deadline_ns } = self.arm_transport() else { return Ok(false) };
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
         // What fell due while the transport was armed may be what is waited for, and nothing would tell of it.
@@ -634,7 +658,9 @@ impl Endpoint {
     /// Counters of one connection.
     pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
         let link = self.link(connection).ok()?;
-        Some(self.transport.connection_counters(link))
+        let mut counters = self.transport.connection_counters(link);
+        counters.sends_in_progress += u64::from(self.core.waiting.len_of(connection));
+        Some(counters)
     }
 
     /// Which path the connection takes, which others were looked at and why not, what holds it up.
@@ -650,6 +676,12 @@ impl Endpoint {
         };
         if conn.link != u64::MAX {
             self.transport.explain(conn.link, &mut explanation);
+        }
+        let waiting = self.core.waiting.len_of(connection);
+        if waiting > 0 {
+            explanation.facts.push(("sends that wait for room", Fact::Count(waiting.into())));
+            let reason = || Some("sends wait until the transport has room for them".to_owned());
+            explanation.blocked_on = explanation.blocked_on.take().or_else(reason);
         }
         Some(explanation)
     }
@@ -686,11 +718,11 @@ impl Endpoint {
             // Requests among the events are refused by being dropped: progress tells their peers so.
             while self.core.pop_event().is_some() {}
             self.progress();
-            let no_operations = self.core.operations.is_empty();
-            if no_operations && self.transport.is_drained() && !self.core.has_events() {
+            let none_waits = self.core.operations.is_empty() && self.core.waiting.is_empty();
+            if none_waits && self.transport.is_drained() && !self.core.has_events() {
                 return true;
             }
-            if !all_delivered && no_operations && self.transport.has_delivered_all() {
+            if !all_delivered && none_waits && self.transport.has_delivered_all() {
                 all_delivered = true;
                 until_ns = until_ns.min(clock::now_ns().saturating_add(limits::FAREWELL_NS_MAX));
             }

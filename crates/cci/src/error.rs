@@ -424,7 +424,10 @@ impl fmt::Display for SendError {
                 write!(f, "message of {len_bytes} bytes on a connection that takes {max_bytes}")
             }
             SendError::OtherProcess => f.write_str(OTHER_PROCESS),
-            SendError::WouldBlock => write!(f, "no send buffer free now: get events, then try again"),
+            SendError::WouldBlock => write!(
+                f,
+                "all send buffers are in use, or this connection's share of them: get events, then try again"
+            ),
             SendError::Disconnected => write!(f, "the connection is closed"),
             SendError::UnknownConnection => write!(f, "no such connection on this endpoint"),
             SendError::ReceiveOnly => {

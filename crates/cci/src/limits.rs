@@ -63,6 +63,13 @@ pub const TCP_IDLE_JITTER_S: u64 = 15;
 pub const TCP_ASK_S: u64 = 10;
 /// TCP: questions in vain after which the connection is broken.
 pub const TCP_ASKS: u32 = 9;
+/// Of its part of the memory cap, what a transport does not lend to sends that wait for room: one part in this many.
+pub const KEPT_SHARE: u64 = 8;
+
+/// The time that so many bytes take at the least rate, nanoseconds.
+pub const fn progress_ns(bytes: u64) -> u64 {
+    bytes.saturating_mul(1_000_000_000) / RMA_BYTES_PER_S_MIN
+}
 
 const _: () = {
     assert!(RECV_BUFFERS_DEFAULT <= RECV_BUFFERS_MAX && SENDS_DEFAULT <= SENDS_MAX);

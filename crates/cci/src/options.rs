@@ -79,8 +79,9 @@ pub struct Options {
     /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1. While several connections are open,
     /// one gets no more than are left for the others; alone, it may have all.
     pub recv_buffers: u32,
-    /// Sends that may be in progress at once. At least 1. While several connections are open, one may have no more than are left
-    /// for the others.
+    /// Sends that may be in progress at once, of whatever length, whether their peers take them or not: those for which the
+    /// transport has no room wait, in memory that is borrowed under the cap. At least 1. While several connections are open, one
+    /// may have no more than are left for the others.
     pub send_buffers: u32,
     /// Remote memory operations that may be in progress at once. At least 1. Shared as sends are.
     pub rma_operations: u32,

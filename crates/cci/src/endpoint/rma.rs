@@ -171,7 +171,7 @@ impl Endpoint {
     }
 
     fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        let (link, mss) = self.rma_link(connection)?;
+        let (link, mss) = self.rma_link(connection, rma.flags)?;
         if let Some(message) = rma.message
             && message.len() > mss as usize
         {
@@ -211,7 +211,7 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        let (link, _) = self.rma_link(connection)?;
+        let (link, _) = self.rma_link(connection, flags)?;
         let result = result.map(place);
         if let Some(result) = result {
             self.check_local(result, 8, true)?;
@@ -255,7 +255,7 @@ impl Endpoint {
     ) {
         let silent = flags.contains(RmaFlags::SILENT);
         let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
-        let sends = if ordered { self.transport.sends_in_progress(link) } else { 0 };
+        let sends = if ordered { self.sends_to_be_told(connection, link) } else { 0 };
         let stands_in_line = sends > 0 || ordered && self.core.order.holds(connection.index);
         let order = &mut self.core.order;
         let place =
@@ -267,7 +267,8 @@ impl Endpoint {
     }
 
     /// The transport's name of an open, reliable connection, and its MSS. Reserves what an operation needs to wait for its turn.
-    fn rma_link(&mut self, connection: Connection) -> Result<(u64, u32), RmaError> {
+    /// A fenced one has to come after sends that still wait for room, and waits for them outside.
+    fn rma_link(&mut self, connection: Connection, flags: RmaFlags) -> Result<(u64, u32), RmaError> {
         if !self.is_ours() {
             return Err(RmaError::OtherProcess);
         }
@@ -281,7 +282,9 @@ impl Endpoint {
             return Err(RmaError::Unreliable);
         }
         let (link, mss) = (conn.link, conn.mss);
-        if !self.core.order.reserve_operation() {
+        if !self.core.order.reserve_operation()
+            || flags.contains(RmaFlags::FENCE) && self.core.waiting.holds(connection)
+        {
             return Err(RmaError::WouldBlock);
         }
         Ok((link, mss))
@@ -300,9 +303,8 @@ impl Endpoint {
         let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
         let mut place = None;
         if ordered {
-            let (transport, order) = (&self.transport, &mut self.core.order);
-            let earlier = || transport.sends_in_progress(link);
-            place = order.enter_operation(connection.index, context, silent, earlier);
+            let earlier = self.sends_to_be_told(connection, link);
+            place = self.core.order.enter_operation(connection.index, context, silent, || earlier);
             if place.is_none() {
                 return Err(RmaError::WouldBlock);
             }

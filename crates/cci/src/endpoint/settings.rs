@@ -76,6 +76,7 @@ impl Endpoint {
     pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
         let link = self.link(connection)?;
         self.transport.set_send_timeout(link, as_ns(timeout));
+        self.timeout_changed(connection, timeout);
         self.touched();
         Ok(())
     }

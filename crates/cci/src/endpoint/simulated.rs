@@ -65,6 +65,7 @@ pub fn close_begins(endpoint: &mut Endpoint) {
 /// Nothing is on its way any more, no connection is left, and no event waits: dropping takes no time.
 pub fn is_drained(endpoint: &Endpoint) -> bool {
     endpoint.core.operations.is_empty()
+        && endpoint.core.waiting.is_empty()
         && endpoint.core.connections().is_empty()
         && endpoint.transport.is_drained()
         && !endpoint.has_news()

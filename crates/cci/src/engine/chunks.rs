@@ -1,4 +1,4 @@
-//! Bytes on their way out of one connection, in chunks borrowed from the endpoint's pool.
+//! Bytes that leave in the order in which they came, in chunks borrowed from a pool of the endpoint's.
 
 use cci_ring::fallible;
 use std::collections::VecDeque;
@@ -20,6 +20,41 @@ impl Chunks {
     pub fn new(bytes_max: u64) -> Chunks {
         let max = u32::try_from(bytes_max / CHUNK_BYTES as u64).unwrap_or(u32::MAX).max(4);
         Chunks { spare: Vec::new(), made: 0, max }
+    }
+
+    /// A pool that may have no chunks yet.
+    pub fn none() -> Chunks {
+        Chunks { spare: Vec::new(), made: 0, max: 0 }
+    }
+
+    /// There may be so many more.
+    pub fn allow(&mut self, more: u32) {
+        self.max = self.max.saturating_add(more);
+    }
+
+    /// There may be so many fewer, of those that can be taken.
+    pub fn forbid(&mut self, fewer: u32) {
+        self.max -= fewer.min(self.left());
+        self.shrink_to(self.max);
+    }
+
+    /// How many there may be.
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Lets go of chunks that nobody holds, down to `keep`, and of the right to make as many. True: there were some.
+    pub fn shrink(&mut self, keep: u32) -> bool {
+        let max = self.max;
+        self.max = keep.max(self.made - self.spare.len() as u32).min(max);
+        self.shrink_to(self.max);
+        self.max < max
+    }
+
+    fn shrink_to(&mut self, max: u32) {
+        while self.made > max && self.spare.pop().is_some() {
+            self.made -= 1;
+        }
     }
 
     fn take(&mut self) -> Option<Box<[u8]>> {
@@ -163,6 +198,42 @@ impl Queue {
         }
     }
 
+    /// Copies the bytes from `at` on, as many as fit. False: there are not so many.
+    pub fn copy_out(&self, mut at: u64, mut out: &mut [u8]) -> bool {
+        while !out.is_empty() {
+            let run = self.run(at, self.tail.min(at + out.len() as u64));
+            let Some((now, later)) = out.split_at_mut_checked(run.len()).filter(|_| !run.is_empty()) else {
+                return false;
+            };
+            now.copy_from_slice(run);
+            at += run.len() as u64;
+            out = later;
+        }
+        true
+    }
+
+    /// Overwrites bytes that are kept, from `at` on.
+    pub fn copy_in(&mut self, mut at: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let offset = self.offset(at);
+            let chunk = self.chunks.get_mut(offset / CHUNK_BYTES);
+            let Some(place) = chunk.and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..)) else { return };
+            let len = place.len().min(bytes.len());
+            let (Some(place), Some((now, later))) = (place.get_mut(..len), bytes.split_at_checked(len))
+            else {
+                return;
+            };
+            place.copy_from_slice(now);
+            at += len as u64;
+            bytes = later;
+        }
+    }
+
+    /// Chunks held.
+    pub fn chunk_count(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
     #[inline]
     fn offset(&self, position: u64) -> usize {
         (position - self.base) as usize
@@ -190,6 +261,26 @@ mod tests {
         queue.release(&mut pool, 3 * CHUNK_BYTES as u64);
         assert_eq!(pool.left(), 4);
         assert!(!queue.reserve(&mut pool, 2 * CHUNK_BYTES, 1), "one's own bound");
+    }
+
+    #[test]
+    fn a_pool_grows_and_shrinks_by_what_nobody_holds() {
+        let mut pool = Chunks::none();
+        let mut queue = Queue::new();
+        assert!(!queue.reserve(&mut pool, 1, 8));
+        pool.allow(4);
+        assert!(queue.reserve(&mut pool, 3 * CHUNK_BYTES, 8));
+        pool.forbid(4);
+        assert_eq!((pool.max(), pool.left()), (3, 0), "what is held stays");
+        assert!(!pool.shrink(1));
+        queue.push(&[1; 3 * CHUNK_BYTES]);
+        queue.copy_in(CHUNK_BYTES as u64 - 2, &[2; 4]);
+        let mut bytes = [0; 6];
+        assert!(queue.copy_out(CHUNK_BYTES as u64 - 3, &mut bytes) && bytes == [1, 2, 2, 2, 2, 1]);
+        assert!(!queue.copy_out(queue.tail() - 5, &mut bytes), "there are no more");
+        queue.release(&mut pool, 3 * CHUNK_BYTES as u64);
+        assert!(pool.shrink(1));
+        assert_eq!((pool.max(), pool.left(), pool.made), (1, 1, 1));
     }
 
     proptest! {

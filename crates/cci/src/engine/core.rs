@@ -16,6 +16,7 @@ use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::shares::{Shares, holder};
+use super::waiting::{Head, Line, Waiting};
 use crate::event::{ConnectRequest, Connection, DisconnectReason, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
@@ -31,6 +32,13 @@ pub(crate) struct SendOp {
     pub context: u64,
     /// No event on success.
     pub silent: bool,
+}
+
+impl SendOp {
+    /// Of a send that waits.
+    pub fn of(head: &Head) -> SendOp {
+        SendOp { context: head.context, silent: head.silent }
+    }
 }
 
 /// Life of a connection as the program sees it.
@@ -117,6 +125,8 @@ pub(crate) struct Core {
     pub operations: Operations,
     /// Completions that wait for their turn.
     pub order: Order,
+    /// Sends that wait for room.
+    pub waiting: Waiting,
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
     events: Queue,
@@ -175,6 +185,7 @@ impl Core {
             registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
             operations: Operations::new(options.rma_operations),
             order: Order::default(),
+            waiting: Waiting::default(),
             rma_bill: Arc::default(),
             told: Vec::new(),
             set_apart_bytes: 0,
@@ -223,6 +234,9 @@ impl Core {
     #[inline]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
+        if self.waiting.has_closing() && self.is_closing(connection) {
+            return true;
+        }
         if self.receive.free_at_hand() <= self.scarce_buffers && !self.has_share(connection, true) {
             return false;
         }
@@ -234,6 +248,12 @@ impl Core {
         self.counters.bytes_received += len as u64;
         self.events.push_recv(filled, connection);
         true
+    }
+
+    /// The program has disconnected, and takes nothing from this connection any more.
+    #[cold]
+    fn is_closing(&self, connection: Connection) -> bool {
+        self.conn(connection).is_some_and(|conn| conn.state == ConnState::Closing)
     }
 
     /// Whether a message of this connection would find a buffer.
@@ -310,7 +330,7 @@ impl Core {
     #[inline]
     fn tell(&mut self, connection: Connection, op: SendOp, status: Status) {
         if status != Status::Success {
-            self.counters.sends_failed += 1;
+            self.failed_one(connection, status);
         }
         if !self.blocked.is_empty()
             && let Some(waiter) = self.blocked.iter_mut().find(|waiter| waiter.context == op.context)
@@ -320,6 +340,28 @@ impl Core {
         }
         if !op.silent {
             self.events.push_send(connection, op.context, status);
+        }
+    }
+
+    #[cold]
+    fn failed_one(&mut self, connection: Connection, status: Status) {
+        self.counters.sends_failed += 1;
+        self.waiting.note_failure(connection, status);
+    }
+
+    /// Ends all sends of a line: its connection is over.
+    pub fn end_line(&mut self, line: &mut Line) {
+        let status = line.status_at_end();
+        while let Some(head) = self.waiting.drop_head(line) {
+            self.complete(line.connection, SendOp::of(&head), status);
+        }
+    }
+
+    /// The same for a connection whose line, if it has one, is in its place.
+    #[cold]
+    fn end_waiting(&mut self, connection: Connection) {
+        while let Some((head, status)) = self.waiting.end_one(connection) {
+            self.complete(connection, SendOp::of(&head), status);
         }
     }
 
@@ -404,8 +446,10 @@ impl Core {
         }
     }
 
-    /// The peer takes nothing more; what it sent before may still come. See [`Core::ended`].
+    /// The peer takes nothing more, and what the transport had for it has been completed; what it sent before may still come. See
+    /// [`Core::ended`].
     pub fn peer_gone(&mut self, connection: Connection) {
+        self.end_waiting(connection);
         if let Some(conn) = self.conns.get_mut(key(connection))
             && conn.state == ConnState::Open
         {
@@ -416,6 +460,8 @@ impl Core {
 
     /// All is over: the handle is free, unless the program is to be told first.
     pub fn closed(&mut self, connection: Connection) {
+        self.end_waiting(connection);
+        self.waiting.forget(connection);
         self.unidentify(connection);
         if self.has_left(connection) {
             return;
@@ -429,6 +475,9 @@ impl Core {
 
     /// A peer was silent for too long.
     pub fn keepalive_timed_out(&mut self, connection: Connection) {
+        if self.is_closing(connection) {
+            return;
+        }
         self.events.push(Event::KeepaliveTimedOut { connection });
     }
 
@@ -555,7 +604,7 @@ impl Core {
     }
 
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 7] {
+    pub fn memory(&self) -> [(&'static str, u64); 8] {
         [
             ("receive buffers", self.receive.bytes() as u64 + self.shares.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
@@ -563,6 +612,7 @@ impl Core {
             ("regions", self.regions.bytes()),
             ("who peers are", self.peers.bytes()),
             ("known memory", self.registrations.bytes()),
+            ("sends that wait for room", self.waiting.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
         ]
     }

@@ -18,3 +18,4 @@ pub(crate) mod regions;
 pub(crate) mod registrations;
 mod shares;
 pub(crate) mod spin;
+pub(crate) mod waiting;

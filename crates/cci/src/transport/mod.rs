@@ -146,6 +146,21 @@ pub(crate) trait Transport: Send {
     /// Sends of a connection that have not completed, without the silent ones.
     fn sends_in_progress(&self, link: u64) -> u32;
 
+    /// Sends of all connections that have not completed, as far as this transport keeps something of each.
+    fn sends_held(&self) -> u32;
+
+    /// How many of these are one connection's.
+    fn sends_held_by(&self, link: u64) -> u32;
+
+    /// The peer says that its program has no receive buffer free.
+    fn is_refused(&self, link: u64) -> bool;
+
+    /// Of the endpoint's memory cap, the bytes that this transport can do without for now.
+    fn spare_bytes(&mut self, core: &mut Core) -> u64;
+
+    /// Of its part of the cap, this transport has to do without so many bytes, no more than it could spare: they are lent.
+    fn lend(&mut self, bytes: u64);
+
     /// The clock of this endpoint, nanoseconds: the system's, except in simulations.
     fn now_ns(&self) -> u64 {
         clock::now_ns()

@@ -186,6 +186,30 @@ impl Endpoint {
         self.shared.sends.in_progress()
     }
 
+    /// Sends of a connection that have not completed, the silent ones included.
+    #[must_use]
+    pub fn sends_held_by(&self, key: ConnKey) -> u32 {
+        self.table.get(key).and_then(|conn| conn.active.as_deref()).map_or(0, |active| active.tx.sends)
+    }
+
+    /// Whether the peer says that its program has no receive buffer free.
+    #[must_use]
+    pub fn is_refused(&self, key: ConnKey) -> bool {
+        self.table.get(key).and_then(|conn| conn.active.as_deref()).is_some_and(|active| active.rnr)
+    }
+
+    /// Of the memory cap, the bytes that can be lent to somebody else for now. One part in `kept_share` of the cap is not.
+    #[must_use]
+    pub fn spare_bytes(&self, kept_share: u64) -> u64 {
+        let kept_bytes = self.shared.config.memory_bytes_max / kept_share;
+        self.shared.left_bytes().saturating_sub(kept_bytes)
+    }
+
+    /// Of the memory cap, somebody else has so many bytes from now on: no more than [`Endpoint::spare_bytes`] and what it had.
+    pub fn lend(&mut self, bytes: u64) {
+        self.shared.lent_bytes = bytes;
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {

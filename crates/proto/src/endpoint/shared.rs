@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub bonds: u64,
     pub table_bytes: u64,
     pub handshakes_bytes: u64,
+    /// Of the cap, what somebody else has for now.
+    pub lent_bytes: u64,
 }
 
 /// What one more active connection costs beside its state: places in queues.
@@ -98,6 +100,7 @@ impl Shared {
             bonds: 0,
             table_bytes: 0,
             handshakes_bytes: 0,
+            lent_bytes: 0,
             config,
         })
     }
@@ -123,8 +126,8 @@ impl Shared {
     }
 
     /// What is left under the cap, but for what is kept for bundles that come in parts.
-    fn left_bytes(&self) -> u64 {
-        let kept_bytes = self.parts.bytes_max() - self.parts.bytes();
+    pub fn left_bytes(&self) -> u64 {
+        let kept_bytes = self.parts.bytes_max() - self.parts.bytes() + self.lent_bytes;
         self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes() + kept_bytes)
     }
 

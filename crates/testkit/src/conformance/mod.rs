@@ -163,7 +163,8 @@ macro_rules! conformance {
                 unreliable_at_most_once, smaller_side_decides_the_size, echo_from_the_received_message,
                 gathered_from_segments;
             sending: silent_sends_raise_no_event, blocking_send_returns_the_status, no_copy_sends,
-                full_queue_loses_nothing;
+                full_queue_loses_nothing, as_many_sends_are_taken_as_there_are_buffers,
+                sends_that_wait_are_delivered_before_a_disconnect, sends_that_wait_end_with_the_peer;
             buffers: messages_are_kept_and_returned_in_any_order, all_buffers_out_then_recovery,
                 receiver_not_ready_ends_at_the_send_timeout, only_the_named_sender_waits,
                 unreliable_without_a_buffer_is_dropped;

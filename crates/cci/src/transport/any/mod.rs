@@ -303,6 +303,30 @@ impl Transport for Any {
         self.part(link).map_or(0, |(transport, link)| transport.sends_in_progress(link))
     }
 
+    fn sends_held(&self) -> u32 {
+        self.parts.iter().map(|part| part.transport.sends_held()).sum()
+    }
+
+    fn sends_held_by(&self, link: u64) -> u32 {
+        self.part(link).map_or(0, |(transport, link)| transport.sends_held_by(link))
+    }
+
+    fn is_refused(&self, link: u64) -> bool {
+        self.part(link).is_some_and(|(transport, link)| transport.is_refused(link))
+    }
+
+    fn spare_bytes(&mut self, core: &mut Core) -> u64 {
+        // Whichever part has no room: the first has most of the memory.
+        let first = self.parts.first_mut();
+        first.map_or(0, |part| part.turn(core, |transport, core| transport.spare_bytes(core)))
+    }
+
+    fn lend(&mut self, bytes: u64) {
+        if let Some(part) = self.parts.first_mut() {
+            part.transport.lend(bytes);
+        }
+    }
+
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         for part in &mut self.parts {

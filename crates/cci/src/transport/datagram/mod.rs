@@ -462,6 +462,26 @@ impl<C: Carrier> Transport for Datagram<C> {
         self.proto.sends_in_progress_on(link::unpack(link))
     }
 
+    fn sends_held(&self) -> u32 {
+        self.proto.sends_in_progress()
+    }
+
+    fn sends_held_by(&self, link: u64) -> u32 {
+        self.proto.sends_held_by(link::unpack(link))
+    }
+
+    fn is_refused(&self, link: u64) -> bool {
+        self.proto.is_refused(link::unpack(link))
+    }
+
+    fn spare_bytes(&mut self, _: &mut Core) -> u64 {
+        self.proto.spare_bytes(limits::KEPT_SHARE)
+    }
+
+    fn lend(&mut self, bytes: u64) {
+        self.proto.lend(bytes);
+    }
+
     fn now_ns(&self) -> u64 {
         self.carrier.now_ns()
     }

@@ -106,6 +106,7 @@ impl Link {
                 flushed: 0,
                 control: VecDeque::new(),
                 deadline_ns: u64::MAX,
+                full_at: 0,
                 bell,
                 ring_bytes: ends.peer_ring_bytes,
                 wakes: 0,
@@ -149,6 +150,7 @@ impl Link {
     pub fn needs_care(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
+            || self.out.wants_room()
             || self.out.flushed != self.out.producer.tail()
             || self.tell_due
             || self.consumer.is_stalled()
@@ -159,7 +161,10 @@ impl Link {
 
     /// Waits for the peer to take something.
     pub fn waits_for_progress(&self) -> bool {
-        !self.out.fifo.is_empty() || !self.out.control.is_empty() || self.rma_waits_for_progress()
+        !self.out.fifo.is_empty()
+            || !self.out.control.is_empty()
+            || self.out.wants_room()
+            || self.rma_waits_for_progress()
     }
 
     /// Something of remote memory access is under way or wanted that needs the peer to take records.

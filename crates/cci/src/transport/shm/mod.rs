@@ -385,6 +385,28 @@ impl Transport for Shm {
         self.table.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
     }
 
+    fn sends_held(&self) -> u32 {
+        self.table.sends.in_use()
+    }
+
+    fn sends_held_by(&self, link: u64) -> u32 {
+        self.table.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.in_progress)
+    }
+
+    fn is_refused(&self, link: u64) -> bool {
+        self.link_of(Key::from_bits(link)).is_some_and(|link| link.out.producer.is_stalled())
+    }
+
+    fn spare_bytes(&mut self, core: &mut Core) -> u64 {
+        let kept_bytes =
+            self.held_bytes(core).saturating_add(core.options.memory_bytes_max / limits::KEPT_SHARE);
+        core.options.memory_bytes_max.saturating_sub(kept_bytes)
+    }
+
+    fn lend(&mut self, _: u64) {
+        // What the engine holds leaves so much less for rings: see `held_bytes`.
+    }
+
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.poll(core);

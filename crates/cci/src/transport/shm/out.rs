@@ -42,6 +42,8 @@ pub(super) struct Out {
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
+    /// A message found no room when the ring was written up to here.
+    pub full_at: u64,
     pub bell: Doorbell,
     pub ring_bytes: u32,
     pub wakes: u64,
@@ -50,6 +52,11 @@ pub(super) struct Out {
 }
 
 impl Out {
+    /// A message waits for room, and the peer has not taken since all that was in its way.
+    pub fn wants_room(&self) -> bool {
+        self.consumed < self.full_at
+    }
+
     /// Wakes the peer if it sleeps and there is something that it was not woken for.
     #[inline(always)]
     pub fn flush(&mut self) {

@@ -75,7 +75,7 @@ impl Shm {
                 link.tell();
             }
             if link.idle_polls.is_multiple_of(POLLS_PER_LOOK)
-                && !link.out.fifo.is_empty()
+                && (!link.out.fifo.is_empty() || link.out.wants_room())
                 && link.complete_taken(&mut self.table, core).is_err()
             {
                 return self.kill(core, key);
@@ -191,7 +191,7 @@ impl Shm {
             link.tell();
         }
         let mut fine = Ok(());
-        if !link.is_hot && !link.out.fifo.is_empty() {
+        if !link.is_hot && (!link.out.fifo.is_empty() || link.out.wants_room()) {
             fine = link.complete_taken(&mut self.table, core).map(drop);
         }
         if fine.is_ok() && !link.out.control.is_empty() {

@@ -30,7 +30,7 @@ impl Shm {
         }
     }
 
-    fn link_of(&self, key: Key) -> Option<&Link> {
+    pub(super) fn link_of(&self, key: Key) -> Option<&Link> {
         let conn = self.table.conns.get(key)?;
         match conn.state {
             State::Open | State::Closing | State::Broken => self.links.get(conn.at).map(|link| &**link),

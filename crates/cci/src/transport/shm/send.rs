@@ -13,7 +13,8 @@ use cci_ring::spsc::{PushError, RecordHeader};
 
 impl Shm {
     /// Copies a message into the ring. A reliable one completes when the peer has taken it, an unreliable one here:
-    /// it has left. A full ring is `WouldBlock` for both: on one host, nothing is gained by losing it.
+    /// it has left. A full ring is `WouldBlock` for both, and the message waits in the engine: on one host, nothing is gained by
+    /// losing it.
     #[inline]
     pub(super) fn send_message(
         &mut self,
@@ -48,9 +49,7 @@ impl Shm {
         let span = match link.out.producer.push(header, segments) {
             Ok(span) => span,
             Err(PushError::Full) => {
-                // The sends that were taken meanwhile complete now, so that a program that waits for them sees them.
-                let _ = link.complete_taken(&mut self.table, core);
-                link.out.flush();
+                self.is_full(core, at);
                 return Err(SendError::WouldBlock);
             }
             Err(PushError::TooLong) => {
@@ -88,5 +87,17 @@ impl Shm {
             self.make_hot(at);
         }
         Ok(())
+    }
+
+    /// A message found no room in the ring of a link.
+    #[cold]
+    fn is_full(&mut self, core: &mut Core, at: Key) {
+        let Some(link) = self.links.get_mut(at) else { return };
+        // The sends that were taken meanwhile complete now, so that a program that waits for them sees them.
+        let _ = link.complete_taken(&mut self.table, core);
+        link.out.full_at = link.out.producer.tail();
+        link.out.flush();
+        // Messages that are not acknowledged leave no other trace: the peer is to wake us once it has taken them.
+        self.care_for(at);
     }
 }

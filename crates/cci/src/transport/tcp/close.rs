@@ -88,14 +88,18 @@ impl Tcp {
     pub(super) fn peer_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.closing_came = true;
-        if conn.state == State::Open {
+        let was_open = conn.state == State::Open;
+        if was_open {
             conn.state = State::PeerClosing;
-            core.peer_gone(conn.connection);
         }
+        let connection = conn.connection;
         conn.out.keep_begun(&self.shared.sends);
         self.shared.end_sends(conn, core, Status::Disconnected);
-        if conn.state != State::PeerClosing || !self.bulk_awaits_answers(key) {
+        if !was_open || !self.bulk_awaits_answers(key) {
             self.bulk_end(core, key, Status::Disconnected);
+        }
+        if was_open {
+            core.peer_gone(connection);
         }
     }
 
@@ -111,8 +115,9 @@ impl Tcp {
         conn.state = State::PeerClosed;
         conn.until_ns = self.shared.now_ns.saturating_add(LINGER_NS);
         Self::unwatch(core, conn);
-        core.peer_gone(conn.connection);
+        let connection = conn.connection;
         self.shared.end_sends(conn, core, Status::Disconnected);
+        core.peer_gone(connection);
         self.make(key);
     }
 

@@ -2,6 +2,7 @@
 
 use super::bulk::state::Bulk;
 use super::input::{Input, Keepers};
+use super::lent::Lent;
 use super::out::Out;
 use super::pipe::Pipe;
 use super::said::Ticket;
@@ -313,6 +314,8 @@ impl Counts {
 pub(super) struct Shared {
     pub sends: Sends,
     pub chunks: Chunks,
+    /// Of the memory cap, what sends that wait for room have.
+    pub lent: Lent,
     pub counts: Counts,
     /// The clock, as of the last look at it.
     pub now_ns: u64,

@@ -18,6 +18,7 @@ mod dial;
 pub(super) mod fuzzing;
 mod hand;
 mod input;
+mod lent;
 mod listen;
 mod open;
 mod out;
@@ -219,6 +220,26 @@ impl Transport for Tcp {
     #[inline]
     fn sends_in_progress(&self, link: u64) -> u32 {
         self.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
+    }
+
+    fn sends_held(&self) -> u32 {
+        self.shared.sends.in_use()
+    }
+
+    fn sends_held_by(&self, link: u64) -> u32 {
+        self.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.out.sends())
+    }
+
+    fn is_refused(&self, link: u64) -> bool {
+        self.conns.get(Key::from_bits(link)).is_some_and(|conn| conn.out.is_refused())
+    }
+
+    fn spare_bytes(&mut self, _: &mut Core) -> u64 {
+        self.shared.lent.spare_bytes(&self.shared.chunks)
+    }
+
+    fn lend(&mut self, bytes: u64) {
+        self.shared.lent.lend(&mut self.shared.chunks, bytes);
     }
 
     #[inline]

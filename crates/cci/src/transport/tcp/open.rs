@@ -3,6 +3,7 @@
 use super::conn::{Counts, Shared};
 use super::hand::Hands;
 use super::input::{Keepers, SCRATCH_BYTES};
+use super::lent::Lent;
 use super::pipe::Security;
 use super::requests::Shown;
 use super::sends::{Send, Sends};
@@ -35,6 +36,8 @@ const CONNS_SHARE: u64 = 3;
 const BUFFERS_SHARE: u64 = 8;
 /// And this part the handshakes of clients whose streams are sealed.
 const SHAKING_SHARE: u64 = 16;
+/// And this part may be sends that wait for room, before chunks are lent to them, too.
+const WAITING_SHARE: u64 = 16;
 /// Of the descriptors that this process may have, this part may be clients that wait for the program.
 const REQUESTS_SHARE: u64 = 4;
 
@@ -77,6 +80,7 @@ pub(crate) fn open(
         shared: Shared {
             sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
             chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
+            lent: Lent::new(rest_bytes / WAITING_SHARE),
             counts: Counts::default(),
             now_ns: clock::now_ns(),
             sends_due_ns: u64::MAX,

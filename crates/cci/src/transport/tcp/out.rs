@@ -85,12 +85,13 @@ impl Out {
         sends.has_room_for(&self.fifo, is_alone)
     }
 
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
+    /// The peer's program has no receive buffer free.
+    pub fn is_refused(&self) -> bool {
+        self.flow == Flow::Stalled || self.window != UNLIMITED && self.in_flight >= self.window
     }
 
-    pub fn window(&self) -> u32 {
-        self.window
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// Nothing waits to be written.

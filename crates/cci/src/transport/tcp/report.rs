@@ -2,7 +2,6 @@
 
 use super::conn::{Conn, Fault, State};
 use super::input::SCRATCH_BYTES;
-use super::out::{Flow, UNLIMITED};
 use super::pipe::Pipe;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
@@ -142,10 +141,7 @@ fn state(state: State) -> &'static str {
 
 fn blocked_on(conn: &Conn) -> Option<&'static str> {
     let waits = conn.out.sends() > 0;
-    if waits
-        && (conn.out.flow == Flow::Stalled
-            || conn.out.window() != UNLIMITED && conn.out.in_flight() >= conn.out.window())
-    {
+    if waits && conn.out.is_refused() {
         return Some("the peer's program has no receive buffer free");
     }
     if conn.out.blocked && conn.stream.is_some() {

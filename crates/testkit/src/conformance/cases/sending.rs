@@ -2,10 +2,12 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, number_of, part, pattern, poll_in_a_thread,
+    Driver, Flags, Pair, Place, Port, Refusal, Setup, conformance_timeout, number_of, part, pattern,
+    poll_in_a_thread,
 };
 use cci::Status;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Silent sends arrive and raise no event; loud ones among them do, in order.
 pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
@@ -124,4 +126,108 @@ pub fn full_queue_loses_nothing<D: Driver>(place: &Place<D>) {
         assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
         pair.part();
     }
+}
+
+/// As many sends are taken as there are send buffers, of whatever length and whether the peer looks or not. All of them arrive in
+/// order, once it does, and complete in order.
+pub fn as_many_sends_are_taken_as_there_are_buffers<D: Driver>(place: &Place<D>) {
+    const BUFFERS: u32 = 4096;
+    for len in [64, 1024, 4096, 8192] {
+        let setup = Setup { send_buffers: BUFFERS, ..Setup::default() };
+        let mut pair = Pair::open(place, RO, &setup);
+        let len = len.min(pair.client.port.max_send_size(pair.to_server));
+        let taken = fill(&mut pair, len);
+        println!("{}: {taken} of {BUFFERS} sends of {len} bytes are taken", place.device);
+        assert_eq!(taken, u64::from(BUFFERS), "sends of {len} bytes while the peer does not poll");
+        let arrived = drain(&mut pair, taken as usize);
+        assert!(arrived.into_iter().eq(0..taken), "each arrives once, in order");
+        assert!(pair.client.contexts().into_iter().eq(0..taken), "each completes once, in order");
+        assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+        assert_eq!(fill(&mut pair, len), u64::from(BUFFERS), "there is room for as many again");
+        pair.part();
+    }
+}
+
+/// Sends numbered messages of `len` bytes until one finds no room, with nobody polled. Returns how many were taken.
+fn fill<D: Driver>(pair: &mut Pair<D>, len: usize) -> u64 {
+    let mut message = vec![7; len];
+    for number in 0_u64.. {
+        message[..8].copy_from_slice(&number.to_le_bytes());
+        match pair.client.port.send(pair.to_server, &message, number, Flags::default()) {
+            Ok(()) => {}
+            Err(Refusal::WouldBlock) => return number,
+            Err(other) => panic!("send {number} of {len} bytes: {other:?}"),
+        }
+    }
+    unreachable!("there is an end of room")
+}
+
+/// Polls both ends until `count` sends have completed and as many messages have come. Returns the messages' numbers.
+fn drain<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
+    let patience = Instant::now() + conformance_timeout();
+    let mut numbers = Vec::new();
+    while numbers.len() < count || pair.client.sent.len() < count {
+        assert!(
+            Instant::now() < patience,
+            "{} of {count} came, {} completed: {}",
+            numbers.len(),
+            pair.client.sent.len(),
+            pair.client.port.explain(pair.to_server)
+        );
+        pair.client.poll();
+        pair.server.poll();
+        let came = pair.server.inbox.drain(..).map(|(_, message)| message);
+        numbers.extend(
+            came.map(|message| *message.as_ref().first_chunk::<8>().expect("a number"))
+                .map(u64::from_le_bytes),
+        );
+    }
+    numbers
+}
+
+/// A connection that is closed while sends wait for room delivers them all first, to a peer that takes them.
+pub fn sends_that_wait_are_delivered_before_a_disconnect<D: Driver>(place: &Place<D>) {
+    let setup = Setup { send_buffers: 1024, recv_buffers: 2048, ..Setup::default() };
+    let mut pair = Pair::open(place, RO, &setup);
+    let len = 4096.min(pair.client.port.max_send_size(pair.to_server));
+    let taken = fill(&mut pair, len);
+    pair.client.port.disconnect(pair.to_server);
+    let refused = pair.client.port.send(pair.to_server, b"too late", 0, Flags::default());
+    if D::STALE_HANDLES_ARE_REFUSED {
+        assert_eq!(refused, Err(Refusal::Closed));
+    }
+    let arrived = drain(&mut pair, taken as usize);
+    assert!(arrived.into_iter().eq(0..taken), "all that was taken arrives, in order");
+    assert!(pair.client.contexts().into_iter().eq(0..taken));
+    assert!(pair.client.statuses().iter().all(|status| *status == Status::Success));
+}
+
+/// A peer that closes while sends to it wait for room ends each of them, once and in order.
+pub fn sends_that_wait_end_with_the_peer<D: Driver>(place: &Place<D>) {
+    let setup = Setup { send_buffers: 1024, send_timeout: Duration::from_secs(2), ..Setup::default() };
+    let mut pair = Pair::open(place, RO, &setup);
+    let len = 4096.min(pair.client.port.max_send_size(pair.to_server));
+    let taken = fill(&mut pair, len);
+    assert_eq!(taken, 1024);
+    let Pair { mut client, server, to_server, .. } = pair;
+    let gone = std::thread::spawn(move || drop(server));
+    let patience = Instant::now() + conformance_timeout();
+    while client.sent.len() < taken as usize {
+        assert!(Instant::now() < patience, "{} of {taken} have ended", client.sent.len());
+        client.poll();
+    }
+    client.settle();
+    assert!(client.contexts().into_iter().eq(0..taken), "each ends once, in order");
+    let statuses = client.statuses();
+    let delivered = statuses.iter().take_while(|status| **status == Status::Success).count();
+    let rest = &statuses[delivered..];
+    assert!(
+        rest.iter().all(|status| matches!(status, Status::Disconnected | Status::TimedOut)),
+        "{delivered} of {taken} were taken, the others ended with the peer: {:?}",
+        rest.iter().find(|status| **status == Status::Success)
+    );
+    assert!(!rest.is_empty(), "the peer took nothing while it was there");
+    assert_eq!(client.port.send(to_server, b"to nobody", 0, Flags::default()), Err(Refusal::Closed));
+    gone.join().expect("the peer ends");
+    part([client]);
 }

@@ -124,6 +124,26 @@ impl<T: Transport> Transport for WithGroups<T> {
         self.connections.sends_in_progress(link)
     }
 
+    fn sends_held(&self) -> u32 {
+        self.connections.sends_held()
+    }
+
+    fn sends_held_by(&self, link: u64) -> u32 {
+        if is_group(link) { 0 } else { self.connections.sends_held_by(link) }
+    }
+
+    fn is_refused(&self, link: u64) -> bool {
+        !is_group(link) && self.connections.is_refused(link)
+    }
+
+    fn spare_bytes(&mut self, core: &mut Core) -> u64 {
+        self.connections.spare_bytes(core)
+    }
+
+    fn lend(&mut self, bytes: u64) {
+        self.connections.lend(bytes);
+    }
+
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.connections.progress(core);

@@ -1,0 +1,202 @@
+//! Sends that wait for room in the transport: who may have one, and when they leave ([`crate::engine::waiting`]).
+
+use super::{Endpoint, as_ns};
+use crate::engine::core::{ConnState, SendOp};
+use crate::engine::waiting::{Arrival, Head, Line};
+use crate::error::SendError;
+use crate::event::{Connection, Status};
+use crate::options::Attribute;
+use crate::transport::Armed;
+
+/// Sends of one connection that leave in its turn.
+const SENDS_PER_TURN: u32 = 64;
+/// Connections that have their turn with each progress.
+const LINES_PER_PROGRESS: usize = 32;
+/// Sends of a connection that join its line between two looks whether the transport has room again.
+const SENDS_PER_LOOK: u32 = 8;
+
+/// What came of the oldest send of a line.
+enum Moved {
+    /// It left, or ended.
+    Yes,
+    /// The transport has no room for it yet.
+    NotYet,
+    /// The connection is over.
+    Over,
+}
+
+impl Endpoint {
+    /// Sends although others wait, or the transport has no room: behind those of the same connection, into the transport if it
+    /// has room, or into the send buffers if one is free.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_or_wait(
+        &mut self,
+        connection: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        len_bytes: usize,
+        op: SendOp,
+    ) -> Result<(), SendError> {
+        let now_ns = self.transport.now_ns();
+        if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_LOOK) {
+            self.advance(connection.index, now_ns);
+        }
+        if self.core.conn(connection).is_none_or(|conn| conn.state != ConnState::Open) {
+            return Err(SendError::Disconnected);
+        }
+        if !self.has_send_buffer(connection, link) {
+            return Err(SendError::WouldBlock);
+        }
+        if !self.core.waiting.holds(connection) {
+            match self.transport.send(&mut self.core, connection, link, segments, op) {
+                Err(SendError::WouldBlock) => {}
+                sent_or_not => return sent_or_not,
+            }
+        }
+        if self.core.waiting.lacks_memory() {
+            let spare_bytes = self.transport.spare_bytes(&mut self.core);
+            self.core.waiting.borrow(spare_bytes);
+            self.transport.lend(self.core.waiting.borrowed_bytes());
+        }
+        let timeout_ns = self.transport.timeouts_ns(link).map_or(0, |(send_ns, _)| send_ns);
+        let is_alone = self.is_alone();
+        let SendOp { context, silent } = op;
+        let arrival =
+            Arrival { connection, segments, len_bytes, context, silent, now_ns, timeout_ns, is_alone };
+        if self.core.waiting.push(&arrival) { Ok(()) } else { Err(SendError::WouldBlock) }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.core.counters.connections_open < 2
+    }
+
+    /// Whether one more send of a connection may be in progress: no more than are left for all others, unless it is the only one
+    /// (ADR 19).
+    fn has_send_buffer(&self, connection: Connection, link: u64) -> bool {
+        let waiting = &self.core.waiting;
+        let used = self.transport.sends_held().saturating_add(waiting.len());
+        let left = self.core.options.send_buffers.saturating_sub(used);
+        let held = self.transport.sends_held_by(link).saturating_add(waiting.len_of(connection));
+        held < left || left > 0 && self.is_alone()
+    }
+
+    /// Sends of a connection that are in progress and will be told, wherever they are.
+    pub(super) fn sends_to_be_told(&self, connection: Connection, link: u64) -> u32 {
+        self.transport.sends_in_progress(link) + self.core.waiting.to_be_told(connection)
+    }
+
+    /// Progress was made: sends that wait may leave, or be overdue. True: some did.
+    #[cold]
+    pub(super) fn advance_all(&mut self, lines_max: usize) -> bool {
+        let now_ns = self.transport.now_ns();
+        let mut moved = false;
+        for _ in 0..self.core.waiting.lines().min(lines_max) {
+            let Some(index) = self.core.waiting.next_turn() else { break };
+            moved |= self.advance(index, now_ns);
+        }
+        moved
+    }
+
+    /// As far as there is time for it in one turn of progress.
+    #[cold]
+    pub(super) fn advance_some(&mut self) {
+        self.advance_all(LINES_PER_PROGRESS);
+    }
+
+    /// Arms the transport where sends wait for it.
+    #[cold]
+    pub(super) fn arm_with_waiting(&mut self) -> Armed {
+        let armed = self.transport.arm(&mut self.core);
+        // Arming may have made room of which nobody would tell any more.
+        if self.advance_all(usize::MAX) {
+            return Armed::Pending;
+        }
+        match armed {
+            Armed::Pending => Armed::Pending,
+            Armed::Sleep { deadline_ns } => {
+                let due_ns = self.core.waiting.next_due_ns(self.transport.now_ns());
+                Armed::Sleep { deadline_ns: [deadline_ns, due_ns].into_iter().flatten().min() }
+            }
+        }
+    }
+
+    /// Moves sends of one connection on, the oldest first. True: some moved.
+    fn advance(&mut self, index: u32, now_ns: u64) -> bool {
+        let Some(mut line) = self.core.waiting.take_out(index) else { return false };
+        let connection = line.connection;
+        let conn = self.core.conn(connection).map(|conn| (conn.link, conn.attribute));
+        let mut moved = false;
+        for _ in 0..SENDS_PER_TURN {
+            let (Some(head), Some((link, attribute))) = (line.head(), conn) else { break };
+            match self.advance_one(&mut line, &head, link, attribute, now_ns) {
+                Moved::Yes => moved = true,
+                Moved::NotYet => break,
+                Moved::Over => {
+                    self.core.end_line(&mut line);
+                    moved = true;
+                }
+            }
+        }
+        if !self.core.waiting.holds(connection) {
+            // The connection has ended while the transport was asked.
+            self.core.end_line(&mut line);
+        }
+        let is_closing = line.is_closing;
+        if self.core.waiting.put_back(line) {
+            return moved;
+        }
+        if let (true, Some((link, _))) = (is_closing, conn) {
+            self.transport.disconnect(&mut self.core, connection, link);
+        }
+        if self.core.waiting.settle() {
+            self.transport.lend(self.core.waiting.borrowed_bytes());
+        }
+        true
+    }
+
+    fn advance_one(
+        &mut self,
+        line: &mut Line,
+        head: &Head,
+        link: u64,
+        attribute: Attribute,
+        now_ns: u64,
+    ) -> Moved {
+        let connection = line.connection;
+        if line.is_overdue(head, now_ns) {
+            if attribute == Attribute::ReliableOrdered && self.transport.sends_in_progress(link) > 0 {
+                // Those before it have not ended yet.
+                return Moved::NotYet;
+            }
+            let is_refused = line.failed == Some(Status::ReceiverNotReady) || self.transport.is_refused(link);
+            let status = if is_refused { Status::ReceiverNotReady } else { Status::TimedOut };
+            self.core.waiting.drop_head(line);
+            self.core.complete(connection, SendOp::of(head), status);
+            return Moved::Yes;
+        }
+        let sent =
+            self.transport.send(&mut self.core, connection, link, &line.message(head), SendOp::of(head));
+        match sent {
+            Ok(()) => {
+                self.core.waiting.drop_head(line);
+                line.moves(now_ns);
+                Moved::Yes
+            }
+            Err(SendError::WouldBlock) => Moved::NotYet,
+            Err(SendError::TooLong { .. }) => {
+                // The path has become narrower than what was agreed: this one can't leave, others may.
+                self.core.waiting.drop_head(line);
+                self.core.complete(connection, SendOp::of(head), Status::TimedOut);
+                Moved::Yes
+            }
+            Err(_) => Moved::Over,
+        }
+    }
+
+    /// The send timeout of a connection has changed: those that wait do not outlive later ones.
+    pub(super) fn timeout_changed(&mut self, connection: Connection, timeout: std::time::Duration) {
+        let now_ns = self.transport.now_ns();
+        self.core.waiting.change_timeout(connection, now_ns, as_ns(timeout));
+    }
+}

@@ -315,6 +315,11 @@ impl Flows {
         }
     }
 
+    /// How many there are, idle ones included.
+    pub fn made(&self) -> u32 {
+        self.table.len() + self.spare.len() as u32
+    }
+
     pub fn get(&self, key: Key) -> Option<&Flow> {
         self.table.get(key).map(|flow| &**flow)
     }

@@ -43,7 +43,7 @@ mod wire;
 
 pub(crate) use flow::{FLOW_BYTES, Flow, Flows, Trial, allowance_ns};
 pub(crate) use initiator::put_result;
-pub(crate) use operations::{Start, What};
+pub(crate) use operations::{Ops, Start, What};
 pub(crate) use parked::Parked;
 pub(crate) use step::Turn;
 

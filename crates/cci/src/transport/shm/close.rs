@@ -60,6 +60,26 @@ pub(super) fn close_came(
     }
 }
 
+/// Ends a connection whose peer asks for more than there is for its process. The peer hears of it behind what was sent before.
+#[cold]
+pub(super) fn shut_out(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Result<(), Corrupt> {
+    link.complete_taken(table, core)?;
+    let here = link.key;
+    let Some(conn) = table.conns.get_mut(key).filter(|conn| conn.at == here && conn.state == State::Open)
+    else {
+        return Ok(());
+    };
+    let said = say_close(link, conn);
+    let connection = conn.connection;
+    (conn.state, conn.at) = (State::Gone, token::NOWHERE);
+    table.counts.operations_over_quota += 1;
+    link.end_sends(table, core, key.index, Status::Disconnected);
+    rma::end_flow(link, table, core, key, Status::Disconnected);
+    core.peer_gone(connection);
+    link.conns = link.conns.saturating_sub(1);
+    said
+}
+
 /// The peer has seen our CLOSE, and all that was before it.
 pub(super) fn close_ack_came(
     link: &mut Link,

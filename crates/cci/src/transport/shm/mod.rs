@@ -212,7 +212,12 @@ pub(crate) fn open(
             closing: Vec::new(),
             keepalive: Vec::new(),
             next_keepalive_ns: 0,
-            rma: rma::state::Rma::new(options.rma_operations, device.shm.direct, device.shm.cma),
+            rma: rma::state::Rma::new(
+                options.rma_operations,
+                options.memory_bytes_max,
+                device.shm.direct,
+                device.shm.cma,
+            ),
             now_ns: clock::now_ns(),
             mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
             send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
@@ -236,11 +241,12 @@ impl Shm {
     /// A connection's entry and its place.
     const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 
-    /// Everything that the endpoint holds, and what other parts of its transport may.
+    /// Everything that the endpoint holds, what other parts of its transport may, and what flows may.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
         self.memory(&mut kinds);
-        kinds.iter().map(|(_, bytes)| bytes).sum::<u64>() + core.set_apart_bytes
+        let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
+        held_bytes + core.set_apart_bytes + self.table.rma.unused_bytes()
     }
 
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.

@@ -1,4 +1,5 @@
-//! What one process may have of what an endpoint has for all: requests that wait for the program, and memory of rings.
+//! What one process may have of what an endpoint has for all: requests that wait for the program, memory of rings, and memory of
+//! connections with remote operations under way.
 
 use super::hand::Peer;
 use crate::limits::REQUESTS_MAX;
@@ -70,6 +71,48 @@ impl RingMemory {
     }
 }
 
+/// Flows of an endpoint: what each connection needs that has remote operations under way, in either direction. They may take a
+/// part of the memory cap.
+pub(super) struct Flows {
+    max: u32,
+    used: u32,
+    by_process: HashMap<u64, u32>,
+}
+
+impl Flows {
+    /// `bytes_max` for flows of `bytes` each.
+    pub fn new(bytes_max: u64, bytes: u64) -> Flows {
+        let max = u32::try_from(bytes_max / bytes).unwrap_or(u32::MAX).max(1);
+        Flows { max, used: 0, by_process: HashMap::new() }
+    }
+
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Enters a flow. False: there are too many, or this process has too many already.
+    pub fn enter(&mut self, process: u64) -> bool {
+        let own = self.by_process.get(&process).copied().unwrap_or(0);
+        let left = self.max - self.used;
+        if left == 0 || own >= SHARE.saturating_mul(left) || self.by_process.try_reserve(1).is_err() {
+            return false;
+        }
+        self.by_process.insert(process, own + 1);
+        self.used += 1;
+        true
+    }
+
+    /// A flow is not needed any more.
+    pub fn leave(&mut self, process: u64) {
+        let Some(own) = self.by_process.get_mut(&process) else { return };
+        *own -= 1;
+        if *own == 0 {
+            self.by_process.remove(&process);
+        }
+        self.used = self.used.saturating_sub(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +135,19 @@ mod tests {
         let total = requests.total();
         requests.leave(77);
         assert_eq!(requests.total(), total);
+    }
+
+    #[test]
+    fn flows_of_one_process_leave_some_to_others() {
+        let mut flows = Flows::new(100 * 4096 + 1, 4096);
+        let fill = |flows: &mut Flows, process| (0..).take_while(|_| flows.enter(process)).count();
+        assert_eq!((flows.max(), fill(&mut flows, 1), fill(&mut flows, 2)), (100, 89, 10));
+        assert!(flows.enter(3) && !flows.enter(4));
+        flows.leave(1);
+        assert!(flows.enter(4));
+        flows.leave(77);
+        assert_eq!(flows.used, 100);
+        assert_eq!(Flows::new(1, 4096).max(), 1, "one works with any cap");
     }
 
     #[test]

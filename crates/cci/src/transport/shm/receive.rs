@@ -4,12 +4,13 @@
 use super::close;
 use super::handshake;
 use super::link::{Life, Link};
-use super::rma;
+use super::rma::{self, TakenRma};
 use super::say;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
 use crate::event::Connection;
+use cci_ring::slab::Key;
 use cci_ring::spsc::Corrupt;
 
 /// Records taken from one link before the others have their turn.
@@ -23,6 +24,8 @@ enum Taken {
     No { is_reliable: bool, connection: Option<Connection> },
     /// About a connection's life; handled once the record is no longer borrowed.
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
+    /// A remote operation of a connection that can't have one under way.
+    NoFlow(Key),
     /// About mappings.
     Words { kind: u8, conn: u32, generation: u8, words: [u64; 3] },
 }
@@ -61,6 +64,13 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
             }
             Some(Taken::Other { kind, conn, generation, from }) => {
                 other(link, table, core, kind, conn, generation, from)?;
+            }
+            Some(Taken::NoFlow(conn)) => {
+                if rma::take_back_idle(link, table) {
+                    // There is room now: the record is looked at again.
+                    continue;
+                }
+                close::shut_out(link, table, core, conn)?;
             }
             Some(Taken::Words { kind, conn, generation, words }) => {
                 rma::said(link, table, core, kind, conn, generation, words);
@@ -160,9 +170,11 @@ fn take_other(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Opt
     let header = record.header();
     link.out.acknowledged(header.ack, table, core)?;
     if header.kind == kind::RMA {
-        let taken = rma::take(&record, link.key, &mut link.rma, link.pull.as_deref_mut(), table, core)?;
-        if taken {
-            return Ok(Some(Taken::Yes));
+        let (pull, process) = (link.pull.as_deref_mut(), link.peer.process());
+        match rma::take(&record, link.key, &mut link.rma, pull, process, table, core)? {
+            TakenRma::Yes => return Ok(Some(Taken::Yes)),
+            TakenRma::NoFlow(conn) => return Ok(Some(Taken::NoFlow(conn))),
+            TakenRma::NoBuffer => {}
         }
         let connection = table.named(header.conn, header.flags).map(|(_, conn)| conn.connection);
         return Ok(Some(Taken::No { is_reliable: true, connection }));

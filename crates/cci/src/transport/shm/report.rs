@@ -70,6 +70,7 @@ impl Shm {
                 ("not_proven", counts.not_proven),
                 ("handshake_timed_out", counts.handshake_timed_out),
                 ("requests_over_quota", counts.requests_over_quota),
+                ("operations_over_quota", counts.operations_over_quota),
             ]
             .into_iter()
             .filter(|(_, count)| *count > 0)

@@ -96,6 +96,7 @@ pub(super) struct Counts {
     pub not_proven: u64,
     pub handshake_timed_out: u64,
     pub requests_over_quota: u64,
+    pub operations_over_quota: u64,
     pub system_errors: u64,
 }
 

@@ -1,5 +1,6 @@
 //! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
 
+mod flows;
 mod lasting;
 mod mapped;
 mod quotas;

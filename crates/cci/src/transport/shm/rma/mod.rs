@@ -31,7 +31,7 @@ use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::event::Status;
 use crate::rma::Access;
-use crate::transport::ordered_rma::{Start, What};
+use crate::transport::ordered_rma::{Flow, Ops, Start, What};
 use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_proto::{RmaKind, RmaPiece, RmaPlace};
@@ -40,7 +40,7 @@ use cci_ring::spsc::Corrupt;
 use cci_sys::unix::ReceivedFds;
 
 pub(super) use self::grant::GRANT_BYTES;
-pub(super) use self::ring::{RECORD_BYTES_MAX, take};
+pub(super) use self::ring::{RECORD_BYTES_MAX, TakenRma, take};
 
 /// Bytes moved for a link in one poll, before others and the program have their turn.
 const TURN_BYTES: u64 = 512 << 10;
@@ -244,7 +244,7 @@ fn look(
     };
     if flow.is_idle() && !flow.queued && !flow.closing {
         conn.rma = token::NOWHERE;
-        table.rma.flows.give_back(flow_key);
+        table.rma.give_back(link.peer.process(), flow_key);
         return Ok(Looked::Idle);
     }
     if flow.moved {
@@ -428,12 +428,37 @@ impl Shm {
 
 /// The flow of a connection; gives it one if it has none.
 fn flow_of(link: &mut Link, table: &mut Table, key: Key) -> Option<Key> {
-    let conn = table.conns.get_mut(key)?;
-    if table.rma.flows.get(conn.rma).is_none() {
-        conn.rma = table.rma.flows.lend(conn.connection, table.now_ns)?;
-        link.rma.flows.push((conn.rma, key));
+    let (connection, flow_key) = table.conns.get(key).map(|conn| (conn.connection, conn.rma))?;
+    if table.rma.flows.get(flow_key).is_some() {
+        return Some(flow_key);
     }
-    Some(conn.rma)
+    let process = link.peer.process();
+    let mut lent = table.rma.lend(process, connection, table.now_ns);
+    if lent.is_none() && take_back_idle(link, table) {
+        lent = table.rma.lend(process, connection, table.now_ns);
+    }
+    let flow_key = lent?;
+    table.conns.get_mut(key)?.rma = flow_key;
+    link.rma.flows.push((flow_key, key));
+    Some(flow_key)
+}
+
+/// Takes back flows of a link's connections that have nothing under way. True: there were some.
+#[cold]
+pub(super) fn take_back_idle(link: &mut Link, table: &mut Table) -> bool {
+    let (process, before) = (link.peer.process(), link.rma.flows.len());
+    link.rma.flows.retain(|&(flow_key, conn_key)| {
+        let idle = |(flow, _): (&mut Flow, &mut Ops)| flow.is_idle() && !flow.queued && !flow.closing;
+        if !table.rma.flows.get_mut(flow_key).is_some_and(idle) {
+            return true;
+        }
+        if let Some(conn) = table.conns.get_mut(conn_key).filter(|conn| conn.rma == flow_key) {
+            conn.rma = token::NOWHERE;
+        }
+        table.rma.give_back(process, flow_key);
+        false
+    });
+    link.rma.flows.len() < before
 }
 
 /// Gives every flow with something to do its turn, within the link's budget.
@@ -504,7 +529,7 @@ pub(super) fn end_flow(
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return false };
     let was_closing = flow.closing;
     flow.end(ops, core, status);
-    table.rma.flows.give_back(flow_key);
+    table.rma.give_back(link.peer.process(), flow_key);
     link.rma.flows.retain(|(flow, _)| *flow != flow_key);
     link.rma.queue.retain(|(flow, _)| *flow != flow_key);
     link.rma.notifies.retain(|notify| notify.flow != flow_key);
@@ -518,7 +543,7 @@ pub(super) fn end_flows(link: &mut Link, table: &mut Table, core: &mut Core) {
         if let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) {
             debug_assert!(false, "a connection ends its flow before it leaves the table");
             flow.end(ops, core, Status::Disconnected);
-            table.rma.flows.give_back(flow_key);
+            table.rma.give_back(link.peer.process(), flow_key);
         }
         link.rma.flows.retain(|(flow, _)| *flow != flow_key);
     }

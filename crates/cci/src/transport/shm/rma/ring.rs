@@ -171,7 +171,16 @@ pub(super) fn turn_flow(
     turn
 }
 
-/// A record of remote memory access came. False: it has a message and there is no receive buffer.
+/// What became of a record that came.
+pub(in crate::transport::shm) enum TakenRma {
+    Yes,
+    /// It has a message, and there is no receive buffer.
+    NoBuffer,
+    /// Its connection has nothing under way, and can't have: its process has its share, or there is no memory.
+    NoFlow(Key),
+}
+
+/// A record of remote memory access came.
 ///
 /// # Errors
 /// No honest peer sends such a record.
@@ -180,15 +189,16 @@ pub(in crate::transport::shm) fn take(
     here: Key,
     rma: &mut LinkRma,
     pull: Option<&mut Pull>,
+    process: u64,
     table: &mut Table,
     core: &mut Core,
-) -> Result<bool, Corrupt> {
+) -> Result<TakenRma, Corrupt> {
     let header = record.header();
     let mss = table.mss as usize;
     let now_ns = table.now_ns;
     let Some((key, conn)) = table.named(header.conn, header.flags).filter(|(_, conn)| conn.at == here) else {
         table.counts.unknown_connection += 1;
-        return Ok(true);
+        return Ok(TakenRma::Yes);
     };
     if !conn.is_reliable {
         return Err(Corrupt::Check);
@@ -199,7 +209,7 @@ pub(in crate::transport::shm) fn take(
         State::Closing => false,
         State::Broken | State::Making | State::Gone => {
             table.counts.after_close += 1;
-            return Ok(true);
+            return Ok(TakenRma::Yes);
         }
     };
     let connection = conn.connection;
@@ -208,16 +218,18 @@ pub(in crate::transport::shm) fn take(
         // Nothing of ours is under way there that it could be an answer to.
         if !delivers {
             table.counts.after_close += 1;
-            return Ok(true);
+            return Ok(TakenRma::Yes);
         }
-        let Some(lent) = table.rma.flows.lend(connection, now_ns) else { return Ok(false) };
+        let Some(lent) = table.rma.lend(process, connection, now_ns) else {
+            return Ok(TakenRma::NoFlow(key));
+        };
         flow_key = lent;
         if let Some(conn) = table.conns.get_mut(key) {
             conn.rma = lent;
         }
         rma.flows.push((lent, key));
     }
-    let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(true) };
+    let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(TakenRma::Yes) };
     let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
     if let Some(trial) = flow.trial.take_if(|trial| trial.has_ended)
         && let Some(pull) = pull
@@ -229,7 +241,10 @@ pub(in crate::transport::shm) fn take(
         flow.queued = true;
         rma.queue.push_back((flow_key, key));
     }
-    Ok(taken == ordered_rma::Taken::Yes)
+    Ok(match taken {
+        ordered_rma::Taken::Yes => TakenRma::Yes,
+        ordered_rma::Taken::NoBuffer => TakenRma::NoBuffer,
+    })
 }
 
 /// If the peer's program has no buffer for a message behind data, takes such messages of a flow back. Answers whether

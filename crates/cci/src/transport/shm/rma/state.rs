@@ -4,13 +4,18 @@ use super::granted::Owner;
 use super::mapped::MappedBytes;
 use super::pull::Word;
 use crate::device::Cma;
-use crate::transport::ordered_rma::Flows;
+use crate::event::Connection;
+use crate::transport::ordered_rma::{FLOW_BYTES, Flows};
+use crate::transport::shm::quota;
 use cci_ring::slab::Key;
 use cci_ring::spsc::Span;
 use std::collections::VecDeque;
 
 /// A program that has not polled for so long was busy with something else.
 const ABSENCE_NS: u64 = 100_000_000;
+
+/// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
+const FLOWS_SHARE: u64 = 4;
 
 /// A message behind data, in the ring.
 pub(in crate::transport::shm) struct Notify {
@@ -100,6 +105,7 @@ impl LinkRma {
 /// The state of the endpoint.
 pub(in crate::transport::shm) struct Rma {
     pub flows: Flows,
+    quota: quota::Flows,
     pub owner: Owner,
     /// Of all links.
     pub mapped: MappedBytes,
@@ -121,14 +127,41 @@ pub(in crate::transport::shm) struct Counts {
 }
 
 impl Rma {
-    pub fn new(operations_max: u32, direct: bool, cma: Cma) -> Rma {
+    /// Of `memory_bytes_max`, flows may take a part.
+    pub fn new(operations_max: u32, memory_bytes_max: u64, direct: bool, cma: Cma) -> Rma {
         let (flows, owner) = (Flows::new(operations_max), Owner::new());
+        let quota = quota::Flows::new(memory_bytes_max / FLOWS_SHARE, FLOW_BYTES as u64);
         let mapped = MappedBytes::default();
-        Rma { flows, owner, mapped, word: None, counts: Counts::default(), direct, cma }
+        Rma { flows, quota, owner, mapped, word: None, counts: Counts::default(), direct, cma }
     }
 
     pub fn bytes(&self) -> u64 {
         self.flows.bytes() + self.owner.bytes()
+    }
+
+    /// Bytes that flows may take beside those that they have.
+    pub fn unused_bytes(&self) -> u64 {
+        u64::from(self.quota.max().saturating_sub(self.flows.made())) * FLOW_BYTES as u64
+    }
+
+    /// Gives a connection with a process a flow. None: the process has its share of them, or there is no memory.
+    pub(super) fn lend(&mut self, process: u64, connection: Connection, now_ns: u64) -> Option<Key> {
+        if !self.quota.enter(process) {
+            return None;
+        }
+        let lent = self.flows.lend(connection, now_ns);
+        if lent.is_none() {
+            self.quota.leave(process);
+        }
+        lent
+    }
+
+    /// Takes back a flow that is idle, or was ended.
+    pub(super) fn give_back(&mut self, process: u64, key: Key) {
+        if self.flows.get(key).is_some() {
+            self.quota.leave(process);
+        }
+        self.flows.give_back(key);
     }
 
     /// The word of ours that peers look for.

@@ -753,7 +753,7 @@ typedef struct cci_endpoint_options {
     uint32_t send_timeout_us;
     /* Raise CCI_EVENT_KEEPALIVE_TIMEDOUT when a peer is silent for so long, microseconds; 0 = off. */
     uint32_t keepalive_timeout_us;
-    /* RMA operations and atomics that may be in progress at once. */
+    /* RMA operations and atomics that may be in progress at once: 16384. Memory for them is borrowed as they are begun. */
     uint32_t rma_op_count;
     /* Cap on every byte that the endpoint holds for buffers, queues and connections. (What this interface adds for
      * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it; so are registered

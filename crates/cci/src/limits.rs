@@ -10,15 +10,18 @@ pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
 pub const SENDS_DEFAULT: u32 = 16 * 1024;
 /// Most sends in progress an endpoint may be given.
 pub const SENDS_MAX: u32 = 1 << 22;
-/// Remote memory operations started and not yet completed, per endpoint, unless told otherwise.
-pub const RMA_OPERATIONS_DEFAULT: u32 = 4 * 1024;
+/// Remote memory operations started and not yet completed, per endpoint, unless told otherwise: as many as programs post that
+/// were written for the published library. What they need is borrowed as they are begun.
+pub const RMA_OPERATIONS_DEFAULT: u32 = 16 * 1024;
+/// Of these, those whose completions have a place in the queue of events from the beginning.
+pub const RMA_EVENTS_RESERVED: u32 = 4 * 1024;
 /// Most that an endpoint may be given.
 pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
 /// The least rate at which a peer has to take, or to bring, what remote operations over a channel move, bytes a second. An
 /// operation has so much more time than its send timeout.
 pub const RMA_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// What an operation counts for beside its data, bytes: answering takes time, too.
-pub const RMA_OPERATION_BYTES: u64 = 1 << 10;
+pub const RMA_OPERATION_BYTES: u64 = 256;
 /// Memory that idles in the registration cache, unless told otherwise, bytes.
 pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
 /// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
@@ -68,7 +71,8 @@ pub const KEPT_SHARE: u64 = 8;
 
 /// The time that so many bytes take at the least rate, nanoseconds.
 pub const fn progress_ns(bytes: u64) -> u64 {
-    bytes.saturating_mul(1_000_000_000) / RMA_BYTES_PER_S_MIN
+    let ns = bytes as u128 * 1_000_000_000 / RMA_BYTES_PER_S_MIN as u128;
+    if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
 const _: () = {
@@ -78,7 +82,7 @@ const _: () = {
         RECV_BUFFERS_DEFAULT as u64 * MESSAGE_BYTES_MAX as u64 <= MEMORY_BYTES_DEFAULT / 4,
         "the default buffers fit the default cap with room for connections"
     );
-    assert!(RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
+    assert!(RMA_EVENTS_RESERVED <= RMA_OPERATIONS_DEFAULT && RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
     assert!(SPIN_NS_MIN < SPIN_NS_MAX);
     assert!(
         RMA_OPERATIONS_DEFAULT as u64 * RMA_OPERATION_BYTES / RMA_BYTES_PER_S_MIN <= 64,

@@ -83,7 +83,8 @@ pub struct Options {
     /// transport has no room wait, in memory that is borrowed under the cap. At least 1. While several connections are open, one
     /// may have no more than are left for the others.
     pub send_buffers: u32,
-    /// Remote memory operations that may be in progress at once. At least 1. Shared as sends are.
+    /// Remote memory operations that may be in progress at once: 16,384. Memory for them is borrowed as they are begun. At least
+    /// 1. While several connections are open, one may have no more than are left for the others.
     pub rma_operations: u32,
     /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`.
     pub send_timeout: Duration,

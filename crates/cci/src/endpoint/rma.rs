@@ -299,6 +299,9 @@ impl Endpoint {
         flags: RmaFlags,
         start: impl FnOnce(&mut Endpoint, u64) -> Result<(), SendError>,
     ) -> Result<(), RmaError> {
+        if !self.core.reserve_completion() {
+            return Err(RmaError::WouldBlock);
+        }
         let silent = flags.contains(RmaFlags::SILENT);
         let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
         let mut place = None;

@@ -133,6 +133,8 @@ pub(crate) struct Core {
     /// Events that may wait for the program before nothing more may begin: as many as there are buffers and sends whose fate they
     /// tell.
     events_max: usize,
+    /// Events for which there were places from the beginning.
+    events_reserved: usize,
     /// Completions that may be held behind operations in progress, of all connections together: one may have half, which is as
     /// many as it can have in progress.
     held_max: usize,
@@ -163,11 +165,11 @@ impl Core {
             return Err(CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max });
         }
         // Every receive buffer can be an event, every send a completion, every request an event: reserved now, so
-        // that the queue never grows on the data path. (Sends are reserved up to a point: a queue of completions
-        // that long grows once and stays.)
+        // that the queue never grows on the data path. (Sends and operations are reserved up to a point: a queue of
+        // completions that long grows once and stays.)
         let reserve = options.recv_buffers
             + options.send_buffers.min(limits::SENDS_DEFAULT)
-            + options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT)
+            + options.rma_operations.min(limits::RMA_EVENTS_RESERVED)
             + 64;
         let no_memory = || CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max };
         Ok(Core {
@@ -175,6 +177,7 @@ impl Core {
             shares: Shares::new(options.recv_buffers).ok_or_else(no_memory)?,
             scarce_buffers: options.recv_buffers / 2,
             events_max: events_max(&options),
+            events_reserved: reserve as usize,
             held_max: 2 * (options.send_buffers as usize + options.rma_operations as usize) + 64,
             events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
             owed: 0,
@@ -213,6 +216,7 @@ impl Core {
         self.receive.add(more).map_err(|_| OptionError::NoMemory)?;
         self.options.recv_buffers = count;
         self.events_max = events_max(&self.options);
+        self.events_reserved += more as usize;
         self.shares = shares;
         self.scarce_buffers = count / 2;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
@@ -565,6 +569,13 @@ impl Core {
             self.conn(connection).is_some_and(|conn| conn.attribute == Attribute::ReliableOrdered);
         let held = self.order.held_by(connection.index);
         !is_ordered || !begins && held == 0 || held < self.held_max.saturating_sub(self.order.held())
+    }
+
+    /// Makes sure of a place for the completion of one more operation. False: there is no memory.
+    #[inline]
+    pub fn reserve_completion(&mut self) -> bool {
+        let beyond = self.operations.len().saturating_sub(limits::RMA_EVENTS_RESERVED);
+        beyond == 0 || self.events.has_capacity(self.events_reserved + beyond as usize + 1)
     }
 
     pub fn block_on(&mut self, context: u64) {

@@ -65,6 +65,12 @@ impl Operations {
         self.all.remove(Key::from_bits(name))
     }
 
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.all.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

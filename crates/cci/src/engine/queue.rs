@@ -61,6 +61,12 @@ impl Queue {
             && others.try_reserve(others.capacity() - others.len() + more).is_ok()
     }
 
+    /// Makes sure of room for so many in all. False: there is no memory.
+    #[must_use]
+    pub fn has_capacity(&mut self, all: usize) -> bool {
+        self.queued.capacity() >= all || self.queued.try_reserve(all - self.queued.len()).is_ok()
+    }
+
     /// Makes sure of room for `more` that are not of messages or sends. False: there is no memory.
     #[must_use]
     pub fn has_room_for_others(&mut self, more: usize) -> bool {

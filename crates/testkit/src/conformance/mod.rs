@@ -203,7 +203,8 @@ macro_rules! conformance {
                 operations_end_once_after_a_disconnect, operations_end_once_when_the_peer_leaves,
                 operations_end_once_when_an_endpoint_goes;
             disconnected: the_last_operation_is_answered;
-            rma_account: operations_are_counted, explains_the_paths_to_memory,
+            rma_account: operations_are_counted, as_many_operations_are_taken_as_programs_post,
+                explains_the_paths_to_memory,
                 a_long_transfer_holds_no_more_memory, two_connections_share, messages_pass_a_bulk_transfer;
             rma_process: two_processes_share_memory;
         }

@@ -62,7 +62,7 @@ pub(super) fn unpack(link: u64) -> (usize, u64) {
 pub(super) fn engine_bytes(device: &DeviceInfo, options: &Options) -> u64 {
     let events = u64::from(options.recv_buffers)
         + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
-        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
+        + u64::from(options.rma_operations.min(limits::RMA_EVENTS_RESERVED));
     let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     slots_bytes + events * size_of::<Event>() as u64
 }

@@ -63,7 +63,7 @@ fn config(
 ) -> Result<Config, CreateError> {
     let events = u64::from(options.recv_buffers)
         + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
-        + u64::from(options.rma_operations.min(limits::RMA_OPERATIONS_DEFAULT));
+        + u64::from(options.rma_operations.min(limits::RMA_EVENTS_RESERVED));
     let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let mut batches = Vec::new();
     carrier.memory(&mut batches);

@@ -5,7 +5,8 @@ use super::slots::{Job, Slot};
 use super::{SLOTS, Start};
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
-use crate::limits::{RMA_BYTES_PER_S_MIN, RMA_OPERATION_BYTES};
+use crate::limits::RMA_OPERATION_BYTES;
+pub(crate) use crate::limits::progress_ns as allowance_ns;
 use cci_proto::RmaKind;
 use cci_ring::fallible;
 use cci_ring::slab::{Key, Slab};
@@ -260,12 +261,6 @@ impl Flow {
         self.holding.clear();
         (self.moved, self.closing, self.trial) = (false, false, None);
     }
-}
-
-/// How long so many bytes take at the least rate.
-pub(crate) fn allowance_ns(bytes: u64) -> u64 {
-    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(RMA_BYTES_PER_S_MIN);
-    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Ends an operation with a status of its connection's.

@@ -43,6 +43,28 @@ pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
     assert_eq!(pair.server.port.counts().regions, 0);
 }
 
+/// As many operations as programs post at once are taken, whether the peer looks or not. Each ends once, in the order of issue.
+pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(place: &Place<D>) {
+    const OPERATIONS: u64 = 16_384;
+    for whose in Whose::ALL {
+        let mut pair = Pair::<D>::plain(place, RO);
+        let here = Area::new(&mut pair.client, whose, 8192, Access::LOCAL);
+        let there = Area::new(&mut pair.server, whose, 8192, Access::ALL);
+        for context in 0..OPERATIONS {
+            let at = context as usize % 1024 * 8;
+            let (local, remote) = ([here.piece(at, 8)], [there.piece(at, 8)]);
+            let taken =
+                pair.client.port.rma(pair.to_server, &plain(RmaKind::Write, &local, &remote, context));
+            assert_eq!(taken, Ok(()), "{}, {whose:?}: operation {context}", place.device);
+        }
+        let ended = pair.ended(OPERATIONS as usize);
+        let expected = (0..OPERATIONS).map(|context| (context, Status::Success));
+        assert!(ended.into_iter().eq(expected), "{whose:?}: each once, well and in order");
+        let counts = pair.client.port.counts();
+        assert!(counts.memory_bytes <= counts.memory_bytes_max, "{counts:?}");
+    }
+}
+
 /// A connection says which way memory of either kind is reached.
 pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
     let mut pair = Pair::<D>::plain(place, RO);

@@ -155,6 +155,12 @@ pub(crate) trait Transport: Send {
     /// The peer says that its program has no receive buffer free.
     fn is_refused(&self, link: u64) -> bool;
 
+    /// Whether what is sent on a connection is taken by the peer without anything that this side does meanwhile, so that there may be
+    /// room in the next moment.
+    fn drains_by_itself(&self, _link: u64) -> bool {
+        false
+    }
+
     /// Of the endpoint's memory cap, the bytes that this transport can do without for now.
     fn spare_bytes(&mut self, core: &mut Core) -> u64;
 
@@ -275,7 +281,7 @@ pub(crate) fn open_one(
         TransportKind::Shm => {
             // Which is none, or an error.
             Sealing::of(device, options)?;
-            shm::open(device, options, poller, Admission::of(device, false), None)
+            shm::open(device, options, options.memory_bytes_max, poller, Admission::of(device, false), None)
         }
         TransportKind::Udp => datagram::open_udp(device, options),
         TransportKind::Eth => datagram::open_eth(device, options),

@@ -112,7 +112,7 @@ impl Beyond {
         let transport = if kind == TransportKind::Shm {
             options.security = None;
             let admission = Admission::of(&device, self.has_security);
-            shm::open(&device, &options, &poller, admission, None).map_err(error)?
+            shm::open(&device, &options, self.part_bytes, &poller, admission, None).map_err(error)?
         } else {
             options.memory_bytes_max = engine_bytes(&device, &options) + self.part_bytes;
             transport::open_one(&device, &options, &poller).map_err(error)?

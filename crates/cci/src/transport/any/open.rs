@@ -85,8 +85,9 @@ fn open_part(
         let proof = Proof::new()?;
         let id = proof.commitment();
         set_apart_bytes = networks * network_bytes;
+        let own_bytes_max = options.memory_bytes_max.saturating_sub(set_apart_bytes);
         let admission = Admission::of(&device, has_security);
-        (shm::open(&device, &options, &own_poller, admission, Some(proof))?, Some(id))
+        (shm::open(&device, &options, own_bytes_max, &own_poller, admission, Some(proof))?, Some(id))
     } else {
         set_apart_bytes = rest_bytes - network_bytes;
         options.memory_bytes_max = engine_bytes(&device, &options) + network_bytes;

@@ -143,6 +143,8 @@ pub(super) struct Shm {
     /// Links that have something under way.
     busy: Vec<Key>,
     table: Table,
+    /// Our part of the memory cap.
+    own_bytes_max: u64,
     ring_memory_bytes: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
@@ -161,11 +163,12 @@ pub(super) struct Shm {
     made_by: fork::Token,
 }
 
-/// Opens an endpoint's shared-memory transport. `admission`: whose processes it connects with. `proof`: for clients that know
-/// its commitment.
+/// Opens an endpoint's shared-memory transport, which may have this part of the memory cap. `admission`: whose processes it
+/// connects with. `proof`: for clients that know its commitment.
 pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,
+    own_bytes_max: u64,
     poller: &Arc<Poller>,
     admission: Admission,
     proof: Option<Proof>,
@@ -214,7 +217,7 @@ pub(crate) fn open(
             next_keepalive_ns: 0,
             rma: rma::state::Rma::new(
                 options.rma_operations,
-                options.memory_bytes_max,
+                own_bytes_max,
                 device.shm.direct,
                 device.shm.cma,
             ),
@@ -223,6 +226,7 @@ pub(crate) fn open(
             send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
             keepalive_us: to_us(u64::try_from(keepalive).unwrap_or(u64::MAX)),
         },
+        own_bytes_max,
         ring_memory_bytes: 0,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
         link_places: 0,
@@ -403,9 +407,12 @@ impl Transport for Shm {
         self.link_of(Key::from_bits(link)).is_some_and(|link| link.out.producer.is_stalled())
     }
 
+    fn drains_by_itself(&self, _: u64) -> bool {
+        true
+    }
+
     fn spare_bytes(&mut self, core: &mut Core) -> u64 {
-        let kept_bytes =
-            self.held_bytes(core).saturating_add(core.options.memory_bytes_max / limits::KEPT_SHARE);
+        let kept_bytes = self.held_bytes(core).saturating_add(self.own_bytes_max / limits::KEPT_SHARE);
         core.options.memory_bytes_max.saturating_sub(kept_bytes)
     }
 

@@ -127,10 +127,10 @@ pub(in crate::transport::shm) struct Counts {
 }
 
 impl Rma {
-    /// Of `memory_bytes_max`, flows may take a part.
-    pub fn new(operations_max: u32, memory_bytes_max: u64, direct: bool, cma: Cma) -> Rma {
+    /// Of `bytes_max`, flows may take a part.
+    pub fn new(operations_max: u32, bytes_max: u64, direct: bool, cma: Cma) -> Rma {
         let (flows, owner) = (Flows::new(operations_max), Owner::new());
-        let quota = quota::Flows::new(memory_bytes_max / FLOWS_SHARE, FLOW_BYTES as u64);
+        let quota = quota::Flows::new(bytes_max / FLOWS_SHARE, FLOW_BYTES as u64);
         let mapped = MappedBytes::default();
         Rma { flows, quota, owner, mapped, word: None, counts: Counts::default(), direct, cma }
     }

@@ -15,6 +15,11 @@ const LINES_PER_PROGRESS: usize = 32;
 /// Sends of a connection that join its line between two looks whether the transport has room again.
 const SENDS_PER_LOOK: u32 = 8;
 
+/// Looks whether there is room, one after the other, while the peer takes what it is sent: some microseconds.
+const TRIES_MAX: u32 = 32;
+/// A peer that has taken something since so long ago goes on taking.
+const RECENT_NS: u64 = 50_000;
+
 /// What came of the oldest send of a line.
 enum Moved {
     /// It left, or ended.
@@ -39,7 +44,11 @@ impl Endpoint {
         op: SendOp,
     ) -> Result<(), SendError> {
         let now_ns = self.transport.now_ns();
-        if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_LOOK) {
+        let is_soon = self.transport.drains_by_itself(link)
+            && self.core.waiting.moved_since(connection, now_ns.saturating_sub(RECENT_NS));
+        if is_soon {
+            self.advance_soon(connection, now_ns);
+        } else if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_LOOK) {
             self.advance(connection.index, now_ns);
         }
         if self.core.conn(connection).is_none_or(|conn| conn.state != ConnState::Open) {
@@ -49,9 +58,12 @@ impl Endpoint {
             return Err(SendError::WouldBlock);
         }
         if !self.core.waiting.holds(connection) {
-            match self.transport.send(&mut self.core, connection, link, segments, op) {
-                Err(SendError::WouldBlock) => {}
-                sent_or_not => return sent_or_not,
+            let tries = if is_soon { TRIES_MAX } else { 1 };
+            for _ in 0..tries {
+                match self.transport.send(&mut self.core, connection, link, segments, op) {
+                    Err(SendError::WouldBlock) => std::hint::spin_loop(),
+                    sent_or_not => return sent_or_not,
+                }
             }
         }
         if self.core.waiting.lacks_memory() {
@@ -65,6 +77,19 @@ impl Endpoint {
         let arrival =
             Arrival { connection, segments, len_bytes, context, silent, now_ns, timeout_ns, is_alone };
         if self.core.waiting.push(&arrival) { Ok(()) } else { Err(SendError::WouldBlock) }
+    }
+
+    /// The peer takes what it is sent, and needs nothing of us for that: before another send joins the line, whose message is copied
+    /// once more for that, those in it may leave.
+    fn advance_soon(&mut self, connection: Connection, now_ns: u64) {
+        for _ in 0..TRIES_MAX {
+            if !self.core.waiting.holds(connection) {
+                return;
+            }
+            if !self.advance(connection.index, now_ns) {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     fn is_alone(&self) -> bool {

@@ -232,6 +232,11 @@ impl Waiting {
         self.line(connection).is_some()
     }
 
+    /// Whether the transport took sends of a connection since then, or none of it wait.
+    pub fn moved_since(&self, connection: Connection, since_ns: u64) -> bool {
+        self.line(connection).is_none_or(|line| line.moved_ns >= since_ns)
+    }
+
     /// How many sends of a connection wait.
     pub fn len_of(&self, connection: Connection) -> u32 {
         self.line(connection).map_or(0, |line| line.len)
@@ -422,7 +427,7 @@ mod tests {
             segments: &[first, rest],
             len_bytes: len,
             context,
-            silent: context % 3 == 0,
+            silent: context.is_multiple_of(3),
             now_ns,
             timeout_ns: 10 * SECOND,
             is_alone: false,
@@ -453,7 +458,7 @@ mod tests {
             let head = line.head().unwrap();
             let message = line.message(&head).concat();
             let len = lens[context as usize % lens.len()];
-            assert_eq!((head.context, head.silent, message.len()), (context, context % 3 == 0, len));
+            assert_eq!((head.context, head.silent, message.len()), (context, context.is_multiple_of(3), len));
             assert!(message.iter().zip(0..).all(|(byte, at): (&u8, u64)| *byte == (at + context) as u8));
             waiting.drop_head(&mut line).unwrap();
         }

@@ -315,6 +315,10 @@ impl Transport for Any {
         self.part(link).is_some_and(|(transport, link)| transport.is_refused(link))
     }
 
+    fn drains_by_itself(&self, link: u64) -> bool {
+        self.part(link).is_some_and(|(transport, link)| transport.drains_by_itself(link))
+    }
+
     fn spare_bytes(&mut self, core: &mut Core) -> u64 {
         // Whichever part has no room: the first has most of the memory.
         let first = self.parts.first_mut();

@@ -75,7 +75,7 @@ pub(super) fn shut_out(link: &mut Link, table: &mut Table, core: &mut Core, key:
     table.counts.operations_over_quota += 1;
     link.end_sends(table, core, key.index, Status::Disconnected);
     rma::end_flow(link, table, core, key, Status::Disconnected);
-    core.peer_gone(connection);
+    core.ended(connection, DisconnectReason::Refused);
     link.conns = link.conns.saturating_sub(1);
     said
 }

@@ -92,10 +92,10 @@ impl Tcp {
         if was_open {
             conn.state = State::PeerClosing;
         }
-        let connection = conn.connection;
+        let (connection, is_closing) = (conn.connection, conn.state != State::PeerClosing);
         conn.out.keep_begun(&self.shared.sends);
         self.shared.end_sends(conn, core, Status::Disconnected);
-        if !was_open || !self.bulk_awaits_answers(key) {
+        if is_closing || !self.bulk_awaits_answers(key) {
             self.bulk_end(core, key, Status::Disconnected);
         }
         if was_open {

@@ -398,11 +398,17 @@ fn idle_peers_that_vanish_are_missed() {
             for attribute in [if kind.is_raw() { Attribute::Unreliable } else { RO }] {
                 let Some(veth) = network() else { return };
                 let mut sides = idle(kind, &veth, attribute);
-                veth.cut(0);
+                // Raw frames don't pass where a cut is felt; the end that is down is not asked then.
+                let wanted = if kind.is_raw() { [1, 0] } else { [1, 1] };
+                if kind.is_raw() {
+                    veth.down(End::B, 0);
+                } else {
+                    veth.cut(0);
+                }
                 let (started, mut told) = (Instant::now(), [0, 0]);
-                while told != [1, 1] {
+                while told != wanted {
                     assert!(started.elapsed() < Duration::from_secs(260), "{kind:?} {attribute:?}: {told:?}");
-                    for (side, told) in sides.iter_mut().zip(&mut told) {
+                    for (side, told) in sides.iter_mut().zip(&mut told).take(wanted.iter().sum()) {
                         match side.wait(Some(ms(20))).unwrap() {
                             Some(Event::Disconnected { reason, .. }) => {
                                 assert_eq!(reason, DisconnectReason::TimedOut, "{kind:?} {attribute:?}");
@@ -412,7 +418,8 @@ fn idle_peers_that_vanish_are_missed() {
                         }
                     }
                 }
-                assert!(sides.iter().all(|side| side.counters().connections_open == 0));
+                let open = sides.iter().zip(wanted).filter(|(_, wanted)| *wanted == 1);
+                assert!(open.map(|(side, _)| side.counters().connections_open).all(|open| open == 0));
                 println!("{kind:?} {attribute:?}: after {:.0} s", started.elapsed().as_secs_f64());
             }
         })

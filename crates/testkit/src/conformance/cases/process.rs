@@ -5,7 +5,7 @@ use super::peer::{Peer, poll_until};
 use crate::conformance::{
     Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, number_of, pattern,
 };
-use cci::Status;
+use cci::{DisconnectReason, Status};
 use std::time::{Duration, Instant};
 
 /// Messages of all sizes go to another process and come back, a few at a time.
@@ -42,7 +42,7 @@ pub fn two_processes_exchange<D: Driver>(place: &Place<D>) {
 /// The other process is killed in the middle of an exchange: each send completes once, later ones are refused, the
 /// rest of the endpoint goes on.
 pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
-    let setup = Setup { send_timeout: Duration::from_secs(1), ..Setup::default() };
+    let setup = Setup { send_timeout: Duration::from_secs(1), tells_disconnected: true, ..Setup::default() };
     for round in 0..place.rounds(3) as u64 {
         let mut peer = Peer::start(place);
         let mut client: Side<D> = Side::open(place, &setup);
@@ -67,7 +67,13 @@ pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
             client.inbox.clear();
         }
         poll_until(&mut client, "an end of each send", |client| client.sent.len() >= taken as usize);
+        // Behind them the program is told, once.
+        poll_until(&mut client, "word that the peer has died", |client| !client.disconnected.is_empty());
         client.settle();
+        let told: Vec<_> = client.disconnected.drain(..).collect();
+        let lost = |reason| matches!(reason, DisconnectReason::Died | DisconnectReason::TimedOut);
+        assert!(matches!(told[..], [(who, 1, why)] if who == to_peer && lost(why)), "{told:?}");
+        assert_eq!(client.port.counts().connections_open, 0);
         let contexts = client.contexts();
         assert_eq!(contexts, (0..taken).collect::<Vec<_>>(), "each send completes once, in order");
         let bad =

@@ -4,6 +4,7 @@ use cci_proto::RmaKind;
 
 /// Why something that arrived, or was to leave, was dropped. Every drop has a reason and a counter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct DropReason {
     /// A short, stable name, such as `bad_nonce`.
     pub name: &'static str,
@@ -13,6 +14,7 @@ pub struct DropReason {
 
 /// Memory by kind, bytes. All of it lies under the endpoint's cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Kind and bytes: receive buffers, send buffers, rings, connection table, queues.
     pub kinds: Vec<(&'static str, u64)>,
@@ -24,6 +26,7 @@ pub struct MemoryUse {
 
 /// Counters of one endpoint since it was opened.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct EndpointCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,
@@ -89,6 +92,7 @@ impl EndpointCounters {
 
 /// Counters of one connection.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ConnectionCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,

@@ -76,9 +76,6 @@ impl Endpoint {
         with_thread: bool,
     ) -> Result<Endpoint, CreateError> {
         check(&options)?;
-        if !device.is_up() {
-            return Err(CreateError::DeviceDown);
-        }
         let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(device, &options, &poller)?;

@@ -190,8 +190,9 @@ impl fmt::Debug for ConnectRequest {
     }
 }
 
-/// What an endpoint has to tell.
+/// What an endpoint has to tell. Later versions may tell more: a program passes over what it does not know.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A send completed, well or not: exactly once for each send that was taken, except silent ones.
     Send {

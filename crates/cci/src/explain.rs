@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A path that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathOption {
     /// Such as "shared memory ring" or "UDP with segmentation offload".
     pub path: String,
@@ -56,6 +57,7 @@ impl fmt::Display for Fact {
 
 /// Why a connection goes where it goes and what holds it up. `Display` gives it in plain words.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Explanation {
     /// "shm", "udp", ...
     pub transport: String,

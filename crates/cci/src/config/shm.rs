@@ -1,7 +1,7 @@
 //! A shared-memory device.
 
 use super::syntax::{Section, Wrong};
-use crate::device::{Cma, DeviceInfo, TransportKind};
+use crate::device::{Cma, DeviceInfo, TransportKind, Unavailable};
 use crate::transport;
 use std::path::PathBuf;
 
@@ -23,6 +23,14 @@ pub(super) fn from_section(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         if !directory.is_absolute() {
             return Err(pair.wrong(format!("directory {:?} is not an absolute path; write one", pair.value)));
         }
+        if !directory.is_dir() {
+            info.up = false;
+            info.unavailable.push(Unavailable {
+                what: "shared memory".to_owned(),
+                reason: format!("the folder {}, which its key `directory` names, does not exist", pair.value),
+                remedy: format!("make it (mkdir -p {}), or name another", pair.value),
+            });
+        }
         info.shm.directory = Some(directory);
     }
     if let Some(pair) = section.get("all_users") {
@@ -43,4 +51,24 @@ pub(super) fn from_section(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
         _ => Cma::On,
     };
     Ok(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Context, CreateError, Endpoint, Options};
+    use std::path::Path;
+
+    /// The device is down and says why, and so does an endpoint that is opened there all the same.
+    #[test]
+    fn a_folder_that_is_not_there_is_told() {
+        let text =
+            "[here]\ntransport = shm\n[there]\ntransport = shm\ndirectory = /nonexist/x\npriority = 90\n";
+        let context = Context::from_text(text, Path::new("test.ini")).unwrap();
+        let device = context.device("there").unwrap();
+        assert!(!device.is_up() && device.unavailable()[0].reason.contains("/nonexist/x"), "{device:?}");
+        assert_eq!(context.default_device().name(), "here");
+        let error = Endpoint::create(device, Options::default()).map(drop).unwrap_err();
+        assert!(matches!(error, CreateError::BadService { .. }), "{error}");
+        assert!(error.to_string().contains("mkdir -p /nonexist/x"), "{error}");
+    }
 }

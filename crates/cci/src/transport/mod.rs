@@ -264,6 +264,10 @@ pub(crate) fn open(
     options: &Options,
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
+    // Shared memory finds out for itself what it lacks, and says it better.
+    if !device.is_up() && device.transport() != TransportKind::Shm {
+        return Err(CreateError::DeviceDown);
+    }
     let options = any::options_of_home(&device.0, options);
     match device.transport() {
         TransportKind::Any => any::open(device, &options, poller),

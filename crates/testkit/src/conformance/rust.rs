@@ -268,6 +268,7 @@ fn happening(event: Event) -> Happening<Endpoint> {
             Happening::Disconnected(connection, context, reason)
         }
         Event::DeviceFailed => Happening::DeviceFailed,
+        other => panic!("an event that this suite does not know: {other:?}"),
     }
 }
 

@@ -378,6 +378,7 @@ impl Peer {
             Event::KeepaliveTimedOut { connection } => self.lose(connection),
             Event::Disconnected { connection, .. } => self.lose(connection),
             Event::DeviceFailed => panic!("the device failed"),
+            other => panic!("an event that this suite does not know: {other:?}"),
         }
     }
 

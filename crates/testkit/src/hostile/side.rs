@@ -150,6 +150,7 @@ impl Side {
                 assert_eq!(before, None, "{connection:?} has ended before, and now: {reason}");
             }
             Event::DeviceFailed => panic!("the device failed: {:#?}", self.endpoint.counters()),
+            other => panic!("an event that this suite does not know: {other:?}"),
         }
     }
 

@@ -98,6 +98,7 @@ fn handle(
             }
         }
         Event::DeviceFailed => judge.fail(now_ns, "device", format!("machine {machine}: the device failed")),
+        other => panic!("an event that this suite does not know: {other:?}"),
     }
 }
 

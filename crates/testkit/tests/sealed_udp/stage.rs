@@ -68,7 +68,7 @@ impl Side {
                 Event::Recv(message) => self.messages.push(message.to_vec()),
                 Event::Send { context, status, .. } => self.ended.push((context, status)),
                 Event::Disconnected { .. } => {}
-                Event::KeepaliveTimedOut { .. } | Event::DeviceFailed => panic!("{event:?}"),
+                other => panic!("{other:?}"),
             }
         }
     }

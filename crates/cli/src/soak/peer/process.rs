@@ -318,7 +318,7 @@ impl Peer {
                 Err(why) => Err(End::Broken(format!("accepting: {why}"))),
             },
             Event::KeepaliveTimedOut { .. } | Event::Disconnected { .. } => session.silent(),
-            Event::ConnectRequest(_) | Event::DeviceFailed => Ok(()),
+            _ => Ok(()),
         };
         match handled {
             Ok(()) => Ok(()),

@@ -545,7 +545,7 @@ pub fn address(event: &Event, endpoint: &Endpoint) -> Option<u32> {
         | Event::Disconnected { context, .. } => *context,
         Event::Recv(message) => endpoint.context(message.connection())?,
         Event::KeepaliveTimedOut { connection } => endpoint.context(*connection)?,
-        Event::ConnectRequest(_) | Event::DeviceFailed => return None,
+        _ => return None,
     };
     Some((context >> 32) as u32)
 }

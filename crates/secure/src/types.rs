@@ -35,7 +35,7 @@ pub struct Association(pub(crate) u32);
 pub enum Route {
     /// Seal it.
     Ready(Association),
-    /// There is no association yet: [`Associations::hold`] asks for one and may keep the datagram until there is.
+    /// There is no association yet: [`Associations::hold`](crate::Associations::hold) asks for one and may keep the datagram until there is.
     Wait,
 }
 
@@ -46,7 +46,7 @@ pub enum Opened<'d> {
     Datagram {
         /// What was sealed.
         body: &'d mut [u8],
-        /// The association by which it was sealed: [`Associations::peer_by`] says whose that is.
+        /// The association by which it was sealed: [`Associations::peer_by`](crate::Associations::peer_by) says whose that is.
         by: Association,
     },
     /// Part of a handshake, or sealed and without content. There may be something to transmit now.

@@ -64,6 +64,6 @@ mod tests {
     #[test]
     fn it_is_refused_with_the_remedy() {
         let refusal = Program::attach(1, Wanted::Auto).unwrap_err();
-        assert!(refusal.to_string().contains("built") && refusal.remedy().contains("feature `xdp`"));
+        assert!(refusal.to_string().contains("made without") && refusal.remedy().contains("feature `xdp`"));
     }
 }

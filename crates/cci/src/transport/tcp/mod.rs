@@ -6,7 +6,7 @@
 //! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`close`].
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
-//! receive buffer and said so. Until then it is kept ([`out`], [`sends`], [`queue`]); without a buffer the receiver drops
+//! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
 //! it and what is behind it, says so, and gets it again when it has one ([`read`]). A poll is in [`poll`], deadlines are in
 //! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
 

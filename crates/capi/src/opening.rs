@@ -103,7 +103,7 @@ pub unsafe extern "C" fn cci_create_endpoint_at(
     guard(|| {
         // SAFETY: NULL or a C string, says the caller.
         let service = unsafe { text(service, "cci_create_endpoint_at: service") }?;
-        let options = Options { service: port_or_name(service), ..Options::default() };
+        let options = Options::default().service(port_or_name(service));
         // SAFETY: the caller's promises are `create`'s.
         unsafe { create(device, options, false, endpoint, fd) }
     })

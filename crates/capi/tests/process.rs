@@ -139,7 +139,7 @@ fn memory_registered_again_is_not_checked_again() {
 
 #[test]
 fn a_cap_of_zero_checks_every_time() {
-    let options = Options { idle_registered_bytes_max: 0, ..Options::default() };
+    let options = Options::default().idle_registered_bytes_max(0);
     let mut endpoint = Endpoint::create(&udp(), options).unwrap();
     let pages = Pages::map(4, WRITE);
     let memory = pages.memory();
@@ -153,7 +153,7 @@ fn a_cap_of_zero_checks_every_time() {
 
 #[test]
 fn the_cap_holds() {
-    let options = Options { idle_registered_bytes_max: 10 * PAGE as u64, ..Options::default() };
+    let options = Options::default().idle_registered_bytes_max(10 * PAGE as u64);
     let mut endpoint = Endpoint::create(&udp(), options).unwrap();
     let all: Vec<Pages> = (0..20).map(|_| Pages::map(3, WRITE)).collect();
     for pages in &all {

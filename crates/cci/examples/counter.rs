@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let context = Context::new()?;
-    let options = Options { service: Some("counter".into()), ..Options::default() };
+    let options = Options::default().service("counter".to_owned());
     let mut endpoint = Endpoint::create(context.default_device(), options)?;
     let mut seen: HashMap<Connection, u64> = HashMap::new();
     println!("{}", endpoint.uri());

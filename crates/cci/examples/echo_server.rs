@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(name) => context.device(&name).ok_or_else(|| format!("no device {name}"))?,
         None => context.default_device(),
     };
-    let mut endpoint = Endpoint::create(device, Options { service: arguments.next(), ..Options::default() })?;
+    let mut endpoint = Endpoint::create(device, Options::default().service(arguments.next()))?;
     println!("{}", endpoint.uri());
     loop {
         match endpoint.wait(None)? {

@@ -71,7 +71,16 @@ impl BitOr for SendFlags {
 }
 
 /// How an endpoint is opened. Every default is meant to be right; change one for a reason.
+///
+/// ```
+/// use cci::Options;
+/// use std::time::Duration;
+///
+/// let options = Options::default().service("7777".to_owned()).send_timeout(Duration::from_secs(2));
+/// assert_eq!(options.recv_buffers, Options::default().recv_buffers);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// Where to listen. A number from 1 to 65535 is good on every transport: the port on UDP and TCP, the endpoint's number on Ethernet, the
     /// name on shared memory. There it may also be any name, or the absolute path of a socket. None: the library chooses.
@@ -112,5 +121,70 @@ impl Default for Options {
             idle_registered_bytes_max: limits::IDLE_REGISTERED_BYTES_DEFAULT,
             security: None,
         }
+    }
+}
+
+impl Options {
+    /// These options with another [`service`](field@Options::service).
+    #[must_use]
+    pub fn service(mut self, service: impl Into<Option<String>>) -> Options {
+        self.service = service.into();
+        self
+    }
+
+    /// These options with another [`recv_buffers`](field@Options::recv_buffers).
+    #[must_use]
+    pub fn recv_buffers(mut self, recv_buffers: u32) -> Options {
+        self.recv_buffers = recv_buffers;
+        self
+    }
+
+    /// These options with another [`send_buffers`](field@Options::send_buffers).
+    #[must_use]
+    pub fn send_buffers(mut self, send_buffers: u32) -> Options {
+        self.send_buffers = send_buffers;
+        self
+    }
+
+    /// These options with another [`rma_operations`](field@Options::rma_operations).
+    #[must_use]
+    pub fn rma_operations(mut self, rma_operations: u32) -> Options {
+        self.rma_operations = rma_operations;
+        self
+    }
+
+    /// These options with another [`send_timeout`](field@Options::send_timeout).
+    #[must_use]
+    pub fn send_timeout(mut self, send_timeout: Duration) -> Options {
+        self.send_timeout = send_timeout;
+        self
+    }
+
+    /// These options with another [`keepalive`](field@Options::keepalive).
+    #[must_use]
+    pub fn keepalive(mut self, keepalive: impl Into<Option<Duration>>) -> Options {
+        self.keepalive = keepalive.into();
+        self
+    }
+
+    /// These options with another [`memory_bytes_max`](field@Options::memory_bytes_max).
+    #[must_use]
+    pub fn memory_bytes_max(mut self, memory_bytes_max: u64) -> Options {
+        self.memory_bytes_max = memory_bytes_max;
+        self
+    }
+
+    /// These options with another [`idle_registered_bytes_max`](field@Options::idle_registered_bytes_max).
+    #[must_use]
+    pub fn idle_registered_bytes_max(mut self, idle_registered_bytes_max: u64) -> Options {
+        self.idle_registered_bytes_max = idle_registered_bytes_max;
+        self
+    }
+
+    /// These options with another [`security`](field@Options::security).
+    #[must_use]
+    pub fn security(mut self, security: impl Into<Option<Security>>) -> Options {
+        self.security = security.into();
+        self
     }
 }

@@ -116,7 +116,7 @@ fn services_can_be_names_and_paths_and_are_not_stolen() {
     let name = format!("test.{}", std::process::id());
     let path = format!("/tmp/cci-test-{}.sock", std::process::id());
     for (service, uri) in [(name.clone(), format!("shm://{name}")), (path.clone(), format!("shm://{path}"))] {
-        let options = Options { service: Some(service), ..Options::default() };
+        let options = Options::default().service(service);
         let mut server = endpoint_with(options.clone());
         assert_eq!(server.uri(), uri);
         assert!(matches!(cci::Endpoint::create(&device(), options.clone()), Err(CreateError::InUse { .. })));
@@ -127,7 +127,7 @@ fn services_can_be_names_and_paths_and_are_not_stolen() {
         drop(endpoint_with(options));
     }
     assert!(!std::path::Path::new(&path).exists(), "the socket's file is gone with its endpoint");
-    let options = Options { service: Some("not a name".to_owned()), ..Options::default() };
+    let options = Options::default().service("not a name".to_owned());
     assert!(matches!(cci::Endpoint::create(&device(), options), Err(CreateError::BadService { .. })));
 }
 

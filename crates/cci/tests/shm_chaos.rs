@@ -44,13 +44,11 @@ struct Side {
 
 impl Side {
     fn new(random: &mut Random) -> Side {
-        let options = Options {
-            recv_buffers: [2, 16, 1024][random.below(3)],
-            send_buffers: [8, 256][random.below(2)],
-            send_timeout: Duration::from_millis([20, 5_000][random.below(2)]),
-            memory_bytes_max: [16 << 20, 256 << 20][random.below(2)],
-            ..Options::default()
-        };
+        let options = Options::default()
+            .recv_buffers([2, 16, 1024][random.below(3)])
+            .send_buffers([8, 256][random.below(2)])
+            .send_timeout(Duration::from_millis([20, 5_000][random.below(2)]))
+            .memory_bytes_max([16 << 20, 256 << 20][random.below(2)]);
         Side {
             endpoint: endpoint_with(options),
             conns: HashMap::default(),

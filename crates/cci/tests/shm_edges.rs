@@ -290,7 +290,7 @@ fn two_hundred_links_work_and_polling_does_not_slow_down() {
     let mut peers = Vec::new();
     let mut first_ns = 0;
     for number in 0..200 {
-        let options = Options { recv_buffers: 8, send_buffers: 64, ..Options::default() };
+        let options = Options::default().recv_buffers(8).send_buffers(64);
         let mut peer = endpoint_with(options);
         peer.connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
         let (mut ours, mut theirs) = (None, None);
@@ -353,8 +353,7 @@ fn two_hundred_links_work_and_polling_does_not_slow_down() {
 #[test]
 fn rings_stay_under_the_cap() {
     let cap = 4 << 20;
-    let options =
-        Options { recv_buffers: 64, send_buffers: 256, memory_bytes_max: cap, ..Options::default() };
+    let options = Options::default().recv_buffers(64).send_buffers(256).memory_bytes_max(cap);
     let mut hub = endpoint_with(options);
     let uri = hub.uri().to_owned();
     let (mut peers, mut refused) = (Vec::new(), None);

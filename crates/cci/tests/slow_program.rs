@@ -50,7 +50,7 @@ fn a_living_peer_is_not_called_silent_over_udp() {
 
 #[test]
 fn completions_that_nobody_takes_do_not_fill_the_memory() {
-    let few = Options { recv_buffers: 4, send_buffers: 8, rma_operations: 8, ..Options::default() };
+    let few = Options::default().recv_buffers(4).send_buffers(8).rma_operations(8);
     let (mut a, mut b) = (endpoint_with(few), endpoint());
     let (ours, _) = connect(&mut a, &mut b, Attribute::Unreliable);
     let mut sent = 0;
@@ -78,7 +78,7 @@ fn completions_behind_a_long_operation_do_not_fill_the_memory() {
     const BYTES: u64 = 64 << 20;
     let text = "[u]\ntransport = udp\nip = 127.0.0.1\n";
     let context = Context::from_text(text, Path::new("test.ini")).unwrap();
-    let few = Options { recv_buffers: 64, send_buffers: 64, rma_operations: 8, ..Options::default() };
+    let few = Options::default().recv_buffers(64).send_buffers(64).rma_operations(8);
     let most = 64 + 64 + 8 + 64;
     let mut a = Endpoint::create(&context.devices()[0], few).unwrap();
     let mut b = udp();

@@ -173,7 +173,7 @@ struct Survivor {
 
 impl Survivor {
     fn new(plan: &Plan) -> Survivor {
-        let options = Options { send_timeout: plan.send_timeout, ..Options::default() };
+        let options = Options::default().send_timeout(plan.send_timeout);
         let (mut hub, mut bystander) = (open(plan.device, options.clone()), open(plan.device, options));
         let uri = hub.uri().to_owned();
         bystander.connect(&uri, b"bystander", Attribute::ReliableOrdered, 0, None).expect("a connection");

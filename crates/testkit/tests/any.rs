@@ -29,7 +29,7 @@ fn open_at(veth: &Veth, end: End, wires: &[u8], service: Option<&str>) -> Endpoi
     let ips: Vec<String> = wires.iter().map(|wire| veth.ip(end, *wire, false).to_string()).collect();
     let device = device(&format!("transport = any\nip = {}", ips.join(", ")));
     assert!(device.is_up(), "{:?}", device.unavailable());
-    Endpoint::create(&device, Options { service: service.map(str::to_owned), ..Options::default() }).unwrap()
+    Endpoint::create(&device, Options::default().service(service.map(str::to_owned))).unwrap()
 }
 
 /// Connects, and has a message go there and back. How long it took to connect, too.
@@ -90,7 +90,7 @@ fn a_process_of_the_same_name_on_this_host_is_not_the_peer() {
     let mut namesake = {
         let _inside = veth.enter(End::A);
         let service = Some(name);
-        Endpoint::create(&device("transport = shm"), Options { service, ..Options::default() }).unwrap()
+        Endpoint::create(&device("transport = shm"), Options::default().service(service)).unwrap()
     };
     // It has to poll to say anything, and says no.
     std::thread::scope(|scope| {

@@ -154,7 +154,7 @@ fn endpoint_numbers_are_services() {
     for (service, good) in
         [("7", true), ("0", true), ("4294967295", true), ("4294967296", false), ("x", false), ("", false)]
     {
-        let options = Options { service: Some(service.to_owned()), ..Options::default() };
+        let options = Options::default().service(service.to_owned());
         let opened = Endpoint::create(&a, options);
         assert_eq!(opened.is_ok(), good, "{service:?}");
         assert!(good || matches!(opened, Err(CreateError::BadService { .. })), "{service:?}");

@@ -135,7 +135,7 @@ fn open(number: u8, recv_buffers: u32) -> (Endpoint, Wire) {
         batch: 128,
         secret: [number; 32],
     };
-    let options = Options { recv_buffers, ..Options::default() };
+    let options = Options::default().recv_buffers(recv_buffers);
     (simulated::open(&place, Box::new(wire.clone()), options).unwrap(), wire)
 }
 

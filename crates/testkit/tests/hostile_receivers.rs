@@ -33,7 +33,7 @@ fn peer() {
     let [manner, attribute, uri] = role.split(' ').collect::<Vec<_>>()[..] else { panic!("{role}") };
     let recv_buffers = if manner == "keeps" { KEPT_MAX } else { 256 };
     let mut endpoint =
-        Endpoint::create(&device(&config), Options { recv_buffers, ..Options::default() }).unwrap();
+        Endpoint::create(&device(&config), Options::default().recv_buffers(recv_buffers)).unwrap();
     let memory = endpoint.allocate(4096).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap().to_bytes();
     endpoint.connect(uri, manner.as_bytes(), attribute_named(attribute), 0, Some(PATIENCE)).unwrap();
@@ -72,12 +72,10 @@ struct Arena {
 impl Arena {
     fn open(name: &str, attribute: &str, hostile: &str) -> Option<Arena> {
         let place = Place::find(name)?;
-        let options = Options {
-            send_buffers: IN_PROGRESS_MAX,
-            rma_operations: IN_PROGRESS_MAX,
-            send_timeout: 2 * PATIENCE,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .send_buffers(IN_PROGRESS_MAX)
+            .rma_operations(IN_PROGRESS_MAX)
+            .send_timeout(2 * PATIENCE);
         let server = Endpoint::create(&device(&place.0.victim), options).unwrap();
         let mut arena = Arena { server, place, peers: Vec::new(), children: Vec::new() };
         // The hostile one first: whoever comes after finds what it has left.

@@ -77,7 +77,7 @@ impl Arena {
     /// None: this machine can't, and it was said why.
     fn open(name: &str) -> Option<Arena> {
         let place = Place::find(name)?;
-        let options = Options { recv_buffers: RECV_BUFFERS, ..Options::default() };
+        let options = Options::default().recv_buffers(RECV_BUFFERS);
         let server = Endpoint::create(&device(&place.0.victim), options).unwrap();
         let (seen, children) = (Vec::new(), Vec::new());
         Some(Arena { server, place, seen, kept: None, children })

@@ -93,7 +93,7 @@ fn ms(count: u64) -> Duration {
 }
 
 fn timeout(send_timeout: Duration) -> Options {
-    Options { send_timeout, ..Options::default() }
+    Options::default().send_timeout(send_timeout)
 }
 
 #[test]

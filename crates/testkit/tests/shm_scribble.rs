@@ -43,7 +43,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn endpoint(recv_buffers: u32, send_timeout: Duration) -> Endpoint {
     let context = Context::new().expect("devices");
-    let options = Options { recv_buffers, send_buffers: 64, send_timeout, ..Options::default() };
+    let options = Options::default().recv_buffers(recv_buffers).send_buffers(64).send_timeout(send_timeout);
     Endpoint::create(context.device("shm").expect("shared memory"), options).expect("an endpoint")
 }
 

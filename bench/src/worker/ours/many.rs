@@ -24,7 +24,7 @@ const PAGE_BYTES: u64 = 4096;
 const REST: Duration = Duration::from_millis(300);
 
 fn options() -> Options {
-    Options { memory_bytes_max: MEMORY_BYTES_MAX, ..Options::default() }
+    Options::default().memory_bytes_max(MEMORY_BYTES_MAX)
 }
 
 /// One poll that finds nothing, nanoseconds.

@@ -176,7 +176,7 @@ impl Scene {
 
     fn open(&mut self, end: usize) -> Result<(), Failure> {
         let (send_timeout, memory_bytes_max) = (self.timeout, self.memory_bytes_max);
-        let options = Options { send_timeout, memory_bytes_max, ..Options::default() };
+        let options = Options::default().send_timeout(send_timeout).memory_bytes_max(memory_bytes_max);
         let device = self.sections[end].clone();
         let opened = match self.there.as_ref().filter(|_| end == FAR) {
             Some(there) => there.open(device, options),

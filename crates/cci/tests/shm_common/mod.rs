@@ -23,7 +23,7 @@ pub fn endpoint_with(options: Options) -> Endpoint {
 
 /// Small receive side, so that it runs out of buffers soon.
 pub fn few_buffers(recv_buffers: u32) -> Options {
-    Options { recv_buffers, ..Options::default() }
+    Options::default().recv_buffers(recv_buffers)
 }
 
 /// Takes events of both until `done` says so; gives it each event and whose it is (0 or 1).

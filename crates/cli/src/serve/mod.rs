@@ -57,7 +57,7 @@ fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
     let server = |device: &Device, service: Option<String>| -> Outcome<Server> {
         // A core was chosen for us alone; being pinned, we would not see that there are others.
         let can_spin = args.core.is_some() || cci_sys::cpu::available() >= 2;
-        let options = Options { service, keepalive: Some(KEEPALIVE), ..Options::default() };
+        let options = Options::default().service(service).keepalive(KEEPALIVE);
         Ok(Server::new(dial::open(device, options)?, !args.lifeline && !args.json, can_spin, args.lifeline))
     };
     if let Some(name) = &args.device {

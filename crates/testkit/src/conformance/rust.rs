@@ -25,14 +25,13 @@ impl Driver for Rust {
         let context = Context::from_text(&super::config(), "conformance.ini".as_ref()).expect("it is right");
         let device = context.device(device).expect("CONFIG names it");
         let defaults = Options::default();
-        let options = Options {
-            recv_buffers: setup.recv_buffers,
-            send_buffers: setup.send_buffers,
-            send_timeout: setup.send_timeout,
-            keepalive: setup.keepalive,
-            memory_bytes_max: setup.memory_bytes_max.unwrap_or(defaults.memory_bytes_max),
-            ..defaults
-        };
+        let memory_bytes_max = setup.memory_bytes_max.unwrap_or(defaults.memory_bytes_max);
+        let options = defaults
+            .recv_buffers(setup.recv_buffers)
+            .send_buffers(setup.send_buffers)
+            .send_timeout(setup.send_timeout)
+            .keepalive(setup.keepalive)
+            .memory_bytes_max(memory_bytes_max);
         Endpoint::create(device, options)
             .unwrap_or_else(|error| panic!("no endpoint on {}: {error}", device.name()))
     }

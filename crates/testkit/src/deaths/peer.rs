@@ -160,7 +160,7 @@ impl Peer {
         let context =
             Context::from_text(&conformance::config(), "deaths.ini".as_ref()).expect("the INI file is right");
         let device = context.device(device).expect("the INI file names it");
-        let options = Options { send_timeout, keepalive: Some(send_timeout), ..Options::default() };
+        let options = Options::default().send_timeout(send_timeout).keepalive(send_timeout);
         let mut endpoint = Endpoint::create(device, options).expect("an endpoint");
         let areas = [true, false, true].map(|library| Area::new(&mut endpoint, library));
         areas[..2].iter().for_each(Area::fill);

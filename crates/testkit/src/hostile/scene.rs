@@ -78,7 +78,7 @@ impl Scene {
         let open = |config: &str, options: Options| {
             Side::new(Endpoint::create(&device(config), options).expect("an endpoint"))
         };
-        let honest_options = Options { send_timeout: 2 * PATIENCE, ..Options::default() };
+        let honest_options = Options::default().send_timeout(2 * PATIENCE);
         let (victim, honest) = (open(&stage.victim, options), open(&stage.peers, honest_options));
         let nobody = Connection::from_bits(u64::MAX);
         let mut scene = Scene {

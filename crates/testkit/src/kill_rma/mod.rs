@@ -78,7 +78,7 @@ fn counted(hub: &Endpoint, name: &str) -> u64 {
 fn open(device: &str, send_timeout: Duration) -> Endpoint {
     let context = Context::from_text(CONFIG, "kill.ini".as_ref()).expect("CONFIG is right");
     let device = context.device(device).expect("CONFIG names it");
-    Endpoint::create(device, Options { send_timeout, ..Options::default() }).expect("an endpoint")
+    Endpoint::create(device, Options::default().send_timeout(send_timeout)).expect("an endpoint")
 }
 
 /// Starts the victim: this very program, running only its test `victim`.

@@ -78,16 +78,14 @@ impl Host {
             secret: Rng::new(seed ^ (number as u64) << 32 ^ self.incarnation).secret(),
         };
         let security = sealed.then(|| Security::psk(KEY)).transpose().map_err(|error| error.to_string())?;
-        let options = Options {
-            security,
-            recv_buffers: spec.recv_buffers,
-            send_buffers: spec.send_buffers,
-            rma_operations: spec.rma_operations,
-            send_timeout: Duration::from_nanos(spec.send_timeout_ns),
-            keepalive: spec.keepalive_ns.map(Duration::from_nanos),
-            memory_bytes_max: spec.memory_bytes_max,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .security(security)
+            .recv_buffers(spec.recv_buffers)
+            .send_buffers(spec.send_buffers)
+            .rma_operations(spec.rma_operations)
+            .send_timeout(Duration::from_nanos(spec.send_timeout_ns))
+            .keepalive(spec.keepalive_ns.map(Duration::from_nanos))
+            .memory_bytes_max(spec.memory_bytes_max);
         let opened = simulated::open(&place, Box::new(self.wire.clone()), options);
         let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
         if spec.exported {

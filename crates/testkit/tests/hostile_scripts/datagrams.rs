@@ -17,7 +17,7 @@ fn open(options: Options) -> Scene {
 
 /// A peer that lies in each of its acknowledgements, and an honest one beside it.
 fn lie_in_each_acknowledgement(what: &str, lie: fn(&mut Head, &mut Datagrams)) {
-    let mut scene = open(Options { recv_buffers: 64, send_buffers: 192, ..Options::default() });
+    let mut scene = open(Options::default().recv_buffers(64).send_buffers(192));
     let script = client().on(Kind::Data, ack(honestly));
     let peer =
         scene.join(script.expect_times(HONEST_AT_FIRST, Kind::Data).on(Kind::Data, send_by(Kind::Ack, lie)));

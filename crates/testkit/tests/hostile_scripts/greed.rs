@@ -15,7 +15,7 @@ const MESSAGES: u64 = 2_000;
 
 /// The honest peer gets as much as the greedy one, about, and is never refused while it has nothing under way.
 fn greed_takes_its_share<W: Wire>(name: &str, what: &str, script: Script<W>) {
-    let options = Options { recv_buffers: 64, send_buffers: 192, ..Options::default() };
+    let options = Options::default().recv_buffers(64).send_buffers(192);
     let Some(mut scene) = Scene::open(name, options) else { return };
     let peer = scene.join(script);
     let [honest, greedy] = scene.race(peer, MESSAGES);

@@ -25,10 +25,10 @@ const fn ms(count: u64) -> Duration {
 
 /// A victim whose operations end soon.
 fn soon() -> Options {
-    Options { send_timeout: ms(300), ..Options::default() }
+    Options::default().send_timeout(ms(300))
 }
 
 /// A victim whose operations do not end while a test runs, unless it says so.
 fn late() -> Options {
-    Options { send_timeout: Duration::from_secs(3_600), ..Options::default() }
+    Options::default().send_timeout(Duration::from_secs(3_600))
 }

@@ -107,7 +107,7 @@ fn who_is_dialled_gets_nothing_without_the_secret() {
 /// B3: second streams with part of a record on them neither starve remote memory nor keep the victim awake.
 #[test]
 fn parts_of_records_on_many_streams_leave_memory_to_others() {
-    let options = Options { memory_bytes_max: 32 << 20, ..late() };
+    let options = late().memory_bytes_max(32 << 20);
     let mut scene = open(options);
     let part = |cut_at: usize| {
         rma(Kind::Write, move |write| {

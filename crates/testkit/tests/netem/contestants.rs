@@ -123,7 +123,7 @@ impl Contestant {
         let text = format!("[n]\ntransport = {transport}\nip = {ip}\n");
         let context = Context::from_text(&text, Path::new("test.ini")).expect("a device");
         let security = (self == Contestant::Sealed).then(|| Security::psk(KEY.as_bytes()).expect("a key"));
-        let options = Options { security, ..Options::default() };
+        let options = Options::default().security(security);
         Endpoint::create(context.default_device(), options).expect("an endpoint")
     }
 

@@ -17,7 +17,7 @@ fn with_keys(transport: &str, keys: &str) -> Side {
     let text = format!("[d]\ntransport = {transport}\nip = 127.0.0.1\n");
     let context = Context::from_text(&text, Path::new("test.ini")).unwrap();
     let security = Some(Security::psk(keys.as_bytes()).unwrap());
-    let options = Options { security, ..Options::default() };
+    let options = Options::default().security(security);
     Side::new(Endpoint::create(context.default_device(), options).unwrap())
 }
 
@@ -150,7 +150,7 @@ fn a_program_expects_no_other_than_its_device() {
     let device = device("udp", "psk", "ip = 127.0.0.1\nexpect = node1");
     for (name, is_refused) in [("NODE1", false), ("cluster", true)] {
         let security = Some(Security::of_device().expect(name));
-        let opened = Endpoint::create(&device, Options { security, ..Options::default() });
+        let opened = Endpoint::create(&device, Options::default().security(security));
         match opened {
             Err(CreateError::BadOption { name: "security", reason }) => {
                 assert!(is_refused && reason.contains("node1 only"), "{reason}");
@@ -163,7 +163,7 @@ fn a_program_expects_no_other_than_its_device() {
     let text = "[d]\ntransport = udp\nip = 127.0.0.1\n";
     let context = Context::from_text(text, Path::new("test.ini")).unwrap();
     let with = |security: Security| {
-        let options = Options { security: Some(security), ..Options::default() };
+        let options = Options::default().security(security);
         Endpoint::create(context.default_device(), options)
     };
     let mut client = Side::new(with(Security::psk(keys.as_bytes()).unwrap().expect("spoke2")).unwrap());

@@ -86,13 +86,9 @@ fn a_thousand_peers_are_under_the_cap() {
     };
     let before = memory(&server);
     for _ in 0..peers {
-        let mut client = Side::new(open_with(Options {
-            security: Some(keys(KEY1)),
-            recv_buffers: 4,
-            send_buffers: 4,
-            memory_bytes_max: 1 << 20,
-            ..Options::default()
-        }));
+        let mut client = Side::new(open_with(
+            Options::default().security(keys(KEY1)).recv_buffers(4).send_buffers(4).memory_bytes_max(1 << 20),
+        ));
         client.dial(to, PATIENCE);
         assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0].made.is_empty()));
         assert!(client.made[0].is_ok());

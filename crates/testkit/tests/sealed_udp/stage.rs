@@ -18,12 +18,12 @@ pub fn keys(text: &str) -> Security {
 }
 
 pub fn open(security: Option<Security>, service: Option<u16>) -> Endpoint {
-    open_with(Options {
-        security,
-        service: service.map(|port| port.to_string()),
-        send_timeout: Duration::from_secs(5),
-        ..Options::default()
-    })
+    open_with(
+        Options::default()
+            .security(security)
+            .service(service.map(|port| port.to_string()))
+            .send_timeout(Duration::from_secs(5)),
+    )
 }
 
 pub fn open_with(options: Options) -> Endpoint {

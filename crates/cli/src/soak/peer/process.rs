@@ -103,15 +103,13 @@ struct Peer {
 
 /// An endpoint with its ledger; a service that a dying process still has is waited for, and an interface that is down.
 fn open(name: &str, service: Option<&str>) -> Outcome<(Endpoint, Ledger)> {
-    let options = Options {
-        service: service.map(str::to_owned),
-        recv_buffers: RECV_BUFFERS,
-        send_buffers: 2048,
-        rma_operations: 1024,
-        send_timeout: SEND_TIMEOUT,
-        keepalive: Some(KEEPALIVE),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .service(service.map(str::to_owned))
+        .recv_buffers(RECV_BUFFERS)
+        .send_buffers(2048)
+        .rma_operations(1024)
+        .send_timeout(SEND_TIMEOUT)
+        .keepalive(KEEPALIVE);
     let until_ns = clock::now_ns() + OPEN_LIMIT_NS;
     let mut endpoint = loop {
         let failed = match find(name).map(|device| Endpoint::create(&device, options.clone())) {

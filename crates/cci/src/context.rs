@@ -11,6 +11,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The devices of this machine, ordered by priority. Holds no other resources; make as many as you like.
+///
+/// ```
+/// use cci::Context;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = Context::new()?;
+/// for device in context.devices() {
+///     println!("{} {}", device.name(), if device.is_up() { "up" } else { "down" });
+/// }
+/// assert!(context.default_device().is_up());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     devices: Vec<Device>,

@@ -66,6 +66,21 @@ pub struct Unavailable {
 }
 
 /// A device: shared memory, or one network interface. Cheap to clone.
+///
+/// ```
+/// use cci::{Context, TransportKind};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = Context::new()?;
+/// for device in context.devices().iter().filter(|device| !device.is_up()) {
+///     for lack in device.unavailable() {
+///         println!("{}: {}: {}", device.name(), lack.reason, lack.remedy);
+///     }
+/// }
+/// assert!(context.devices().iter().any(|device| device.transport() == TransportKind::Shm));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Arc<DeviceInfo>);
 

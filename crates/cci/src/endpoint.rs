@@ -38,6 +38,32 @@ use std::time::Duration;
 ///
 /// Dropping it is as if every connection were disconnected: what was sent before is still delivered, for a second
 /// at most, which is the only time that dropping can take.
+///
+/// ```
+/// use cci::{Attribute, Context, Endpoint, Event, Options, SendFlags};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = Context::new()?;
+/// let device = context.default_device();
+/// let mut server = Endpoint::create(device, Options::default())?;
+/// let mut client = Endpoint::create(device, Options::default())?;
+/// let timeout = Some(Duration::from_secs(10));
+/// client.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, timeout)?;
+/// let message = loop {
+///     match server.next_event() {
+///         Some(Event::ConnectRequest(request)) => server.accept(request, 0)?,
+///         Some(Event::Recv(message)) => break message,
+///         _ => {}
+///     }
+///     if let Some(Event::Connect { result, .. }) = client.next_event() {
+///         client.send(result?, b"hello", 0, SendFlags::NONE)?;
+///     }
+/// };
+/// assert_eq!(*message, *b"hello");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Endpoint {
     transport: Box<dyn Transport>,
     core: Core,

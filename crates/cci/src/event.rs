@@ -8,6 +8,18 @@ use std::fmt;
 use std::ops::Deref;
 
 /// A connection of one endpoint: a small handle, free to copy. It holds nothing; a stale one is refused.
+///
+/// ```
+/// use cci::{Connection, Endpoint, SendError, SendFlags};
+///
+/// fn greet(endpoint: &mut Endpoint, to: Connection) -> Result<(), SendError> {
+///     match endpoint.send(to, b"hello", 0, SendFlags::SILENT) {
+///         // As many sends are in progress as may be: get events, and try again.
+///         Err(SendError::WouldBlock) => Ok(()),
+///         sent => sent,
+///     }
+/// }
+/// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
     pub(crate) index: u32,
@@ -87,6 +99,18 @@ impl fmt::Display for DisconnectReason {
 
 /// A received message: readable in place, 8-byte aligned, kept as long as the program likes. Dropping it, in any
 /// order and on any thread, gives its buffer back to the endpoint (CCI-022, CCI-023).
+///
+/// ```
+/// use cci::{Event, Message};
+///
+/// /// Keeps messages, and with each its receive buffer, until there is time for them.
+/// fn keep(event: Event, later: &mut Vec<Message>) {
+///     if let Event::Recv(message) = event {
+///         println!("{} bytes, the first is {:?}", message.len(), message.first());
+///         later.push(message);
+///     }
+/// }
+/// ```
 pub struct Message {
     slot: Slot,
     connection: Connection,
@@ -134,6 +158,15 @@ impl fmt::Debug for Message {
 
 /// Somebody wants to connect. Give it to [`crate::Endpoint::accept`] of the endpoint it came to or of another one of
 /// the same kind of device (CCI-037); dropping it rejects it.
+///
+/// ```
+/// use cci::{AcceptError, ConnectRequest, Endpoint};
+///
+/// fn decide(endpoint: &mut Endpoint, request: ConnectRequest) -> Result<(), AcceptError> {
+///     println!("{} asks, and says {:?}", request.peer(), request.data());
+///     if request.data() == b"please" { endpoint.accept(request, 7) } else { Ok(request.reject()) }
+/// }
+/// ```
 pub struct ConnectRequest {
     /// In a box, so that events are small.
     pub(crate) body: Option<Box<RequestBody>>,
@@ -191,6 +224,27 @@ impl fmt::Debug for ConnectRequest {
 }
 
 /// What an endpoint has to tell. Later versions may tell more: a program passes over what it does not know.
+///
+/// A server that keeps a table of its clients:
+///
+/// ```
+/// use cci::{AcceptError, Connection, Endpoint, Event};
+/// use std::collections::HashSet;
+///
+/// fn on(event: Event, endpoint: &mut Endpoint, clients: &mut HashSet<Connection>) -> Result<(), AcceptError> {
+///     match event {
+///         Event::ConnectRequest(request) => endpoint.accept(request, 0)?,
+///         Event::Accept { result: Ok(client), .. } => drop(clients.insert(client)),
+///         Event::Recv(message) => println!("{} bytes", message.len()),
+///         Event::Disconnected { connection, reason, .. } => {
+///             clients.remove(&connection);
+///             println!("a client is gone: {reason}");
+///         }
+///         _ => {}
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {

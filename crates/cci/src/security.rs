@@ -14,7 +14,7 @@ use std::path::Path;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let security = Security::psk_file("/etc/cci/cluster.psk")?.allow_rma_write(Names::parse("node1, node2")?);
-/// let options = Options { security: Some(security), ..Options::default() };
+/// let options = Options::default().security(security);
 /// # Ok(())
 /// # }
 /// ```

@@ -19,6 +19,21 @@ use thread::{Doing, Helper, ProgressThread};
 ///
 /// One waiter at a time sleeps on the endpoint's descriptor; the others sleep until it tells them that something
 /// changed. So a completion that one thread brings in wakes the thread that waits for it.
+///
+/// ```
+/// use cci::{Context, Endpoint, Options, SharedEndpoint};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
+/// let shared = SharedEndpoint::new(endpoint);
+/// let of_a_thread = shared.clone();
+/// let waiter = std::thread::spawn(move || of_a_thread.wait(Some(Duration::from_millis(10))));
+/// assert!(shared.next_event().is_none());
+/// assert!(waiter.join().expect("it does not panic")?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SharedEndpoint {
     /// Dropped before `inner`, so that the endpoint is closed by the program's thread.

@@ -21,6 +21,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// A child made by `fork` has the handle and not the library's memory: nothing is mapped there, and the calls here find
 /// everything beyond its end.
+///
+/// ```
+/// use cci::{Access, Context, Endpoint, Options, RmaHandle};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
+/// let memory = endpoint.allocate(4_096)?;
+/// assert!(memory.write(0, b"hello"));
+/// let handle = endpoint.register(&memory, Access::READ)?;
+/// // These bytes travel in a message; who has them may read the memory.
+/// assert_eq!(RmaHandle::from_message(&handle.to_bytes()), Some(handle));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Memory {
     bytes: Bytes,

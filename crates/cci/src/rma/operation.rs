@@ -64,6 +64,23 @@ impl BitOr for RmaFlags {
 
 /// One operation, whole: from any pieces of local memory to any pieces of remote memory, or back. Both lists have the
 /// same total length, and each at least one piece; they need not be cut alike.
+///
+/// ```
+/// use cci::{Connection, Endpoint, Piece, Rma, RmaError, RmaFlags, RmaHandle, RmaKind};
+///
+/// /// Writes a page of ours to the peer's region, and tells its program once it is there.
+/// fn publish(
+///     endpoint: &mut Endpoint,
+///     peer: Connection,
+///     ours: RmaHandle,
+///     theirs: RmaHandle,
+/// ) -> Result<(), RmaError> {
+///     let (local, remote) = ([Piece::new(ours, 0, 4_096)], [Piece::new(theirs, 0, 4_096)]);
+///     let message = Some(&b"page 0 is there"[..]);
+///     let flags = RmaFlags::NONE;
+///     endpoint.rma(peer, &Rma { kind: RmaKind::Write, local: &local, remote: &remote, message, context: 0, flags })
+/// }
+/// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Rma<'a> {
     /// Write to the peer's memory, or read from it.

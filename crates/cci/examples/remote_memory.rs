@@ -3,7 +3,14 @@
 use cci::{Access, Attribute, Context, Endpoint, Event, Options, Piece, SendFlags};
 use cci::{Rma, RmaFlags, RmaHandle, RmaKind};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let context = Context::new()?;
     let argument = std::env::args().nth(1);
     let uri = argument.as_deref().filter(|text| text.contains("://"));

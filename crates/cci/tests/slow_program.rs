@@ -4,6 +4,7 @@ mod shm_common;
 
 use cci::{
     Attribute, ConnectFailure, Context, Endpoint, Event, Options, SendError, SendFlags, SharedEndpoint,
+    Status,
 };
 use shm_common::{PATIENCE, connect, endpoint, endpoint_with, run_for};
 use std::path::Path;
@@ -124,7 +125,9 @@ fn a_blocking_send_does_not_wait_for_room_for_ever() {
     // The peer does not read. Nothing that is under way has a time of its own: unreliable sends have ended.
     while a.send(ours, &[7; 4096], 0, SendFlags::SILENT).is_ok() {}
     let start = Instant::now();
-    assert_eq!(a.send_blocking(ours, &[b"no room"]), Err(SendError::WouldBlock));
+    let sent = a.send_blocking(ours, &[b"no room"]);
+    // There was no send buffer in time, or there was one and the peer took nothing.
+    assert!(matches!(sent, Err(SendError::WouldBlock) | Ok(Status::TimedOut)), "{sent:?}");
     assert!(start.elapsed() < PATIENCE / 2);
     while b.next_event().is_some() {}
     assert!(a.send_blocking(ours, &[b"room"]).is_ok());

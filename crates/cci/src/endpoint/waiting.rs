@@ -113,8 +113,7 @@ impl Endpoint {
 
     /// Progress was made: sends that wait may leave, or be overdue. True: some did.
     #[cold]
-    pub(super) fn advance_all(&mut self, lines_max: usize) -> bool {
-        let now_ns = self.transport.now_ns();
+    fn advance_all(&mut self, lines_max: usize, now_ns: u64) -> bool {
         let mut moved = false;
         for _ in 0..self.core.waiting.lines().min(lines_max) {
             let Some(index) = self.core.waiting.next_turn() else { break };
@@ -126,21 +125,24 @@ impl Endpoint {
     /// As far as there is time for it in one turn of progress.
     #[cold]
     pub(super) fn advance_some(&mut self) {
-        self.advance_all(LINES_PER_PROGRESS);
+        self.advance_all(LINES_PER_PROGRESS, self.transport.now_ns());
     }
 
     /// Arms the transport where sends wait for it.
     #[cold]
     pub(super) fn arm_with_waiting(&mut self) -> Armed {
         let armed = self.transport.arm(&mut self.core);
+        // One reading of the clock for what is overdue and for what will be: between two of them a send would fall due
+        // without being ended or waited for.
+        let now_ns = self.transport.now_ns();
         // Arming may have made room of which nobody would tell any more.
-        if self.advance_all(usize::MAX) {
+        if self.advance_all(usize::MAX, now_ns) {
             return Armed::Pending;
         }
         match armed {
             Armed::Pending => Armed::Pending,
             Armed::Sleep { deadline_ns } => {
-                let due_ns = self.core.waiting.next_due_ns(self.transport.now_ns());
+                let due_ns = self.core.waiting.next_due_ns(now_ns);
                 Armed::Sleep { deadline_ns: [deadline_ns, due_ns].into_iter().flatten().min() }
             }
         }

@@ -206,28 +206,38 @@ fn progress(server: &mut Endpoint, polls: u32) {
 }
 
 /// A crowd of this host or another one leaves what `part` says of a record on each connection: an honest connection goes on
-/// as if it were alone, and those of the crowd end. Answers how many bytes of parts of messages were kept meanwhile.
+/// as if it were alone, and those of the crowd end. Answers how many bytes of parts of messages were kept at most.
 fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
     let mut server = server();
     let mut honest = Honest::join(&mut server);
     let mut crowd: Vec<Peer> = (0..CROWD).map(|_| Peer::join(&mut server, ip).0).collect();
+    let mut kept_bytes_max = 0;
+    // A part has its time, after which its connection ends: on a busy machine the first may end before the last has come.
+    let mut look = |server: &Endpoint| {
+        assert!(kind_bytes(server, "sealed, or to be opened") <= SEALED_BYTES_MAX);
+        let kept_bytes = kind_bytes(server, "read and not taken yet");
+        assert!(kept_bytes <= CAP_BYTES / 16, "{kept_bytes}");
+        kept_bytes_max = kept_bytes_max.max(kept_bytes);
+    };
     for peer in &mut crowd {
         let bytes = part(peer);
         peer.stream.write_all(&bytes).unwrap();
         progress(&mut server, 3);
+        look(&server);
     }
     progress(&mut server, 100);
+    look(&server);
     honest.talk(&mut server, 200);
     // Before a sleep the kernel is asked for all that has come.
     for _ in 0..10 {
-        assert!(server.wait(Some(Duration::from_millis(2))).unwrap().is_none());
+        // Parts whose time is over raise the event of their connections' ends.
+        server.wait(Some(Duration::from_millis(2))).unwrap();
+        look(&server);
     }
-    assert!(kind_bytes(&server, "sealed, or to be opened") <= SEALED_BYTES_MAX);
-    let kept_bytes = kind_bytes(&server, "read and not taken yet");
-    assert!(kept_bytes <= CAP_BYTES / 16, "{kept_bytes}");
     let start = Instant::now();
     while dropped(&server, "unfinished-record") < CROWD as u64 {
         honest.talk(&mut server, 1);
+        look(&server);
         assert!(start.elapsed() < PATIENCE, "{:?}", server.counters().drops);
     }
     assert!(crowd.iter_mut().all(|peer| {
@@ -235,8 +245,8 @@ fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
         !peer.hear()
     }));
     honest.talk(&mut server, 20);
-    println!("{} polls for a message at most, {kept_bytes} bytes kept", honest.polls_max);
-    kept_bytes
+    println!("{} polls for a message at most, {kept_bytes_max} bytes kept", honest.polls_max);
+    kept_bytes_max
 }
 
 #[test]

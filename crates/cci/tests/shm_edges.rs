@@ -3,7 +3,8 @@
 mod shm_common;
 
 use cci::{
-    Attribute, ConnectFailure, DisconnectReason, Endpoint, Event, Options, SendError, SendFlags, Status,
+    Attribute, ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Options, SendError, SendFlags,
+    Status,
 };
 use cci_sys::unix::{Name, Stream};
 use shm_common::*;
@@ -80,16 +81,28 @@ fn a_send_that_finds_no_buffer_in_time_ends_in_rnr_and_is_not_delivered() {
     }
 }
 
+/// Sends until one finds the ring full, and waits; answers how many were sent.
+fn fill(endpoint: &mut Endpoint, connection: Connection, flags: SendFlags) -> u64 {
+    let waits = |endpoint: &Endpoint| {
+        let explanation = endpoint.explain(connection).unwrap();
+        explanation.facts.iter().any(|(name, _)| *name == "sends that wait for room")
+    };
+    for sent in 1..=1_000 {
+        endpoint.send(connection, &[1; 8000], sent, flags).unwrap();
+        if waits(endpoint) {
+            return sent;
+        }
+    }
+    panic!("a thousand messages fit into a ring");
+}
+
 #[test]
 fn the_room_of_messages_taken_back_is_given_back() {
     let (mut a, mut b) = (endpoint(), endpoint_with(few_buffers(1)));
     let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
     a.set_send_timeout(ours, Duration::from_millis(5)).unwrap();
-    let (mut kept, mut sent, mut ended) = (Vec::new(), 0u64, 0);
     // Fill the ring and let all but the first be taken back.
-    while a.send(ours, &[1; 8000], sent, SendFlags::NONE).is_ok() {
-        sent += 1;
-    }
+    let (mut kept, sent, mut ended) = (Vec::new(), fill(&mut a, ours, SendFlags::NONE), 0);
     run(&mut a, &mut b, "the ends of the sends", |_, event, _| {
         match event {
             Event::Recv(message) => kept.push(message),
@@ -102,10 +115,7 @@ fn the_room_of_messages_taken_back_is_given_back() {
     kept.clear();
     // The receiver passes over them, and finds nothing behind them.
     run_for(&mut a, &mut b, Duration::from_millis(2), |_, event| panic!("{event:?}"));
-    let mut again = 0;
-    while a.send(ours, &[1; 8000], 0, SendFlags::SILENT).is_ok() {
-        again += 1;
-    }
+    let again = fill(&mut a, ours, SendFlags::SILENT);
     assert!(again + 1 >= sent, "{again} fit where {sent} did");
 }
 

@@ -139,7 +139,8 @@ impl Owner {
                 assert_eq!(&*message, b"refused");
                 *refused = true;
             }
-            None => {}
+            // The writer may have been killed.
+            None | Some(Event::Disconnected { .. }) => {}
             other => panic!("unexpected {other:?}"),
         }
     }

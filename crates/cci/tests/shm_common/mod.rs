@@ -75,6 +75,8 @@ pub fn connect(a: &mut Endpoint, b: &mut Endpoint, attribute: Attribute) -> (Con
             }
             Event::Connect { context: 77, result } => ours = Some(result.unwrap()),
             Event::Accept { context: 88, result } => theirs = Some(result.unwrap()),
+            // An earlier connection of theirs.
+            Event::Disconnected { .. } => {}
             other => panic!("unexpected {other:?}"),
         }
         ours.zip(theirs)

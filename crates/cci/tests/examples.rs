@@ -142,8 +142,12 @@ fn files_are_copied_by_remote_memory() {
 #[test]
 fn the_documents_show_the_examples_as_they_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shown =
-        [("README.md", 1, "readme"), ("README.md", 2, "remote_memory"), ("docs/guide.md", 1, "counter")];
+    let shown = [
+        ("README.md", 1, "readme"),
+        ("README.md", 2, "remote_memory"),
+        ("docs/guide.md", 1, "counter"),
+        ("docs/guide.md", 2, "counter_client"),
+    ];
     for (document, nth, example) in shown {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
         let shown = text.split("```rust\n").nth(nth).and_then(|rest| rest.split("```").next()).unwrap();

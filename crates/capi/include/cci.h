@@ -13,10 +13,11 @@
  *      to connect. cci_return_event() gives an event back, with the message in it.
  *   5. cci_rma_register() lets peers read and write memory of this process by cci_rma().
  *
- * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(),
- * cci_resolve(), and cci_destroy_endpoint() (for a second at most). The library installs no signal handler, prints nothing, and starts no
- * thread unless it is asked for one (cci_create_endpoint_with): an endpoint makes progress inside the calls that name
- * it, or one of its connections or events.
+ * Nothing blocks except cci_send() and its relatives with CCI_FLAG_BLOCKING, cci_wait_event(), cci_resolve(),
+ * cci_destroy_endpoint() and the last cci_finalize() (for a second at most for each endpoint), and cci_rma_deregister() where a
+ * process was stopped in the middle of a copy (for 0.1 s at most for each). The library installs no signal handler, prints
+ * nothing, and starts no thread unless it is asked for one (cci_create_endpoint_with): an endpoint makes progress inside the
+ * calls that name it, or one of its connections or events.
  *
  * RETURN VALUES. Every call that returns an int returns CCI_SUCCESS (0) or another value of enum cci_status.
  * A call that fails has changed nothing and will raise no event, unless its description says otherwise.
@@ -74,13 +75,14 @@ typedef enum cci_status {
     CCI_ERR_RMA_OP = 6,
     /* Not offered by this library, or not by this device. */
     CCI_ERR_NOT_IMPLEMENTED = 7,
-    /* No device, name or host was found. */
+    /* No device, no host of that name, or no proven name was found. */
     CCI_ERR_NOT_FOUND = 8,
 
     /* The rest equal their errno. */
     /* A wrong argument. */
     CCI_EINVAL = EINVAL,
-    /* Nothing was heard of the peer in time. Of a send: whether the message arrived is not known. */
+    /* Nothing was heard of the peer in time, or it did not take the send in time. Of a send: whether the message arrived is
+     * not known. */
     CCI_ETIMEDOUT = ETIMEDOUT,
     /* Out of memory, or at the endpoint's memory cap. */
     CCI_ENOMEM = ENOMEM,
@@ -132,11 +134,11 @@ int cci_finalize(void);
 
 /* -------------------------------------------------------------------------------------------------- devices --- */
 
-/* A device: shared memory, or one network interface. */
+/* A device: shared memory, a network interface (or two that are bonded), or several of these in one ("any"). */
 typedef const struct cci_device {
     /* The section of the configuration file, or a name such as "shm" or "udp-eth0". */
     const char *name;
-    /* What drives it: "shm", "udp", ... */
+    /* What drives it: "shm", "udp", "tcp", "eth" or "any". */
     const char *transport;
     /* Not 0 when it can be used now. */
     unsigned up;
@@ -144,7 +146,7 @@ typedef const struct cci_device {
     const char *info;
     /* Its configuration: "key=value" strings, then NULL. */
     const char * const *conf_argv;
-    /* The longest message, bytes. A connection takes the smaller of its two sides'. */
+    /* The longest message, bytes: 8192 at most. A connection takes the smaller of its two sides'. */
     uint32_t max_send_size;
     /* Bits per second; 0 when unknown. */
     uint64_t rate;
@@ -199,9 +201,11 @@ typedef int cci_os_handle_t;
 int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint, cci_os_handle_t *fd);
 
 /*
- * Opens an endpoint at a service: a port number in a string for network devices; a name, or an absolute path, for
- * shared memory. A name or an address of this host ("localhost"), as some programs pass, stands for any port or name.
- * Otherwise as cci_create_endpoint().
+ * Opens an endpoint at a service. A number from 1 to 65535, in a string, is good on every device: it is the port on UDP and
+ * TCP, the endpoint's number on Ethernet, and the name on shared memory. Shared memory also takes another name, or an
+ * absolute path. On a device "any" a number is the port of UDP and TCP, and anything else is for shared memory. A name or an
+ * address of this host ("localhost"), as some programs pass, stands for any port or name. Otherwise as
+ * cci_create_endpoint().
  *
  * Errors: besides those, CCI_EINVAL (service is NULL or can't be understood), CCI_EADDRNOTAVAIL (somebody else
  * listens there).
@@ -269,7 +273,8 @@ typedef enum cci_event_type {
     CCI_EVENT_CONNECT_REQUEST,
     /* An accepted connection is open, or failed: exactly once for each cci_accept() that succeeded. */
     CCI_EVENT_ACCEPT,
-    /* A peer was silent for longer than the keepalive time. Raised once; keepalive is off then, the connection stays. */
+    /* A peer was silent for longer than the keepalive time (CCI_OPT_CONN_KEEPALIVE_TIMEOUT). Raised once; keepalive is off then,
+     * the connection stays. */
     CCI_EVENT_KEEPALIVE_TIMEDOUT,
     /* The device failed: everything on the endpoint ends with errors. Destroy it. */
     CCI_EVENT_ENDPOINT_DEVICE_FAILED
@@ -331,9 +336,10 @@ typedef const struct cci_event_recv {
 /* An attempt to connect ended. */
 typedef const struct cci_event_connect {
     cci_event_type_t type;
-    /* CCI_SUCCESS; CCI_ECONNREFUSED: rejected, or nobody listens there; CCI_ETIMEDOUT; CCI_ENOMEM: one side was at
-     * its memory cap; CCI_ERR_DISCONNECTED: the peer closed or died meanwhile; CCI_ERROR: the peer speaks
-     * another version of the protocol. */
+    /* CCI_SUCCESS; CCI_ECONNREFUSED: rejected, or nobody listens there, or one side does not allow it (another user's
+     * process, a name without the right to connect, somebody else than was expected); CCI_ETIMEDOUT; CCI_ENOMEM: one side
+     * was at its memory cap, or had no descriptor; CCI_ERR_DISCONNECTED: the peer closed or died meanwhile; CCI_ERROR: the
+     * peer speaks another version of the protocol. cci_last_error() says which. */
     cci_status_t status;
     /* As given to cci_connect(). */
     void *context;
@@ -448,8 +454,9 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  * Starts connecting to an endpoint; never blocks. Ends in one CCI_EVENT_CONNECT with the same context.
  *
  *   endpoint     the one to connect from
- *   server_uri   what CCI_OPT_ENDPT_URI gave at the peer, such as "udp://192.0.2.1:4791"; addresses are numbers, and
- *                cci_resolve() looks up names of hosts
+ *   server_uri   what CCI_OPT_ENDPT_URI gave at the peer, such as "udp://192.0.2.1:4791"; addresses are numbers: a host's name is
+ *                CCI_EINVAL at once, and cci_resolve() looks it up. An endpoint that was opened with the device NULL takes
+ *                every kind of URI, others that of their own device
  *   data_ptr     payload, shown to the peer's program with the request; copied before the call returns
  *   data_len     its length, bytes; CCI_CONN_REQ_LEN at most
  *   attribute    what the connection is to promise
@@ -465,8 +472,8 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  *
  * Errors: CCI_EINVAL (NULL, the URI can't be understood, or the endpoint's device does not lead there, too much payload or any with
  * multicast, no such attribute, a group with another attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (the device has
- * no multicast: all but UDP, and IPv6 on the loopback interface), CCI_ENOMEM (too many connections, or at the memory
- * cap), and what the system says.
+ * no multicast: all but UDP, and IPv6 on the loopback interface; or the endpoint requires security, which groups do not
+ * have), CCI_ENOMEM (too many connections, or at the memory cap), and what the system says.
  */
 int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr, uint32_t data_len,
                 cci_conn_attribute_t attribute, const void *context, int flags, const struct timeval *timeout);
@@ -477,7 +484,8 @@ int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *da
  *
  * Errors: CCI_EINVAL (NULL, not a connection request, or one that was answered already). With the others the
  * request counts as answered, and the peer learns that it was refused: CCI_ERR_DISCONNECTED (the peer has given
- * up), CCI_ENOMEM, and what the system says.
+ * up), CCI_ECONNREFUSED (the peer may not connect to this endpoint), CCI_EINVAL (the request is this endpoint's own, and it has
+ * security), CCI_ENOMEM, and what the system says. cci_last_error() tells which CCI_EINVAL it is.
  */
 int cci_accept(cci_event_t *conn_req, const void *context);
 
@@ -490,7 +498,8 @@ int cci_reject(cci_event_t *conn_req);
 
 /*
  * Closes a connection from this side; never blocks. What was sent before is still delivered, or fails with its own
- * completion. The peer learns it when it next uses the connection (CCI_ERR_DISCONNECTED) or by keepalive.
+ * completion. The peer learns it by CCI_EVENT_EXT_DISCONNECTED if it has asked for that, and otherwise when it next uses the
+ * connection (CCI_ERR_DISCONNECTED).
  *
  * Errors: CCI_EINVAL (NULL, or closed already).
  */
@@ -508,8 +517,9 @@ typedef enum cci_opt_name {
     /* Of an endpoint: receive buffers. Setting raises their number, and the memory cap by what they take; a smaller
      * number than there are changes nothing. */
     CCI_OPT_ENDPT_RECV_BUF_COUNT,
-    /* Of an endpoint: sends that may be in progress, 16384 unless asked otherwise. Set aside when the endpoint is created: setting a number not
-     * larger succeeds and changes nothing, a larger one is CCI_ERR_NOT_IMPLEMENTED (see cci_create_endpoint_with). */
+    /* Of an endpoint: sends that may be in progress, 16384 unless asked otherwise. Their number is fixed when the endpoint is
+     * created; memory for those that wait is borrowed under the cap. Setting a number not larger succeeds and changes
+     * nothing, a larger one is CCI_ERR_NOT_IMPLEMENTED (see cci_create_endpoint_with). */
     CCI_OPT_ENDPT_SEND_BUF_COUNT,
     /* Of an endpoint: keepalive time of connections made from now on, microseconds; 0 = off. */
     CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT,
@@ -596,8 +606,8 @@ int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
 int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, const void *context, int flags);
 
 /*
- * The same with the message gathered from iovcnt segments (1024 at most; more than 16 cost an allocation). The array
- * itself is the caller's again when the call returns, also with CCI_FLAG_NO_COPY.
+ * Sends one message that is gathered from iovcnt segments (1024 at most; more than 16 cost an allocation). The array
+ * itself is the caller's again when the call returns, also with CCI_FLAG_NO_COPY. Otherwise as cci_send().
  */
 int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt, const void *context, int flags);
 
@@ -669,7 +679,9 @@ int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
  * Errors: CCI_EINVAL (NULL, an unreliable connection, data_len 0, neither or both of READ and WRITE, unknown flags, a
  * local handle of nothing registered at this endpoint, a range that is not within it, or one at the peer that ends
  * beyond 64 bits), CCI_EMSGSIZE (the message is
- * longer than max_send_size), CCI_ENOBUFS (no room now: get events, then try again), CCI_ERR_DISCONNECTED. With
+ * longer than max_send_size), CCI_ENOBUFS (as many operations are in progress as may be, or as this connection may have of
+ * them; or the operation is fenced, and sends of the connection wait for room: get events, then try again),
+ * CCI_ERR_DISCONNECTED. With
  * CCI_FLAG_BLOCKING also how the operation ended.
  */
 int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, cci_rma_handle_t *local_handle,
@@ -717,7 +729,8 @@ const char *cci_last_error(void);
 /*
  * How an endpoint knows its peers, and what each may do: everything that it sends and receives is encrypted and
  * authenticated. Set size, clear the rest. Give psk_file, or the three files of certificates, or none of them: then those
- * of the device, which a program may narrow but not replace where its configuration requires them. Not for shared memory.
+ * of the device, which a program may narrow but not replace where its configuration requires them. Not for shared memory. A
+ * library that was built without the feature "sealing" refuses it (CCI_EINVAL).
  * Names are DNS names or names of keys with commas between; "*.domain" stands for any one label, "*" for everyone; NULL
  * is everyone who is known. See docs/guide.md, "Encryption".
  */
@@ -749,15 +762,16 @@ typedef struct cci_endpoint_options {
      * which the transport has no room wait in memory that is borrowed under the cap. While several connections are open,
      * one may have no more than are left for the others. */
     uint32_t send_buf_count;
-    /* How long a reliable send may take, microseconds. */
+    /* How long a reliable send may take, microseconds. One that waits for room while the peer goes on taking others has more
+     * time, as long as those before it need at 64 KiB a second. */
     uint32_t send_timeout_us;
     /* Raise CCI_EVENT_KEEPALIVE_TIMEDOUT when a peer is silent for so long, microseconds; 0 = off. */
     uint32_t keepalive_timeout_us;
     /* RMA operations and atomics that may be in progress at once: 16384. Memory for them is borrowed as they are begun. */
     uint32_t rma_op_count;
-    /* Cap on every byte that the endpoint holds for buffers, queues and connections. (What this interface adds for
-     * C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside it; so are registered
-     * regions, and memory from cci_rma_alloc().) */
+    /* Cap on every byte that the endpoint holds for buffers, queues, connections and mappings of peers' memory.
+     * (What this interface adds for C, 32 bytes a connection and 96 an event kept, is bounded by those, and counted beside
+     * it; so are registered regions, and memory from cci_rma_alloc().) */
     uint64_t memory_cap_bytes;
     /* Not 0: a thread of the library's serves peers (their RMA, acknowledgements, time-outs) while the program computes
      * and calls nothing: within a millisecond, and asleep when there is nothing to do. It takes no events, handles no
@@ -971,8 +985,8 @@ int cci_resolve(const char *uri, char **resolved);
 int cci_peer_names(cci_connection_t *connection, char **names);
 
 /*
- * The same of who asks for a connection, before the request is answered. Those whom the endpoint does not allow to
- * connect are refused before the program hears of them.
+ * Says who asks for a connection, where that was proved, before the request is answered. Those whom the endpoint does not
+ * allow to connect are refused before the program hears of them.
  *
  *   conn_req   a CCI_EVENT_CONNECT_REQUEST that was not answered yet
  *
@@ -992,7 +1006,8 @@ int cci_explain(cci_connection_t *connection, char **text);
 
 /*
  * Gives counters as one JSON object: messages, bytes, RMA operations, atomics, accesses of peers that were refused
- * (rma_refused; those of a peer whose name has no right to it: rma_refused_by_name), registered regions, how often registering needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
+ * (rma_refused; those of a peer whose name has no right to it: rma_refused_by_name), registered regions, how often registering
+ * needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
  *
  *   endpoint     whose counters, if connection is NULL
  *   connection   whose counters, or NULL

@@ -46,8 +46,8 @@ fn without_sealing(device: Device) -> Device {
 }
 
 impl Context {
-    /// Reads the INI file named by the environment variable `CCI_CONFIG`; without one, finds shared memory and UDP
-    /// on each interface that is up, loopback included.
+    /// Reads the INI file named by the environment variable `CCI_CONFIG`. Without one, finds shared memory, which is the default;
+    /// UDP and TCP on each interface that is up, loopback included; `any`; and raw Ethernet.
     ///
     /// # Errors
     /// [`ContextError`]: the file can't be read, is wrong at a given line, or no device was found.

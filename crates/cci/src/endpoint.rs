@@ -164,7 +164,7 @@ impl Endpoint {
     }
 
     /// Closes a connection from this side. What was sent before is still delivered, or fails with its own
-    /// completion; the handle is refused from now on. The peer learns it when it next uses the connection.
+    /// completion; the handle is refused from now on. The peer is told by [`Event::Disconnected`], behind the last message.
     /// Unknown and already closed connections are ignored.
     pub fn disconnect(&mut self, connection: Connection) {
         let ours = self.is_ours();

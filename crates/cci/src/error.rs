@@ -165,7 +165,7 @@ pub enum ConnectFailure {
 /// Why a request could not be accepted. The request is lost with it: the peer is told that it was refused.
 #[derive(Debug)]
 pub enum AcceptError {
-    /// The endpoint is of another device than the one the request came to.
+    /// The endpoint is of another kind of device than the one the request came to.
     OtherDevice,
     /// The peer has given up meanwhile.
     Gone,
@@ -189,7 +189,8 @@ pub enum SendError {
         /// The longest this connection takes.
         max_bytes: u32,
     },
-    /// All send buffers are in use, or the peer is behind: get events, then try again.
+    /// As many sends are in progress as there are send buffers, or as this connection may have of them; or the memory cap is
+    /// reached. Get events, then try again.
     WouldBlock,
     /// The peer closed or died, or `disconnect` was called.
     Disconnected,
@@ -247,7 +248,8 @@ pub enum RmaError {
         /// The longest this connection takes.
         max_bytes: u32,
     },
-    /// As many operations are in progress as may be, or the peer is behind: get events, then try again.
+    /// As many operations are in progress as may be, on the endpoint or on this connection; or sends of the connection wait for room,
+    /// and this operation is fenced. Get events, then try again.
     WouldBlock,
     /// The peer closed or died, or `disconnect` was called.
     Disconnected,

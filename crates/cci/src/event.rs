@@ -47,7 +47,8 @@ pub enum Status {
     Disconnected,
     /// The peer had no receive buffer until the send timed out. The message was not delivered.
     ReceiverNotReady,
-    /// Nothing was heard of the peer until the send timed out. Whether the message was delivered is not known.
+    /// Nothing was heard of the peer until the send timed out, or it did not take this send in time. Whether the message was
+    /// delivered is not known.
     TimedOut,
     /// The device failed.
     DeviceDead,

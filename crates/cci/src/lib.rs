@@ -3,15 +3,24 @@
 //! One small interface over whatever connects two processes: shared memory on one host; UDP, TCP and raw Ethernet between
 //! hosts. The names are those of the CCI paper (2011):
 //!
-//! - a [`Context`] finds the [`Device`]s of the machine, or reads them from a configuration file;
-//! - an [`Endpoint`] is opened on a device and owns every buffer, queue and descriptor;
+//! - a [`Context`] finds the [`Device`]s of the machine, or reads them from a configuration file, and knows which of them leads to
+//!   a URI ([`Context::device_for`]);
+//! - an [`Endpoint`] is opened on a device and owns every buffer, queue and descriptor; its memory has a cap;
 //! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
-//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect;
+//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect, a peer has gone
+//!   ([`Event::Disconnected`]);
 //! - [`Memory`], or memory of the program's own, is registered for remote access: who has its [`RmaHandle`] reads, writes and
-//!   changes it ([`Rma`]).
+//!   changes it ([`Rma`]);
+//! - [`Security`] has peers prove who they are, and everything between them encrypted.
 //!
-//! Nothing here blocks except [`Endpoint::wait`] and the calls with `blocking` in their names, no thread is started but
-//! by [`SharedEndpoint::with_progress_thread`], no signal handler installed, nothing printed. An endpoint makes progress when its owner calls it.
+//! What blocks says so: calls with `wait` or `blocking` in their names, [`resolve()`], [`Endpoint::close`] and dropping an endpoint (a
+//! second at most). [`Endpoint::deregister`] waits for a peer that was stopped in the middle of a copy, 0.1 s at most for each process.
+//! Nothing else blocks. No thread is started but by [`SharedEndpoint::with_progress_thread`], no signal handler is installed, nothing is
+//! printed. An endpoint makes progress when its owner calls it; in an event loop it is registered by its descriptor
+//! ([`Endpoint::os_handle`], `AsFd`).
+//!
+//! Two features are on by default: `sealing` (encryption, by rustls, snow and ring) and `xdp` (AF_XDP for raw Ethernet). `docs/guide.md`
+//! begins with CCI in ten minutes.
 //!
 //! ```no_run
 //! use cci::{Context, Endpoint, Event, Options};

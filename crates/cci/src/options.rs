@@ -12,12 +12,13 @@ pub enum Attribute {
     ReliableOrdered,
     /// RU: every message arrives once, in whatever order the network brings it.
     ReliableUnordered,
-    /// UU: a message may be lost, and counted where it was; a send completes when it has left.
+    /// UU: a message arrives once at most. One that is lost on this host or the peer's is counted there. A send completes when it
+    /// has left.
     Unreliable,
-    /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Made without anybody's
-    /// word.
+    /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Nobody is asked, so the
+    /// connection is there at once. UDP only.
     MulticastSend,
-    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing.
+    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing. UDP only.
     MulticastReceive,
 }
 
@@ -51,7 +52,8 @@ pub struct SendFlags(u8);
 impl SendFlags {
     /// Copy the message before returning, raise an event at completion.
     pub const NONE: SendFlags = SendFlags(0);
-    /// No completion event. A failure is counted in `sends_failed`; one that ends the connection shows at its next use.
+    /// No completion event. A failure is counted in `sends_failed`. One that ends the connection is told by
+    /// [`Event::Disconnected`](crate::Event::Disconnected).
     pub const SILENT: SendFlags = SendFlags(1);
     /// The message need not be copied before the call returns. A permission the library may use or not: from
     /// safe Rust it always copies, since a borrow can't outlive the call.
@@ -82,29 +84,35 @@ impl BitOr for SendFlags {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where to listen. A number from 1 to 65535 is good on every transport: the port on UDP and TCP, the endpoint's number on Ethernet, the
-    /// name on shared memory. There it may also be any name, or the absolute path of a socket. None: the library chooses.
+    /// Where to listen. A number from 1 to 65535 is good on every device: it is the port on UDP and TCP, the endpoint's number on
+    /// Ethernet, and the name on shared memory. Shared memory also takes any other name, or the absolute path of a socket. On a device
+    /// `any` a number is the port of UDP and TCP, and anything else is for shared memory; the library chooses the rest. None: what the
+    /// device's configuration says (`port`, `endpoint`), or else the library chooses.
     pub service: Option<String>,
-    /// Receive buffers, shared by all peers; a message that is kept holds one. At least 1. While several connections are open,
-    /// one gets no more than are left for the others; alone, it may have all.
+    /// Receive buffers: 1,024, shared by all peers. A message that is kept holds one. At least 1. While several connections are
+    /// open, one gets no more than are left for all others; one that is alone may have all.
     pub recv_buffers: u32,
-    /// Sends that may be in progress at once, of whatever length, whether their peers take them or not: those for which the
-    /// transport has no room wait, in memory that is borrowed under the cap. At least 1. While several connections are open, one
-    /// may have no more than are left for the others.
+    /// Sends that may be in progress at once: 16,384, of whatever length, whether their peers take them or not. Those for which
+    /// the transport has no room wait in memory that is borrowed under the cap. At least 1. While several connections are open,
+    /// one may have no more than are left for all others.
     pub send_buffers: u32,
     /// Remote memory operations that may be in progress at once: 16,384. Memory for them is borrowed as they are begun. At least
-    /// 1. While several connections are open, one may have no more than are left for the others.
+    /// 1. While several connections are open, one may have no more than are left for all others.
     pub rma_operations: u32,
-    /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`.
+    /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`: 10 s. One that waits for room while
+    /// the peer goes on taking others has more time, as long as those before it need at 64 KiB a second. Not zero.
     pub send_timeout: Duration,
-    /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off.
+    /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off. Peers that have gone are
+    /// found without it, and told by [`Event::Disconnected`](crate::Event::Disconnected).
     pub keepalive: Option<Duration>,
-    /// Cap on every byte the endpoint holds: buffers, queues, connections.
+    /// Cap on every byte the endpoint holds for buffers, queues, connections and mappings of peers' memory: 256 MiB. Memory from
+    /// [`Endpoint::allocate`](crate::Endpoint::allocate) counts beside it.
     pub memory_bytes_max: u64,
-    /// Of the program's own memory that was registered and is no longer, so much is remembered as checked, bytes. 0:
+    /// Of the program's own memory that was registered and is no longer, so many bytes are remembered as checked: 64 MiB. 0:
     /// every registration checks; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
     pub idle_registered_bytes_max: u64,
-    /// Who may be a peer, and that all is sealed. None: as the device's configuration says, and plain if it says nothing.
+    /// Who may be a peer, and that all is encrypted. None: as the device's configuration says, which is in the clear if it says
+    /// nothing. Needs the feature `sealing`, which is on by default; not for devices of shared memory.
     pub security: Option<Security>,
 }
 

@@ -35,11 +35,11 @@ impl Endpoint {
         self.core.raise_receive_buffers(count)
     }
 
-    /// Asks for room for `count` sends in progress. Devices set their room apart when the endpoint is opened, so this
-    /// says only whether there is as much.
+    /// Asks that `count` sends may be in progress at once. Their number is fixed when the endpoint is opened, so this only says
+    /// whether it is as large.
     ///
     /// # Errors
-    /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: there is less, give the number to [`Endpoint::create`].
+    /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: it is smaller, give the number to [`Endpoint::create`].
     pub fn set_send_buffers(&mut self, count: u32) -> Result<(), OptionError> {
         if !self.is_ours() {
             return Err(OptionError::OtherProcess);

@@ -472,7 +472,7 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  *
  * Errors: CCI_EINVAL (NULL, the URI can't be understood, or the endpoint's device does not lead there, too much payload or any with
  * multicast, no such attribute, a group with another attribute, a bad timeout), CCI_ERR_NOT_IMPLEMENTED (the device has
- * no multicast: all but UDP, and IPv6 on the loopback interface; or the endpoint requires security, which groups do not
+ * no multicast: all but UDP, "any" and NULL, and IPv6 on the loopback interface; or the endpoint requires security, which groups do not
  * have), CCI_ENOMEM (too many connections, or at the memory cap), and what the system says.
  */
 int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr, uint32_t data_len,

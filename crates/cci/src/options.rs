@@ -16,9 +16,9 @@ pub enum Attribute {
     /// has left.
     Unreliable,
     /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Nobody is asked, so the
-    /// connection is there at once. UDP only.
+    /// connection is there at once. By UDP only, that of a device `any` included.
     MulticastSend,
-    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing. UDP only.
+    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing. By UDP only.
     MulticastReceive,
 }
 

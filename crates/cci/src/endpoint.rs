@@ -101,7 +101,7 @@ impl Endpoint {
         options: Options,
         with_thread: bool,
     ) -> Result<Endpoint, CreateError> {
-        check(&options)?;
+        options.check()?;
         let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(device, &options, &poller)?;
@@ -787,33 +787,4 @@ fn total_bytes(segments: &[&[u8]]) -> usize {
 
 fn as_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn check(options: &Options) -> Result<(), CreateError> {
-    let bad = |name, reason: String| Err(CreateError::BadOption { name, reason });
-    if options.recv_buffers == 0 || options.recv_buffers > limits::RECV_BUFFERS_MAX {
-        return bad(
-            "recv_buffers",
-            format!("{} is not in 1..={}", options.recv_buffers, limits::RECV_BUFFERS_MAX),
-        );
-    }
-    if options.send_buffers == 0 || options.send_buffers > limits::SENDS_MAX {
-        return bad("send_buffers", format!("{} is not in 1..={}", options.send_buffers, limits::SENDS_MAX));
-    }
-    if options.rma_operations == 0 || options.rma_operations > limits::RMA_OPERATIONS_MAX {
-        return bad(
-            "rma_operations",
-            format!("{} is not in 1..={}", options.rma_operations, limits::RMA_OPERATIONS_MAX),
-        );
-    }
-    if options.send_timeout.is_zero() {
-        return bad("send_timeout", "must not be zero".to_owned());
-    }
-    if options.memory_bytes_max < limits::MEMORY_BYTES_MIN {
-        return bad(
-            "memory_bytes_max",
-            format!("{} is less than {}", options.memory_bytes_max, limits::MEMORY_BYTES_MIN),
-        );
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a program chooses: options of an endpoint, attribute of a connection, flags of a send.
 
+use crate::CreateError;
 use crate::limits;
 use crate::security::Security;
 use std::ops::BitOr;
@@ -194,5 +195,35 @@ impl Options {
     pub fn security(mut self, security: impl Into<Option<Security>>) -> Options {
         self.security = security.into();
         self
+    }
+
+    /// Whether each is in its range.
+    pub(crate) fn check(&self) -> Result<(), CreateError> {
+        let bad = |name, reason: String| Err(CreateError::BadOption { name, reason });
+        if self.recv_buffers == 0 || self.recv_buffers > limits::RECV_BUFFERS_MAX {
+            return bad(
+                "recv_buffers",
+                format!("{} is not in 1..={}", self.recv_buffers, limits::RECV_BUFFERS_MAX),
+            );
+        }
+        if self.send_buffers == 0 || self.send_buffers > limits::SENDS_MAX {
+            return bad("send_buffers", format!("{} is not in 1..={}", self.send_buffers, limits::SENDS_MAX));
+        }
+        if self.rma_operations == 0 || self.rma_operations > limits::RMA_OPERATIONS_MAX {
+            return bad(
+                "rma_operations",
+                format!("{} is not in 1..={}", self.rma_operations, limits::RMA_OPERATIONS_MAX),
+            );
+        }
+        if self.send_timeout.is_zero() {
+            return bad("send_timeout", "must not be zero".to_owned());
+        }
+        if self.memory_bytes_max < limits::MEMORY_BYTES_MIN {
+            return bad(
+                "memory_bytes_max",
+                format!("{} is less than {}", self.memory_bytes_max, limits::MEMORY_BYTES_MIN),
+            );
+        }
+        Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub enum Sleep {
 /// # Errors
 /// As [`Endpoint::create`].
 pub fn open(place: &Place, network: Box<dyn Network>, options: Options) -> Result<Endpoint, CreateError> {
-    super::check(&options)?;
+    options.check()?;
     let message_bytes_max = cci_proto::limits::message_bytes_max(place.datagram_bytes_max);
     let info = DeviceInfo {
         max_send_size: u32::try_from(message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX).min(MESSAGE_BYTES_MAX),

@@ -262,6 +262,9 @@ impl Survivor {
                 assert!(self.sends.remove(&context), "a send that completed twice: {context}");
                 self.failed_sends += u64::from(status != Status::Success);
             }
+            Event::Disconnected { connection, .. } => {
+                assert!(self.victims.contains_key(&connection), "only victims end: {connection:?}");
+            }
             other => panic!("unexpected {other:?}"),
         }
     }

@@ -57,6 +57,8 @@ fn connect(client: &mut Endpoint, server: &mut Endpoint, attribute: Attribute) -
                 server.accept(request, 9).unwrap();
             }
             Some(Event::Accept { result, .. }) => theirs = Some(result.unwrap()),
+            // A connection of an earlier round, whose peer was killed.
+            Some(Event::Disconnected { .. }) => {}
             Some(other) => panic!("{other:?}"),
             None => {}
         }
@@ -86,8 +88,9 @@ fn all_lengths(client: &mut Endpoint, server: &mut Endpoint, to: Connection) {
                     assert!(*got == *message, "message {number} of {len} bytes");
                     came = true;
                 }
+                // Of one whose peer was killed, or has left.
+                Some(Event::Disconnected { .. }) | None => {}
                 Some(other) => panic!("{other:?}"),
-                None => {}
             }
             match client.next_event() {
                 Some(Event::Send { status, .. }) => {
@@ -199,16 +202,17 @@ fn still_talk(a: &mut Endpoint, b: &mut Endpoint, to_b: Connection, to_a: Connec
         while !came || !done {
             match to.next_event() {
                 Some(Event::Recv(got)) => came = &*got == what.as_bytes(),
+                // Of one whose peer was killed, or has left.
+                Some(Event::Disconnected { .. }) | None => {}
                 Some(other) => panic!("{what}: {other:?}"),
-                None => {}
             }
             match from.next_event() {
                 Some(Event::Send { status, .. }) => {
                     assert_eq!(status, Status::Success, "{what}");
                     done = true;
                 }
+                Some(Event::Disconnected { .. }) | None => {}
                 Some(other) => panic!("{what}: {other:?}"),
-                None => {}
             }
             assert!(start.elapsed() < PATIENCE, "{what}: {:?} {:?}", from.counters(), to.counters());
         }

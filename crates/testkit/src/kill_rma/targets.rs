@@ -77,6 +77,8 @@ impl Survivor {
                         other => panic!("an operation ended with {other:?}"),
                     }
                 }
+                // The victim was killed.
+                Some(Event::Disconnected { .. }) => {}
                 Some(other) => panic!("unexpected {other:?}"),
                 None => return,
             }

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Columns, and the groups of cases in them.
 const TOPICS: &[(&str, &[&str])] = &[
-    ("connections", &["connect", "closing", "scale"]),
+    ("connections", &["connect", "closing", "disconnected", "scale"]),
     ("messages", &["messages", "sending", "buffers"]),
     ("waiting", &["waiting"]),
     ("multicast", &["multicast"]),

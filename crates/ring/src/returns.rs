@@ -30,7 +30,7 @@ const fn count(word: u64) -> u32 {
     ((word & COUNT) >> 32) as u32
 }
 
-/// See the module.
+/// The stack of items that were returned and that the owner has not taken.
 #[derive(Debug)]
 pub struct Returns(AtomicU64);
 

@@ -52,7 +52,7 @@ pub(crate) enum ConnState {
     Open,
     /// The peer is gone: sends are refused until the program disconnects.
     PeerGone,
-    /// The same, and nothing more comes of it: the transport is to let go of it.
+    /// The peer is gone, and nothing more comes from it: the transport is to release the connection.
     Ended,
     /// The transport lets go of it.
     Releasing,
@@ -361,7 +361,7 @@ impl Core {
         }
     }
 
-    /// The same for a connection whose line, if it has one, is in its place.
+    /// Ends all sends of a connection that wait, where its line is not taken out of the table.
     #[cold]
     fn end_waiting(&mut self, connection: Connection) {
         while let Some((head, status)) = self.waiting.end_one(connection) {

@@ -165,11 +165,11 @@ pub(crate) struct Arrival<'a> {
     pub is_alone: bool,
 }
 
-/// See the module.
+/// All sends of an endpoint that wait for room, by connection.
 pub(crate) struct Waiting {
     /// By the connection's place.
     lines: HashMap<u32, Line>,
-    /// The same connections, in the order of their next turn.
+    /// Places of the connections that have a line, in the order of their next turn.
     turns: VecDeque<u32>,
     chunks: Chunks,
     /// Chunks that the transport could lend beside those lent, as of the last time.

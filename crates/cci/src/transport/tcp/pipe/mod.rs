@@ -218,7 +218,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Pipe::recv_now`], and leaves everything where it is: [`Pipe::take`] follows. [`Pipe::has_input`] is false.
+    /// Reads what has come without taking it, where [`Pipe::has_input`] is false; [`Pipe::take`] takes what was used.
     pub fn peek_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         or_none(match self.records() {
             Some((sealed, stream)) => sealed.peek(stream, buffer),

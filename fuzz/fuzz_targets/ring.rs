@@ -1,7 +1,7 @@
 #![no_main]
-#[path = "../../crates/ring/tests/common/mod.rs"]
+#[path = "../../crates/memory/tests/common/mod.rs"]
 mod common;
-#[path = "../../crates/ring/tests/common/hostile_bytes.rs"]
+#[path = "../../crates/memory/tests/common/hostile_bytes.rs"]
 mod hostile_bytes;
 pub use common::Memory;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| hostile_bytes::ring(data));

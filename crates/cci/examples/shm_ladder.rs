@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example for people")]
 
 use cci::{Attribute, Connection, Context, Endpoint, Event, Options, SendError, SendFlags};
-use cci_ring::pool::SlotPool;
-use cci_ring::spsc::{Consumer, Producer, RecordHeader, region_bytes};
+use cci_memory::pool::SlotPool;
+use cci_memory::ring::{Consumer, Producer, RecordHeader, region_bytes};
 use cci_sys::cpu;
 use cci_sys::segment::Segment;
 use std::hint::spin_loop;

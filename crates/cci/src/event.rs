@@ -2,7 +2,7 @@
 
 use crate::engine::origin::RequestBody;
 use crate::{Attribute, ConnectFailure};
-use cci_ring::pool::Slot;
+use cci_memory::pool::Slot;
 use cci_secure::Identity;
 use std::fmt;
 use std::ops::Deref;

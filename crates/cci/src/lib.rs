@@ -84,6 +84,6 @@ pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHand
 pub use security::Security;
 pub use shared::SharedEndpoint;
 
+pub use cci_memory::bytes::{AtomicRefusal, Foreign};
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};
-pub use cci_ring::memory::{AtomicRefusal, Foreign};
 pub use cci_secure::{CredentialsError, Identity, Method, Names, NamesError, Wrong as WrongCredentials};

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-use cci_ring::memory::{Backing, Bytes};
+use cci_memory::bytes::{Backing, Bytes};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 

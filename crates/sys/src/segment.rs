@@ -27,7 +27,7 @@ const LARGE_BYTES: usize = 64 << 20;
 
 /// Memory shared between processes, mapped here for as long as this value lives.
 ///
-/// The memory is as hostile as its peers: read and write it through `cci-ring` only. (A peer can also punch a hole in
+/// The memory is as hostile as its peers: read and write it through `cci-memory` only. (A peer can also punch a hole in
 /// it, at the cost of zeros there and of a page that has to be found again.) A fork child does not inherit
 /// the mapping (`MADV_DONTFORK`): touching it there is a SIGSEGV and never a second owner.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 
 /// Sends `head`, then `data`, as far as the kernel takes them; answers how many bytes of both that is. `head` may be empty,
 /// so may `data`.
@@ -71,7 +71,7 @@ fn retry_if_interrupted() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cci_ring::memory::{Backing, Foreign};
+    use cci_memory::bytes::{Backing, Foreign};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;

@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_a_tree_has_is_found() {
-        let tree = "cci v0.1.0 (/x)\ncci-ring v0.1.0\nring v0.17.14\nlibc v0.2.0 (*)\n";
+        let tree = "cci v0.1.0 (/x)\ncci-memory v0.1.0\nring v0.17.14\nlibc v0.2.0 (*)\n";
         assert_eq!(brought(tree, &["ring", "rustls"]), ["ring"]);
         assert!(brought(tree, &["aya-obj"]).is_empty());
     }

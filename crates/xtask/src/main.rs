@@ -26,7 +26,7 @@ Usage: cargo xtask TASK
 
   ci                     lint, then test: everything a change must pass
   lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
-  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-ring,
+  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-memory,
                          and counts
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it

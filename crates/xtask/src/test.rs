@@ -1,4 +1,4 @@
-//! All tests, in one command: the workspace's own, then the model checkers on cci-ring, and instructions counted.
+//! All tests, in one command: the workspace's own, then the model checkers on cci-memory, and instructions counted.
 
 use crate::counts;
 use crate::devices;
@@ -45,11 +45,11 @@ pub fn run() -> Result<(), String> {
 /// Every interleaving of the ring's and the pool's operations. In a target directory of its own: the flag applies
 /// to the whole build graph and would otherwise rebuild everything twice.
 fn loom(workspace: &Workspace) -> Tally {
-    if !workspace.root.join("crates/ring/tests/loom.rs").exists() {
-        println!("--- loom: skipped, crates/ring/tests/loom.rs is not there");
+    if !workspace.root.join("crates/memory/tests/loom.rs").exists() {
+        println!("--- loom: skipped, crates/memory/tests/loom.rs is not there");
         return Tally::default();
     }
-    let mut command = cargo(&["test", "-p", "cci-ring", "--release", "--locked", "--test", "loom"]);
+    let mut command = cargo(&["test", "-p", "cci-memory", "--release", "--locked", "--test", "loom"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace.target.join("loom"));
     run_tests("loom", &mut command, LOOM_LIMIT)
 }
@@ -66,7 +66,7 @@ const MIRI_PROTO: &[&str] = &[
     "secret::",
 ];
 
-/// The ring's unsafe code under an interpreter that knows undefined behaviour, and the arithmetic of the protocol.
+/// The unsafe code of `cci-memory` under an interpreter that knows undefined behaviour, and the arithmetic of the protocol.
 /// Needs a nightly toolchain.
 fn miri(workspace: &Workspace) -> Tally {
     if let Err(reason) = have_miri() {
@@ -74,9 +74,9 @@ fn miri(workspace: &Workspace) -> Tally {
         return Tally::default();
     }
     let mut tally = Tally::default();
-    let mut ring = nightly(&["cargo", "miri", "test", "--locked", "-p", "cci-ring"]);
-    ring.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-    tally.add(run_tests("miri on ring", &mut ring, MIRI_LIMIT));
+    let mut memory = nightly(&["cargo", "miri", "test", "--locked", "-p", "cci-memory"]);
+    memory.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
+    tally.add(run_tests("miri on memory", &mut memory, MIRI_LIMIT));
     let mut proto = nightly(&["cargo", "miri", "test", "--locked", "-p", "cci-proto", "--lib", "--"]);
     // One of them reads a file.
     proto.args(MIRI_PROTO).env("MIRIFLAGS", "-Zmiri-disable-isolation");

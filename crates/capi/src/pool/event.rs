@@ -3,7 +3,7 @@
 use crate::guard::Failure;
 use crate::types::*;
 use cci::{ConnectRequest, Message};
-use cci_ring::returns::Returns;
+use cci_memory::returns::Returns;
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null};
 use std::sync::atomic::{AtomicU32, Ordering};

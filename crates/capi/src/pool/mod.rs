@@ -1,11 +1,11 @@
 //! The memory of events: structs that the endpoint hands out and any thread gives back, in any order.
 //!
-//! They come back on a stack ([`cci_ring::returns`]). Once the endpoint is gone, the last one that is returned frees the
+//! They come back on a stack ([`cci_memory::returns`]). Once the endpoint is gone, the last one that is returned frees the
 //! memory: a program may return its events after it has destroyed the endpoint.
 
 pub(crate) mod event;
 
-use cci_ring::returns::{NIL, Returns};
+use cci_memory::returns::{NIL, Returns};
 use event::{BLOCK, CEvent, Home};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;

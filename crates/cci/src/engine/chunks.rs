@@ -1,6 +1,6 @@
 //! Bytes that leave in the order in which they came, in chunks borrowed from a pool of the endpoint's.
 
-use cci_ring::fallible;
+use cci_memory::fallible;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 

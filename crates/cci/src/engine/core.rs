@@ -20,7 +20,7 @@ use super::waiting::{Head, Line, Waiting};
 use crate::event::{ConnectRequest, Connection, DisconnectReason, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use cci_sys::memory;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -3,7 +3,7 @@
 use super::order::EntryId;
 use super::shares::{Shares, holder};
 use crate::event::Connection;
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 
 /// One operation, by the name that the transport knows it by.
 #[derive(Copy, Clone, Debug)]

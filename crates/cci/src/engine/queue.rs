@@ -3,8 +3,8 @@
 
 use super::receive::{Filled, ReceiveBuffers};
 use crate::event::{Connection, DisconnectReason, Event, Message, Status};
-use cci_ring::fallible;
-use cci_ring::pool::Parked;
+use cci_memory::fallible;
+use cci_memory::pool::Parked;
 use std::collections::VecDeque;
 
 /// An event that waits.

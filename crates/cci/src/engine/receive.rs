@@ -1,6 +1,6 @@
 //! The receive buffers of an endpoint: one pool as a rule, more where the program has asked for more buffers since.
 
-use cci_ring::pool::{Parked, PoolError, Slot, SlotPool};
+use cci_memory::pool::{Parked, PoolError, Slot, SlotPool};
 
 /// A buffer with a message in it.
 pub(crate) enum Filled {

@@ -3,9 +3,9 @@
 
 use crate::event::Connection;
 use crate::rma::{Access, Memory, RmaHandle, atomic_op};
+use cci_memory::bytes::{AtomicRefusal, Bytes};
+use cci_memory::slab::{Key, Slab};
 use cci_proto::{Atomic, RmaPlace, RmaRefusal};
-use cci_ring::memory::{AtomicRefusal, Bytes};
-use cci_ring::slab::{Key, Slab};
 use cci_sys::{SysError, random};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -207,8 +207,8 @@ fn in_range(region: &Region, offset: u64, len_bytes: u64) -> Option<(Bytes, usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cci_memory::bytes::Foreign;
     use cci_proto::{AtomicKind, AtomicWidth};
-    use cci_ring::memory::Foreign;
 
     const OURS: Connection = Connection { index: 3, generation: 1 };
     const OTHER: Connection = Connection { index: 4, generation: 1 };

@@ -7,12 +7,12 @@
 //! counts it is known what has changed, though not whose returned buffers were.
 
 use crate::event::Connection;
-use cci_ring::fallible;
+use cci_memory::fallible;
 
 /// Bits of a holder's number that are its connection's index; the others are of its generation.
 const INDEX_BITS: u32 = 22;
 const _: () = assert!(crate::limits::CONNECTIONS_MAX <= 1 << INDEX_BITS && INDEX_BITS < 29);
-const _: () = assert!(cci_ring::pool::HOLDER_MAX == (1 << 29) - 1);
+const _: () = assert!(cci_memory::pool::HOLDER_MAX == (1 << 29) - 1);
 
 /// No holder.
 const NOBODY: u32 = u32::MAX;
@@ -23,7 +23,7 @@ const SLACK: u32 = 4;
 /// table, are nobody's: the program has them, and no connection can be blamed for it.
 #[inline]
 pub(crate) fn holder(connection: Connection) -> u32 {
-    (connection.generation << INDEX_BITS | connection.index) & cci_ring::pool::HOLDER_MAX
+    (connection.generation << INDEX_BITS | connection.index) & cci_memory::pool::HOLDER_MAX
 }
 
 /// How many buffers each connection holds, as far as it was counted.
@@ -131,7 +131,7 @@ mod tests {
         buffers: ReceiveBuffers,
         shares: Shares,
         taken: u64,
-        out: Vec<(u32, cci_ring::pool::Slot)>,
+        out: Vec<(u32, cci_memory::pool::Slot)>,
     }
 
     impl Desk {

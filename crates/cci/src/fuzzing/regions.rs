@@ -4,8 +4,8 @@ use super::Script;
 use crate::engine::regions::Regions;
 use crate::event::Connection;
 use crate::rma::{Access, Memory, RmaHandle};
+use cci_memory::bytes::Foreign;
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaPlace};
-use cci_ring::memory::Foreign;
 use std::ops::Range;
 
 const BYTES: usize = 4096;

@@ -2,8 +2,8 @@
 
 use super::Access;
 use crate::Connection;
+use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
-use cci_ring::memory::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
 use cci_sys::SysError;
 use cci_sys::memory::RmaSegment;
 use cci_sys::segment::Segment;

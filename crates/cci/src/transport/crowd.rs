@@ -1,6 +1,6 @@
 //! Of too many clients that have said nothing, which one has to go.
 
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use std::collections::HashMap;
 use std::hash::Hash;
 

@@ -1,6 +1,6 @@
 //! What epoll reports for each descriptor of a transport: what it is, and whose.
 
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// No place in any table.
 pub(crate) const NOWHERE: Key = Key { index: u32::MAX, generation: 0 };

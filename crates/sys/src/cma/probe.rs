@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 
 use super::{RemotePiece, read_from, read_list};
 
@@ -87,7 +87,7 @@ pub fn probe(pid: u32, remote_addr: u64, expected: u64) -> Probe {
 
 fn measure(pid: u32, remote_addr: u64, expected: u64) -> Result<Cost, Refusal> {
     let mut space =
-        cci_ring::fallible::zeroed::<u8>(PAGES * PAGE_BYTES).ok_or(Refusal::Other(libc::ENOMEM))?;
+        cci_memory::fallible::zeroed::<u8>(PAGES * PAGE_BYTES).ok_or(Refusal::Other(libc::ENOMEM))?;
     // SAFETY: the vector outlives the value, and nothing else reaches it meanwhile.
     let local = unsafe { Bytes::new(NonNull::from(&mut *space).cast(), PAGES * PAGE_BYTES) };
     let word = || -> Result<bool, Refusal> {

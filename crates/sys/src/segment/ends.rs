@@ -2,14 +2,14 @@
 
 use std::io;
 
-use cci_ring::spsc::{BadRegion, Consumer, Producer};
+use cci_memory::ring::{BadRegion, Consumer, Producer};
 
 use super::Segment;
 use crate::error::{Result, SysError};
 
 impl Segment {
     /// Makes this mapping the writing end of a ring with payloads of at most `payload_bytes_max` bytes. The peer may
-    /// have written anything to it. `InvalidInput`: the length is not that of a ring (`cci_ring::spsc::region_bytes`).
+    /// have written anything to it. `InvalidInput`: the length is not that of a ring (`cci_memory::ring::region_bytes`).
     pub fn into_producer(self, payload_bytes_max: u32) -> Result<Producer<Segment>> {
         let (base, len) = (self.as_ptr(), self.len());
         // SAFETY: the mapping is readable and writable for as long as the segment lives, and moving the segment does
@@ -34,7 +34,7 @@ fn bad(region: BadRegion) -> SysError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cci_ring::spsc::{RecordHeader, region_bytes};
+    use cci_memory::ring::{RecordHeader, region_bytes};
     use std::os::fd::AsFd;
 
     #[test]

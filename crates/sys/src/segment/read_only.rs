@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cci_ring::memory::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
+use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use cci_ring::memory::{Backing, Bytes};
+use cci_memory::bytes::{Backing, Bytes};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags};

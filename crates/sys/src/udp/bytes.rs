@@ -1,7 +1,7 @@
 //! Memory for datagrams.
 
 use crate::error::{Result, SysError};
-use cci_ring::fallible;
+use cci_memory::fallible;
 use rustix::io::Errno;
 
 /// Zeroed bytes that start on an 8-byte boundary. Pages are taken from the system only when written.

@@ -8,7 +8,7 @@ use super::bytes::AlignedBytes;
 use super::recv::is_icmp;
 use super::{DATAGRAM_BYTES_MAX, UdpSocket};
 use crate::error::{Result, Tried};
-use cci_ring::fallible;
+use cci_memory::fallible;
 
 mod call;
 mod connected;

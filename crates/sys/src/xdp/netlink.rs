@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::error::{Result, SysError, Tried};
-use cci_ring::fallible;
+use cci_memory::fallible;
 use rustix::io::Errno;
 
 /// An attached program.

@@ -287,7 +287,7 @@ fn load(license: &CStr, code: &[bpf_insn]) -> Result<OwnedFd, Refusal> {
     match error.errno() {
         // The verifier's word, from kernels that do not know all of what the program does. Again, to hear why.
         Some(libc::EINVAL | libc::EACCES) if super::rights::missing(&[BPF, ADMIN]).is_empty() => {
-            let Some(mut log) = cci_ring::fallible::zeroed(1 << 20) else {
+            let Some(mut log) = cci_memory::fallible::zeroed(1 << 20) else {
                 return Err(Refusal::Unsupported(error));
             };
             let _ = bpf::load_program(NAME, license, code, None, &mut log);

@@ -5,11 +5,11 @@ use crate::workspace::{Package, Workspace};
 /// Crate, and the crates of this workspace it may use.
 const ARROWS: &[(&str, &[&str])] = &[
     ("cci-proto", &[]),
-    ("cci-ring", &[]),
+    ("cci-memory", &[]),
     ("cci-secure", &[]),
-    ("cci-sys", &["cci-ring"]),
-    ("cci", &["cci-proto", "cci-sys", "cci-ring", "cci-secure"]),
-    ("cci-capi", &["cci", "cci-ring"]),
+    ("cci-sys", &["cci-memory"]),
+    ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
+    ("cci-capi", &["cci", "cci-memory"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),

@@ -3,7 +3,7 @@
 
 use super::{ConnState, Core, key};
 use crate::event::{Connection, DisconnectReason};
-use cci_ring::slab::Slab;
+use cci_memory::slab::Slab;
 use std::collections::VecDeque;
 
 /// Connections that may end between two rounds of progress before the list of them grows.

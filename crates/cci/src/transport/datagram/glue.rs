@@ -9,11 +9,11 @@ use crate::event::{Connection, DisconnectReason, Status};
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
 use crate::rma::Access;
+use cci_memory::slab::{Key, Slab};
 use cci_proto as proto;
 use cci_proto::{
     Address, Atomic, ConnKey, Event, Memory, Request, RequestTicket, RmaPlace, RmaRefusal, Sink, Time,
 };
-use cci_ring::slab::{Key, Slab};
 use cci_secure::Identity;
 use std::collections::HashMap;
 

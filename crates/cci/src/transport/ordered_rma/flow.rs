@@ -7,9 +7,9 @@ use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use crate::limits::RMA_OPERATION_BYTES;
 pub(crate) use crate::limits::progress_ns as allowance_ns;
+use cci_memory::fallible;
+use cci_memory::slab::{Key, Slab};
 use cci_proto::RmaKind;
-use cci_ring::fallible;
-use cci_ring::slab::{Key, Slab};
 use std::collections::VecDeque;
 
 /// An operation through the channel whose time is taken, by the transport's clock.

@@ -9,8 +9,8 @@ use super::wire::{Head, Parsed};
 use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::event::Status;
+use cci_memory::bytes::Bytes;
 use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};
-use cci_ring::memory::Bytes;
 
 /// Operations that take turns on the way to the peer.
 const SHARERS_MAX: u32 = 16;

@@ -49,9 +49,9 @@ pub(crate) use step::Turn;
 
 use crate::engine::core::Core;
 use crate::event::{Connection, Status};
+use cci_memory::bytes::Bytes;
 use cci_proto::limits;
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
-use cci_ring::memory::Bytes;
 
 /// Requests of one side of a connection that may be unanswered at once; more wait for their turn.
 pub(crate) const SLOTS: usize = limits::RMA_SLOTS;

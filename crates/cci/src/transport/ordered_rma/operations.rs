@@ -2,8 +2,8 @@
 //! and pieces lie in memory that all connections share, by the threshold rule of ADR 19.
 
 use crate::event::Status;
+use cci_memory::slab::{Key, Slab};
 use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
-use cci_ring::slab::{Key, Slab};
 
 pub(super) const NIL: u32 = u32::MAX;
 

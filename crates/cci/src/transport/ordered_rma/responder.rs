@@ -8,8 +8,8 @@ use super::wire::{Head, Parsed};
 use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::rma::Access;
+use cci_memory::bytes::Bytes;
 use cci_proto::{RmaPlace, RmaRefusal};
-use cci_ring::memory::Bytes;
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;

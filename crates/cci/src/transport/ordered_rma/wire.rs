@@ -216,7 +216,7 @@ impl Fields<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use cci_ring::memory::Bytes;
+    use cci_memory::bytes::Bytes;
     use proptest::prelude::*;
 
     impl Arrived for Vec<u8> {

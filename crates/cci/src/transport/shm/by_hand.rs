@@ -5,7 +5,7 @@ use super::listen::Asker;
 use super::wire::{self, Accept, Offer, PeerConn, Request, Said};
 use crate::config::builtin;
 use crate::{Attribute, Connection, Endpoint, Event, Options};
-use cci_ring::spsc::{Consumer, Producer, region_bytes};
+use cci_memory::ring::{Consumer, Producer, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use cci_sys::unix::{Name, Received, Stream};

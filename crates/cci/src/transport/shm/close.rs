@@ -16,8 +16,8 @@ use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{Connection, DisconnectReason, Status};
 use crate::transport::token;
-use cci_ring::slab::Key;
-use cci_ring::spsc::Corrupt;
+use cci_memory::ring::Corrupt;
+use cci_memory::slab::Key;
 use std::os::fd::AsFd;
 
 /// The peer disconnected.

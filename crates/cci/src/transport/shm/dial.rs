@@ -10,7 +10,7 @@ use crate::event::Connection;
 use crate::security::NO_NAMES;
 use crate::transport::Dial;
 use crate::{ConnectError, ConnectFailure};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::unix::{ReceivedFds, Stream};
 use std::io;

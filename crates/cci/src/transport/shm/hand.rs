@@ -8,7 +8,7 @@
 
 use super::commitment::Commitment;
 use super::wire::{PeerConn, Request};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use cci_sys::unix::{Credentials, Name, Stream};

@@ -13,7 +13,7 @@ use crate::engine::origin::{Fate, RequestBody, RequestInner};
 use crate::event::Connection;
 use crate::transport::crowd::oldest_of_most;
 use crate::{AcceptError, ConnectFailure, limits};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::unix::{ReceivedFds, Stream};
 use std::os::fd::AsFd;

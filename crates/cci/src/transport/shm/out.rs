@@ -3,7 +3,7 @@
 use super::doorbell::Doorbell;
 use super::pending::Fifo;
 use super::wire::PeerConn;
-use cci_ring::spsc::Producer;
+use cci_memory::ring::Producer;
 use cci_sys::segment::Segment;
 use std::collections::VecDeque;
 

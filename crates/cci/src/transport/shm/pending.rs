@@ -2,7 +2,7 @@
 //! allocates nothing; one first-in-first-out list through it per link.
 
 use crate::engine::core::SendOp;
-use cci_ring::spsc::Span;
+use cci_memory::ring::Span;
 
 const NIL: u32 = u32::MAX;
 

@@ -13,7 +13,7 @@ use super::{Shm, token};
 use super::{doorbell, receive, rma};
 use crate::engine::core::Core;
 use crate::event::DisconnectReason;
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use cci_sys::clock;
 
 /// Links looked at in every poll.

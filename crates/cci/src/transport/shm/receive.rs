@@ -10,8 +10,8 @@ use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
 use crate::engine::core::Core;
 use crate::event::Connection;
-use cci_ring::slab::Key;
-use cci_ring::spsc::Corrupt;
+use cci_memory::ring::Corrupt;
+use cci_memory::slab::Key;
 
 /// Records taken from one link before the others have their turn.
 const RECORDS_PER_POLL_MAX: u32 = 64;

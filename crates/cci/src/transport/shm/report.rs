@@ -8,7 +8,7 @@ use super::table::State;
 use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// A request that the program holds: its payload, and what it stands in.
 const REQUEST_BYTES: u64 = 1_300;

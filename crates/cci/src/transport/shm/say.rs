@@ -4,7 +4,7 @@ use super::link::Link;
 use super::out::Control;
 use super::table::Conn;
 use super::wire::{PeerConn, kind};
-use cci_ring::spsc::Corrupt;
+use cci_memory::ring::Corrupt;
 
 pub(super) const NOBODY: PeerConn = PeerConn { index: u32::MAX, generation: 0 };
 

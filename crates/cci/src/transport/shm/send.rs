@@ -8,8 +8,8 @@ use super::wire::kind;
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
 use crate::event::Status;
-use cci_ring::slab::Key;
-use cci_ring::spsc::{PushError, RecordHeader};
+use cci_memory::ring::{PushError, RecordHeader};
+use cci_memory::slab::Key;
 
 impl Shm {
     /// Copies a message into the ring. A reliable one completes when the peer has taken it, an unreliable one here:

@@ -5,7 +5,7 @@ use super::link::{Life, Link};
 use super::rma;
 use crate::engine::core::Core;
 use crate::transport::Armed;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 
 /// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.

@@ -7,7 +7,7 @@ use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::engine::core::{Core, SendOp};
 use crate::event::{Connection, Status};
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 
 /// What became of a connection, as far as the transport is concerned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

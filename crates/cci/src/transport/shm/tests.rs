@@ -16,8 +16,8 @@ use crate::config::builtin;
 use crate::{
     AcceptError, Attribute, ConnectFailure, Connection, Endpoint, Event, Options, SendFlags, Status,
 };
-use cci_ring::memory::Backing;
-use cci_ring::spsc::{RecordHeader, region_bytes};
+use cci_memory::bytes::Backing;
+use cci_memory::ring::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::process;
 use cci_sys::segment::Segment;

@@ -9,8 +9,8 @@ use super::{Shm, wire};
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
-use cci_ring::slab::Key;
-use cci_ring::spsc::Corrupt;
+use cci_memory::ring::Corrupt;
+use cci_memory::slab::Key;
 
 /// A peer that goes on reading, slowly, is looked at so much later again: a send has its send timeout once more.
 const GRACE_NS: u64 = 10_000_000;

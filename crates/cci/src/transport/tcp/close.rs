@@ -6,7 +6,7 @@ use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// How long the peer's end of a stream is awaited once all is said.
 const LINGER_NS: u64 = 1_000_000_000;

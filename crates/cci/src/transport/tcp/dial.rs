@@ -13,7 +13,7 @@ use crate::security::NO_NAMES;
 use crate::transport::token;
 use crate::transport::{Dial, ip_uri};
 use crate::{Attribute, ConnectError, ConnectFailure};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;
 use cci_sys::{SysError, clock};

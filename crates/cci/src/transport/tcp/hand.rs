@@ -11,7 +11,7 @@ use crate::engine::core::Core;
 use crate::transport::crowd::oldest_of_most;
 use crate::transport::quota::Host;
 use crate::transport::token;
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use cci_secure::{Challenge, NONCE_BYTES};
 use cci_sys::event::Interest;
 use std::io::ErrorKind;

@@ -3,7 +3,7 @@
 
 use super::wire::RECORD_BYTES_MAX;
 use crate::transport::quota::{Host, Quota};
-use cci_ring::fallible;
+use cci_memory::fallible;
 use std::net::Ipv4Addr;
 
 /// Taken by one read at most.

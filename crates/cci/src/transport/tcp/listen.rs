@@ -12,7 +12,7 @@ use crate::engine::peer::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::{clock, random};
 use std::io::ErrorKind;

@@ -53,7 +53,7 @@ use crate::error::{AcceptError, ConnectError, SendError};
 use crate::event::Connection;
 use crate::explain::Explanation;
 use crate::limits;
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::tcp::Listener;

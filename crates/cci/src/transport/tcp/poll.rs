@@ -10,7 +10,7 @@ use crate::engine::core::Core;
 use crate::event::DisconnectReason;
 use crate::limits;
 use crate::transport::Armed;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::os::fd::AsFd;
 

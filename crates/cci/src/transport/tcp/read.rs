@@ -14,7 +14,7 @@ use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
 use crate::transport::quota::Host;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use std::io::ErrorKind;
 
 /// How long messages are held for want of a receive buffer before they are dropped, to be sent again.

@@ -7,7 +7,7 @@ use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use crate::sealing::Sealing;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 impl Tcp {
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {

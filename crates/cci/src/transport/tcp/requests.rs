@@ -10,7 +10,7 @@ use crate::engine::core::Core;
 use crate::engine::origin::{RequestBody, RequestInner};
 use crate::options::Attribute;
 use crate::transport::quota::{Host, Quota};
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 

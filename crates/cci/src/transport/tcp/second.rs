@@ -12,7 +12,7 @@ use super::wire::Kind;
 use crate::DisconnectReason;
 use crate::engine::core::Core;
 use crate::transport::token;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_secure::{Challenge, Identity, NONCE_BYTES, PROOF_BYTES, Prover};
 use cci_sys::event::Interest;
 use cci_sys::random;

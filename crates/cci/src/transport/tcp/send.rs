@@ -8,7 +8,7 @@ use super::{Tcp, token};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
 use crate::event::{DisconnectReason, Status};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Interest;
 use std::os::fd::AsFd;

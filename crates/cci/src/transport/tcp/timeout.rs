@@ -8,7 +8,7 @@ use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
 use crate::limits::{TCP_ASK_S, TCP_ASKS, TCP_IDLE_JITTER_S, TCP_IDLE_S};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::Tcp;
 use super::conn::{Conn, Fault};
 use crate::engine::core::Core;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// How long a record may take from its first byte to its last, unless the send timeout is longer. Only a peer that stands still in
 /// the middle takes so long: where this side does not read, its time does not count.

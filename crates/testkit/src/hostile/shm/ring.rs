@@ -1,6 +1,6 @@
 //! The two rings of a link, read and written as files: no mapping, and nothing of the library's.
 //!
-//! The layout is described in `cci_ring::spsc`.
+//! The layout is described in `cci_memory::ring`.
 
 use super::wire::Record;
 use rustix::io::{pread, pwrite};

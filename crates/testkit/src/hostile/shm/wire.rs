@@ -1,5 +1,5 @@
 //! What two processes of one host exchange, byte for byte: the messages of the handshake, the records in the rings, grants.
-//! There is no page about them but the comments in `cci::transport::shm` and `cci_ring::spsc`.
+//! There is no page about them but the comments in `cci::transport::shm` and `cci_memory::ring`.
 
 /// The version that is spoken.
 pub const VERSION: u8 = 4;

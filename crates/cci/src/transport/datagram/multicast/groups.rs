@@ -12,7 +12,7 @@ use crate::options::Attribute;
 use crate::transport::Dial;
 use crate::transport::datagram::ROOM_RETRY_NS;
 use crate::transport::datagram::udp::uri;
-use cci_ring::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab};
 use cci_sys::{clock, net};
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;

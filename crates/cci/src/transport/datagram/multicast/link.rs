@@ -1,7 +1,7 @@
 //! One connection to or from a group, and its name.
 
 use crate::event::Connection;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// Marks the name of a group connection: a place in the protocol's table is never so high.
 const MARK: u64 = 1 << 31;

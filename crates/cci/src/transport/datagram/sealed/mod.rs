@@ -15,8 +15,8 @@ use crate::engine::poller::Poller;
 use crate::error::{ConnectError, ConnectFailure, CreateError};
 use crate::explain::Explanation;
 use crate::sealing::Sealing;
+use cci_memory::fallible;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
-use cci_ring::fallible;
 use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{
     Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,

@@ -5,8 +5,8 @@ use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use crate::transport::datagram::carrier::{Carrier, Narrow, Received, Who};
+use cci_memory::fallible;
 use cci_proto::{Address, ConnectionInfo, Transmit};
-use cci_ring::fallible;
 use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
 use std::net::SocketAddr;
 

@@ -10,8 +10,8 @@ use crate::fuzzing::Script;
 use crate::options::Options;
 use crate::rma::{Access, Memory, RmaHandle};
 use crate::transport::ordered_rma::{Flows, Start, What};
+use cci_memory::bytes::Foreign;
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
-use cci_ring::memory::Foreign;
 use std::sync::Arc;
 
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
@@ -118,7 +118,7 @@ pub fn rma_stream(data: &[u8]) {
 }
 
 /// Operations of ours, so that answers have something to answer: which ones is said by the bits.
-fn start(core: &mut Core, flows: &mut Flows, key: cci_ring::slab::Key, handle: &RmaHandle, which: u8) {
+fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle: &RmaHandle, which: u8) {
     let place = |offset| RmaPlace { region: handle.region(), key: handle.key(), offset };
     let piece = RmaPiece { local: place(64), remote: place(8), len_bytes: 20_000 };
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };

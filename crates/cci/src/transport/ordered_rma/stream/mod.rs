@@ -15,7 +15,7 @@ pub(crate) use writer::{StreamChannel, Writer};
 
 use super::Fault;
 use super::wire::HEAD_BYTES_MAX;
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 
 /// The stream is at its end, or broken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use crate::transport::ordered_rma::flow::Flow;
 use crate::transport::ordered_rma::operations::Ops;
 use crate::transport::ordered_rma::wire::{self, HEAD_BYTES_MAX, Head, Parsed};
 use crate::transport::ordered_rma::{Arrived, Fault};
-use cci_ring::fallible;
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
+use cci_memory::fallible;
 
 /// What is read behind the data of a record: most likely the head of the next one, whose data is to go straight into place.
 const SHORT_BYTES: usize = 1 << 10;

@@ -2,8 +2,8 @@
 
 use super::{BATCH_BYTES, ByteStream, COPY_BYTES_MAX, DATA_BYTES_MAX, Ended, LENGTH_BYTES};
 use crate::transport::ordered_rma::{Channel, Pushed};
-use cci_ring::fallible;
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
+use cci_memory::fallible;
 
 /// Writes that take less than this are put off for a few polls.
 const WRITE_BYTES_MIN: usize = 32 << 10;

@@ -2,7 +2,7 @@
 
 use crate::fuzzing::Script;
 use crate::transport::shm::by_hand::RING_BYTES;
-use cci_ring::spsc::region_bytes;
+use cci_memory::ring::region_bytes;
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;
 use std::fs::File;

@@ -9,8 +9,8 @@ use crate::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, Place, RmaFlags,
     RmaHandle, SendFlags,
 };
-use cci_ring::memory::Backing;
-use cci_ring::spsc::RecordHeader;
+use cci_memory::bytes::Backing;
+use cci_memory::ring::RecordHeader;
 use cci_sys::segment::Segment;
 
 const STEPS_MAX: usize = 600;

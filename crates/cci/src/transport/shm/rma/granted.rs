@@ -3,7 +3,7 @@
 use super::grant::NotMapped;
 use super::patience::Patience;
 use crate::rma::Memory;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::random;
 use cci_sys::segment::Segment;
 use std::collections::HashMap;

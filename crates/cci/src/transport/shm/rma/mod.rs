@@ -34,9 +34,9 @@ use crate::rma::Access;
 use crate::transport::ordered_rma::{Flow, Ops, Start, What};
 use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
+use cci_memory::ring::Corrupt;
+use cci_memory::slab::Key;
 use cci_proto::{RmaKind, RmaPiece, RmaPlace};
-use cci_ring::slab::Key;
-use cci_ring::spsc::Corrupt;
 use cci_sys::unix::ReceivedFds;
 
 pub(super) use self::grant::GRANT_BYTES;

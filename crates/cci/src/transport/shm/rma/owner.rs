@@ -3,7 +3,7 @@
 //! An endpoint has a *control page*, which peers can map and not write, with a *live word* for each region that somebody
 //! was granted. While the word holds the grant's token, the grant stands. A peer that copies says so in its ring before it
 //! looks at the word; so when the owner has cleared the word and fenced, it needs only wait for those whose rings still
-//! name it (the protocol is in `cci_ring::spsc`, "Direct access", with a model).
+//! name it (the protocol is in `cci_memory::ring`, "Direct access", with a model).
 //!
 //! A peer that was stopped in the middle of a copy, by a debugger or a signal, is not waited for: the memory's pages are
 //! replaced, so that it goes on writing to pages that are nobody's. Everybody else's mappings of the old pages must
@@ -17,8 +17,8 @@ use crate::transport::shm::hand::Peer;
 use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
 use crate::transport::shm::wire::{PeerConn, kind};
-use cci_ring::atomic::{Ordering, fence};
-use cci_ring::slab::{Key, Slab};
+use cci_memory::atomic::{Ordering, fence};
+use cci_memory::slab::{Key, Slab};
 use cci_sys::segment::Segment;
 use cci_sys::{clock, process};
 use std::sync::Arc;

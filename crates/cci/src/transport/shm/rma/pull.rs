@@ -9,8 +9,8 @@
 use crate::device::Cma;
 use crate::transport::ordered_rma::{Pulled, Trial};
 use crate::transport::shm::hand::Peer;
+use cci_memory::bytes::{Backing, Bytes, Foreign};
 use cci_proto::RmaKind;
-use cci_ring::memory::{Backing, Bytes, Foreign};
 use cci_sys::cma::{self, Cost, Probe, Process};
 use cci_sys::{SysError, process, random};
 

@@ -4,7 +4,7 @@ use super::state::Rma;
 use crate::device::Cma;
 use crate::explain::PathOption;
 use crate::transport::shm::link::Link;
-use cci_ring::slab::Slab;
+use cci_memory::slab::Slab;
 
 /// Device counters.
 pub(in crate::transport::shm) fn count(

@@ -7,8 +7,8 @@ use crate::device::Cma;
 use crate::event::Connection;
 use crate::transport::ordered_rma::{FLOW_BYTES, Flows};
 use crate::transport::shm::quota;
-use cci_ring::slab::Key;
-use cci_ring::spsc::Span;
+use cci_memory::ring::Span;
+use cci_memory::slab::Key;
 use std::collections::VecDeque;
 
 /// A program that has not polled for so long was busy with something else.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rma::Access;
 use crate::{Memory, Place, Registration, RmaFlags, RmaHandle};
-use cci_ring::memory::Backing;
+use cci_memory::bytes::Backing;
 use cci_sys::memory::RmaSegment;
 use cci_sys::segment::SegmentReader;
 use cci_sys::unix::ReceivedFds;
@@ -167,7 +167,7 @@ fn what_a_link_was_granted_ends_with_it() {
     assert_ne!(live(), got.token(), "it could begin to write, and nobody would wait for it");
     // Others are granted it anew, and that is taken back as ever.
     let (mut client, source) =
-        (endpoint(), Memory::foreign(cci_ring::memory::Foreign::owned(Box::new([7; 8]))));
+        (endpoint(), Memory::foreign(cci_memory::bytes::Foreign::owned(Box::new([7; 8]))));
     let (ours, _) = join(&mut client, &mut owner);
     let from = client.register(&source, Access::LOCAL).unwrap();
     write_direct(&mut client, &mut owner, ours, from, handle);

@@ -5,7 +5,7 @@ use crate::transport::shm::listen::Asker;
 use crate::transport::shm::wire::{self, Request, Said, kind};
 use crate::transport::shm::{HANDS_SILENT_MAX, doorbell};
 use crate::{Attribute, Endpoint, Event, SendFlags};
-use cci_ring::spsc::RecordHeader;
+use cci_memory::ring::RecordHeader;
 use cci_sys::process;
 use cci_sys::unix::{Name, Stream};
 use rustix::fs::OFlags;

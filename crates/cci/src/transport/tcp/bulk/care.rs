@@ -10,7 +10,7 @@ use crate::event::DisconnectReason;
 use crate::limits;
 use crate::transport::Armed;
 use crate::transport::ordered_rma::allowance_ns;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
 /// How often each is looked after.

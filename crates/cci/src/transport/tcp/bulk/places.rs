@@ -13,7 +13,7 @@ use crate::transport::ordered_rma::stream::Intake;
 use crate::transport::ordered_rma::{FLOW_BYTES, Flow, Flows};
 use crate::transport::quota::{Host, Quota};
 use crate::transport::token;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use std::os::fd::AsFd;
 

@@ -3,7 +3,7 @@
 use super::super::Tcp;
 use super::Bulks;
 use crate::explain::{Explanation, PathOption};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 impl Tcp {
     /// Device counters.

@@ -5,7 +5,7 @@ use crate::event::Connection;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
 use crate::transport::ordered_rma::{Flows, Parked};
 use crate::transport::token::NOWHERE;
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
 /// On whose account a connection has its memory.

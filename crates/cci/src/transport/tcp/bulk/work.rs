@@ -8,7 +8,7 @@ use super::{Bulks, Wire};
 use crate::engine::core::Core;
 use crate::transport::ordered_rma::Turn as Done;
 use crate::transport::ordered_rma::stream::{Came, Intake, Over, StreamChannel};
-use cci_ring::slab::Key;
+use cci_memory::slab::Key;
 
 /// Bytes read, and bytes written, for one connection in one poll, before messages and the program have their turn.
 const TURN_BYTES: u64 = 256 << 10;

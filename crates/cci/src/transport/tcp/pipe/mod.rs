@@ -20,7 +20,7 @@ use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
 use crate::transport::quota::Host;
 use crate::{ConnectFailure, DisconnectReason};
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use cci_secure::{EndpointId, Failure, StreamConfig, UpdateLimits};
 use cci_sys::tcp::{Info, Stream};

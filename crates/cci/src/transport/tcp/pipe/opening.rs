@@ -7,7 +7,7 @@
 use super::input::{Copy, Input};
 use super::pool::{BUFFER_BYTES, Buffer};
 use super::sealed::{Sealed, forged, would_block};
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
 use cci_secure::{Ahead, SealedStream};
 use cci_sys::tcp::Stream;

@@ -6,7 +6,7 @@
 
 use super::super::wire;
 use crate::transport::quota::{Host, Quota};
-use cci_ring::fallible;
+use cci_memory::fallible;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 use std::sync::{Mutex, PoisonError};
 

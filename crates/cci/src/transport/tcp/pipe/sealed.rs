@@ -4,7 +4,7 @@ use super::Security;
 use super::input::Input;
 use super::pool::{Buffer, Pool};
 use crate::transport::quota::Host;
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
 use cci_secure::{EndpointId, Failure, Identity, Rights, STREAM_MAGIC, SealedStream};
 use cci_sys::clock;

@@ -5,8 +5,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use cci_ring::atomic::AtomicU64;
-use cci_ring::spsc::{Consumer, Producer, region_bytes};
+use cci_memory::atomic::AtomicU64;
+use cci_memory::ring::{Consumer, Producer, region_bytes};
 
 /// A pair of cache lines.
 #[repr(C, align(128))]

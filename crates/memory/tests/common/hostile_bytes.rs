@@ -1,8 +1,8 @@
 //! A ring whose memory a peer writes what it likes to, as any bytes say. Of the test `corpora`, and of `fuzz/`.
 
 use super::Memory;
-use cci_ring::atomic::Ordering;
-use cci_ring::spsc::RecordHeader;
+use cci_memory::atomic::Ordering;
+use cci_memory::ring::RecordHeader;
 
 const DATA_BYTES: usize = 1024;
 const PAYLOAD_BYTES_MAX: u32 = 300;

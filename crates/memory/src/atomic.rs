@@ -8,7 +8,7 @@ pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Orde
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// core's, also under loom: for [`memory`](crate::memory), where loom can't follow. It models values that it made itself,
+/// core's, also under loom: for [`bytes`](crate::bytes), where loom can't follow. It models values that it made itself,
 /// not words at an address that a stranger shares, and nothing there waits for anything.
 pub(crate) mod raw {
     #[cfg(any(not(target_arch = "x86_64"), miri, loom, test))]

@@ -6,8 +6,8 @@ mod common;
 
 use std::sync::Arc;
 
-use cci_ring::atomic::{AtomicBool, Ordering};
-use cci_ring::spsc::{CONTROL_BYTES, Consumer, Corrupt, PushError, RecordHeader};
+use cci_memory::atomic::{AtomicBool, Ordering};
+use cci_memory::ring::{CONTROL_BYTES, Consumer, Corrupt, PushError, RecordHeader};
 use common::{Memory, Random};
 
 const DATA_BYTES: usize = 1024;

@@ -135,7 +135,7 @@ impl<M> Producer<M> {
         &mut self,
         header: RecordHeader,
         head: &[u8],
-        data: &crate::memory::Bytes,
+        data: &crate::bytes::Bytes,
     ) -> Result<Span, PushError> {
         let len_bytes = head.len().saturating_add(data.len());
         let span = self.begin(len_bytes)?;

@@ -247,7 +247,7 @@ impl<M> Record<'_, M> {
     pub fn copy_to_memory(
         &self,
         skip_bytes: usize,
-        to: &crate::memory::Bytes,
+        to: &crate::bytes::Bytes,
         offset: usize,
         len_bytes: usize,
     ) -> bool {

@@ -1,12 +1,12 @@
 //! `Bytes` against `memcpy`: nanoseconds per copy, by length, with both sides in the cache and with neither.
 //!
-//! `cargo run --release -p cci-ring --example copies` on an idle machine; rounds of both alternate, and the best counts.
+//! `cargo run --release -p cci-memory --example copies` on an idle machine; rounds of both alternate, and the best counts.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example for people")]
 
 use std::ptr::NonNull;
 use std::time::Instant;
 
-use cci_ring::memory::Bytes;
+use cci_memory::bytes::Bytes;
 
 const AREA_BYTES: usize = 128 << 20;
 const PAGE_BYTES: usize = 4096;

@@ -7,7 +7,7 @@ mod common;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use cci_ring::spsc::{
+use cci_memory::ring::{
     BadRegion, Consumer, Producer, PushError, RecordHeader, payload_bytes_limit, record_bytes, region_bytes,
 };
 use common::{Memory, Random, pair};

@@ -1,12 +1,12 @@
 //! Every interleaving (with a bounded number of preemptions) of small models.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p cci-ring --release --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p cci-memory --release --test loom`
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use cci_ring::atomic::{AtomicU32, Ordering};
-use cci_ring::pool::SlotPool;
-use cci_ring::spsc::{Consumer, PushError, RecordHeader, loom_pair};
+use cci_memory::atomic::{AtomicU32, Ordering};
+use cci_memory::pool::SlotPool;
+use cci_memory::ring::{Consumer, PushError, RecordHeader, loom_pair};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -212,7 +212,7 @@ fn slots_return_from_two_threads_and_are_used_again() {
             touch(&cells, slot.index());
             let (data, len, token) = slot.into_raw();
             // SAFETY: from `into_raw` just above, once.
-            drop(unsafe { cci_ring::pool::Slot::from_raw(data, len, token) });
+            drop(unsafe { cci_memory::pool::Slot::from_raw(data, len, token) });
         }
         for user in users {
             user.join().unwrap();
@@ -277,7 +277,7 @@ fn the_last_of_pool_and_slots_frees_the_memory() {
 
 #[test]
 fn what_was_taken_back_is_not_written_any_more() {
-    use cci_ring::atomic::{AtomicU64, fence};
+    use cci_memory::atomic::{AtomicU64, fence};
     use loom::cell::UnsafeCell;
     struct Memory {
         live: AtomicU64,

@@ -1,6 +1,6 @@
 //! The ring against its baseline: half round trips of 8 bytes, next to one cache line bounced between the same threads.
 //!
-//! `cargo run --release -p cci-ring --example pingpong` on an idle machine; rounds of both alternate, so that what
+//! `cargo run --release -p cci-memory --example pingpong` on an idle machine; rounds of both alternate, so that what
 //! disturbs one disturbs the other.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example for people")]
 
@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cci_ring::atomic::{AtomicU64, Ordering};
-use cci_ring::spsc::{Consumer, Producer, RecordHeader, region_bytes};
+use cci_memory::atomic::{AtomicU64, Ordering};
+use cci_memory::ring::{Consumer, Producer, RecordHeader, region_bytes};
 
 const DATA_BYTES: usize = 1 << 16;
 const TRIPS: u64 = 20_000;

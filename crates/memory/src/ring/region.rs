@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::{BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, RECORD_HEADER_BYTES};
 use crate::atomic::AtomicU64;
-use crate::memory::Bytes;
+use crate::bytes::Bytes;
 
 /// Where the words in front of the data are, in bytes; see the module documentation for who writes which.
 const HEAD_AT: usize = 0;

@@ -3,7 +3,7 @@
 use crate::allocations::InUse;
 use crate::guard::Failure;
 use crate::types::*;
-use cci::RmaHandle;
+use cci::RegionHandle;
 use std::cell::UnsafeCell;
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ pub(crate) struct Handles {
     blocks: Vec<Block>,
     /// Places not in use. Taken from the front and given back at the end, so that a place stays stale for long.
     free: VecDeque<usize>,
-    registered: HashMap<RmaHandle, Registered>,
+    registered: HashMap<RegionHandle, Registered>,
 }
 
 struct Registered {
@@ -29,7 +29,7 @@ struct Registered {
 
 impl Handles {
     /// The place of a handle, for the program, until its registration ends.
-    pub fn insert(&mut self, handle: RmaHandle, in_use: Option<InUse>) -> *const cci_rma_handle_t {
+    pub fn insert(&mut self, handle: RegionHandle, in_use: Option<InUse>) -> *const cci_rma_handle_t {
         if self.free.is_empty() {
             let made = self.blocks.len() * BLOCK;
             self.free.extend(made..made + BLOCK);
@@ -40,13 +40,13 @@ impl Handles {
         let at = self.blocks[place / BLOCK][place % BLOCK].get();
         // SAFETY: only we write handles, under the endpoint's lock, which we hold; the program has no right to what was
         // here, since it was deregistered. 32 bytes of either type are 32 bytes of the other.
-        unsafe { at.cast::<[u8; RmaHandle::BYTES]>().write(handle.to_bytes()) };
+        unsafe { at.cast::<[u8; RegionHandle::BYTES]>().write(handle.to_bytes()) };
         self.registered.insert(handle, Registered { place, _in_use: in_use });
         at.cast_const()
     }
 
     /// Its registration has ended.
-    pub fn remove(&mut self, handle: &RmaHandle) {
+    pub fn remove(&mut self, handle: &RegionHandle) {
         if let Some(Registered { place, .. }) = self.registered.remove(handle) {
             self.free.push_back(place);
         }
@@ -56,21 +56,21 @@ impl Handles {
     pub fn bytes(&self) -> usize {
         self.blocks.len() * size_of::<[cci_rma_handle_t; BLOCK]>()
             + self.free.capacity() * size_of::<usize>()
-            + self.registered.capacity() * size_of::<(RmaHandle, Registered)>()
+            + self.registered.capacity() * size_of::<(RegionHandle, Registered)>()
     }
 }
 
-const _: () = assert!(size_of::<cci_rma_handle_t>() == RmaHandle::BYTES);
+const _: () = assert!(size_of::<cci_rma_handle_t>() == RegionHandle::BYTES);
 
 /// What a program's handle says: any 32 bytes, at any address.
 ///
 /// # Safety
 /// `handle` is NULL or points to 32 bytes.
 #[inline]
-pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RmaHandle, Failure> {
+pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RegionHandle, Failure> {
     if handle.is_null() {
         return Err(Failure::told(CCI_EINVAL, "the RMA handle is NULL"));
     }
     // SAFETY: as the caller promises; a copy may lie anywhere in a message, so its alignment is not relied on.
-    Ok(RmaHandle::from_bytes(unsafe { handle.cast::<[u8; RmaHandle::BYTES]>().read_unaligned() }))
+    Ok(RegionHandle::from_bytes(unsafe { handle.cast::<[u8; RegionHandle::BYTES]>().read_unaligned() }))
 }

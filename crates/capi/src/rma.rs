@@ -9,7 +9,9 @@ use crate::messages::check_silent_no_copy;
 use crate::status::of_status;
 use crate::types::*;
 use cci::limits::RMA_PIECES_MAX;
-use cci::{Atomic, AtomicKind, AtomicWidth, Connection, Piece, Place, Rma, RmaFlags, RmaKind, Status};
+use cci::{
+    Atomic, AtomicKind, AtomicWidth, Connection, RegionAddress, Rma, RmaFlags, RmaKind, Segment, Status,
+};
 use libc::{c_int, c_void};
 use std::cell::RefCell;
 
@@ -63,7 +65,7 @@ fn ended(call: &str, status: Status) -> Result<(), Failure> {
 fn start(
     call: &str,
     (owner, connection): (&CEndpoint, Connection),
-    (local, remote): (&[Piece], &[Piece]),
+    (local, remote): (&[Segment], &[Segment]),
     message: &[u8],
     context: *const c_void,
     flags: c_int,
@@ -116,15 +118,15 @@ pub unsafe extern "C" fn cci_rma(
                 bytes(msg_ptr, msg_len as usize)?,
             )
         };
-        let local = [Piece::new(local, local_offset, data_len)];
-        let remote = [Piece::new(remote, remote_offset, data_len)];
+        let local = [Segment::new(local, local_offset, data_len)];
+        let remote = [Segment::new(remote, remote_offset, data_len)];
         start("cci_rma", at, (&local, &remote), message, context, flags)
     })
 }
 
 thread_local! {
     /// Room for the pieces of the calls of this thread, so that only the longest list yet costs an allocation.
-    static PIECES: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+    static PIECES: RefCell<Vec<Segment>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Adds a list of the program's.
@@ -134,7 +136,7 @@ thread_local! {
 unsafe fn take_pieces(
     pieces: *const cci_rma_piece_t,
     count: u32,
-    into: &mut Vec<Piece>,
+    into: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
     if pieces.is_null() || count == 0 || count as usize > RMA_PIECES_MAX {
         let text =
@@ -146,7 +148,7 @@ unsafe fn take_pieces(
         let piece = unsafe { pieces.add(at).read() };
         // SAFETY: as the caller promises of each piece.
         let handle = unsafe { handle_of(piece.handle) }?;
-        into.push(Piece::new(handle, piece.offset, piece.length));
+        into.push(Segment::new(handle, piece.offset, piece.length));
     }
     Ok(())
 }
@@ -240,13 +242,13 @@ pub unsafe extern "C" fn cci_atomic(
     guard(|| {
         // SAFETY: the caller's promises are those of both.
         let ((owner, connection), target) = unsafe { (resolve(connection)?, handle_of(target_handle)?) };
-        let target = Place::new(target, target_offset);
+        let target = RegionAddress::new(target, target_offset);
         let atomic = atomic_of(op, width, operand, compare)?;
         let result = if result_handle.is_null() {
             None
         } else if has_result(atomic.kind) {
             // SAFETY: as the caller promises.
-            Some(Place::new(unsafe { handle_of(result_handle) }?, result_offset))
+            Some(RegionAddress::new(unsafe { handle_of(result_handle) }?, result_offset))
         } else {
             let text =
                 "cci_atomic: CCI_ATOMIC_ADD, AND, OR and XOR have no result; result_handle must be NULL";

@@ -4,7 +4,8 @@
 mod rma;
 
 use cci::{
-    Atomic, Attribute, ConnectFailure, DisconnectReason, Memory, Place, Rma, RmaFlags, RmaHandle, Status,
+    Atomic, Attribute, ConnectFailure, DisconnectReason, Memory, RegionAddress, RegionHandle, Rma, RmaFlags,
+    Status,
 };
 use cci_capi::types::*;
 use cci_capi::*;
@@ -547,11 +548,11 @@ impl Port for CPort {
         self.memory_of(whose, len_bytes)
     }
 
-    fn register(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RmaHandle, Refusal> {
+    fn register(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RegionHandle, Refusal> {
         self.register_part(memory, grant)
     }
 
-    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal> {
+    fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {
         self.deregister_handle(handle)
     }
 
@@ -567,8 +568,8 @@ impl Port for CPort {
         &mut self,
         to: CConn,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), Refusal> {
@@ -579,8 +580,8 @@ impl Port for CPort {
         &mut self,
         to: CConn,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
     ) -> Result<Status, Refusal> {
         self.wait_atomic(to, atomic, target, result)
     }

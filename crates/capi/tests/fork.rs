@@ -2,8 +2,8 @@
 //! however it ends, and its parent does not notice. From Rust and from C, on every device.
 
 use cci::{
-    Access, Attribute, Connection, Context, Device, Endpoint, Event, Memory, Options, Place, RmaError,
-    RmaFlags, RmaHandle, SendError, SendFlags, SharedEndpoint, Status,
+    Access, Attribute, Connection, Context, Device, Endpoint, Event, Memory, Options, RegionAddress,
+    RegionHandle, RmaError, RmaFlags, SendError, SendFlags, SharedEndpoint, Status,
 };
 use cci_capi::types::*;
 use cci_capi::*;
@@ -72,9 +72,9 @@ struct Two {
     far: SharedEndpoint,
     to_far: Connection,
     from: Memory,
-    local: RmaHandle,
+    local: RegionHandle,
     into: Memory,
-    remote: RmaHandle,
+    remote: RegionHandle,
     round: u8,
 }
 
@@ -120,7 +120,7 @@ impl Two {
     fn begin(&mut self) {
         self.round += 1;
         assert!(self.from.write(0, &[self.round; LEN]));
-        let (from, into) = (Place::new(self.local, 0), Place::new(self.remote, 0));
+        let (from, into) = (RegionAddress::new(self.local, 0), RegionAddress::new(self.remote, 0));
         for number in 0..20u8 {
             self.near
                 .send(self.to_far, &[self.round, number], 100 + u64::from(number), SendFlags::NONE)
@@ -166,7 +166,7 @@ fn every_call_is_refused(two: &Two) -> Result<(), String> {
     expect("next_event", near.next_event().is_none())?;
     expect("wait", near.wait(None).is_err())?;
     expect("try_with", near.try_with(|_| ()).is_err() && near.check_process().is_err())?;
-    let (from, into) = (Place::new(two.local, 0), Place::new(two.remote, 0));
+    let (from, into) = (RegionAddress::new(two.local, 0), RegionAddress::new(two.remote, 0));
     let written = near.rma_write(to_far, from, into, 8, 0, RmaFlags::NONE);
     expect("rma_write", written == Err(RmaError::OtherProcess))?;
     expect("register", near.register(&two.from, Access::LOCAL).is_err())?;

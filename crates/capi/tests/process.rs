@@ -2,8 +2,8 @@
 //! Rust programs do it through libc just as C programs do, so these are tests of crate `cci`; its own have no unsafe code.
 
 use cci::{
-    Access, Attribute, Connection, Context, Device, Endpoint, Event, Foreign, Memory, Options, Place,
-    RegisterError, RmaError, RmaFlags, RmaHandle, SendFlags, SharedEndpoint, Status,
+    Access, Attribute, Connection, Context, Device, Endpoint, Event, Foreign, Memory, Options, RegionAddress,
+    RegionHandle, RegisterError, RmaError, RmaFlags, SendFlags, SharedEndpoint, Status,
 };
 use std::path::Path;
 use std::ptr::NonNull;
@@ -228,8 +228,8 @@ fn a_stale_entry_reaches_what_is_mapped_now() {
     let from = a.allocate(2 * PAGE).unwrap();
     assert!(from.write(0, &vec![7; 2 * PAGE]));
     let local = a.register(&from, Access::LOCAL).unwrap();
-    let write = |a: &mut Endpoint, b: &mut Endpoint, to: RmaHandle| {
-        let (from, to) = (Place::new(local, 0), Place::new(to, 0));
+    let write = |a: &mut Endpoint, b: &mut Endpoint, to: RegionHandle| {
+        let (from, to) = (RegionAddress::new(local, 0), RegionAddress::new(to, 0));
         a.rma_write(ours, from, to, 2 * PAGE as u64, 3, RmaFlags::NONE).unwrap();
         end_of(a, b)
     };
@@ -263,7 +263,7 @@ fn nothing_is_read_into_memory_that_can_not_be_written() {
         pages.protect(READ);
         a.forget_registrations(pages.start, pages.len);
         let local = a.register(&memory, access).unwrap();
-        let (here, there) = (Place::new(local, 0), Place::new(remote, 0));
+        let (here, there) = (RegionAddress::new(local, 0), RegionAddress::new(remote, 0));
         let len_bytes = PAGE as u64;
         // It may be written to the peer, and not read into.
         a.rma_write(ours, here, there, 8, 1, RmaFlags::NONE).unwrap();

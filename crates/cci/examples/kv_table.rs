@@ -7,7 +7,7 @@
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Device, Endpoint, Event, Memory,
-    Options, Piece, Place, Rma, RmaFlags, RmaHandle, RmaKind, SendFlags, Status, TransportKind,
+    Options, RegionAddress, RegionHandle, Rma, RmaFlags, RmaKind, Segment, SendFlags, Status, TransportKind,
 };
 use std::error::Error;
 use std::thread;
@@ -104,10 +104,10 @@ fn list(uri: &str) -> Result<()> {
 struct Table {
     endpoint: Endpoint,
     server: Connection,
-    table: RmaHandle,
+    table: RegionHandle,
     /// Where results and slots come to.
     memory: Memory,
-    local: RmaHandle,
+    local: RegionHandle,
 }
 
 impl Table {
@@ -119,7 +119,7 @@ impl Table {
         while table.is_none() {
             match endpoint.wait(Some(Duration::from_secs(10)))? {
                 Some(Event::Connect { result, .. }) => server = Some(result?),
-                Some(Event::Recv(message)) => table = RmaHandle::from_message(&message),
+                Some(Event::Recv(message)) => table = RegionHandle::from_message(&message),
                 Some(_) => {}
                 None => return Err("the server lends no table".into()),
             }
@@ -166,7 +166,7 @@ impl Table {
 
     fn atomic(&mut self, kind: AtomicKind, offset: u64, operand: u64, compare: u64) -> Result<u64> {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
-        let (target, result) = (Place::new(self.table, offset), Place::new(self.local, 0));
+        let (target, result) = (RegionAddress::new(self.table, offset), RegionAddress::new(self.local, 0));
         succeeded(self.endpoint.atomic_blocking(
             self.server,
             atomic,
@@ -180,8 +180,8 @@ impl Table {
     fn read(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
         let read = Rma {
             kind: RmaKind::Read,
-            local: &[Piece::new(self.local, 0, len_bytes)],
-            remote: &[Piece::new(self.table, offset, len_bytes)],
+            local: &[Segment::new(self.local, 0, len_bytes)],
+            remote: &[Segment::new(self.table, offset, len_bytes)],
             message: None,
             context: 0,
             flags: RmaFlags::NONE,

@@ -1,7 +1,7 @@
 //! The second program of the README: a server that lends memory, and a client that writes into it when given the URI.
 
-use cci::{Access, Attribute, Context, Endpoint, Event, Options, Piece, SendFlags};
-use cci::{Rma, RmaFlags, RmaHandle, RmaKind};
+use cci::{Access, Attribute, Context, Endpoint, Event, Options, Segment, SendFlags};
+use cci::{RegionHandle, Rma, RmaFlags, RmaKind};
 
 fn main() {
     if let Err(error) = run() {
@@ -33,12 +33,12 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             Some(Event::Accept { result, .. }) => {
                 endpoint.send(result?, &handle.to_bytes(), 0, SendFlags::SILENT)?;
             }
-            Some(Event::Recv(told)) => match RmaHandle::from_message(&told) {
+            Some(Event::Recv(told)) => match RegionHandle::from_message(&told) {
                 // The client writes 5 bytes to byte 4096 of it, and says so once they are there.
                 Some(theirs) => {
                     assert!(memory.write(0, b"hello"));
-                    let local = &[Piece::new(handle, 0, 5)];
-                    let remote = &[Piece::new(theirs, 4096, 5)];
+                    let local = &[Segment::new(handle, 0, 5)];
+                    let remote = &[Segment::new(theirs, 4096, 5)];
                     let (kind, message, flags) = (RmaKind::Write, Some(&b"look"[..]), RmaFlags::NONE);
                     let rma = Rma { kind, local, remote, message, context: 7, flags };
                     endpoint.rma(told.connection(), &rma)?;

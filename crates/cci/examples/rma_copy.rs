@@ -5,8 +5,8 @@
 //! killed; `... send FILE URI` sends a file. A file that is there already is not touched.
 
 use cci::{
-    Access, Attribute, Connection, Context, Device, Endpoint, Event, Memory, Options, Piece, Registration,
-    Rma, RmaFlags, RmaHandle, RmaKind, SendFlags, Status, TransportKind,
+    Access, Attribute, Connection, Context, Device, Endpoint, Event, Memory, Options, RegionHandle,
+    Registration, Rma, RmaFlags, RmaKind, Segment, SendFlags, Status, TransportKind,
 };
 use crc32fast::Hasher;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -73,7 +73,7 @@ struct Incoming {
     part: PathBuf,
     name: PathBuf,
     slots: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
     /// By the offset of each piece.
     checksums: BTreeMap<u64, Hasher>,
 }
@@ -222,8 +222,8 @@ fn send(path: &Path, uri: &str) -> Result<()> {
         let message = Piecewise { slot, offset: sent_bytes, len_bytes, checksum }.encode();
         let write = Rma {
             kind: RmaKind::Write,
-            local: &[Piece::new(local, offset, len_bytes)],
-            remote: &[Piece::new(slots.lent, offset, len_bytes)],
+            local: &[Segment::new(local, offset, len_bytes)],
+            remote: &[Segment::new(slots.lent, offset, len_bytes)],
             message: Some(&message),
             context: slot,
             flags: RmaFlags::NONE,
@@ -248,7 +248,7 @@ fn send(path: &Path, uri: &str) -> Result<()> {
 
 /// The receiver's slots, and ours beside them.
 struct Slots {
-    lent: RmaHandle,
+    lent: RegionHandle,
     /// What each waits for before it is used again: the completion, until which its bytes here must stay, and the word
     /// of the receiver that it has written them away.
     pending: [u8; SLOTS],
@@ -300,13 +300,13 @@ fn start(endpoint: &mut Endpoint, to: Connection, rma: &Rma<'_>) -> Result<()> {
 }
 
 /// The connection, and the slots that the receiver lends.
-fn lent(endpoint: &mut Endpoint) -> Result<(Connection, RmaHandle)> {
+fn lent(endpoint: &mut Endpoint) -> Result<(Connection, RegionHandle)> {
     let mut to = None;
     loop {
         match endpoint.wait(PATIENCE)? {
             Some(Event::Connect { result, .. }) => to = Some(result?),
             Some(Event::Recv(message)) => {
-                let handle = RmaHandle::from_message(good_news(&message)?);
+                let handle = RegionHandle::from_message(good_news(&message)?);
                 return Ok((to.ok_or("not connected")?, handle.ok_or("no handle")?));
             }
             Some(_) => {}

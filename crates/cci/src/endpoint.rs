@@ -24,7 +24,7 @@ use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
 use crate::transport::any::Beyond;
 use crate::transport::{self, Armed, Transport};
-use cci_proto::RmaPiece;
+use cci_proto::RmaSegment;
 use cci_sys::process::fork;
 use cci_sys::{SysError, clock, cpu, random};
 use std::cell::Cell;
@@ -79,7 +79,7 @@ pub struct Endpoint {
     /// is taken for one.
     next_blocking_context: u64,
     /// Room for the pieces of one operation.
-    pieces: Vec<RmaPiece>,
+    pieces: Vec<RmaSegment>,
     /// Whom the device's configuration, or the program, expects wherever this endpoint connects to.
     expected: Option<Box<str>>,
     /// By what it connects where its own transport does not lead; None: by nothing, or it does already.

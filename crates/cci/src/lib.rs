@@ -9,7 +9,7 @@
 //! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
 //! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect, a peer has gone
 //!   ([`Event::Disconnected`]);
-//! - [`Memory`], or memory of the program's own, is registered for remote access: who has its [`RmaHandle`] reads, writes and
+//! - [`Memory`], or memory of the program's own, is registered for remote access: who has its [`RegionHandle`] reads, writes and
 //!   changes it ([`Rma`]);
 //! - [`Security`] has peers prove who they are, and everything between them encrypted.
 //!
@@ -80,7 +80,7 @@ pub use event::{ConnectRequest, Connection, DisconnectReason, Event, Message, Ra
 pub use explain::{Explanation, Fact, PathOption};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;
-pub use rma::{Access, Memory, Piece, Place, Registration, Rma, RmaFlags, RmaHandle};
+pub use rma::{Access, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
 pub use security::Security;
 pub use shared::SharedEndpoint;
 

@@ -5,7 +5,8 @@ mod shm_common;
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectFailure, Connection, Context, Device,
-    Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags, SendError, SendFlags, SharedEndpoint, Status,
+    Endpoint, Event, Foreign, Memory, Options, RegionAddress, RmaFlags, SendError, SendFlags, SharedEndpoint,
+    Status,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm_common::PATIENCE;
@@ -149,11 +150,11 @@ fn a_program_that_computes_lends_its_memory_meanwhile() {
         while start.elapsed() < Duration::from_secs(2) {
             let before = Instant::now();
             assert!(own.write(0, &rounds.to_le_bytes().repeat(LEN / 8)));
-            let (here, back) = (Place::new(local, 0), Place::new(local, LEN as u64));
-            let there = Place::new(remote, 8);
+            let (here, back) = (RegionAddress::new(local, 0), RegionAddress::new(local, LEN as u64));
+            let there = RegionAddress::new(remote, 8);
             peer.rma_write(ours, here, there, whole, 1, RmaFlags::NONE).unwrap();
             peer.rma_read(ours, back, there, whole, 2, RmaFlags::FENCE).unwrap();
-            peer.atomic(ours, add, Place::new(remote, 0), None, 3, RmaFlags::NONE).unwrap();
+            peer.atomic(ours, add, RegionAddress::new(remote, 0), None, 3, RmaFlags::NONE).unwrap();
             for context in 1..=3 {
                 match peer.wait(Some(PATIENCE)).unwrap() {
                     Some(Event::Send { context: ended, status, .. }) => {

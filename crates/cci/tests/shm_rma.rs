@@ -4,8 +4,8 @@ mod shm_common;
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Endpoint, Event, Foreign,
-    Memory, Options, Piece, Place, Registration, Rma, RmaError, RmaFlags, RmaHandle, RmaKind, SendFlags,
-    Status,
+    Memory, Options, RegionAddress, RegionHandle, Registration, Rma, RmaError, RmaFlags, RmaKind, Segment,
+    SendFlags, Status,
 };
 use shm_common::*;
 use std::path::Path;
@@ -68,17 +68,24 @@ impl Pair {
         })
     }
 
-    fn write(&mut self, from: Place, to: Place, len: u64) -> Status {
+    fn write(&mut self, from: RegionAddress, to: RegionAddress, len: u64) -> Status {
         self.a.rma_write(self.ours, from, to, len, 9, RmaFlags::NONE).unwrap();
         self.completion(9)
     }
 
-    fn read(&mut self, into: Place, from: Place, len: u64) -> Status {
+    fn read(&mut self, into: RegionAddress, from: RegionAddress, len: u64) -> Status {
         self.a.rma_read(self.ours, into, from, len, 8, RmaFlags::NONE).unwrap();
         self.completion(8)
     }
 
-    fn atomic(&mut self, kind: AtomicKind, operand: u64, compare: u64, at: Place, result: Place) -> Status {
+    fn atomic(
+        &mut self,
+        kind: AtomicKind,
+        operand: u64,
+        compare: u64,
+        at: RegionAddress,
+        result: RegionAddress,
+    ) -> Status {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
         self.a.atomic(self.ours, atomic, at, Some(result), 7, RmaFlags::NONE).unwrap();
         self.completion(7)
@@ -106,10 +113,11 @@ fn bytes_of_all_sizes_and_offsets_go_both_ways() {
                 for (from, to) in [(0, 0), (3, 100_001), (4096, 77), (1 << 19, 13)] {
                     let data = pattern(number as u64 + 1, len);
                     assert!(here.write(from, &data));
-                    let (from_at, to_at) = (Place::new(ours, from as u64), Place::new(theirs, to as u64));
+                    let (from_at, to_at) =
+                        (RegionAddress::new(ours, from as u64), RegionAddress::new(theirs, to as u64));
                     assert_eq!(pair.write(from_at, to_at, len as u64), Status::Success);
                     assert!(contents(&there, to, len) == data, "{way:?}: {len} from {from} to {to}");
-                    let back = Place::new(ours, 7);
+                    let back = RegionAddress::new(ours, 7);
                     assert_eq!(pair.read(back, to_at, len as u64), Status::Success);
                     assert!(contents(&here, 7, len) == data, "{way:?}: {len} from {to} to 7");
                     // Nothing beside it.
@@ -145,15 +153,21 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
         let other = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
         let scoped = theirs(&mut pair, 0..100_000, Access::ALL, Some(other.1));
         // Good uses first, so that whatever is cached is there.
-        let small = Place::new(ours, 0);
+        let small = RegionAddress::new(ours, 0);
         for _ in 0..3 {
-            assert_eq!(pair.read(Place::new(ours, 50_000), Place::new(read_only, 0), 8), Status::Success);
-            assert_eq!(pair.read(Place::new(ours, 50_000), Place::new(gone, 0), 8), Status::Success);
+            assert_eq!(
+                pair.read(RegionAddress::new(ours, 50_000), RegionAddress::new(read_only, 0), 8),
+                Status::Success
+            );
+            assert_eq!(
+                pair.read(RegionAddress::new(ours, 50_000), RegionAddress::new(gone, 0), 8),
+                Status::Success
+            );
         }
         pair.b.deregister(&gone).unwrap();
         let mut forged = read_only.to_bytes();
         forged[17] ^= 1;
-        let forged = RmaHandle::from_bytes(forged);
+        let forged = RegionHandle::from_bytes(forged);
         for len in [8_u64, 5000, 60_000] {
             for (handle, offset) in [
                 (read_only, 0),
@@ -162,18 +176,18 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
                 (gone, 0),
                 (scoped, 0),
                 (forged, 0),
-                (RmaHandle::from_bytes([0xFF; 32]), 0),
+                (RegionHandle::from_bytes([0xFF; 32]), 0),
                 (ours, 0),
             ] {
-                let to = Place::new(handle, offset);
+                let to = RegionAddress::new(handle, offset);
                 assert_eq!(pair.write(small, to, len), Status::RmaHandle, "{way:?} {len} {handle:?}");
             }
             for handle in [write_only, gone, scoped, forged] {
-                assert_eq!(pair.read(small, Place::new(handle, 0), len), Status::RmaHandle);
+                assert_eq!(pair.read(small, RegionAddress::new(handle, 0), len), Status::RmaHandle);
             }
         }
         assert_eq!(
-            pair.atomic(AtomicKind::FetchAdd, 1, 0, Place::new(read_only, 0), small),
+            pair.atomic(AtomicKind::FetchAdd, 1, 0, RegionAddress::new(read_only, 0), small),
             Status::RmaHandle
         );
         assert!(contents(&there, 0, 100_000).iter().all(|&byte| byte == 0), "{way:?}");
@@ -182,10 +196,10 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
         // What the handle itself says is beyond its region never gets there.
         assert_eq!(refused, 3 * 10 + 1, "{way:?}");
         // Over the connection that it is for, it works.
-        pair.a.rma_write(other.0, small, Place::new(scoped, 0), 8, 9, RmaFlags::NONE).unwrap();
+        pair.a.rma_write(other.0, small, RegionAddress::new(scoped, 0), 8, 9, RmaFlags::NONE).unwrap();
         assert_eq!(pair.completion(9), Status::Success);
         assert!(matches!(
-            pair.a.rma_write(pair.ours, Place::new(ours, 99_999), small, 2, 1, RmaFlags::NONE),
+            pair.a.rma_write(pair.ours, RegionAddress::new(ours, 99_999), small, 2, 1, RmaFlags::NONE),
             Err(RmaError::LocalHandle)
         ));
     }
@@ -199,7 +213,7 @@ fn atomics_of_all_kinds() {
         let there = memory_for(&mut pair.b, way, 4096);
         let ours = pair.a.register(&here, Access::LOCAL).unwrap();
         let theirs = pair.b.register(&there, Access::ALL).unwrap();
-        let (at, result) = (Place::new(theirs, 64), Place::new(ours, 8));
+        let (at, result) = (RegionAddress::new(theirs, 64), RegionAddress::new(ours, 8));
         for round in 0..3_u64 {
             assert!(there.write(64, &100_u64.to_ne_bytes()));
             for (kind, operand, compare, before, after) in [
@@ -217,7 +231,7 @@ fn atomics_of_all_kinds() {
                 assert_eq!(contents(&there, 64, 8), after.to_ne_bytes(), "{way:?} {round} {kind:?}");
             }
         }
-        let odd = Place::new(theirs, 3);
+        let odd = RegionAddress::new(theirs, 3);
         assert_eq!(pair.atomic(AtomicKind::Add, 1, 0, odd, result), Status::RmaOperation, "{way:?}");
         let counted = 20_000_u64;
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
@@ -227,7 +241,8 @@ fn atomics_of_all_kinds() {
             std::thread::spawn(move || (0..counted).for_each(|_| assert!(owner.atomic(128, add).is_ok())));
         while done < counted {
             while started < counted {
-                match pair.a.atomic(pair.ours, add, Place::new(theirs, 128), None, 1, RmaFlags::NONE) {
+                match pair.a.atomic(pair.ours, add, RegionAddress::new(theirs, 128), None, 1, RmaFlags::NONE)
+                {
                     Ok(()) => started += 1,
                     Err(RmaError::WouldBlock) => break,
                     Err(error) => panic!("{error}"),
@@ -256,10 +271,10 @@ fn pieces_and_the_message_behind_them() {
         assert!(here.write(0, &data));
         for kind in [RmaKind::Write, RmaKind::Read] {
             // 600 runs of 100 bytes, and a long one.
-            let mut local: Vec<Piece> = (0..300).map(|at| Piece::new(ours, at * 1000, 200)).collect();
-            let mut remote: Vec<Piece> = (0..600).map(|at| Piece::new(theirs, at * 500, 100)).collect();
-            local.push(Piece::new(ours, 400_000, 300_000));
-            remote.push(Piece::new(theirs, 400_000, 300_000));
+            let mut local: Vec<Segment> = (0..300).map(|at| Segment::new(ours, at * 1000, 200)).collect();
+            let mut remote: Vec<Segment> = (0..600).map(|at| Segment::new(theirs, at * 500, 100)).collect();
+            local.push(Segment::new(ours, 400_000, 300_000));
+            remote.push(Segment::new(theirs, 400_000, 300_000));
             let (flags, message) = (RmaFlags::NONE, Some(&b"it is there"[..]));
             let rma = Rma { kind, local: &local, remote: &remote, message, context: 3, flags };
             pair.a.rma(pair.ours, &rma).unwrap();
@@ -283,8 +298,8 @@ fn pieces_and_the_message_behind_them() {
             });
         }
         // No message behind what was refused.
-        let bad = Piece::new(theirs, (1 << 20) - 50_000, 50_001);
-        let (local, flags) = ([Piece::new(ours, 0, 50_001)], RmaFlags::NONE);
+        let bad = Segment::new(theirs, (1 << 20) - 50_000, 50_001);
+        let (local, flags) = ([Segment::new(ours, 0, 50_001)], RmaFlags::NONE);
         let rma = Rma {
             kind: RmaKind::Write,
             local: &local,
@@ -310,14 +325,16 @@ fn a_fence_waits_for_what_was_before_it() {
             // Writes to the same place, each fenced: the last one is what stays.
             for step in 0..4_u8 {
                 assert!(here.write(usize::from(step) << 17, &vec![round.wrapping_mul(4) + step; 100_000]));
-                let from = Place::new(ours, u64::from(step) << 17);
-                let to = Place::new(theirs, 0);
+                let from = RegionAddress::new(ours, u64::from(step) << 17);
+                let to = RegionAddress::new(theirs, 0);
                 let (context, len) = (u64::from(step), if step == 3 { 70_000 } else { 100_000 });
                 pair.a.rma_write(pair.ours, from, to, len, context, RmaFlags::FENCE).unwrap();
             }
             pair.a.send(pair.ours, b"m", 4, SendFlags::NONE).unwrap();
             let flag = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-            pair.a.atomic(pair.ours, flag, Place::new(theirs, 1 << 19), None, 5, RmaFlags::FENCE).unwrap();
+            pair.a
+                .atomic(pair.ours, flag, RegionAddress::new(theirs, 1 << 19), None, 5, RmaFlags::FENCE)
+                .unwrap();
             let (mut next, mut came) = (0, 0);
             let memory = there.clone();
             run(&mut pair.a, &mut pair.b, "fenced operations", |_, event, _| {
@@ -353,7 +370,7 @@ fn thousands_outstanding_among_messages() {
         assert!(here.write(0, &pattern(9, 1 << 20)));
         let count = 4000_u64;
         for at in 0..count {
-            let (from, to) = (Place::new(ours, at * 250), Place::new(theirs, at * 250));
+            let (from, to) = (RegionAddress::new(ours, at * 250), RegionAddress::new(theirs, at * 250));
             pair.a.rma_write(pair.ours, from, to, 250, at, RmaFlags::NONE).unwrap();
         }
         let mut seen = vec![false; count as usize];
@@ -388,7 +405,7 @@ fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
         let ours = pair.a.register(&here, Access::LOCAL).unwrap();
         let theirs = pair.b.register(&there, Access::ALL).unwrap();
         assert!(here.write(0, &vec![7; 8 << 20]));
-        let (from, to) = (Place::new(ours, 0), Place::new(theirs, 0));
+        let (from, to) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 0));
         pair.a.rma_write(pair.ours, from, to, 8 << 20, 1, RmaFlags::NONE).unwrap();
         pair.a.disconnect(pair.ours);
         assert_eq!(pair.completion(1), Status::Success, "{way:?}");

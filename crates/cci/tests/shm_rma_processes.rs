@@ -3,9 +3,10 @@
 mod shm_common;
 
 use cci::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, Place, RmaFlags,
+    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, RegionAddress,
+    RmaFlags,
 };
-use cci::{RmaError, RmaHandle, SendFlags, Status};
+use cci::{RegionHandle, RmaError, SendFlags, Status};
 use shm_common::{PATIENCE, counter};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -36,7 +37,7 @@ fn writer() {
     let here = Memory::foreign(Foreign::owned(vec![0x55; LEN].into_boxed_slice()));
     let there = Memory::foreign(Foreign::owned(vec![0xAA; LEN].into_boxed_slice()));
     let from = [here, there].map(|memory| endpoint.register(&memory, Access::LOCAL).unwrap());
-    let (mut to, mut connection, mut under_way): (Option<RmaHandle>, _, _) = (None, None, 0);
+    let (mut to, mut connection, mut under_way): (Option<RegionHandle>, _, _) = (None, None, 0);
     let start = Instant::now();
     let (mut round, mut current) = (0_u64, 0_u64);
     while start.elapsed() < WRITER_LIFE {
@@ -44,7 +45,7 @@ fn writer() {
             Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0).unwrap(),
             Some(Event::Accept { result, .. }) => connection = Some(result.unwrap()),
             Some(Event::Recv(message)) => {
-                to = RmaHandle::from_message(&message);
+                to = RegionHandle::from_message(&message);
                 current += 1;
             }
             Some(Event::Send { context, status, .. }) => {
@@ -73,8 +74,14 @@ fn writer() {
             // All of it, or many small ones.
             let len = if round.is_multiple_of(8) { LEN as u64 } else { 4096 << (round % 8) };
             let from = from[(round % 2) as usize];
-            match endpoint.rma_write(on, Place::new(from, 0), Place::new(to, 0), len, current, RmaFlags::NONE)
-            {
+            match endpoint.rma_write(
+                on,
+                RegionAddress::new(from, 0),
+                RegionAddress::new(to, 0),
+                len,
+                current,
+                RmaFlags::NONE,
+            ) {
                 Ok(()) => under_way += 1,
                 Err(RmaError::WouldBlock) => {}
                 Err(RmaError::Disconnected | RmaError::UnknownConnection) => return,
@@ -119,7 +126,7 @@ impl Owner {
     }
 
     /// Registers the memory, tells the writer, and waits until it has written, and then some.
-    fn let_it_write(&mut self, more: Duration) -> RmaHandle {
+    fn let_it_write(&mut self, more: Duration) -> RegionHandle {
         assert!(self.memory.write(0, &vec![0; LEN]));
         let handle = self.endpoint.register(&self.memory, Access::ALL).unwrap();
         self.endpoint.send(self.connection, &handle.to_bytes(), 9, SendFlags::SILENT).unwrap();
@@ -280,7 +287,7 @@ fn operations_end_when_the_owner_dies() {
         // The writer's own pieces are not for us: everything is refused, once, whatever happens.
         let mut started = 0;
         for context in 0..200 {
-            let (here, there) = (Place::new(handle, 0), Place::new(handle, 0));
+            let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 0));
             if owner
                 .endpoint
                 .rma_read(owner.connection, here, there, 1 << 20, context, RmaFlags::NONE)

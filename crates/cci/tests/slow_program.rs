@@ -88,7 +88,7 @@ fn completions_behind_a_long_operation_do_not_fill_the_memory() {
     let remote = cci::Memory::foreign(cci::Foreign::owned(vec![5; BYTES as usize].into_boxed_slice()));
     let into = a.register(&local, cci::Access::READ).unwrap();
     let from = b.register(&remote, cci::Access::READ).unwrap();
-    let (into, from) = (cci::Place::new(into, 0), cci::Place::new(from, 0));
+    let (into, from) = (cci::RegionAddress::new(into, 0), cci::RegionAddress::new(from, 0));
     a.rma_read(ours, into, from, BYTES, u64::MAX, cci::RmaFlags::NONE).unwrap();
     let held = |part: &(&str, u64)| part.0 == "remote operations on their way" && part.1 > 0;
     assert!(a.counters().memory.kinds.iter().any(held), "what it takes is told");

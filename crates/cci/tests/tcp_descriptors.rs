@@ -2,7 +2,8 @@
 //! descriptors can be counted.
 
 use cci::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Options, Place, RmaFlags, SendFlags, Status,
+    Access, Attribute, Connection, Context, Endpoint, Event, Options, RegionAddress, RmaFlags, SendFlags,
+    Status,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -60,7 +61,8 @@ fn connections_with_remote_memory_leave_nothing_behind() {
         let [near, far] = connect(&mut ends);
         // Either side asks first; every third time nobody waits for what is under way.
         let (asker, to) = if round % 2 == 0 { (0, near) } else { (1, far) };
-        let (here, there) = (Place::new(handles[asker], 0), Place::new(handles[1 - asker], 0));
+        let (here, there) =
+            (RegionAddress::new(handles[asker], 0), RegionAddress::new(handles[1 - asker], 0));
         ends[asker].rma_write(to, here, there, 40_000, 7, RmaFlags::NONE).unwrap();
         ends[asker].rma_read(to, here, there, 40_000, 7, RmaFlags::NONE).unwrap();
         ends[asker].send(to, b"too", 7, SendFlags::NONE).unwrap();

@@ -4,7 +4,7 @@
 //! request is a [`Hello`]; without one, a connection gets back what it sends. Control messages are JSON: they are few,
 //! and not measured.
 
-use cci::{Attribute, RmaHandle};
+use cci::{Attribute, RegionHandle};
 use serde::{Deserialize, Serialize};
 
 /// Changes when a side would misunderstand the other.
@@ -101,7 +101,7 @@ pub enum Answer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Lent {
     /// The bytes of its handle.
-    pub handle: [u8; RmaHandle::BYTES],
+    pub handle: [u8; RegionHandle::BYTES],
     /// Process and address, told only to the process that started this server: it writes there by hand to have something
     /// to compare with.
     pub own: Option<(u32, u64)>,
@@ -198,7 +198,7 @@ mod tests {
             first_wrong: Some("\u{1f}".repeat(100)),
         };
         assert!(encode(&Answer::Report(report)).len() < 1024);
-        let lent = Lent { handle: [255; RmaHandle::BYTES], own: Some((u32::MAX, u64::MAX)) };
+        let lent = Lent { handle: [255; RegionHandle::BYTES], own: Some((u32::MAX, u64::MAX)) };
         assert!(encode(&Answer::Memory(lent)).len() < 1024);
     }
 }

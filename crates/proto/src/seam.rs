@@ -1,6 +1,6 @@
 //! The ways out of the protocol: to the program, to its memory and to the network.
 
-use crate::rma::{Atomic, RmaPlace, RmaRefusal};
+use crate::rma::{Atomic, RemoteAddress, RmaRefusal};
 use crate::{Address, ConnKey, Event};
 
 /// The memory that peers may use, and that operations of this side use. Implemented by the engine, which knows which
@@ -12,7 +12,13 @@ use crate::{Address, ConnKey, Event};
 /// As given, everything is refused: for programs that share no memory.
 pub trait Memory {
     /// Puts the peer's `data` there, all or nothing.
-    fn peer_write(&mut self, conn: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        data: &[u8],
+    ) -> Result<(), RmaRefusal> {
         let _ = (conn, token, at, data);
         Err(RmaRefusal::Handle)
     }
@@ -22,7 +28,7 @@ pub trait Memory {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         out: &mut [u8],
     ) -> Result<(), RmaRefusal> {
         let _ = (conn, token, at, out);
@@ -34,7 +40,7 @@ pub trait Memory {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     ) -> Result<(), RmaRefusal> {
         let _ = (conn, token, at, len_bytes);
@@ -46,7 +52,7 @@ pub trait Memory {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         let _ = (conn, token, at, atomic);
@@ -54,13 +60,13 @@ pub trait Memory {
     }
 
     /// Fills `out` with what is there. False: it has been deregistered meanwhile, `out` is as it was.
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         let _ = (at, out);
         false
     }
 
     /// Puts `data` there. False: it has been deregistered meanwhile, and nothing was written.
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         let _ = (at, data);
         false
     }

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
-use cci::{Access, Attribute, Connection, Endpoint, Event, Options, Place, RmaFlags, SendFlags};
+use cci::{Access, Attribute, Connection, Endpoint, Event, Options, RegionAddress, RmaFlags, SendFlags};
 use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
 use cci_testkit::couple::{Couple, PATIENCE};
 use std::cell::Cell;
@@ -132,7 +132,7 @@ fn writes(couple: &mut Couple, count: usize) {
     let remote = server.allocate(4096).expect("memory");
     let here = client.register(&local, Access::LOCAL).expect("room in the table");
     let there = server.register(&remote, Access::WRITE).expect("room in the table");
-    let (from, to) = (Place::new(here, 0), Place::new(there, 0));
+    let (from, to) = (RegionAddress::new(here, 0), RegionAddress::new(there, 0));
     rounds(count, |is_counted| {
         let mut complete = act(is_counted, || {
             client

@@ -2,8 +2,8 @@
 //! both ways, every one of them checked to have happened once, or to have ended with a reason.
 
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Memory, Place, RmaFlags,
-    RmaHandle, SendFlags, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Memory, RegionAddress,
+    RegionHandle, RmaFlags, SendFlags, Status,
 };
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,8 @@ pub struct Side {
     /// The endpoint itself.
     pub endpoint: Endpoint,
     connection: Connection,
-    remote: RmaHandle,
-    local: RmaHandle,
+    remote: RegionHandle,
+    local: RegionHandle,
     /// What the peer writes into.
     shared: Memory,
     /// What our writes read from.
@@ -140,7 +140,8 @@ impl Side {
             }
             let offset = index * PIECE_BYTES as u64;
             assert!(self.source.write(offset as usize, &piece(index, self.writes[at] + 1)));
-            let (from, into) = (Place::new(self.local, offset), Place::new(self.remote, offset));
+            let (from, into) =
+                (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
             let len_bytes = PIECE_BYTES as u64;
             let (to, context) = (self.connection, WRITES + index);
             if self.endpoint.rma_write(to, from, into, len_bytes, context, RmaFlags::NONE).is_ok() {
@@ -150,7 +151,7 @@ impl Side {
         }
         if !self.atomic_under_way {
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-            let word = Place::new(self.remote, PIECES * PIECE_BYTES as u64);
+            let word = RegionAddress::new(self.remote, PIECES * PIECE_BYTES as u64);
             if self.endpoint.atomic(self.connection, add, word, None, ATOMICS, RmaFlags::NONE).is_ok() {
                 self.atomics += 1;
                 self.atomic_under_way = true;

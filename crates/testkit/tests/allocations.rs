@@ -4,8 +4,8 @@
 
 use allocation_counter::measure;
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Memory, Options, Place,
-    RmaFlags, RmaHandle, SendError, SendFlags, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Memory, Options,
+    RegionAddress, RegionHandle, RmaFlags, SendError, SendFlags, Status,
 };
 use cci_testkit::conformance::{ANY, DeviceUnderTest, ETH, ETH_PACKET, SHM, SHM_PULL, SHM_RING, TCP4, UDP4};
 use cci_testkit::couple::{Couple, PATIENCE};
@@ -105,8 +105,8 @@ fn messages(couple: &mut Couple, connection: Connection, attribute: Attribute, n
 
 /// Memory at both ends.
 struct Areas {
-    here: RmaHandle,
-    there: RmaHandle,
+    here: RegionHandle,
+    there: RegionHandle,
     _memory: [Memory; 2],
 }
 
@@ -124,7 +124,7 @@ fn areas(couple: &mut Couple) -> Areas {
 fn remote_memory(couple: &mut Couple, connection: Connection, name: &str) {
     let areas = areas(couple);
     let [client, server] = &mut couple.ends;
-    let (local, remote) = (Place::new(areas.here, 0), Place::new(areas.there, 0));
+    let (local, remote) = (RegionAddress::new(areas.here, 0), RegionAddress::new(areas.there, 0));
     for len in [8, 4096, AREA_BYTES as u64] {
         steady(&format!("{name} write of {len}"), || {
             client.rma_write(connection, local, remote, len, 1, RmaFlags::NONE).expect("there is room");

@@ -8,8 +8,8 @@
 mod hostile;
 
 use cci::{
-    Access, Attribute, Connection, Endpoint, Event, Options, Place as Spot, RmaError, RmaFlags, RmaHandle,
-    SendError, SendFlags,
+    Access, Attribute, Connection, Endpoint, Event, Options, RegionAddress as Spot, RegionHandle, RmaError,
+    RmaFlags, SendError, SendFlags,
 };
 use cci_testkit::figures;
 use hostile::{CONFIG, Killed, PATIENCE, Place, ROLE, device, messages};
@@ -56,7 +56,7 @@ fn peer() {
 struct Peer {
     connection: Connection,
     is_honest: bool,
-    handle: Option<RmaHandle>,
+    handle: Option<RegionHandle>,
     /// Sends or operations begun, and completed.
     begun: u64,
     completed: u64,
@@ -104,7 +104,7 @@ impl Arena {
             Some(Event::Recv(message)) => {
                 let from = message.connection();
                 let peer = self.peers.iter_mut().find(|peer| peer.connection == from).unwrap();
-                peer.handle = RmaHandle::from_message(&message);
+                peer.handle = RegionHandle::from_message(&message);
             }
             Some(Event::Send { context, status, .. }) => {
                 assert_eq!(status, cci::Status::Success);

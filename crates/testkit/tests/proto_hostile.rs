@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use cci_proto::rma::Record;
 use cci_proto::{
-    Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Memory, RmaError,
-    RmaKind, RmaPiece, RmaPlace, RmaRefusal, Sink, Time, Transmit, limits,
+    Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Memory,
+    RemoteAddress, RmaError, RmaKind, RmaRefusal, RmaSegment, Sink, Time, Transmit, limits,
 };
 use cci_testkit::sim::{Rng, address_of};
 use proptest::prelude::*;
@@ -35,8 +35,8 @@ const fn key_of(region: u64) -> u64 {
     region.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const fn place(region: u64, offset: u64) -> RmaPlace {
-    RmaPlace { region, key: key_of(region), offset }
+const fn place(region: u64, offset: u64) -> RemoteAddress {
+    RemoteAddress { region, key: key_of(region), offset }
 }
 
 /// One record the attacker sends.
@@ -44,13 +44,13 @@ const fn place(region: u64, offset: u64) -> RmaPlace {
 enum Evil {
     Write {
         slot: u16,
-        at: RmaPlace,
+        at: RemoteAddress,
         last: bool,
         len: usize,
     },
     Read {
         slot: u16,
-        at: RmaPlace,
+        at: RemoteAddress,
         len: u64,
     },
     Data {
@@ -65,7 +65,7 @@ enum Evil {
     },
     Atomic {
         slot: u16,
-        at: RmaPlace,
+        at: RemoteAddress,
         kind: usize,
         wide: bool,
         value: bool,
@@ -133,12 +133,12 @@ fn offset() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn target() -> impl Strategy<Value = RmaPlace> {
+fn target() -> impl Strategy<Value = RemoteAddress> {
     (prop_oneof![6 => Just(OPEN), 1 => 0..7u64, 1 => any::<u64>()], offset(), prop::bool::weighted(0.1))
         .prop_map(|(region, offset, forged)| {
             // The key of what is not the peer's is not known to it.
             let known = matches!(region, OPEN | READABLE) && !forged;
-            RmaPlace { region, key: if known { key_of(region) } else { region }, offset }
+            RemoteAddress { region, key: if known { key_of(region) } else { region }, offset }
         })
 }
 
@@ -220,7 +220,7 @@ impl Victim {
         self.wrong.get_or_insert(what);
     }
 
-    fn bytes(&mut self, at: RmaPlace, len: u64, may: &[u64]) -> Option<&mut [u8]> {
+    fn bytes(&mut self, at: RemoteAddress, len: u64, may: &[u64]) -> Option<&mut [u8]> {
         let end = at.offset.checked_add(len)?;
         let there = may.contains(&at.region) && at.key == key_of(at.region) && !self.gone[at.region as usize];
         let bytes = self.regions.get_mut(&at.region).filter(|_| there)?;
@@ -229,23 +229,29 @@ impl Victim {
 }
 
 impl Memory for Victim {
-    fn peer_write(&mut self, _: ConnKey, _: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(&mut self, _: ConnKey, _: u64, at: RemoteAddress, data: &[u8]) -> Result<(), RmaRefusal> {
         let bytes = self.bytes(at, data.len() as u64, &[OPEN]).ok_or(RmaRefusal::Handle)?;
         bytes.copy_from_slice(data);
         Ok(())
     }
 
-    fn peer_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+    fn peer_read(&mut self, _: ConnKey, _: u64, at: RemoteAddress, out: &mut [u8]) -> Result<(), RmaRefusal> {
         let bytes = self.bytes(at, out.len() as u64, &[OPEN, READABLE]).ok_or(RmaRefusal::Handle)?;
         out.copy_from_slice(bytes);
         Ok(())
     }
 
-    fn peer_may_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, len: u64) -> Result<(), RmaRefusal> {
+    fn peer_may_read(&mut self, _: ConnKey, _: u64, at: RemoteAddress, len: u64) -> Result<(), RmaRefusal> {
         self.bytes(at, len, &[OPEN, READABLE]).map(|_| ()).ok_or(RmaRefusal::Handle)
     }
 
-    fn peer_atomic(&mut self, _: ConnKey, _: u64, at: RmaPlace, atomic: Atomic) -> Result<u64, RmaRefusal> {
+    fn peer_atomic(
+        &mut self,
+        _: ConnKey,
+        _: u64,
+        at: RemoteAddress,
+        atomic: Atomic,
+    ) -> Result<u64, RmaRefusal> {
         let width = atomic.width.bytes() as u64;
         let bytes = self.bytes(at, width, &[OPEN]).ok_or(RmaRefusal::Handle)?;
         if !at.offset.is_multiple_of(width) {
@@ -255,7 +261,7 @@ impl Memory for Victim {
         Ok(7)
     }
 
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         if let Some(bytes) = self.bytes(at, out.len() as u64, &[SOURCE]) {
             out.copy_from_slice(bytes);
             return true;
@@ -266,7 +272,7 @@ impl Memory for Victim {
         false
     }
 
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         let Some(bytes) = self.bytes(at, data.len() as u64, &[SINK]) else {
             if !self.gone[SINK as usize] {
                 self.wrong(format!("writes its own {at:x?}"));
@@ -517,10 +523,10 @@ impl Attack {
     fn operate(&mut self, kind: u8, bytes: u64, message: bool, fence: bool) {
         self.victim.next += 1;
         let operation = self.victim.next;
-        let remote = RmaPlace { region: 77, key: 78, offset: 79 };
+        let remote = RemoteAddress { region: 77, key: 78, offset: 79 };
         let offset = operation * 24 % (REGION_BYTES as u64 - 2_000);
         let message = message.then_some(&b"done"[..]);
-        let piece = |region| [RmaPiece { local: place(region, offset), remote, len_bytes: bytes }];
+        let piece = |region| [RmaSegment { local: place(region, offset), remote, len_bytes: bytes }];
         let started = match kind {
             0 => self.end.rma(self.now, self.key, RmaKind::Write, &piece(SOURCE), message, fence, operation),
             1 => self.end.rma(self.now, self.key, RmaKind::Read, &piece(SINK), message, fence, operation),

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Piece, Rma, RmaFlags, RmaHandle, RmaKind, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status,
 };
 use cci_testkit::conformance::{
     Area, Conn, DeviceUnderTest, Grant, Pair, Place, Port, Refusal, Rust, SHM, SHM_PULL, SHM_RING, Setup,
@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 3_000;
 
 /// A live region, as its owner knows it.
 struct Target {
-    handle: RmaHandle,
+    handle: RegionHandle,
     access: Access,
     /// For the attacker's connection, or for all.
     is_ours: bool,
@@ -34,7 +34,7 @@ struct Owner {
     memories: Vec<Area<Rust>>,
     targets: Vec<Target>,
     /// Handles of regions that are there no more.
-    stale: Vec<RmaHandle>,
+    stale: Vec<RegionHandle>,
     /// Another connection than the attacker's.
     other: Conn<Rust>,
 }
@@ -49,24 +49,24 @@ enum Deed {
 
 #[derive(Clone, Copy, Debug)]
 struct Attack {
-    handle: RmaHandle,
+    handle: RegionHandle,
     offset: u64,
     len_bytes: u64,
     deed: Deed,
 }
 
-fn word(handle: RmaHandle, at: usize) -> u64 {
+fn word(handle: RegionHandle, at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&handle.to_bytes()[at * 8..at * 8 + 8]);
     u64::from_le_bytes(word)
 }
 
-fn with_words(region: u64, len_bytes: u64, key: u64, rest: u64) -> RmaHandle {
-    let mut bytes = [0; RmaHandle::BYTES];
+fn with_words(region: u64, len_bytes: u64, key: u64, rest: u64) -> RegionHandle {
+    let mut bytes = [0; RegionHandle::BYTES];
     for (at, word) in [region, len_bytes, key, rest].into_iter().enumerate() {
         bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
     }
-    RmaHandle::from_bytes(bytes)
+    RegionHandle::from_bytes(bytes)
 }
 
 impl Attack {
@@ -155,7 +155,7 @@ fn edges(rng: &mut Rng, len_bytes: u64) -> (u64, u64) {
 }
 
 /// One attack by chance.
-fn attack(rng: &mut Rng, owner: &Owner, own: RmaHandle) -> Attack {
+fn attack(rng: &mut Rng, owner: &Owner, own: RegionHandle) -> Attack {
     let target = &owner.targets[rng.below(owner.targets.len() as u64) as usize];
     let second = &owner.targets[rng.below(owner.targets.len() as u64) as usize];
     let good = target.handle;
@@ -168,7 +168,7 @@ fn attack(rng: &mut Rng, owner: &Owner, own: RmaHandle) -> Attack {
             let bit = rng.below(256) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
             inside = (bit / 64).is_multiple_of(2);
-            RmaHandle::from_bytes(bytes)
+            RegionHandle::from_bytes(bytes)
         }
         2 => with_words(
             region,
@@ -209,7 +209,7 @@ fn attack(rng: &mut Rng, owner: &Owner, own: RmaHandle) -> Attack {
 }
 
 /// The same region and key, said to be endless and open to everything: so it is for the owner to refuse.
-fn claiming_all(handle: RmaHandle) -> RmaHandle {
+fn claiming_all(handle: RegionHandle) -> RegionHandle {
     with_words(word(handle, 0), u64::MAX, word(handle, 2), u64::from(u8::MAX))
 }
 
@@ -253,7 +253,7 @@ impl Attacker {
         let Some(expected) = attack.expected(&self.owner) else { return };
         let patience = Instant::now() + conformance_timeout();
         let local = [self.here.piece(8, attack.len_bytes as usize)];
-        let remote = [Piece::new(attack.handle, attack.offset, attack.len_bytes)];
+        let remote = [Segment::new(attack.handle, attack.offset, attack.len_bytes)];
         let with_message = self.rng.below(16) == 0;
         loop {
             let (client, to) = (&mut self.pair.client.port, self.pair.to_server);
@@ -267,7 +267,7 @@ impl Attacker {
                 }
                 Deed::Change(atomic) => {
                     let result = Some(self.here.place(0));
-                    Port::atomic(client, to, atomic, remote[0].place, result, 0, RmaFlags::NONE)
+                    Port::atomic(client, to, atomic, remote[0].address, result, 0, RmaFlags::NONE)
                 }
             };
             match started {
@@ -305,7 +305,7 @@ impl Attacker {
         let handle = Port::register(&mut pair.server.port, &memory.memory, grant).expect("room");
         let data = contents(self.tried, 2_000);
         here.put(100, &data);
-        let status = pair.transfer(RmaKind::Write, here.piece(100, 2_000), Piece::new(handle, 50, 2_000));
+        let status = pair.transfer(RmaKind::Write, here.piece(100, 2_000), Segment::new(handle, 50, 2_000));
         assert_eq!(status, Status::Success, "the owner goes on");
         memory.expect(50, &data);
         memory.check("written by one who may");
@@ -332,10 +332,10 @@ impl Attacker {
     fn every_bit(&mut self) {
         for at in 0..REGIONS {
             let good = self.owner.targets[at].handle;
-            for bit in 0..RmaHandle::BYTES * 8 {
+            for bit in 0..RegionHandle::BYTES * 8 {
                 let mut bytes = good.to_bytes();
                 bytes[bit / 8] ^= 1 << (bit % 8);
-                let handle = RmaHandle::from_bytes(bytes);
+                let handle = RegionHandle::from_bytes(bytes);
                 let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
                 let len_bytes = good.len_bytes().min(4);
                 for (deed, len_bytes) in

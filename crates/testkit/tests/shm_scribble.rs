@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use cci::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, Place, Registration,
-    RmaFlags, RmaHandle, SendError, SendFlags, Status,
+    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, RegionAddress,
+    RegionHandle, Registration, RmaFlags, SendError, SendFlags, Status,
 };
 use cci_testkit::figures;
 use cci_testkit::kill::Resources;
@@ -69,7 +69,7 @@ fn start(role: &str, uri: &str, seed: u64, rounds: u64) -> Child {
 }
 
 /// Connects, and waits for the handle that the endpoint sends to everybody.
-fn join(endpoint: &mut Endpoint, uri: &str, who: &[u8]) -> Option<(Connection, RmaHandle)> {
+fn join(endpoint: &mut Endpoint, uri: &str, who: &[u8]) -> Option<(Connection, RegionHandle)> {
     let attribute = Attribute::ReliableOrdered;
     endpoint.connect(uri, who, attribute, 0, Some(Duration::from_secs(10))).ok()?;
     let (start, mut connection) = (Instant::now(), None);
@@ -77,7 +77,7 @@ fn join(endpoint: &mut Endpoint, uri: &str, who: &[u8]) -> Option<(Connection, R
         match endpoint.next_event() {
             Some(Event::Connect { result, .. }) => connection = Some(result.ok()?),
             Some(Event::Recv(message)) => {
-                return Some((message.connection(), RmaHandle::from_message(&message)?));
+                return Some((message.connection(), RegionHandle::from_message(&message)?));
             }
             _ => std::thread::yield_now(),
         }
@@ -120,8 +120,8 @@ fn honest(uri: &str) {
             let (mut data, len) = (vec![0; REGION_BYTES], 1 + rng.below(REGION_BYTES as u64));
             rng.fill(&mut data);
             assert!(memory.write(0, &data));
-            let (from, to) = (Place::new(ours, 0), Place::new(theirs, 0));
-            let back = Place::new(ours, REGION_BYTES as u64);
+            let (from, to) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 0));
+            let back = RegionAddress::new(ours, REGION_BYTES as u64);
             endpoint.rma_write(connection, from, to, len, 1, RmaFlags::NONE).expect("started");
             endpoint.rma_read(connection, back, to, len, 2, RmaFlags::FENCE).expect("started");
             let mut done = 0;
@@ -166,7 +166,7 @@ fn attack(uri: &str) {
         let memory = endpoint.allocate(REGION_BYTES).expect("memory");
         let ours = endpoint.register(&memory, Access::ALL).expect("registered");
         let _ = endpoint.send(connection, &ours.to_bytes(), 0, SendFlags::SILENT);
-        let (here, there) = (Place::new(ours, 0), Place::new(theirs, 64));
+        let (here, there) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 64));
         let _ = endpoint.rma_write(connection, here, there, 1 + rng.below(6000), 1, RmaFlags::SILENT);
         for _ in 0..rng.below(200) {
             endpoint.progress();
@@ -243,18 +243,18 @@ struct Peer {
     /// It was told to stop: its connection will end.
     leaving: bool,
     /// Of the attacker's memory, if it said so.
-    theirs: Option<RmaHandle>,
+    theirs: Option<RegionHandle>,
 }
 
 /// The endpoint, and what it does.
 struct Victim {
     endpoint: Endpoint,
     peers: HashMap<Connection, Peer>,
-    own: RmaHandle,
+    own: RegionHandle,
     /// For attackers: memory of the library's, which they map, and other memory, which they can't.
-    handles: [RmaHandle; 2],
+    handles: [RegionHandle; 2],
     /// Each honest peer's own.
-    honest_handles: Vec<RmaHandle>,
+    honest_handles: Vec<RegionHandle>,
     /// Echoes for which there was no room.
     echoes: VecDeque<(Connection, Vec<u8>)>,
     rng: Rng,
@@ -292,7 +292,7 @@ impl Victim {
                 let Some(peer) = self.peers.get_mut(&on) else { return };
                 self.bytes_seen += message.iter().map(|&byte| u64::from(byte)).sum::<u64>();
                 if peer.hostile {
-                    peer.theirs = peer.theirs.or(RmaHandle::from_message(&message));
+                    peer.theirs = peer.theirs.or(RegionHandle::from_message(&message));
                 } else {
                     self.echoes.push_back((on, message.to_vec()));
                 }
@@ -328,7 +328,8 @@ impl Victim {
             return;
         }
         let len = 1 + self.rng.below(4000);
-        let (ours, there) = (Place::new(self.own, 0), theirs.map(|handle| Place::new(handle, len)));
+        let (ours, there) =
+            (RegionAddress::new(self.own, 0), theirs.map(|handle| RegionAddress::new(handle, len)));
         match (self.rng.below(4), there) {
             (0, Some(there)) => drop(self.endpoint.rma_write(on, ours, there, len, 0, RmaFlags::SILENT)),
             (1, Some(there)) => drop(self.endpoint.rma_read(on, ours, there, len, 0, RmaFlags::SILENT)),
@@ -361,7 +362,7 @@ fn garbage_in_shared_memory_harms_nobody_else() {
     let honest_memories: Vec<Memory> =
         (0..2).map(|_| endpoint.allocate(REGION_BYTES).expect("memory")).collect();
     let register = |memory| endpoint.register(memory, Access::ALL).expect("registered");
-    let honest_handles: Vec<RmaHandle> = honest_memories.iter().map(register).collect();
+    let honest_handles: Vec<RegionHandle> = honest_memories.iter().map(register).collect();
     let mut victim = Victim {
         endpoint,
         peers: HashMap::new(),

@@ -3,7 +3,7 @@
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Device, Endpoint, Event,
-    Options, Place, RmaFlags, SendFlags, Status,
+    Options, RegionAddress, RmaFlags, SendFlags, Status,
 };
 use cci_testkit::net::{End, Veth, Wire};
 use std::path::Path;
@@ -166,7 +166,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     let local = pair.client.register(&ours, Access::LOCAL).unwrap();
     let written: Vec<u8> = (0..PIECE * PIECES).map(|at| (at / 7 + at / PIECE) as u8).collect();
     assert!(ours.write(0, &written));
-    let counter = Place::new(remote, (PIECE * PIECES) as u64);
+    let counter = RegionAddress::new(remote, (PIECE * PIECES) as u64);
     let (mut sent, mut sent_done, mut pieces, mut pieces_done, mut got) = (0, 0, 0, 0, 0);
     let mut seen = vec![false; MESSAGES as usize];
     let mut phase = 0;
@@ -178,7 +178,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
         }
         while pieces < PIECES && pieces - pieces_done / 2 < 4 {
             let at = (pieces * PIECE) as u64;
-            let (from, into) = (Place::new(local, at), Place::new(remote, at));
+            let (from, into) = (RegionAddress::new(local, at), RegionAddress::new(remote, at));
             client.rma_write(to, from, into, PIECE as u64, MESSAGES, RmaFlags::NONE).unwrap();
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
             client.atomic(to, add, counter, None, MESSAGES, RmaFlags::NONE).unwrap();

@@ -7,7 +7,7 @@ use crate::reading::Reading;
 use crate::worker::channel::Channel;
 use crate::worker::partner::{self, Partner};
 use crate::worker::slots::Slots;
-use cci::{Access, Event, Foreign, Memory, Place, RmaError, RmaFlags, RmaHandle, Status};
+use cci::{Access, Event, Foreign, Memory, RegionAddress, RegionHandle, RmaError, RmaFlags, Status};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
@@ -68,8 +68,8 @@ fn memory(channel: &mut Messages, args: &WorkArgs, len: usize) -> Outcome<Memory
 struct Transfers {
     channel: Messages,
     _memory: Memory,
-    local: RmaHandle,
-    remote: RmaHandle,
+    local: RegionHandle,
+    remote: RegionHandle,
     direction: Direction,
     slots: Slots,
     window: u64,
@@ -88,7 +88,7 @@ impl Transfers {
         let until_ns = clock::now_ns() + SILENCE_NS;
         let remote = loop {
             if let Some(Event::Recv(message)) = channel.endpoint.next_event() {
-                break RmaHandle::from_message(&message).ok_or_else(|| Trouble::new("no handle"))?;
+                break RegionHandle::from_message(&message).ok_or_else(|| Trouble::new("no handle"))?;
             }
             if clock::now_ns() > until_ns {
                 return Err(Trouble::new("the partner lends no memory"));
@@ -127,7 +127,7 @@ impl Transfers {
     #[inline]
     fn start(&mut self, nth: u64) -> Outcome<bool> {
         let (offset, len) = (self.slots.offset(nth), u64::from(self.slots.len));
-        let (here, there) = (Place::new(self.local, offset), Place::new(self.remote, offset));
+        let (here, there) = (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
         let (endpoint, connection) = (&mut self.channel.endpoint, self.channel.connection);
         let started = match self.direction {
             Direction::Write => endpoint.rma_write(connection, here, there, len, 0, RmaFlags::NONE),

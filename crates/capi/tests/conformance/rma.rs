@@ -2,8 +2,8 @@
 
 use super::{CConn, CPort, last_error, pointer, refused, status_of};
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Foreign, Memory, Piece, Place, Rma, RmaFlags, RmaHandle,
-    RmaKind, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Foreign, Memory, RegionAddress, RegionHandle, Rma, RmaFlags,
+    RmaKind, Segment, Status,
 };
 use cci_capi::types::*;
 use cci_capi::*;
@@ -35,7 +35,7 @@ impl Shared for CMemory {
 }
 
 /// The handle as C has it.
-fn to_c(handle: &RmaHandle) -> cci_rma_handle_t {
+fn to_c(handle: &RegionHandle) -> cci_rma_handle_t {
     let mut stuff = [0; 4];
     let bytes = handle.to_bytes();
     for (word, eight) in stuff.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -83,22 +83,22 @@ fn rma(to: CConn, rma: &Rma<'_>, flags: c_int) -> c_int {
     if let ([local], [remote]) = (rma.local, rma.remote)
         && local.len_bytes == remote.len_bytes
     {
-        let (here, there) = (to_c(&local.place.handle), to_c(&remote.place.handle));
-        let (here_at, there_at) = (local.place.offset, remote.place.offset);
+        let (here, there) = (to_c(&local.address.handle), to_c(&remote.address.handle));
+        let (here_at, there_at) = (local.address.offset, remote.address.offset);
         // SAFETY: a connection of ours, a message as long as said, and two handles.
         return unsafe {
             let len = local.len_bytes;
             cci_rma(to.0, msg_ptr.cast(), msg_len, &here, here_at, &there, there_at, len, context, flags)
         };
     }
-    let handles = |pieces: &[Piece]| -> Vec<cci_rma_handle_t> {
-        pieces.iter().map(|piece| to_c(&piece.place.handle)).collect()
+    let handles = |pieces: &[Segment]| -> Vec<cci_rma_handle_t> {
+        pieces.iter().map(|piece| to_c(&piece.address.handle)).collect()
     };
-    let pieces = |pieces: &[Piece], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_piece_t> {
+    let pieces = |pieces: &[Segment], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_piece_t> {
         let both = pieces.iter().zip(handles);
-        let piece = |(piece, handle): (&Piece, _)| cci_rma_piece_t {
+        let piece = |(piece, handle): (&Segment, _)| cci_rma_piece_t {
             handle: std::ptr::from_ref(handle),
-            offset: piece.place.offset,
+            offset: piece.address.offset,
             length: piece.len_bytes,
         };
         both.map(piece).collect()
@@ -125,8 +125,8 @@ fn rma(to: CConn, rma: &Rma<'_>, flags: c_int) -> c_int {
 fn atomic(
     to: CConn,
     atomic: Atomic,
-    target: Place,
-    result: Option<Place>,
+    target: RegionAddress,
+    result: Option<RegionAddress>,
     context: u64,
     flags: c_int,
 ) -> c_int {
@@ -174,7 +174,7 @@ impl CPort {
         CMemory(memory)
     }
 
-    pub fn register_part(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RmaHandle, Refusal> {
+    pub fn register_part(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RegionHandle, Refusal> {
         let mut flags = 0;
         for (access, flag) in [
             (Access::READ, CCI_FLAG_READ),
@@ -199,10 +199,10 @@ impl CPort {
         };
         refused(status)?;
         // SAFETY: a handle that was just made.
-        Ok(RmaHandle::from_bytes(unsafe { handle.cast::<[u8; RmaHandle::BYTES]>().read() }))
+        Ok(RegionHandle::from_bytes(unsafe { handle.cast::<[u8; RegionHandle::BYTES]>().read() }))
     }
 
-    pub fn deregister_handle(&mut self, handle: &RmaHandle) -> Result<(), Refusal> {
+    pub fn deregister_handle(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {
         // SAFETY: an open endpoint, and a handle.
         refused(unsafe { cci_rma_deregister(self.endpoint, &to_c(handle)) })
     }
@@ -219,8 +219,8 @@ impl CPort {
         &mut self,
         to: CConn,
         wanted: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), Refusal> {
@@ -231,8 +231,8 @@ impl CPort {
         &mut self,
         to: CConn,
         wanted: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
     ) -> Result<Status, Refusal> {
         blocking(atomic(to, wanted, target, result, 0, CCI_FLAG_BLOCKING))
     }

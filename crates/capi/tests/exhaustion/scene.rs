@@ -2,7 +2,7 @@
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, CreateError, Device, Endpoint,
-    Event, Memory, Options, Place, RmaFlags, RmaHandle, SendFlags, Status,
+    Event, Memory, Options, RegionAddress, RegionHandle, RmaFlags, SendFlags, Status,
 };
 use cci_testkit::conformance::{DeviceUnderTest, config};
 use cci_testkit::net::{End, Veth};
@@ -109,8 +109,8 @@ pub struct Scene {
     pub memory_bytes_max: u64,
     ends: [Option<Endpoint>; 2],
     connections: Vec<[Connection; 2]>,
-    areas: [Option<(Memory, RmaHandle)>; 2],
-    own: Option<RmaHandle>,
+    areas: [Option<(Memory, RegionHandle)>; 2],
+    own: Option<RegionHandle>,
     memory: Option<Memory>,
     buffers: u32,
     attempt: u64,
@@ -308,7 +308,7 @@ impl Scene {
         fill.fill(self.round);
         seen.fill(0);
         let [Some((local, here)), Some((remote, there))] = &self.areas else { panic!("allocated before") };
-        let (here, there) = (Place::new(*here, 0), Place::new(*there, 0));
+        let (here, there) = (RegionAddress::new(*here, 0), RegionAddress::new(*there, 0));
         assert!(local.write(0, fill) && remote.write(0, seen));
         let connection = self.connections[0][NEAR];
         let len = AREA_BYTES as u64;

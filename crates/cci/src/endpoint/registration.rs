@@ -3,9 +3,9 @@
 use super::Endpoint;
 use crate::engine::registrations::Known;
 use crate::error::{RegisterError, RmaError};
-use crate::rma::{Access, Memory, Registration, RmaHandle};
+use crate::rma::{Access, Memory, RegionHandle, Registration};
 use cci_memory::bytes::Bytes;
-use cci_proto::RmaPlace;
+use cci_proto::RemoteAddress;
 use cci_sys::SysError;
 use cci_sys::memory::{self, RmaSegment};
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl Endpoint {
         &mut self,
         memory: &Memory,
         what: impl Into<Registration>,
-    ) -> Result<RmaHandle, RegisterError> {
+    ) -> Result<RegionHandle, RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         let Registration { range, access, only } = what.into();
         let range = range.unwrap_or(0..memory.len());
@@ -75,7 +75,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.
-    pub fn deregister(&mut self, handle: &RmaHandle) -> Result<(), RegisterError> {
+    pub fn deregister(&mut self, handle: &RegionHandle) -> Result<(), RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
         self.transport.region_removed(&mut self.core, handle.region(), &region);
@@ -99,7 +99,7 @@ impl Endpoint {
     /// something there. The first such operation has the region checked, if no right of peers' to write has.
     pub(super) fn check_local(
         &mut self,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         written: bool,
     ) -> Result<(), RmaError> {
@@ -113,7 +113,7 @@ impl Endpoint {
     }
 
     #[cold]
-    fn check_target(&mut self, at: RmaPlace, part: Bytes) -> Result<(), RmaError> {
+    fn check_target(&mut self, at: RemoteAddress, part: Bytes) -> Result<(), RmaError> {
         let checked = self.core.registrations.need(addresses(part), Known::Writable, check);
         checked.map_err(|_| RmaError::LocalHandle)?;
         self.core.regions.set_target(at);

@@ -7,9 +7,9 @@ use crate::error::{RmaError, SendError};
 use crate::event::{Connection, Status};
 use crate::limits;
 use crate::options::Attribute;
-use crate::rma::{Piece, Place, Rma, RmaFlags};
+use crate::rma::{RegionAddress, Rma, RmaFlags, Segment};
 use crate::transport::{AtomicRequest, RmaRequest};
-use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 
 impl Endpoint {
@@ -21,8 +21,8 @@ impl Endpoint {
     pub fn rma_write(
         &mut self,
         connection: Connection,
-        from: Place,
-        to: Place,
+        from: RegionAddress,
+        to: RegionAddress,
         len_bytes: u64,
         context: u64,
         flags: RmaFlags,
@@ -37,8 +37,8 @@ impl Endpoint {
     pub fn rma_read(
         &mut self,
         connection: Connection,
-        into: Place,
-        from: Place,
+        into: RegionAddress,
+        from: RegionAddress,
         len_bytes: u64,
         context: u64,
         flags: RmaFlags,
@@ -51,13 +51,13 @@ impl Endpoint {
         &mut self,
         kind: RmaKind,
         connection: Connection,
-        local: Place,
-        remote: Place,
+        local: RegionAddress,
+        remote: RegionAddress,
         len_bytes: u64,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        let (local, remote) = (Piece { place: local, len_bytes }, Piece { place: remote, len_bytes });
+        let (local, remote) = (Segment { address: local, len_bytes }, Segment { address: remote, len_bytes });
         self.rma(connection, &Rma { kind, local: &[local], remote: &[remote], message: None, context, flags })
     }
 
@@ -96,8 +96,8 @@ impl Endpoint {
         &mut self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
@@ -113,8 +113,8 @@ impl Endpoint {
         &mut self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         flags: RmaFlags,
     ) -> Result<Status, RmaError> {
         let context = self.start_until_room(connection, |endpoint| {
@@ -153,8 +153,8 @@ impl Endpoint {
         &mut self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         flags: RmaFlags,
     ) -> Result<u64, RmaError> {
         let context = self.next_blocking();
@@ -179,7 +179,7 @@ impl Endpoint {
         }
         let mut pieces = std::mem::take(&mut self.pieces);
         let started = self.cut(rma, &mut pieces).and_then(|()| {
-            if rma.remote.iter().any(|piece| is_beyond(piece.place, piece.len_bytes)) {
+            if rma.remote.iter().any(|piece| is_beyond(piece.address, piece.len_bytes)) {
                 self.refused_at_once(connection, link, rma.context, rma.flags);
                 return Ok(());
             }
@@ -206,8 +206,8 @@ impl Endpoint {
         &mut self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
@@ -329,16 +329,16 @@ impl Endpoint {
     }
 
     /// Cuts an operation into runs that are contiguous on both sides.
-    fn cut(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaPiece>) -> Result<(), RmaError> {
+    fn cut(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaSegment>) -> Result<(), RmaError> {
         let Rma { kind, local, remote, .. } = *rma;
         let sum =
-            |pieces: &[Piece]| pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len_bytes));
+            |pieces: &[Segment]| pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len_bytes));
         let (local_bytes, remote_bytes) = (sum(local), sum(remote));
         if local_bytes != remote_bytes || matches!(local_bytes, None | Some(0)) {
             return Err(RmaError::Lengths);
         }
         for piece in local {
-            self.check_local(place(piece.place), piece.len_bytes, kind == RmaKind::Read)?;
+            self.check_local(place(piece.address), piece.len_bytes, kind == RmaKind::Read)?;
         }
         let mut locals = local.iter().filter(|piece| piece.len_bytes > 0).copied();
         let mut remotes = remote.iter().filter(|piece| piece.len_bytes > 0).copied();
@@ -348,11 +348,11 @@ impl Endpoint {
             if into.len() == limits::RMA_PIECES_MAX {
                 return Err(RmaError::TooManyPieces { max: limits::RMA_PIECES_MAX });
             }
-            into.push(RmaPiece { local: place(l.place), remote: place(r.place), len_bytes });
+            into.push(RmaSegment { local: place(l.address), remote: place(r.address), len_bytes });
             for piece in [&mut *l, &mut *r] {
                 piece.len_bytes -= len_bytes;
-                let offset = piece.place.offset.checked_add(len_bytes);
-                piece.place.offset = offset.ok_or(RmaError::Lengths)?;
+                let offset = piece.address.offset.checked_add(len_bytes);
+                piece.address.offset = offset.ok_or(RmaError::Lengths)?;
             }
             if l.len_bytes == 0 {
                 here = locals.next();
@@ -370,10 +370,10 @@ fn without_silent(flags: RmaFlags) -> RmaFlags {
 }
 
 /// The handle says that the region ends before.
-fn is_beyond(place: Place, len_bytes: u64) -> bool {
+fn is_beyond(place: RegionAddress, len_bytes: u64) -> bool {
     place.offset.checked_add(len_bytes).is_none_or(|end| end > place.handle.len_bytes())
 }
 
-fn place(place: Place) -> RmaPlace {
-    RmaPlace { region: place.handle.region(), key: place.handle.key(), offset: place.offset }
+fn place(place: RegionAddress) -> RemoteAddress {
+    RemoteAddress { region: place.handle.region(), key: place.handle.key(), offset: place.offset }
 }

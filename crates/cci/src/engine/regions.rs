@@ -2,10 +2,10 @@
 //! against this table and nothing else.
 
 use crate::event::Connection;
-use crate::rma::{Access, Memory, RmaHandle, atomic_op};
+use crate::rma::{Access, Memory, RegionHandle, atomic_op};
 use cci_memory::bytes::{AtomicRefusal, Bytes};
 use cci_memory::slab::{Key, Slab};
-use cci_proto::{Atomic, RmaPlace, RmaRefusal};
+use cci_proto::{Atomic, RemoteAddress, RmaRefusal};
 use cci_sys::{SysError, random};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl Regions {
         range: Range<usize>,
         access: Access,
         only: Option<Connection>,
-    ) -> Result<Option<RmaHandle>, SysError> {
+    ) -> Result<Option<RegionHandle>, SysError> {
         let key = self.keys.draw()?;
         let len = range.end.saturating_sub(range.start);
         let Some(bytes) = memory.bytes().part(range.start, len) else { return Ok(None) };
@@ -93,11 +93,11 @@ impl Regions {
         let region =
             Region { bytes, key, access, only, is_target, start: range.start, memory: memory.clone() };
         let made = self.table.insert(region).ok();
-        Ok(made.map(|place| RmaHandle::new(place.to_bits(), len as u64, key, access)))
+        Ok(made.map(|place| RegionHandle::new(place.to_bits(), len as u64, key, access)))
     }
 
     /// Takes a region out; None: the handle names none of ours.
-    pub fn remove(&mut self, handle: &RmaHandle) -> Option<Region> {
+    pub fn remove(&mut self, handle: &RegionHandle) -> Option<Region> {
         self.named(handle.region(), handle.key())?;
         self.table.remove(Key::from_bits(handle.region()))
     }
@@ -108,19 +108,19 @@ impl Regions {
 
     /// The region that a place of the owner's own names.
     #[inline]
-    pub fn local(&self, at: RmaPlace, len_bytes: u64) -> Option<(Bytes, usize)> {
+    pub fn local(&self, at: RemoteAddress, len_bytes: u64) -> Option<(Bytes, usize)> {
         let region = self.named(at.region, at.key)?;
         in_range(region, at.offset, len_bytes)
     }
 
     /// The whole of such a region, if it is not known yet whether it can be written.
     #[inline]
-    pub fn unknown_target(&self, at: RmaPlace) -> Option<Bytes> {
+    pub fn unknown_target(&self, at: RemoteAddress) -> Option<Bytes> {
         self.named(at.region, at.key).filter(|region| !region.is_target).map(|region| region.bytes)
     }
 
     /// It can.
-    pub fn set_target(&mut self, at: RmaPlace) {
+    pub fn set_target(&mut self, at: RemoteAddress) {
         if let Some(region) = self.table.get_mut(Key::from_bits(at.region)) {
             region.is_target = true;
         }
@@ -131,7 +131,7 @@ impl Regions {
     pub fn peer(
         &mut self,
         connection: Connection,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         need: Access,
     ) -> Result<(Bytes, usize), RmaRefusal> {
@@ -178,7 +178,7 @@ impl Regions {
     pub fn peer_atomic(
         &mut self,
         connection: Connection,
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         let (bytes, offset) = self.peer(connection, at, atomic.width.bytes() as u64, Access::ATOMIC)?;
@@ -217,8 +217,8 @@ mod tests {
         Memory::foreign(Foreign::owned(vec![7; len].into_boxed_slice()))
     }
 
-    fn place(handle: &RmaHandle, offset: u64) -> RmaPlace {
-        RmaPlace { region: handle.region(), key: handle.key(), offset }
+    fn place(handle: &RegionHandle, offset: u64) -> RemoteAddress {
+        RemoteAddress { region: handle.region(), key: handle.key(), offset }
     }
 
     #[test]

@@ -3,16 +3,16 @@
 use super::Script;
 use crate::engine::regions::Regions;
 use crate::event::Connection;
-use crate::rma::{Access, Memory, RmaHandle};
+use crate::rma::{Access, Memory, RegionHandle};
 use cci_memory::bytes::Foreign;
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaPlace};
+use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress};
 use std::ops::Range;
 
 const BYTES: usize = 4096;
 const LIVE_MAX: usize = 16;
 
 struct Live {
-    handle: RmaHandle,
+    handle: RegionHandle,
     range: Range<usize>,
     access: Access,
     only: Option<Connection>,
@@ -33,7 +33,7 @@ pub fn rma_handles(data: &[u8]) {
     let mut script = Script(data);
     let memory = Memory::foreign(Foreign::owned(vec![0x5a; BYTES].into_boxed_slice()));
     let mut regions = Regions::new();
-    let (mut live, mut gone): (Vec<Live>, Vec<RmaHandle>) = (Vec::new(), Vec::new());
+    let (mut live, mut gone): (Vec<Live>, Vec<RegionHandle>) = (Vec::new(), Vec::new());
     while !script.is_empty() {
         match script.byte() % 8 {
             0 if live.len() < LIVE_MAX => {
@@ -64,11 +64,11 @@ pub fn rma_handles(data: &[u8]) {
     assert!(memory.read(0, &mut bytes));
 }
 
-fn names(live: &Live, handle: &RmaHandle) -> bool {
+fn names(live: &Live, handle: &RegionHandle) -> bool {
     (live.handle.region(), live.handle.key()) == (handle.region(), handle.key())
 }
 
-fn forge(script: &mut Script<'_>, live: &[Live], gone: &[RmaHandle]) -> RmaHandle {
+fn forge(script: &mut Script<'_>, live: &[Live], gone: &[RegionHandle]) -> RegionHandle {
     let how = script.byte();
     let pick = usize::from(script.byte());
     let known = match how % 4 {
@@ -76,22 +76,22 @@ fn forge(script: &mut Script<'_>, live: &[Live], gone: &[RmaHandle]) -> RmaHandl
         2 => gone.get(pick % gone.len().max(1)).copied(),
         _ => None,
     };
-    let mut bytes = known.map_or([0; RmaHandle::BYTES], RmaHandle::to_bytes);
+    let mut bytes = known.map_or([0; RegionHandle::BYTES], RegionHandle::to_bytes);
     if how & 0x80 != 0 || known.is_none() {
-        let mask = script.take(RmaHandle::BYTES);
+        let mask = script.take(RegionHandle::BYTES);
         for (byte, mask) in bytes.iter_mut().zip(mask) {
             *byte ^= mask;
         }
     }
-    RmaHandle::from_message(&bytes).unwrap()
+    RegionHandle::from_message(&bytes).unwrap()
 }
 
-fn reach(script: &mut Script<'_>, regions: &mut Regions, live: &[Live], gone: &[RmaHandle]) {
+fn reach(script: &mut Script<'_>, regions: &mut Regions, live: &[Live], gone: &[RegionHandle]) {
     let handle = forge(script, live, gone);
-    assert_eq!(RmaHandle::from_bytes(handle.to_bytes()), handle);
+    assert_eq!(RegionHandle::from_bytes(handle.to_bytes()), handle);
     let _ = format!("{handle:?} {}", handle.len_bytes());
     let (offset, len, from) = (script.odd_u64(), script.odd_u64(), connection(script.byte()));
-    let at = RmaPlace { region: handle.region(), key: handle.key(), offset };
+    let at = RemoteAddress { region: handle.region(), key: handle.key(), offset };
     let found = live.iter().find(|live| names(live, &handle));
     let may = |need: Access, len: u64| {
         found.filter(|live| {

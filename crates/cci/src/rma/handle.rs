@@ -58,34 +58,34 @@ impl fmt::Debug for Access {
 /// was not given the handle can't guess it. What a handle says of itself is believed by nobody: the owner checks every
 /// access against its own table.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
-pub struct RmaHandle([u8; RmaHandle::BYTES]);
+pub struct RegionHandle([u8; RegionHandle::BYTES]);
 
-impl RmaHandle {
+impl RegionHandle {
     /// Its length.
     pub const BYTES: usize = 32;
 
-    pub(crate) fn new(region: u64, len_bytes: u64, key: u64, access: Access) -> RmaHandle {
-        let mut bytes = [0; RmaHandle::BYTES];
+    pub(crate) fn new(region: u64, len_bytes: u64, key: u64, access: Access) -> RegionHandle {
+        let mut bytes = [0; RegionHandle::BYTES];
         bytes[..8].copy_from_slice(&region.to_le_bytes());
         bytes[8..16].copy_from_slice(&len_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&key.to_le_bytes());
         bytes[24] = access.bits();
-        RmaHandle(bytes)
+        RegionHandle(bytes)
     }
 
     /// The bytes, to be sent to a peer.
-    pub const fn to_bytes(self) -> [u8; RmaHandle::BYTES] {
+    pub const fn to_bytes(self) -> [u8; RegionHandle::BYTES] {
         self.0
     }
 
     /// A handle that came from a peer. Any bytes make one; whether it is good shows when it is used.
-    pub const fn from_bytes(bytes: [u8; RmaHandle::BYTES]) -> RmaHandle {
-        RmaHandle(bytes)
+    pub const fn from_bytes(bytes: [u8; RegionHandle::BYTES]) -> RegionHandle {
+        RegionHandle(bytes)
     }
 
     /// The first 32 bytes of a message as a handle; None if it is shorter.
-    pub fn from_message(message: &[u8]) -> Option<RmaHandle> {
-        message.first_chunk().copied().map(RmaHandle)
+    pub fn from_message(message: &[u8]) -> Option<RegionHandle> {
+        message.first_chunk().copied().map(RegionHandle)
     }
 
     /// How long the region is, bytes, by what the handle says.
@@ -113,9 +113,9 @@ impl RmaHandle {
     }
 }
 
-impl fmt::Debug for RmaHandle {
+impl fmt::Debug for RegionHandle {
     /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RmaHandle({:x}, {} bytes, {:?})", self.region(), self.len_bytes(), self.access())
+        write!(f, "RegionHandle({:x}, {} bytes, {:?})", self.region(), self.len_bytes(), self.access())
     }
 }

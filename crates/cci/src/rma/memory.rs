@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// everything beyond its end.
 ///
 /// ```
-/// use cci::{Access, Context, Endpoint, Options, RmaHandle};
+/// use cci::{Access, Context, Endpoint, Options, RegionHandle};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut endpoint = Endpoint::create(Context::new()?.default_device(), Options::default())?;
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// assert!(memory.write(0, b"hello"));
 /// let handle = endpoint.register(&memory, Access::READ)?;
 /// // These bytes travel in a message; who has them may read the memory.
-/// assert_eq!(RmaHandle::from_message(&handle.to_bytes()), Some(handle));
+/// assert_eq!(RegionHandle::from_message(&handle.to_bytes()), Some(handle));
 /// # Ok(())
 /// # }
 /// ```

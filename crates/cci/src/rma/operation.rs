@@ -1,38 +1,38 @@
 //! Operations: read, write, and their gathered and scattered forms.
 
-use super::RmaHandle;
+use super::RegionHandle;
 use cci_proto::RmaKind;
 use std::ops::BitOr;
 
-/// A place in a region.
+/// An address in a region: of this endpoint's, or of a peer's.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RegionAddress {
     /// The region.
-    pub handle: RmaHandle,
+    pub handle: RegionHandle,
     /// Bytes from its start.
     pub offset: u64,
 }
 
-impl Place {
+impl RegionAddress {
     /// `offset` bytes into the region.
-    pub const fn new(handle: RmaHandle, offset: u64) -> Place {
-        Place { handle, offset }
+    pub const fn new(handle: RegionHandle, offset: u64) -> RegionAddress {
+        RegionAddress { handle, offset }
     }
 }
 
-/// A run of bytes in a region.
+/// Contiguous bytes in a region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct Segment {
     /// Where it begins.
-    pub place: Place,
+    pub address: RegionAddress,
     /// How long it is.
     pub len_bytes: u64,
 }
 
-impl Piece {
+impl Segment {
     /// `len_bytes` from `offset` of the region on.
-    pub const fn new(handle: RmaHandle, offset: u64, len_bytes: u64) -> Piece {
-        Piece { place: Place { handle, offset }, len_bytes }
+    pub const fn new(handle: RegionHandle, offset: u64, len_bytes: u64) -> Segment {
+        Segment { address: RegionAddress { handle, offset }, len_bytes }
     }
 }
 
@@ -66,16 +66,16 @@ impl BitOr for RmaFlags {
 /// same total length, and each at least one piece; they need not be cut alike.
 ///
 /// ```
-/// use cci::{Connection, Endpoint, Piece, Rma, RmaError, RmaFlags, RmaHandle, RmaKind};
+/// use cci::{Connection, Endpoint, Segment, Rma, RmaError, RmaFlags, RegionHandle, RmaKind};
 ///
 /// /// Writes a page of ours to the peer's region, and tells its program once it is there.
 /// fn publish(
 ///     endpoint: &mut Endpoint,
 ///     peer: Connection,
-///     ours: RmaHandle,
-///     theirs: RmaHandle,
+///     ours: RegionHandle,
+///     theirs: RegionHandle,
 /// ) -> Result<(), RmaError> {
-///     let (local, remote) = ([Piece::new(ours, 0, 4_096)], [Piece::new(theirs, 0, 4_096)]);
+///     let (local, remote) = ([Segment::new(ours, 0, 4_096)], [Segment::new(theirs, 0, 4_096)]);
 ///     let message = Some(&b"page 0 is there"[..]);
 ///     let flags = RmaFlags::NONE;
 ///     endpoint.rma(peer, &Rma { kind: RmaKind::Write, local: &local, remote: &remote, message, context: 0, flags })
@@ -86,9 +86,9 @@ pub struct Rma<'a> {
     /// Write to the peer's memory, or read from it.
     pub kind: RmaKind,
     /// Pieces of regions of this endpoint, in order.
-    pub local: &'a [Piece],
+    pub local: &'a [Segment],
     /// Pieces of regions of the peer's, in order.
-    pub remote: &'a [Piece],
+    pub remote: &'a [Segment],
     /// Delivered to the peer as an ordinary message once all the data is there (CCI-064); nothing is delivered when the
     /// operation fails.
     pub message: Option<&'a [u8]>,

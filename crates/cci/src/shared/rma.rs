@@ -2,8 +2,8 @@
 
 use super::SharedEndpoint;
 use crate::{
-    Connection, Endpoint, Memory, Place, RegisterError, Registration, Rma, RmaError, RmaFlags, RmaHandle,
-    Status,
+    Connection, Endpoint, Memory, RegionAddress, RegionHandle, RegisterError, Registration, Rma, RmaError,
+    RmaFlags, Status,
 };
 use cci_proto::Atomic;
 use cci_sys::clock;
@@ -25,7 +25,7 @@ impl SharedEndpoint {
         &self,
         memory: &Memory,
         what: impl Into<Registration>,
-    ) -> Result<RmaHandle, RegisterError> {
+    ) -> Result<RegionHandle, RegisterError> {
         self.try_with(|endpoint| endpoint.register(memory, what))?
     }
 
@@ -33,7 +33,7 @@ impl SharedEndpoint {
     ///
     /// # Errors
     /// As there.
-    pub fn deregister(&self, handle: &RmaHandle) -> Result<(), RegisterError> {
+    pub fn deregister(&self, handle: &RegionHandle) -> Result<(), RegisterError> {
         self.try_with(|endpoint| endpoint.deregister(handle))?
     }
 
@@ -49,8 +49,8 @@ impl SharedEndpoint {
     pub fn rma_write(
         &self,
         connection: Connection,
-        from: Place,
-        to: Place,
+        from: RegionAddress,
+        to: RegionAddress,
         len_bytes: u64,
         context: u64,
         flags: RmaFlags,
@@ -66,8 +66,8 @@ impl SharedEndpoint {
     pub fn rma_read(
         &self,
         connection: Connection,
-        into: Place,
-        from: Place,
+        into: RegionAddress,
+        from: RegionAddress,
         len_bytes: u64,
         context: u64,
         flags: RmaFlags,
@@ -100,8 +100,8 @@ impl SharedEndpoint {
         &self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
@@ -117,8 +117,8 @@ impl SharedEndpoint {
         &self,
         connection: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         flags: RmaFlags,
     ) -> Result<Status, RmaError> {
         self.blocking(connection, |endpoint| {

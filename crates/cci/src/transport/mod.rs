@@ -27,7 +27,7 @@ use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::{Attribute, Options};
 use crate::sealing::Sealing;
-use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ pub(crate) trait Transport: Send {
 pub(crate) struct RmaRequest<'a> {
     pub kind: RmaKind,
     /// In order, each contiguous on both sides; at least one.
-    pub pieces: &'a [RmaPiece],
+    pub pieces: &'a [RmaSegment],
     /// For the peer's program, behind the data. Its length was checked.
     pub message: Option<&'a [u8]>,
     pub fence: bool,
@@ -224,9 +224,9 @@ pub(crate) struct RmaRequest<'a> {
 /// An atomic operation.
 pub(crate) struct AtomicRequest {
     pub atomic: Atomic,
-    pub target: RmaPlace,
+    pub target: RemoteAddress,
     /// Where the value from before goes, as wide as the operation.
-    pub result: Option<RmaPlace>,
+    pub result: Option<RemoteAddress>,
     pub fence: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::memory;
 use crate::protocol::{Answer, LENT_BYTES_MAX, Lent};
-use cci::{Access, Connection, Endpoint, Foreign, Memory, Registration, RmaHandle};
+use cci::{Access, Connection, Endpoint, Foreign, Memory, RegionHandle, Registration};
 
 /// All clients together get no more.
 const ALL_BYTES_MAX: u64 = 4 * LENT_BYTES_MAX;
@@ -10,7 +10,7 @@ const ALL_BYTES_MAX: u64 = 4 * LENT_BYTES_MAX;
 /// What one client has.
 #[derive(Default)]
 pub struct Lending {
-    lent: Option<(Memory, RmaHandle)>,
+    lent: Option<(Memory, RegionHandle)>,
     /// The client works on it: poll.
     pub wants_polling: bool,
 }
@@ -90,7 +90,7 @@ impl Lending {
     }
 }
 
-fn register(endpoint: &mut Endpoint, wanted: &Wanted) -> Result<(Memory, RmaHandle), cci::RegisterError> {
+fn register(endpoint: &mut Endpoint, wanted: &Wanted) -> Result<(Memory, RegionHandle), cci::RegisterError> {
     // Bounded by `LENT_BYTES_MAX`.
     let len = wanted.len_bytes as usize;
     let memory = if wanted.foreign {

@@ -13,7 +13,7 @@ pub(crate) use record::{flag, kind};
 /// A place in registered memory, here or at a peer: which region, the key that proves the right to it, and the
 /// offset in it. Says nothing about whether there is such a region.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RmaPlace {
+pub struct RemoteAddress {
     /// The region's number at its owner.
     pub region: u64,
     /// What only those know who were told.
@@ -22,21 +22,21 @@ pub struct RmaPlace {
     pub offset: u64,
 }
 
-impl RmaPlace {
+impl RemoteAddress {
     /// The place `bytes` further on; wraps where no range that was checked can.
     #[must_use]
-    pub const fn plus(self, bytes: u64) -> RmaPlace {
-        RmaPlace { offset: self.offset.wrapping_add(bytes), ..self }
+    pub const fn plus(self, bytes: u64) -> RemoteAddress {
+        RemoteAddress { offset: self.offset.wrapping_add(bytes), ..self }
     }
 }
 
 /// A part of an operation that is contiguous on both sides.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RmaPiece {
+pub struct RmaSegment {
     /// Here.
-    pub local: RmaPlace,
+    pub local: RemoteAddress,
     /// At the peer.
-    pub remote: RmaPlace,
+    pub remote: RemoteAddress,
     /// How much; not 0.
     pub len_bytes: u64,
 }

@@ -1,6 +1,6 @@
 //! The records that remote memory access travels in, byte for byte. `docs/wire.md` is the rule (R-RMA-1).
 
-use super::{Atomic, AtomicKind, AtomicWidth, RmaPlace, RmaRefusal};
+use super::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaRefusal};
 use crate::limits::RECORD_BYTES;
 use crate::wire::{padded, record_bytes};
 
@@ -40,7 +40,7 @@ pub enum Record<'a> {
         /// Names the operation until it is answered.
         slot: u16,
         /// Where the data goes.
-        at: RmaPlace,
+        at: RemoteAddress,
         /// Answer with [`Record::Done`].
         last: bool,
         /// What to put there.
@@ -51,7 +51,7 @@ pub enum Record<'a> {
         /// Names the request until all data has come.
         slot: u16,
         /// Where.
-        at: RmaPlace,
+        at: RemoteAddress,
         /// How much.
         len_bytes: u64,
     },
@@ -78,7 +78,7 @@ pub enum Record<'a> {
         /// Names the operation until it is answered.
         slot: u16,
         /// Where the word is.
-        at: RmaPlace,
+        at: RemoteAddress,
         /// What to do.
         atomic: Atomic,
         /// The answer is to say what was there.
@@ -111,7 +111,7 @@ pub const DATA_HEAD_BYTES: usize = RECORD_BYTES + 8;
 /// behind it. Returns the length of the whole record; `None` if it does not fit `out` or no record can be so long.
 pub fn emit_write_head(
     slot: u16,
-    at: RmaPlace,
+    at: RemoteAddress,
     last: bool,
     data_bytes: usize,
     out: &mut [u8],
@@ -152,7 +152,7 @@ fn put(place: usize, value: u64, out: &mut [u8]) {
     }
 }
 
-fn put_place(at: RmaPlace, out: &mut [u8]) {
+fn put_place(at: RemoteAddress, out: &mut [u8]) {
     put(0, at.region, out);
     put(8, at.key, out);
     put(16, at.offset, out);
@@ -289,9 +289,9 @@ fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 #[inline]
-fn place(bytes: &[u8]) -> Option<(RmaPlace, &[u8])> {
+fn place(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
     let (region, rest) = word(bytes)?;
     let (key, rest) = word(rest)?;
     let (offset, rest) = word(rest)?;
-    Some((RmaPlace { region, key, offset }, rest))
+    Some((RemoteAddress { region, key, offset }, rest))
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::limits::RECORD_BYTES;
 use proptest::prelude::*;
 
-fn places() -> impl Strategy<Value = RmaPlace> {
-    any::<[u64; 3]>().prop_map(|[region, key, offset]| RmaPlace { region, key, offset })
+fn places() -> impl Strategy<Value = RemoteAddress> {
+    any::<[u64; 3]>().prop_map(|[region, key, offset]| RemoteAddress { region, key, offset })
 }
 
 fn atomics() -> impl Strategy<Value = Atomic> {

@@ -4,7 +4,7 @@ use super::driver::{Driver, Grant, Port, Refusal, Shared, Whose};
 use super::side::{Pair, Side};
 use super::{Conn, conformance_timeout};
 use crate::sim::Rng;
-use cci::{Access, Atomic, Piece, Place, Rma, RmaFlags, RmaHandle, RmaKind, Status};
+use cci::{Access, Atomic, RegionAddress, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ pub struct Area<D: Driver> {
     /// What all of it should hold.
     pub model: Vec<u8>,
     /// The region's.
-    pub handle: RmaHandle,
+    pub handle: RegionHandle,
     /// Where the region is in the memory.
     pub range: Range<usize>,
 }
@@ -66,13 +66,13 @@ impl<D: Driver> Area<D> {
     }
 
     /// A place in the region.
-    pub fn place(&self, offset: usize) -> Place {
-        Place::new(self.handle, offset as u64)
+    pub fn place(&self, offset: usize) -> RegionAddress {
+        RegionAddress::new(self.handle, offset as u64)
     }
 
     /// A run of bytes of the region.
-    pub fn piece(&self, offset: usize, len_bytes: usize) -> Piece {
-        Piece::new(self.handle, offset as u64, len_bytes as u64)
+    pub fn piece(&self, offset: usize, len_bytes: usize) -> Segment {
+        Segment::new(self.handle, offset as u64, len_bytes as u64)
     }
 
     /// What part of the region should hold.
@@ -150,7 +150,7 @@ pub fn some_len(rng: &mut Rng, bits: u64) -> usize {
 }
 
 /// An operation with nothing special about it.
-pub fn plain<'a>(kind: RmaKind, local: &'a [Piece], remote: &'a [Piece], context: u64) -> Rma<'a> {
+pub fn plain<'a>(kind: RmaKind, local: &'a [Segment], remote: &'a [Segment], context: u64) -> Rma<'a> {
     Rma { kind, local, remote, message: None, context, flags: RmaFlags::NONE }
 }
 
@@ -162,7 +162,13 @@ impl<D: Driver> Pair<D> {
     }
 
     /// Starts an atomic operation of the client's as soon as there is room.
-    pub fn start_atomic(&mut self, atomic: Atomic, target: Place, result: Option<Place>, context: u64) {
+    pub fn start_atomic(
+        &mut self,
+        atomic: Atomic,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
+        context: u64,
+    ) {
         let to = self.to_server;
         self.retry(|client| client.atomic(to, atomic, target, result, context, RmaFlags::NONE));
     }
@@ -191,7 +197,7 @@ impl<D: Driver> Pair<D> {
     }
 
     /// Moves bytes and waits for the end.
-    pub fn transfer(&mut self, kind: RmaKind, local: Piece, remote: Piece) -> Status {
+    pub fn transfer(&mut self, kind: RmaKind, local: Segment, remote: Segment) -> Status {
         self.start(&plain(kind, &[local], &[remote], 77));
         let ended = self.ended(1);
         assert_eq!(ended[0].0, 77, "the context comes back");
@@ -199,7 +205,7 @@ impl<D: Driver> Pair<D> {
     }
 
     /// Changes a word and waits for the end.
-    pub fn change(&mut self, atomic: Atomic, target: Place, result: Option<Place>) -> Status {
+    pub fn change(&mut self, atomic: Atomic, target: RegionAddress, result: Option<RegionAddress>) -> Status {
         self.start_atomic(atomic, target, result, 78);
         let ended = self.ended(1);
         assert_eq!(ended[0].0, 78, "the context comes back");

@@ -1,7 +1,8 @@
 //! What a language binding offers the suite: the endpoint's calls in neutral words.
 
 use cci::{
-    Access, Atomic, Attribute, ConnectFailure, DisconnectReason, Place, Rma, RmaFlags, RmaHandle, Status,
+    Access, Atomic, Attribute, ConnectFailure, DisconnectReason, RegionAddress, RegionHandle, Rma, RmaFlags,
+    Status,
 };
 use std::fmt::Debug;
 use std::ops::Range;
@@ -308,13 +309,13 @@ pub trait Port: Send + 'static {
         &mut self,
         memory: &Self::Memory,
         grant: Grant<Self::Connection>,
-    ) -> Result<RmaHandle, Refusal>;
+    ) -> Result<RegionHandle, Refusal>;
 
     /// Ends a registration.
     ///
     /// # Errors
     /// It names no region of this endpoint.
-    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal>;
+    fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal>;
 
     /// Reads or writes a peer's memory. Ends in one [`Happening::Sent`] unless silent.
     ///
@@ -337,8 +338,8 @@ pub trait Port: Send + 'static {
         &mut self,
         to: Self::Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), Refusal>;
@@ -351,7 +352,7 @@ pub trait Port: Send + 'static {
         &mut self,
         to: Self::Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
     ) -> Result<Status, Refusal>;
 }

@@ -3,8 +3,8 @@
 use super::driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Shared, Whose};
 use cci::{
     AcceptError, Atomic, Attribute, ConnectError, ConnectRequest, Connection, Context, Endpoint, Event,
-    Foreign, Memory, Message, Options, Place, RegisterError, Registration, Rma, RmaError, RmaFlags,
-    RmaHandle, SendError, SendFlags, Status,
+    Foreign, Memory, Message, Options, RegionAddress, RegionHandle, RegisterError, Registration, Rma,
+    RmaError, RmaFlags, SendError, SendFlags, Status,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -196,12 +196,12 @@ impl Port for Endpoint {
         }
     }
 
-    fn register(&mut self, memory: &Memory, grant: Grant<Connection>) -> Result<RmaHandle, Refusal> {
+    fn register(&mut self, memory: &Memory, grant: Grant<Connection>) -> Result<RegionHandle, Refusal> {
         let what = Registration { range: Some(grant.range), access: grant.access, only: grant.only };
         Endpoint::register(self, memory, what).map_err(register_refusal)
     }
 
-    fn deregister(&mut self, handle: &RmaHandle) -> Result<(), Refusal> {
+    fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {
         Endpoint::deregister(self, handle).map_err(register_refusal)
     }
 
@@ -217,8 +217,8 @@ impl Port for Endpoint {
         &mut self,
         to: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), Refusal> {
@@ -229,8 +229,8 @@ impl Port for Endpoint {
         &mut self,
         to: Connection,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
     ) -> Result<Status, Refusal> {
         Endpoint::atomic_blocking(self, to, atomic, target, result, RmaFlags::NONE).map_err(rma_refusal)
     }

@@ -6,8 +6,8 @@ use crate::kill::Random;
 use crate::kill_rma::area::{Area, LEN};
 use crate::kill_rma::victim::{handles, operate};
 use cci::{
-    Attribute, ConnectRequest, Connection, Context, Endpoint, Event, Message, Options, RmaHandle, SendFlags,
-    Status,
+    Attribute, ConnectRequest, Connection, Context, Endpoint, Event, Message, Options, RegionHandle,
+    SendFlags, Status,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, Write};
@@ -48,7 +48,7 @@ struct Talk {
     ahead: HashSet<u64>,
     sent: u64,
     greeted: bool,
-    theirs: Option<[RmaHandle; 3]>,
+    theirs: Option<[RegionHandle; 3]>,
     /// Under way: messages, remote operations.
     messages: usize,
     operations: usize,

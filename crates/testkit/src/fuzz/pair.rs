@@ -6,8 +6,8 @@
 
 use crate::sim::address_of;
 use cci_proto::{
-    Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Request, RmaError,
-    RmaKind, RmaPiece, RmaPlace, RmaRefusal, SendError, Sink, Time, Transmit,
+    Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, RemoteAddress,
+    Request, RmaError, RmaKind, RmaRefusal, RmaSegment, SendError, Sink, Time, Transmit,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,38 +77,38 @@ impl Program {
 }
 
 impl Program {
-    fn bytes(&mut self, at: RmaPlace, len: u64) -> Option<&mut [u8]> {
+    fn bytes(&mut self, at: RemoteAddress, len: u64) -> Option<&mut [u8]> {
         let range = usize::try_from(at.offset).ok()?..usize::try_from(at.offset.checked_add(len)?).ok()?;
         self.memory.as_mut().filter(|_| (at.region, at.key) == (REGION, KEY))?.get_mut(range)
     }
 }
 
 impl cci_proto::Memory for Program {
-    fn peer_write(&mut self, _: ConnKey, _: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(&mut self, _: ConnKey, _: u64, at: RemoteAddress, data: &[u8]) -> Result<(), RmaRefusal> {
         let bytes = self.bytes(at, data.len() as u64).ok_or(RmaRefusal::Handle)?;
         bytes.copy_from_slice(data);
         Ok(())
     }
 
-    fn peer_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+    fn peer_read(&mut self, _: ConnKey, _: u64, at: RemoteAddress, out: &mut [u8]) -> Result<(), RmaRefusal> {
         out.copy_from_slice(self.bytes(at, out.len() as u64).ok_or(RmaRefusal::Handle)?);
         Ok(())
     }
 
-    fn peer_may_read(&mut self, _: ConnKey, _: u64, at: RmaPlace, len: u64) -> Result<(), RmaRefusal> {
+    fn peer_may_read(&mut self, _: ConnKey, _: u64, at: RemoteAddress, len: u64) -> Result<(), RmaRefusal> {
         self.bytes(at, len).map(|_| ()).ok_or(RmaRefusal::Handle)
     }
 
-    fn peer_atomic(&mut self, _: ConnKey, _: u64, at: RmaPlace, _: Atomic) -> Result<u64, RmaRefusal> {
+    fn peer_atomic(&mut self, _: ConnKey, _: u64, at: RemoteAddress, _: Atomic) -> Result<u64, RmaRefusal> {
         self.bytes(at, 8).map(|_| 5).ok_or(RmaRefusal::Handle)
     }
 
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         let bytes = self.bytes(at, out.len() as u64);
         bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
     }
 
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         let bytes = self.bytes(at, data.len() as u64);
         bytes.map(|bytes| bytes.copy_from_slice(data)).is_some()
     }
@@ -358,13 +358,13 @@ impl Pair {
         let Some((_, key)) = self.which(node, which) else { return };
         self.next += 1;
         let (now, operation) = (self.now, self.next);
-        let place = RmaPlace { region: REGION, key: KEY, offset: operation * 8 % 1_000 };
+        let place = RemoteAddress { region: REGION, key: KEY, offset: operation * 8 % 1_000 };
         let payload = vec![3; message];
         let message = (message <= 1_000).then_some(&payload[..]);
         let (all, half) = (bytes, bytes / 2);
         let piece = |at: u64, len_bytes| {
             let place = place.plus(at);
-            RmaPiece { local: place, remote: place, len_bytes }
+            RmaSegment { local: place, remote: place, len_bytes }
         };
         let pieces =
             if half == 0 { vec![piece(0, all)] } else { vec![piece(half, all - half), piece(0, half)] };

@@ -3,7 +3,7 @@
 use super::script::{Peer, Script, Wire};
 use super::side::Side;
 use super::stage::{Stage, device};
-use cci::{Attribute, Connection, Endpoint, Options, RmaHandle, RmaKind, Status};
+use cci::{Attribute, Connection, Endpoint, Options, RegionHandle, RmaKind, Status};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ const SENDS_PER_TURN: u32 = 32;
 const TURNS_PER_LOOK: u64 = 64;
 
 /// A handle of a hostile peer's region: any numbers will do.
-pub fn handle_of_peer(region: u64) -> RmaHandle {
+pub fn handle_of_peer(region: u64) -> RegionHandle {
     let words = [region, 1 << 40, 0x0bad_cafe, 7];
-    let mut bytes = [0; RmaHandle::BYTES];
+    let mut bytes = [0; RegionHandle::BYTES];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    RmaHandle::from_bytes(bytes)
+    RegionHandle::from_bytes(bytes)
 }
 
 /// Names a hostile peer in its scene.

@@ -1,6 +1,6 @@
 //! Scripts: what a hostile peer sends, and when.
 
-use cci::RmaHandle;
+use cci::RegionHandle;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub struct Site {
     /// The peer's number, which its request to connect carries, so that the victim's program knows which script it serves.
     pub number: u64,
     /// A region of the victim's, which its program gives to every peer.
-    pub region: RmaHandle,
+    pub region: RegionHandle,
 }
 
 impl Site {

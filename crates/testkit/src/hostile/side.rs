@@ -2,8 +2,8 @@
 
 use super::script::Site;
 use cci::{
-    Access, Attribute, Connection, DisconnectReason, Endpoint, Event, Memory, Piece, Place, Rma, RmaError,
-    RmaFlags, RmaHandle, RmaKind, SendError, SendFlags, Status,
+    Access, Attribute, Connection, DisconnectReason, Endpoint, Event, Memory, RegionAddress, RegionHandle,
+    Rma, RmaError, RmaFlags, RmaKind, Segment, SendError, SendFlags, Status,
 };
 use std::collections::HashMap;
 
@@ -43,11 +43,11 @@ pub struct Side {
     /// What peers may work on.
     pub shared: Memory,
     /// The handle of that.
-    pub shared_handle: RmaHandle,
+    pub shared_handle: RegionHandle,
     /// What takes part in this side's own operations.
     pub own: Memory,
     /// The handle of that.
-    pub own_handle: RmaHandle,
+    pub own_handle: RegionHandle,
     /// All that was started. The place in the list is the context.
     started: Vec<Started>,
     /// How many of those have not ended, by connection.
@@ -189,14 +189,14 @@ impl Side {
         &mut self,
         to: Connection,
         kind: RmaKind,
-        theirs: RmaHandle,
+        theirs: RegionHandle,
         len_bytes: u64,
         message: Option<&[u8]>,
     ) -> Result<(), RmaError> {
         // What is written comes from the first half of its own region, what is read goes to the second.
         let half = if kind == RmaKind::Read { REGION_BYTES as u64 / 2 } else { 0 };
-        let local = [Piece { place: Place::new(self.own_handle, half), len_bytes }];
-        let remote = [Piece { place: Place::new(theirs, 0), len_bytes }];
+        let local = [Segment { address: RegionAddress::new(self.own_handle, half), len_bytes }];
+        let remote = [Segment { address: RegionAddress::new(theirs, 0), len_bytes }];
         let (context, flags) = (self.next_context(), RmaFlags::NONE);
         let rma = Rma { kind, local: &local, remote: &remote, message, context, flags };
         self.endpoint.rma(to, &rma)?;

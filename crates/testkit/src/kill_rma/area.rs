@@ -1,6 +1,6 @@
 //! Memory whose right contents are known without a message: each byte follows from its offset, or is 0.
 
-use cci::{Access, Endpoint, Foreign, Memory, Registration, RmaHandle};
+use cci::{Access, Endpoint, Foreign, Memory, RegionHandle, Registration};
 
 /// Bytes of a region.
 pub const LEN: usize = 1 << 20;
@@ -11,7 +11,7 @@ const GUARD_BYTE: u8 = 0x5a;
 /// Memory, and the region in it.
 pub struct Area {
     pub memory: Memory,
-    pub handle: RmaHandle,
+    pub handle: RegionHandle,
 }
 
 /// What belongs at an offset. Never 0.
@@ -71,7 +71,7 @@ impl Area {
     }
 }
 
-fn register(endpoint: &mut Endpoint, memory: &Memory) -> RmaHandle {
+fn register(endpoint: &mut Endpoint, memory: &Memory) -> RegionHandle {
     let what = Registration { range: Some(GUARD..GUARD + LEN), access: Access::ALL, only: None };
     endpoint.register(memory, what).expect("it can be registered")
 }

@@ -14,7 +14,7 @@ pub use victim::victim;
 
 use crate::conformance::CONFIG;
 use crate::kill::Resources;
-use cci::{Connection, Context, Endpoint, Event, Options, Place, RmaFlags, Status};
+use cci::{Connection, Context, Endpoint, Event, Options, RegionAddress, RmaFlags, Status};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -142,7 +142,7 @@ impl Bystander {
     /// Writes to the hub as if nothing had happened. The hub has no other peers now.
     fn goes_on(&mut self, plan: &Plan, hub: &mut Endpoint) {
         self.there.clear();
-        let (from, to) = (Place::new(self.here.handle, 0), Place::new(self.there.handle, 0));
+        let (from, to) = (RegionAddress::new(self.here.handle, 0), RegionAddress::new(self.there.handle, 0));
         self.endpoint
             .rma_write(self.to_hub, from, to, LEN as u64, 5, RmaFlags::NONE)
             .expect("the bystander is connected");

@@ -4,7 +4,7 @@ use super::area::{Area, LEN};
 use super::victim::{handles, operate};
 use super::{Bystander, Plan, Toll, check_nothing_left, open, start};
 use crate::kill::{Random, Resources, SayOnPanic, read_uri, signal};
-use cci::{Attribute, Connection, Endpoint, Event, RmaHandle, Status};
+use cci::{Attribute, Connection, Endpoint, Event, RegionHandle, Status};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ struct Survivor {
     scratch: Area,
     random: Random,
     victim: Option<Connection>,
-    theirs: Option<[RmaHandle; 3]>,
+    theirs: Option<[RegionHandle; 3]>,
     /// The attempt to connect has not ended.
     dialing: bool,
     /// Contexts of operations that have not ended.

@@ -4,8 +4,8 @@ use super::area::{Area, LEN};
 use super::{DEVICE, ROLE, open};
 use crate::kill::Random;
 use cci::{
-    Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Piece, Place, Rma, RmaFlags,
-    RmaHandle, RmaKind, SendFlags,
+    Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, RegionAddress, RegionHandle,
+    Rma, RmaFlags, RmaKind, Segment, SendFlags,
 };
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -52,9 +52,11 @@ pub fn message(areas: &[Area; 3]) -> Vec<u8> {
 }
 
 /// And back.
-pub fn handles(message: &[u8]) -> Option<[RmaHandle; 3]> {
-    let (handles, _) = message.as_chunks::<{ RmaHandle::BYTES }>();
-    <[[u8; RmaHandle::BYTES]; 3]>::try_from(handles).ok().map(|handles| handles.map(RmaHandle::from_bytes))
+pub fn handles(message: &[u8]) -> Option<[RegionHandle; 3]> {
+    let (handles, _) = message.as_chunks::<{ RegionHandle::BYTES }>();
+    <[[u8; RegionHandle::BYTES]; 3]>::try_from(handles)
+        .ok()
+        .map(|handles| handles.map(RegionHandle::from_bytes))
 }
 
 /// Connects, and does with the other's memory whatever can be done, as fast as it can.
@@ -82,7 +84,7 @@ fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
         let (Some(to), Some(theirs), true) = (to, theirs, room) else { continue };
         if only_writes {
             let (at, len) = (random.below(4_096), LEN as u64 - 4_096);
-            let (from, into) = (Place::new(here[0].handle, at), Place::new(theirs[0], at));
+            let (from, into) = (RegionAddress::new(here[0].handle, at), RegionAddress::new(theirs[0], at));
             under_way += u32::from(endpoint.rma_write(to, from, into, len, 0, RmaFlags::NONE).is_ok());
             continue;
         }
@@ -97,8 +99,8 @@ pub fn operate(
     endpoint: &mut Endpoint,
     to: Connection,
     random: &mut Random,
-    [source, scratch]: [RmaHandle; 2],
-    theirs: [RmaHandle; 3],
+    [source, scratch]: [RegionHandle; 2],
+    theirs: [RegionHandle; 3],
     longest: u64,
     context: u64,
 ) -> bool {
@@ -107,21 +109,21 @@ pub fn operate(
     let len = 1 + random.below(longest);
     let at = random.below(LEN as u64 - len + 1);
     let region = theirs[random.below(2) as usize];
-    let remote = [Piece::new(region, at, len)];
+    let remote = [Segment::new(region, at, len)];
     match random.below(8) {
         0 => {
             let kind = [AtomicKind::FetchAdd, AtomicKind::Xor][random.below(2) as usize];
             let atomic = Atomic { kind, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-            endpoint.atomic(to, atomic, Place::new(theirs[2], 64), None, context, flags).is_ok()
+            endpoint.atomic(to, atomic, RegionAddress::new(theirs[2], 64), None, context, flags).is_ok()
         }
         1 | 2 => {
-            let local = [Piece::new(scratch, at, len)];
+            let local = [Segment::new(scratch, at, len)];
             let read =
                 Rma { kind: RmaKind::Read, local: &local, remote: &remote, message: None, context, flags };
             endpoint.rma(to, &read).is_ok()
         }
         other => {
-            let local = [Piece::new(source, at, len)];
+            let local = [Segment::new(source, at, len)];
             let message = (other == 3).then_some(&b"written"[..]);
             let write = Rma { kind: RmaKind::Write, local: &local, remote: &remote, message, context, flags };
             endpoint.rma(to, &write).is_ok()

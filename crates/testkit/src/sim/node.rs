@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cci_proto::{
-    Address, Atomic, Attribute, ConnKey, ConnState, Endpoint, Event, Memory, RmaPlace, RmaRefusal, SendError,
-    Sink, Time, Transmit,
+    Address, Atomic, Attribute, ConnKey, ConnState, Endpoint, Event, Memory, RemoteAddress, RmaRefusal,
+    SendError, Sink, Time, Transmit,
 };
 
 use super::contents;
@@ -52,7 +52,13 @@ pub(super) struct Program<'a> {
 }
 
 impl Memory for Program<'_> {
-    fn peer_write(&mut self, conn: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        data: &[u8],
+    ) -> Result<(), RmaRefusal> {
         self.ledger.peer_write(self.now_ns, (self.node, conn, token), at, data)
     }
 
@@ -60,7 +66,7 @@ impl Memory for Program<'_> {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         out: &mut [u8],
     ) -> Result<(), RmaRefusal> {
         self.ledger.peer_read(self.now_ns, (self.node, conn, token), at, out)
@@ -70,7 +76,7 @@ impl Memory for Program<'_> {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     ) -> Result<(), RmaRefusal> {
         self.ledger.peer_may_read(self.now_ns, (self.node, conn, token), at, len_bytes)
@@ -80,17 +86,17 @@ impl Memory for Program<'_> {
         &mut self,
         conn: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         self.ledger.peer_atomic(self.now_ns, (self.node, conn, token), at, atomic)
     }
 
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         self.ledger.local_read(self.now_ns, self.node, at, out)
     }
 
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         self.ledger.local_write(self.now_ns, self.node, at, data)
     }
 }

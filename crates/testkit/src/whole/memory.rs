@@ -8,7 +8,7 @@ use super::sent::Sent;
 use crate::sim::Rng;
 use crate::sim::contents::{fill_pattern, is_pattern};
 use crate::sim::rng::mix;
-use cci::{Access, Connection, Endpoint, Memory, Registration, RmaHandle, Status};
+use cci::{Access, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
 
 const PLACES: usize = 8;
@@ -69,10 +69,10 @@ pub(super) struct Work {
     pub ops: Vec<Op>,
     pub outstanding: u32,
     pub generation: u32,
-    pub handle: RmaHandle,
+    pub handle: RegionHandle,
     /// A handle that was good once.
-    pub stale: Option<RmaHandle>,
-    pub local_handle: RmaHandle,
+    pub stale: Option<RegionHandle>,
+    pub local_handle: RegionHandle,
     target: Memory,
     local: Memory,
     places: [Place; PLACES],
@@ -149,7 +149,7 @@ impl Work {
         spec: &Operating,
         owner: &mut Endpoint,
         only: Option<Connection>,
-    ) -> Result<(Memory, RmaHandle), String> {
+    ) -> Result<(Memory, RegionHandle), String> {
         let target = prepare(owner, spec)?;
         let what = Registration { range: None, access: Access::ALL, only };
         let handle = owner.register(&target, what).map_err(|error| format!("register: {error}"))?;

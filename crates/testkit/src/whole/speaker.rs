@@ -9,8 +9,8 @@ use crate::sim::Rng;
 use crate::sim::contents;
 use crate::sim::rng::mix;
 use cci::{
-    Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Piece, Place, Rma, RmaError, RmaFlags, RmaHandle,
-    RmaKind, SendError, SendFlags,
+    Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, RegionAddress, RegionHandle, Rma, RmaError,
+    RmaFlags, RmaKind, Segment, SendError, SendFlags,
 };
 
 /// Started by one side in one turn at most.
@@ -275,7 +275,7 @@ fn start(
     rng: &mut Rng,
 ) -> Tried {
     let context = Judge::context(number, index, true);
-    let local = |offset| Place::new(work.local_handle, offset);
+    let local = |offset| RegionAddress::new(work.local_handle, offset);
     let len_bytes = u64::from(work.spec.bytes);
     let remote = work.offset(drawn.place);
     let local_offset = work.local_offset(drawn.place, drawn.fenced);
@@ -285,7 +285,7 @@ fn start(
         Kind::Add { result } => endpoint.atomic(
             connection,
             one(AtomicKind::FetchAdd),
-            Place::new(work.handle, 0),
+            RegionAddress::new(work.handle, 0),
             Some(local(8 * result as u64)),
             context,
             flags,
@@ -293,7 +293,7 @@ fn start(
         Kind::Odd => endpoint.atomic(
             connection,
             one(AtomicKind::Add),
-            Place::new(work.handle, 3),
+            RegionAddress::new(work.handle, 3),
             None,
             context,
             flags,
@@ -336,28 +336,28 @@ fn start(
 }
 
 /// A place that the owner must refuse.
-fn bad(work: &Work, rng: &mut Rng) -> Place {
+fn bad(work: &Work, rng: &mut Rng) -> RegionAddress {
     if let Some(stale) = work.stale
         && rng.pct(50.0)
     {
-        return Place::new(stale, work.offset(1));
+        return RegionAddress::new(stale, work.offset(1));
     }
     if rng.pct(50.0) {
-        return Place::new(work.handle, work.handle.len_bytes() - 1);
+        return RegionAddress::new(work.handle, work.handle.len_bytes() - 1);
     }
     let mut bytes = work.handle.to_bytes();
     bytes[16] ^= 1 << rng.below(8);
-    Place::new(RmaHandle::from_bytes(bytes), work.offset(1))
+    RegionAddress::new(RegionHandle::from_bytes(bytes), work.offset(1))
 }
 
 /// The same bytes in one piece or some.
-fn pieces(handle: RmaHandle, offset: u64, len_bytes: u64, rng: &mut Rng) -> Vec<Piece> {
+fn pieces(handle: RegionHandle, offset: u64, len_bytes: u64, rng: &mut Rng) -> Vec<Segment> {
     let mut pieces = Vec::new();
     let (mut at, end) = (offset, offset + len_bytes);
     while at < end {
         let left = end - at;
         let this = if rng.pct(60.0) || pieces.len() >= 6 { left } else { rng.range(1, left) };
-        pieces.push(Piece::new(handle, at, this));
+        pieces.push(Segment::new(handle, at, this));
         at += this;
     }
     pieces

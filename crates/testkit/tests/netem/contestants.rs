@@ -2,8 +2,8 @@
 //! the guest has one processor.
 
 use cci::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, Piece, Rma, RmaFlags,
-    RmaHandle, RmaKind, Security, SendFlags, Status,
+    Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, RegionHandle, Rma, RmaFlags,
+    RmaKind, Security, Segment, SendFlags, Status,
 };
 use cci_testkit::net::{End, Veth};
 use std::io::{Read, Write};
@@ -222,7 +222,7 @@ impl Contestant {
         let local = endpoint.register(&source, Access::LOCAL).expect("a region");
         let remote = loop {
             if let Some(Event::Recv(told)) = endpoint.wait(Some(PATIENCE)).expect("it can wait") {
-                break RmaHandle::from_message(&told).expect("a handle");
+                break RegionHandle::from_message(&told).expect("a handle");
             }
         };
         let pieces = contents_of_pieces();
@@ -246,8 +246,8 @@ fn write(
     connection: Connection,
     round: u64,
     source: &Memory,
-    local: RmaHandle,
-    remote: RmaHandle,
+    local: RegionHandle,
+    remote: RegionHandle,
     pieces: &[Vec<u8>],
 ) {
     let offset = round % PIECES * PIECE_BYTES as u64;
@@ -255,8 +255,8 @@ fn write(
     let message = round.to_le_bytes();
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Piece::new(local, offset, PIECE_BYTES as u64)],
-        remote: &[Piece::new(remote, offset, PIECE_BYTES as u64)],
+        local: &[Segment::new(local, offset, PIECE_BYTES as u64)],
+        remote: &[Segment::new(remote, offset, PIECE_BYTES as u64)],
         message: Some(&message),
         context: round,
         flags: RmaFlags::NONE,

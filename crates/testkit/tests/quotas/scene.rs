@@ -1,8 +1,8 @@
 //! An endpoint with two peers: one that may be silent, and an honest one.
 
 use cci::{
-    Access, Attribute, Connection, Endpoint, Event, Memory, Options, Piece, Place, RmaHandle, SendError,
-    SendFlags, Status,
+    Access, Attribute, Connection, Endpoint, Event, Memory, Options, RegionAddress, RegionHandle, Segment,
+    SendError, SendFlags, Status,
 };
 use cci_testkit::hostile::{Stage, device};
 use std::collections::VecDeque;
@@ -27,15 +27,16 @@ pub struct Scene {
 
 /// Memory of the server, and as much of a peer, with their handles.
 pub struct Memories {
-    pub here: RmaHandle,
-    pub there: RmaHandle,
+    pub here: RegionHandle,
+    pub there: RegionHandle,
     _memories: [Memory; 2],
 }
 
 impl Memories {
     /// So many pieces on each side, all of them the same `len_bytes`.
-    pub fn pieces(&self, count: usize, len_bytes: u64) -> [Vec<Piece>; 2] {
-        [self.here, self.there].map(|handle| vec![Piece { place: Place::new(handle, 0), len_bytes }; count])
+    pub fn pieces(&self, count: usize, len_bytes: u64) -> [Vec<Segment>; 2] {
+        [self.here, self.there]
+            .map(|handle| vec![Segment { address: RegionAddress::new(handle, 0), len_bytes }; count])
     }
 }
 

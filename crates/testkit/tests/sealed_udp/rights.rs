@@ -2,8 +2,8 @@
 
 use crate::stage::*;
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectError, ConnectFailure, Event, Names, Piece,
-    Place, Rma, RmaFlags, RmaKind, Security, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectError, ConnectFailure, Event, Names,
+    RegionAddress, Rma, RmaFlags, RmaKind, Security, Segment, Status,
 };
 
 fn names(list: &str) -> Names {
@@ -63,8 +63,8 @@ fn memory_is_for_those_who_may() {
         for (kind, status) in [(RmaKind::Read, Status::Success), (RmaKind::Write, refused)] {
             let rma = Rma {
                 kind,
-                local: &[Piece::new(ours, 0, 1000)],
-                remote: &[Piece::new(theirs, 0, 1000)],
+                local: &[Segment::new(ours, 0, 1000)],
+                remote: &[Segment::new(theirs, 0, 1000)],
                 message: None,
                 context: 1,
                 flags: RmaFlags::NONE,
@@ -78,7 +78,7 @@ fn memory_is_for_those_who_may() {
         }
         let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
         client.ended.clear();
-        client.endpoint.atomic(to, atomic, Place::new(theirs, 0), None, 2, RmaFlags::NONE).unwrap();
+        client.endpoint.atomic(to, atomic, RegionAddress::new(theirs, 0), None, 2, RmaFlags::NONE).unwrap();
         assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0]
             .ended
             .is_empty()));
@@ -155,8 +155,8 @@ fn who_asked_a_plain_endpoint_has_the_rights_of_nobody() {
     let to = client.last();
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Piece::new(ours, 0, 1000)],
-        remote: &[Piece::new(theirs, 0, 1000)],
+        local: &[Segment::new(ours, 0, 1000)],
+        remote: &[Segment::new(theirs, 0, 1000)],
         message: None,
         context: 1,
         flags: RmaFlags::NONE,

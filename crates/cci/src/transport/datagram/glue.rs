@@ -12,7 +12,7 @@ use crate::rma::Access;
 use cci_memory::slab::{Key, Slab};
 use cci_proto as proto;
 use cci_proto::{
-    Address, Atomic, ConnKey, Event, Memory, Request, RequestTicket, RmaPlace, RmaRefusal, Sink, Time,
+    Address, Atomic, ConnKey, Event, Memory, RemoteAddress, Request, RequestTicket, RmaRefusal, Sink, Time,
 };
 use cci_secure::Identity;
 use std::collections::HashMap;
@@ -172,14 +172,26 @@ impl Sink for ToProgram<'_> {
 /// Memory as the protocol asks for it: every access of a peer's goes through the engine's table of regions.
 impl Memory for ToProgram<'_> {
     #[inline]
-    fn peer_write(&mut self, _: ConnKey, token: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(
+        &mut self,
+        _: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        data: &[u8],
+    ) -> Result<(), RmaRefusal> {
         let connection = Connection::from_bits(token);
         let (bytes, offset) = self.core.regions.peer(connection, at, data.len() as u64, Access::WRITE)?;
         bytes.write(offset, data).then_some(()).ok_or(RmaRefusal::Handle)
     }
 
     #[inline]
-    fn peer_read(&mut self, _: ConnKey, token: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+    fn peer_read(
+        &mut self,
+        _: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        out: &mut [u8],
+    ) -> Result<(), RmaRefusal> {
         let connection = Connection::from_bits(token);
         let (bytes, offset) = self.core.regions.peer(connection, at, out.len() as u64, Access::READ)?;
         bytes.read(offset, out).then_some(()).ok_or(RmaRefusal::Handle)
@@ -189,7 +201,7 @@ impl Memory for ToProgram<'_> {
         &mut self,
         _: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     ) -> Result<(), RmaRefusal> {
         self.core.regions.peer(Connection::from_bits(token), at, len_bytes, Access::READ).map(drop)
@@ -199,20 +211,20 @@ impl Memory for ToProgram<'_> {
         &mut self,
         _: ConnKey,
         token: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         self.core.regions.peer_atomic(Connection::from_bits(token), at, atomic)
     }
 
     #[inline]
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         let place = self.core.regions.local(at, out.len() as u64);
         place.is_some_and(|(bytes, offset)| bytes.read(offset, out))
     }
 
     #[inline]
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         let place = self.core.regions.local(at, data.len() as u64);
         place.is_some_and(|(bytes, offset)| bytes.write(offset, data))
     }

@@ -10,7 +10,7 @@ use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::event::Status;
 use cci_memory::bytes::Bytes;
-use cci_proto::{RmaKind, RmaPiece, RmaPlace, RmaRefusal};
+use cci_proto::{RemoteAddress, RmaKind, RmaRefusal, RmaSegment};
 
 /// Operations that take turns on the way to the peer.
 const SHARERS_MAX: u32 = 16;
@@ -105,7 +105,7 @@ impl Flow {
         core: &mut Core,
         channel: &mut C,
         at: u32,
-        piece: RmaPiece,
+        piece: RmaSegment,
         budget_bytes: &mut u64,
     ) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
@@ -164,7 +164,7 @@ impl Flow {
         core: &mut Core,
         channel: &mut impl Channel,
         at: u32,
-        piece: RmaPiece,
+        piece: RmaSegment,
     ) -> Step {
         let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
         let head = Head::Read { at: piece.remote, len_bytes: piece.len_bytes };
@@ -189,10 +189,10 @@ impl Flow {
         channel: &mut impl Channel,
         at: u32,
         kind: RmaKind,
-        piece: RmaPiece,
+        piece: RmaSegment,
     ) -> Step {
         let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
-        let RmaPiece { local, remote, len_bytes } = piece;
+        let RmaSegment { local, remote, len_bytes } = piece;
         let (head, waits) = match kind {
             RmaKind::Read => {
                 (Head::Where { at: remote, len_bytes }, Slot::Where { op: at, local, len_bytes })
@@ -514,13 +514,13 @@ fn direct(
 }
 
 /// Puts an atomic's value from before where the program wants it. False: its memory went away.
-pub(crate) fn put_result(core: &Core, place: RmaPlace, value: u64) -> bool {
+pub(crate) fn put_result(core: &Core, place: RemoteAddress, value: u64) -> bool {
     let found = core.regions.local(place, 8);
     found.is_some_and(|(bytes, offset)| bytes.write(offset, &value.to_ne_bytes()))
 }
 
 fn push_end(channel: &mut impl Channel, slot: u16) -> Pushed {
-    let head = Head::Write { at: RmaPlace::default(), rest_bytes: 0, last: true };
+    let head = Head::Write { at: RemoteAddress::default(), rest_bytes: 0, last: true };
     channel.push(head.bytes(slot).as_slice(), &[])
 }
 

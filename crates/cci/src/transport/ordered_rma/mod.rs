@@ -51,7 +51,7 @@ use crate::engine::core::Core;
 use crate::event::{Connection, Status};
 use cci_memory::bytes::Bytes;
 use cci_proto::limits;
-use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 
 /// Requests of one side of a connection that may be unanswered at once; more wait for their turn.
 pub(crate) const SLOTS: usize = limits::RMA_SLOTS;
@@ -106,8 +106,8 @@ pub(crate) trait Channel {
         _: &mut Core,
         _: Connection,
         _: RmaKind,
-        _: &RmaPiece,
-        _: &[RmaPiece],
+        _: &RmaSegment,
+        _: &[RmaSegment],
     ) -> Option<Status> {
         None
     }
@@ -118,8 +118,8 @@ pub(crate) trait Channel {
         _: &mut Core,
         _: Connection,
         _: Atomic,
-        _: RmaPlace,
-        _: Option<RmaPlace>,
+        _: RemoteAddress,
+        _: Option<RemoteAddress>,
     ) -> Option<Status> {
         None
     }

@@ -3,7 +3,7 @@
 
 use crate::event::Status;
 use cci_memory::slab::{Key, Slab};
-use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 
 pub(super) const NIL: u32 = u32::MAX;
 
@@ -21,8 +21,8 @@ pub(crate) enum What {
     Move(RmaKind),
     Atomic {
         atomic: Atomic,
-        target: RmaPlace,
-        result: Option<RmaPlace>,
+        target: RemoteAddress,
+        result: Option<RemoteAddress>,
     },
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Start<'a> {
     /// What the engine knows it by.
     pub name: u64,
     pub what: What,
-    pub pieces: &'a [RmaPiece],
+    pub pieces: &'a [RmaSegment],
     pub message: Option<&'a [u8]>,
     pub fence: bool,
     /// Up to where the channel has to be taken before a fenced one may begin.
@@ -65,8 +65,8 @@ pub(super) enum Stage {
 pub(super) struct Op {
     pub name: u64,
     pub what: What,
-    first: RmaPiece,
-    more: Vec<RmaPiece>,
+    first: RmaSegment,
+    more: Vec<RmaSegment>,
     pub message: Option<Vec<u8>>,
     pub fence: bool,
     pub position: u64,
@@ -92,7 +92,7 @@ pub(super) struct Op {
 }
 
 impl Op {
-    pub fn piece(&self) -> Option<RmaPiece> {
+    pub fn piece(&self) -> Option<RmaSegment> {
         match self.piece {
             0 => Some(self.first),
             at => self.more.get(at as usize - 1).copied(),
@@ -100,7 +100,7 @@ impl Op {
     }
 
     /// The first piece, and those behind it.
-    pub fn pieces(&self) -> (&RmaPiece, &[RmaPiece]) {
+    pub fn pieces(&self) -> (&RmaSegment, &[RmaSegment]) {
         (&self.first, &self.more)
     }
 
@@ -129,7 +129,7 @@ impl Op {
 /// See the module.
 pub(crate) struct Ops {
     table: Slab<Op>,
-    spare_pieces: Vec<Vec<RmaPiece>>,
+    spare_pieces: Vec<Vec<RmaSegment>>,
     spare_messages: Vec<Vec<u8>>,
     /// Of all connections.
     used: Usage,
@@ -149,7 +149,7 @@ impl Ops {
     pub(super) fn insert(&mut self, start: &Start<'_>, usage: &mut Usage) -> Option<u32> {
         let (first, rest) = match start.pieces.split_first() {
             Some((first, rest)) => (*first, rest),
-            None => (RmaPiece::default(), &[][..]),
+            None => (RmaSegment::default(), &[][..]),
         };
         let message_bytes = start.message.map_or(0, <[u8]>::len);
         if self.table.len() >= self.table.max()
@@ -192,7 +192,7 @@ impl Ops {
     }
 
     /// A copy of the pieces, in a list that was used before if there is one. None: there is no memory.
-    fn keep_pieces(&mut self, pieces: &[RmaPiece]) -> Option<Vec<RmaPiece>> {
+    fn keep_pieces(&mut self, pieces: &[RmaSegment]) -> Option<Vec<RmaSegment>> {
         let mut kept = Vec::new();
         if !pieces.is_empty() {
             kept = self.spare_pieces.pop().unwrap_or_default();
@@ -267,7 +267,7 @@ impl Ops {
     pub fn bytes(&self) -> u64 {
         let pieces = self.spare_pieces.iter().map(Vec::capacity).sum::<usize>() + self.used.pieces;
         let messages = self.spare_messages.iter().map(Vec::capacity).sum::<usize>() + self.used.message_bytes;
-        (self.table.bytes() + pieces * size_of::<RmaPiece>() + messages) as u64
+        (self.table.bytes() + pieces * size_of::<RmaSegment>() + messages) as u64
     }
 }
 
@@ -281,7 +281,7 @@ fn is_share(held: usize, more: usize, left: usize, start: &Start<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn start<'a>(pieces: &'a [RmaPiece], message: Option<&'a [u8]>, is_alone: bool) -> Start<'a> {
+    fn start<'a>(pieces: &'a [RmaSegment], message: Option<&'a [u8]>, is_alone: bool) -> Start<'a> {
         let what = What::Move(RmaKind::Write);
         Start { name: 0, what, pieces, message, fence: false, position: 0, now_ns: 0, is_alone }
     }
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn one_whose_pieces_are_stuck_leaves_half() {
-        let pieces = [RmaPiece::default(); 1_024];
+        let pieces = [RmaSegment::default(); 1_024];
         let mut ops = Ops::new(100_000);
         let mut usages = [Usage::default(); 2];
         let start = start(&pieces, None, false);

@@ -9,7 +9,7 @@ use super::{Arrived, Channel, Fault, Pulled, Pushed};
 use crate::engine::core::Core;
 use crate::rma::Access;
 use cci_memory::bytes::Bytes;
-use cci_proto::{RmaPlace, RmaRefusal};
+use cci_proto::{RemoteAddress, RmaRefusal};
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
@@ -86,7 +86,7 @@ impl Flow {
         core: &mut Core,
         record: &impl Arrived,
         parsed: &Parsed,
-        at: RmaPlace,
+        at: RemoteAddress,
         rest_bytes: u64,
         last: bool,
     ) -> Result<(), Fault> {

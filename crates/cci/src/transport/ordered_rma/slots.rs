@@ -1,6 +1,6 @@
 //! What the slots of a connection's two sides stand for.
 
-use cci_proto::{RmaPlace, RmaRefusal};
+use cci_proto::{RemoteAddress, RmaRefusal};
 
 /// What a slot of the asking side waits for.
 #[derive(Copy, Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Slot {
     },
     Read {
         op: u32,
-        local: RmaPlace,
+        local: RemoteAddress,
         len_bytes: u64,
         got_bytes: u64,
     },
@@ -30,18 +30,18 @@ pub(super) enum Slot {
     /// The peer fetches it; it must still be ours when it says that it has.
     Pull {
         op: u32,
-        local: RmaPlace,
+        local: RemoteAddress,
         len_bytes: u64,
     },
     Where {
         op: u32,
-        local: RmaPlace,
+        local: RemoteAddress,
         len_bytes: u64,
     },
     /// We fetch it.
     Fetch {
         op: u32,
-        local: RmaPlace,
+        local: RemoteAddress,
         len_bytes: u64,
         done_bytes: u64,
         address: u64,
@@ -76,13 +76,13 @@ pub(super) enum Job {
     },
     /// Data is to be sent.
     Read {
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         sent_bytes: u64,
     },
     /// Data is to be fetched.
     Fetch {
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         done_bytes: u64,
         address: u64,

@@ -1,7 +1,7 @@
 //! The records, byte for byte: a head, little-endian, and behind it the data or the message.
 
 use super::{Arrived, Fault, SLOTS};
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaPlace, RmaRefusal};
+use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaRefusal};
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -26,12 +26,12 @@ const HEAD_BYTES: usize = 8;
 pub(super) enum Head {
     /// `rest_bytes`: of the piece, from `at` on; so the first record of a piece that reaches too far is refused.
     Write {
-        at: RmaPlace,
+        at: RemoteAddress,
         rest_bytes: u64,
         last: bool,
     },
     Read {
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     },
     Data {
@@ -39,7 +39,7 @@ pub(super) enum Head {
     },
     Gone,
     Atomic {
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
         wants_value: bool,
     },
@@ -48,12 +48,12 @@ pub(super) enum Head {
         result: Result<Option<u64>, RmaRefusal>,
     },
     Pull {
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         address: u64,
     },
     Where {
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     },
     Here {
@@ -90,7 +90,7 @@ impl HeadBytes {
         self
     }
 
-    fn place(self, at: RmaPlace) -> HeadBytes {
+    fn place(self, at: RemoteAddress) -> HeadBytes {
         self.words([at.region, at.key, at.offset])
     }
 
@@ -208,8 +208,8 @@ impl Fields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn place(&mut self) -> Result<RmaPlace, Fault> {
-        Ok(RmaPlace { region: self.word()?, key: self.word()?, offset: self.word()? })
+    fn place(&mut self) -> Result<RemoteAddress, Fault> {
+        Ok(RemoteAddress { region: self.word()?, key: self.word()?, offset: self.word()? })
     }
 }
 
@@ -237,7 +237,7 @@ pub(super) mod tests {
     fn heads() -> impl Strategy<Value = Head> {
         let words = any::<[u64; 6]>();
         (0..12_u8, any::<bool>(), words).prop_map(|(kind, flag, [region, key, offset, a, b, c])| {
-            let at = RmaPlace { region, key, offset };
+            let at = RemoteAddress { region, key, offset };
             let kind_of = AtomicKind::ALL[(a % 7) as usize];
             let width = if flag { AtomicWidth::Four } else { AtomicWidth::Eight };
             match kind {

@@ -13,7 +13,7 @@ use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
 use baseline::Baseline;
-use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RmaHandle, TransportKind};
+use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RegionHandle, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use hdrhistogram::Histogram;
@@ -26,8 +26,8 @@ const ROUNDS: std::ops::RangeInclusive<u64> = ROUNDS_MIN..=500;
 struct Region {
     connection: Connection,
     memory: Memory,
-    local: RmaHandle,
-    remote: RmaHandle,
+    local: RegionHandle,
+    remote: RegionHandle,
 }
 
 /// Measures what the plan wants to know of remote memory, over one connection of this kind.
@@ -102,7 +102,7 @@ impl Region {
             Kind::Foreign => Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice())),
         };
         let local = client.endpoint.register(&memory, Access::LOCAL).map_err(no_memory)?;
-        Ok((Region { connection, memory, local, remote: RmaHandle::from_bytes(lent.handle) }, lent))
+        Ok((Region { connection, memory, local, remote: RegionHandle::from_bytes(lent.handle) }, lent))
     }
 
     fn close(self, client: &mut Client) -> Outcome {

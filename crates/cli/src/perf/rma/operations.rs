@@ -6,7 +6,7 @@ use super::{Region, STUCK_AFTER_NS};
 use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::signals;
-use cci::{Atomic, Event, Place, RmaError, RmaFlags, Status};
+use cci::{Atomic, Event, RegionAddress, RmaError, RmaFlags, Status};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 
@@ -28,7 +28,8 @@ impl Batch for Transfers {
     #[inline]
     fn start(&self, client: &mut Client, region: &Region, nth: u64) -> Result<(), RmaError> {
         let offset = nth * self.size;
-        let (here, there) = (Place::new(region.local, offset), Place::new(region.remote, offset));
+        let (here, there) =
+            (RegionAddress::new(region.local, offset), RegionAddress::new(region.remote, offset));
         let endpoint = &mut client.endpoint;
         match self.direction {
             Direction::Write => {
@@ -55,8 +56,8 @@ impl Batch for Atomics {
     #[inline]
     fn start(&self, client: &mut Client, region: &Region, nth: u64) -> Result<(), RmaError> {
         let own = (self.first + nth) * 8;
-        let target = Place::new(region.remote, if self.spread { own } else { 0 });
-        let result = Some(Place::new(region.local, own));
+        let target = RegionAddress::new(region.remote, if self.spread { own } else { 0 });
+        let result = Some(RegionAddress::new(region.local, own));
         client.endpoint.atomic(region.connection, self.atomic, target, result, 0, RmaFlags::NONE)
     }
 }

@@ -1,7 +1,7 @@
 //! Messages beside the stream, and what a request to connect says.
 
 use super::flow::HEAD_BYTES;
-use cci::RmaHandle;
+use cci::RegionHandle;
 use serde::{Deserialize, Serialize};
 
 /// The payload of a request to connect.
@@ -65,9 +65,9 @@ pub struct Fin {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Its own.
-    pub region: RmaHandle,
+    pub region: RegionHandle,
     /// That of all.
-    pub ledger: RmaHandle,
+    pub ledger: RegionHandle,
     /// It will be taken back while in use.
     pub withdrawn: bool,
 }
@@ -116,9 +116,9 @@ impl Frame {
                 Frame::Fin(Fin { adds, swapped, ledger, whole: word(3)? != 0 })
             }
             OFFER => Frame::Offer(Offer {
-                region: RmaHandle::from_message(rest)?,
-                ledger: RmaHandle::from_message(rest.get(RmaHandle::BYTES..)?)?,
-                withdrawn: *rest.get(2 * RmaHandle::BYTES)? != 0,
+                region: RegionHandle::from_message(rest)?,
+                ledger: RegionHandle::from_message(rest.get(RegionHandle::BYTES..)?)?,
+                withdrawn: *rest.get(2 * RegionHandle::BYTES)? != 0,
             }),
             NOTE => Frame::Note { slot: word(0)?, seed: word(1)?, len: word(2)? },
             NOTED => Frame::Noted { slot: word(0)? },
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_parsed() {
-        let region = RmaHandle::from_bytes([7; RmaHandle::BYTES]);
-        let ledger = RmaHandle::from_bytes([9; RmaHandle::BYTES]);
+        let region = RegionHandle::from_bytes([7; RegionHandle::BYTES]);
+        let ledger = RegionHandle::from_bytes([9; RegionHandle::BYTES]);
         let frames = [
             Frame::Fin(Fin { adds: 1, swapped: 2, ledger: 3, whole: true }),
             Frame::Offer(Offer { region, ledger, withdrawn: true }),

@@ -4,7 +4,7 @@ use super::super::random::Random;
 use super::frame::{Fin, Offer};
 use super::work::{self, WORDS_BYTES};
 use cci::{
-    Access, AtomicWidth, Connection, Endpoint, Foreign, Memory, RegisterError, Registration, RmaHandle,
+    Access, AtomicWidth, Connection, Endpoint, Foreign, Memory, RegionHandle, RegisterError, Registration,
 };
 
 /// Shortest and longest slot, bytes.
@@ -14,7 +14,7 @@ const WORD: usize = 8;
 /// The word that all peers add to, by one endpoint.
 pub struct Ledger {
     memory: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
     /// Additions that sessions have told of at their end.
     confirmed: u64,
     /// Sessions that worked on it and could not tell.
@@ -50,7 +50,7 @@ impl Ledger {
 /// One session's memory.
 pub struct Lent {
     memory: Memory,
-    handle: Option<RmaHandle>,
+    handle: Option<RegionHandle>,
     offer: Offer,
     /// Take it back after so many notes.
     withdraw_after: Option<u64>,

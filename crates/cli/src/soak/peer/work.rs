@@ -6,8 +6,8 @@ use super::frame::{Fin, Frame, Offer};
 use super::op::Op;
 use crate::memory;
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Connection, Endpoint, Foreign, Memory, Piece, Place,
-    RegisterError, Rma, RmaError, RmaFlags, RmaHandle, RmaKind, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Connection, Endpoint, Foreign, Memory, RegionAddress,
+    RegionHandle, RegisterError, Rma, RmaError, RmaFlags, RmaKind, Segment, Status,
 };
 
 /// Slots of a region, worked on apart.
@@ -70,7 +70,7 @@ pub struct Outcome {
 pub struct Work {
     offer: Offer,
     local: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
     region_bytes: usize,
     slots: [Slot; SLOTS],
     /// Operations to begin.
@@ -163,7 +163,7 @@ impl Work {
             return Ok(false);
         }
         let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-        start.atomic(atomic, Place::new(self.offer.region, 0), Some(self.result(0)), Op::Add)?;
+        start.atomic(atomic, RegionAddress::new(self.offer.region, 0), Some(self.result(0)), Op::Add)?;
         self.adding = true;
         Ok(true)
     }
@@ -179,19 +179,24 @@ impl Work {
             operand: to,
             compare: self.word,
         };
-        start.atomic(atomic, Place::new(self.offer.region, WORD), Some(self.result(1)), Op::Swap { to })?;
+        start.atomic(
+            atomic,
+            RegionAddress::new(self.offer.region, WORD),
+            Some(self.result(1)),
+            Op::Swap { to },
+        )?;
         self.swapping = true;
         Ok(true)
     }
 
     fn add_to_ledger(&mut self, start: &mut Start<'_>) -> Result<bool, RmaError> {
         let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-        start.atomic(atomic, Place::new(self.offer.ledger, 0), None, Op::Ledger)?;
+        start.atomic(atomic, RegionAddress::new(self.offer.ledger, 0), None, Op::Ledger)?;
         Ok(true)
     }
 
-    fn result(&self, which: usize) -> Place {
-        Place::new(self.handle, 2 * self.region_bytes as u64 + which as u64 * WORD)
+    fn result(&self, which: usize) -> RegionAddress {
+        RegionAddress::new(self.handle, 2 * self.region_bytes as u64 + which as u64 * WORD)
     }
 
     /// Writes a slot; then the owner compares it, or it is read back behind a fence.
@@ -216,13 +221,14 @@ impl Work {
             return Err(RmaError::Lengths);
         }
         let (at, len) = (at as u64, len as u64);
-        let local = Place::new(self.handle, at);
-        let remote = Place::new(self.offer.region, at);
+        let local = RegionAddress::new(self.handle, at);
+        let remote = RegionAddress::new(self.offer.region, at);
         let way = random.below(4);
         if way == 0 {
             let note = Frame::Note { slot: slot as u64, seed, len }.encode();
             let flags = if random.one_in(2) { RmaFlags::FENCE } else { RmaFlags::NONE };
-            let (local, remote) = ([Piece::new(self.handle, at, len)], [Piece::new(remote.handle, at, len)]);
+            let (local, remote) =
+                ([Segment::new(self.handle, at, len)], [Segment::new(remote.handle, at, len)]);
             let rma = Rma {
                 kind: RmaKind::Write,
                 local: &local,
@@ -239,7 +245,8 @@ impl Work {
         if way == 2 && len > 2 {
             // Cut differently on both sides.
             let (one, two) = (random.between(1, len - 1), random.between(1, len - 1));
-            let pieces = |handle, cut| [Piece::new(handle, at, cut), Piece::new(handle, at + cut, len - cut)];
+            let pieces =
+                |handle, cut| [Segment::new(handle, at, cut), Segment::new(handle, at + cut, len - cut)];
             let (local, remote) = (pieces(self.handle, one), pieces(self.offer.region, two));
             let rma = Rma {
                 kind: RmaKind::Write,
@@ -253,7 +260,7 @@ impl Work {
         } else {
             start.write(local, remote, len, silent, slot)?;
         }
-        let back = Place::new(self.handle, self.region_bytes as u64 + at);
+        let back = RegionAddress::new(self.handle, self.region_bytes as u64 + at);
         let read = start.read(back, remote, len, Op::Read { slot, seed, len });
         self.set(
             slot,
@@ -374,7 +381,14 @@ impl Start<'_> {
         Ok(())
     }
 
-    fn write(&mut self, from: Place, to: Place, len: u64, silent: bool, slot: usize) -> Result<(), RmaError> {
+    fn write(
+        &mut self,
+        from: RegionAddress,
+        to: RegionAddress,
+        len: u64,
+        silent: bool,
+        slot: usize,
+    ) -> Result<(), RmaError> {
         let flags = if silent { RmaFlags::SILENT } else { RmaFlags::NONE };
         self.endpoint.rma_write(self.connection, from, to, len, self.context(), flags)?;
         if !silent {
@@ -383,7 +397,7 @@ impl Start<'_> {
         Ok(())
     }
 
-    fn read(&mut self, into: Place, from: Place, len: u64, op: Op) -> Result<(), RmaError> {
+    fn read(&mut self, into: RegionAddress, from: RegionAddress, len: u64, op: Op) -> Result<(), RmaError> {
         self.endpoint.rma_read(self.connection, into, from, len, self.context(), RmaFlags::FENCE)?;
         self.flight.start(op);
         Ok(())
@@ -392,8 +406,8 @@ impl Start<'_> {
     fn atomic(
         &mut self,
         atomic: Atomic,
-        target: Place,
-        result: Option<Place>,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
         op: Op,
     ) -> Result<(), RmaError> {
         self.endpoint.atomic(self.connection, atomic, target, result, self.context(), RmaFlags::NONE)?;

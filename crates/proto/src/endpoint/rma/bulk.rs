@@ -10,7 +10,7 @@ use crate::limits::RECORD_BYTES;
 use crate::reliable::rx::RxRing;
 use crate::reliable::tx::TxRing;
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
-use crate::{ConnKey, RmaPlace, Seq, Sink, Status, Time};
+use crate::{ConnKey, RemoteAddress, Seq, Sink, Status, Time};
 
 impl Shared {
     //= wire.md R-RMA-5
@@ -47,7 +47,7 @@ impl Shared {
                 let slot = u16::from(slot);
                 match written {
                     None if last => Record::Notify { slot, message: None }.emit(body),
-                    None => Record::Write { slot, at: RmaPlace::default(), last, data: &[] }.emit(body),
+                    None => Record::Write { slot, at: RemoteAddress::default(), last, data: &[] }.emit(body),
                     written => written,
                 }
             }

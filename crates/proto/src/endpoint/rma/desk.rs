@@ -122,7 +122,7 @@ impl Desk<'_> {
         self.rma.dones.push(index);
     }
 
-    fn on_read(&mut self, slot: u16, at: crate::RmaPlace, len_bytes: u64, sink: &mut impl Sink) {
+    fn on_read(&mut self, slot: u16, at: crate::RemoteAddress, len_bytes: u64, sink: &mut impl Sink) {
         let Some((index, bit)) = place(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
             return self.fault();
         };

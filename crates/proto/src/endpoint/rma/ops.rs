@@ -1,7 +1,7 @@
 //! What is remembered of each remote memory operation: two tables of an endpoint that grow with use and are kept.
 
 use crate::limits::{DATAGRAM_BYTES_MAX, RMA_LOT, RMA_PIECES_MAX, message_bytes_max};
-use crate::rma::{Atomic, AtomicKind, AtomicWidth, RmaPiece, RmaPlace};
+use crate::rma::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaSegment};
 
 /// Names an operation that is not forgotten yet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) struct Op {
 pub(crate) struct NewOp<'a> {
     pub operation: u64,
     pub kind: OpKind,
-    pub pieces: &'a [RmaPiece],
+    pub pieces: &'a [RmaSegment],
     pub atomic: Option<(Atomic, bool)>,
     pub message: Option<&'a [u8]>,
     pub fence: bool,
@@ -280,11 +280,11 @@ impl Ops {
     }
 
     #[inline]
-    pub fn piece(&self, id: NodeId) -> Option<RmaPiece> {
+    pub fn piece(&self, id: NodeId) -> Option<RmaSegment> {
         let [local_region, local_key, local_offset, region, key, offset, len_bytes] = self.node(id)?.words;
-        Some(RmaPiece {
-            local: RmaPlace { region: local_region, key: local_key, offset: local_offset },
-            remote: RmaPlace { region, key, offset },
+        Some(RmaSegment {
+            local: RemoteAddress { region: local_region, key: local_key, offset: local_offset },
+            remote: RemoteAddress { region, key, offset },
             len_bytes,
         })
     }
@@ -351,7 +351,7 @@ impl Ops {
     }
 }
 
-fn words_of(piece: &RmaPiece) -> [u64; NODE_WORDS] {
+fn words_of(piece: &RmaSegment) -> [u64; NODE_WORDS] {
     let (local, remote) = (piece.local, piece.remote);
     [local.region, local.key, local.offset, remote.region, remote.key, remote.offset, piece.len_bytes]
 }

@@ -4,7 +4,7 @@ use super::ops::{NewOp, OpKind, Ops};
 use crate::endpoint::Endpoint;
 use crate::endpoint::sends::{SendId, ticks};
 use crate::limits::RMA_PIECES_MAX;
-use crate::rma::{Atomic, RmaError, RmaKind, RmaPiece, RmaPlace};
+use crate::rma::{Atomic, RemoteAddress, RmaError, RmaKind, RmaSegment};
 use crate::{ConnKey, ConnState, Time};
 
 impl Endpoint {
@@ -18,7 +18,7 @@ impl Endpoint {
         now: Time,
         key: ConnKey,
         kind: RmaKind,
-        pieces: &[RmaPiece],
+        pieces: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         operation: u64,
@@ -46,13 +46,13 @@ impl Endpoint {
         now: Time,
         key: ConnKey,
         atomic: Atomic,
-        target: RmaPlace,
-        result: Option<RmaPlace>,
+        target: RemoteAddress,
+        result: Option<RemoteAddress>,
         fence: bool,
         operation: u64,
     ) -> Result<(), RmaError> {
         let len_bytes = atomic.width.bytes() as u64;
-        let piece = RmaPiece { local: result.unwrap_or_default(), remote: target, len_bytes };
+        let piece = RmaSegment { local: result.unwrap_or_default(), remote: target, len_bytes };
         if !is_sound(&piece) {
             return Err(RmaError::Pieces);
         }
@@ -137,7 +137,7 @@ impl Endpoint {
     }
 }
 
-fn is_sound(piece: &RmaPiece) -> bool {
-    let ends = |place: RmaPlace| place.offset.checked_add(piece.len_bytes).is_some();
+fn is_sound(piece: &RmaSegment) -> bool {
+    let ends = |place: RemoteAddress| place.offset.checked_add(piece.len_bytes).is_some();
     piece.len_bytes != 0 && ends(piece.local) && ends(piece.remote)
 }

@@ -3,7 +3,7 @@
 use super::ops::{NodeId, OpId, Ops};
 use crate::endpoint::deadline::Progress;
 use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS, WINDOW_BUNDLES_MAX};
-use crate::rma::{RmaPlace, RmaRefusal};
+use crate::rma::{RemoteAddress, RmaRefusal};
 use crate::{Seq, Time};
 
 /// What a slot waits for.
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     /// `NONE`: it is over for our program, but not for the peer.
     pub op: OpId,
     /// Where what comes goes.
-    pub to: RmaPlace,
+    pub to: RemoteAddress,
     pub len: u32,
     /// What has not come.
     pub left: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Slot {
 const FREE: Slot = Slot {
     waits: Use::Free,
     op: OpId::NONE,
-    to: RmaPlace { region: 0, key: 0, offset: 0 },
+    to: RemoteAddress { region: 0, key: 0, offset: 0 },
     len: 0,
     left: 0,
     issued_ticks: 0,
@@ -52,7 +52,7 @@ const FREE: Slot = Slot {
 /// A request of the peer's.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Job {
-    pub at: RmaPlace,
+    pub at: RemoteAddress,
     pub len: u32,
     pub sent: u32,
     pub answer: Result<Option<u64>, RmaRefusal>,
@@ -63,7 +63,7 @@ pub(crate) struct Job {
 pub(crate) enum Bulk {
     None,
     Write { slot: u8, last: bool, bytes: u16, op: OpId, node: NodeId, offset: u64 },
-    Data { slot: u8, bytes: u16, offset: u32, at: RmaPlace },
+    Data { slot: u8, bytes: u16, offset: u32, at: RemoteAddress },
 }
 
 /// Slots in the order in which their turn comes; each at most once.
@@ -185,7 +185,8 @@ pub(crate) struct Rma {
     since_ticks: [u32; WINDOW_BUNDLES_MAX as usize],
 }
 
-const JOB: Job = Job { at: RmaPlace { region: 0, key: 0, offset: 0 }, len: 0, sent: 0, answer: Ok(None) };
+const JOB: Job =
+    Job { at: RemoteAddress { region: 0, key: 0, offset: 0 }, len: 0, sent: 0, answer: Ok(None) };
 
 impl Rma {
     pub const COST_BYTES: u64 = size_of::<Rma>() as u64;

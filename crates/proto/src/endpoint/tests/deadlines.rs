@@ -263,7 +263,7 @@ fn who_says_that_it_closes_and_is_not_ready_is_missed_in_time() {
 /// A WRITE to a region that is not there.
 fn refused_write(net: &mut Net, client: ConnKey, bytes: usize) {
     let mut body = vec![0; 2048];
-    let place = RmaPlace { region: 99, key: 1, offset: 0 };
+    let place = RemoteAddress { region: 99, key: 1, offset: 0 };
     let len = Record::Write { slot: 3, at: place, last: false, data: &vec![1; bytes] }
         .emit(&mut body)
         .expect("fits");

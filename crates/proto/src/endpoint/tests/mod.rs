@@ -63,13 +63,13 @@ pub(super) struct Region {
 
 impl App {
     /// The program may have freed the memory of an operation that is over.
-    fn note_late(&mut self, at: RmaPlace) {
+    fn note_late(&mut self, at: RemoteAddress) {
         if self.regions.get(at.region as usize).is_some_and(|region| region.over) {
             self.wrong.push(format!("operation {} is over, and its memory touched", at.region));
         }
     }
 
-    fn note_unfenced(&mut self, at: RmaPlace) {
+    fn note_unfenced(&mut self, at: RemoteAddress) {
         let Some(region) = self.regions.get_mut(at.region as usize) else { return };
         for earlier in std::mem::take(&mut region.after) {
             let region = &self.regions[earlier];
@@ -79,7 +79,7 @@ impl App {
         }
     }
 
-    fn range(&mut self, at: RmaPlace, len: u64) -> Option<&mut [u8]> {
+    fn range(&mut self, at: RemoteAddress, len: u64) -> Option<&mut [u8]> {
         let region = self.regions.get_mut(usize::try_from(at.region).ok()?).filter(|region| !region.gone)?;
         let start = usize::try_from(at.offset).ok()?;
         region.bytes.get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)
@@ -88,7 +88,7 @@ impl App {
     fn peer_range(
         &mut self,
         conn: ConnKey,
-        at: RmaPlace,
+        at: RemoteAddress,
         len: u64,
         right: fn(&Region) -> bool,
     ) -> Result<&mut [u8], RmaRefusal> {
@@ -103,17 +103,35 @@ impl App {
 }
 
 impl Memory for App {
-    fn peer_write(&mut self, conn: ConnKey, _: u64, at: RmaPlace, data: &[u8]) -> Result<(), RmaRefusal> {
+    fn peer_write(
+        &mut self,
+        conn: ConnKey,
+        _: u64,
+        at: RemoteAddress,
+        data: &[u8],
+    ) -> Result<(), RmaRefusal> {
         let len = data.len() as u64;
         self.peer_range(conn, at, len, |region| region.writable).map(|place| place.copy_from_slice(data))
     }
 
-    fn peer_read(&mut self, conn: ConnKey, _: u64, at: RmaPlace, out: &mut [u8]) -> Result<(), RmaRefusal> {
+    fn peer_read(
+        &mut self,
+        conn: ConnKey,
+        _: u64,
+        at: RemoteAddress,
+        out: &mut [u8],
+    ) -> Result<(), RmaRefusal> {
         let len = out.len() as u64;
         self.peer_range(conn, at, len, |region| region.readable).map(|place| out.copy_from_slice(place))
     }
 
-    fn peer_may_read(&mut self, conn: ConnKey, _: u64, at: RmaPlace, len: u64) -> Result<(), RmaRefusal> {
+    fn peer_may_read(
+        &mut self,
+        conn: ConnKey,
+        _: u64,
+        at: RemoteAddress,
+        len: u64,
+    ) -> Result<(), RmaRefusal> {
         self.peer_range(conn, at, len, |region| region.readable).map(|_| ())
     }
 
@@ -121,7 +139,7 @@ impl Memory for App {
         &mut self,
         conn: ConnKey,
         _: u64,
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         let width = atomic.width.bytes();
@@ -146,12 +164,12 @@ impl Memory for App {
         Ok(was)
     }
 
-    fn local_read(&mut self, at: RmaPlace, out: &mut [u8]) -> bool {
+    fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         self.note_late(at);
         self.range(at, out.len() as u64).map(|place| out.copy_from_slice(place)).is_some()
     }
 
-    fn local_write(&mut self, at: RmaPlace, data: &[u8]) -> bool {
+    fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         self.note_late(at);
         self.range(at, data.len() as u64).map(|place| place.copy_from_slice(data)).is_some()
     }

@@ -5,12 +5,12 @@ use super::*;
 pub(super) const KEY: u64 = 0x5ec7_e700_0000_0001;
 
 /// A place in region 0, which each end of [`pair`] has.
-pub(super) fn at(offset: usize) -> RmaPlace {
-    RmaPlace { region: 0, key: KEY, offset: offset as u64 }
+pub(super) fn at(offset: usize) -> RemoteAddress {
+    RemoteAddress { region: 0, key: KEY, offset: offset as u64 }
 }
 
-pub(super) fn piece(local: usize, remote: usize, len: usize) -> RmaPiece {
-    RmaPiece { local: at(local), remote: at(remote), len_bytes: len as u64 }
+pub(super) fn piece(local: usize, remote: usize, len: usize) -> RmaSegment {
+    RmaSegment { local: at(local), remote: at(remote), len_bytes: len as u64 }
 }
 
 /// Two connected ends, each with a region of this size full of random bytes.
@@ -31,7 +31,7 @@ impl Net {
         &mut self,
         conn: ConnKey,
         kind: RmaKind,
-        pieces: &[RmaPiece],
+        pieces: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         operation: u64,
@@ -412,7 +412,7 @@ fn a_fence_keeps_order() {
 #[test]
 fn what_cannot_be_asked_for_is_refused_at_once() {
     let (mut net, client, _) = pair(1, Attribute::ReliableOrdered, 100);
-    let mut ask = |pieces: &[RmaPiece], message: Option<&[u8]>| {
+    let mut ask = |pieces: &[RmaSegment], message: Option<&[u8]>| {
         net.ends[0].rma(net.now, client, RmaKind::Write, pieces, message, false, 1).unwrap_err()
     };
     assert_eq!(ask(&[], None), RmaError::Pieces);

@@ -24,13 +24,13 @@ fn refused_handles_touch_nothing() {
                 net.apps[1].regions.push(Region { bytes: vec![9; 10_000], ..more });
             }
             let refused = [
-                RmaPlace { key: KEY + 1, ..at(0) },
-                RmaPlace { region: 77, ..at(0) },
-                RmaPlace { offset: 9_999, ..at(0) },
-                RmaPlace { offset: u64::MAX - 10_000, ..at(0) },
-                RmaPlace { region: 1, key: 5, offset: 0 },
-                RmaPlace { region: 2, key: 5, offset: 0 },
-                RmaPlace { region: 3, key: 5, offset: 0 },
+                RemoteAddress { key: KEY + 1, ..at(0) },
+                RemoteAddress { region: 77, ..at(0) },
+                RemoteAddress { offset: 9_999, ..at(0) },
+                RemoteAddress { offset: u64::MAX - 10_000, ..at(0) },
+                RemoteAddress { region: 1, key: 5, offset: 0 },
+                RemoteAddress { region: 2, key: 5, offset: 0 },
+                RemoteAddress { region: 3, key: 5, offset: 0 },
             ];
             let before: Vec<Vec<u8>> =
                 net.apps[1].regions.iter().map(|region| region.bytes.clone()).collect();
@@ -40,7 +40,7 @@ fn refused_handles_touch_nothing() {
                 for len_bytes in [8, 700, 5000] {
                     for kind in [RmaKind::Write, RmaKind::Read] {
                         for message in [None, Some(&b"never"[..])] {
-                            let pieces = [RmaPiece { local: at(0), remote, len_bytes }];
+                            let pieces = [RmaSegment { local: at(0), remote, len_bytes }];
                             net.operate(client, kind, &pieces, message, false, count);
                             count += 1;
                         }
@@ -72,7 +72,7 @@ fn refused_handles_touch_nothing() {
 fn one_refused_piece_fails_the_whole_and_its_message() {
     let (mut net, client, _) = pair(1, Attribute::ReliableUnordered, 10_000);
     for (operation, kind) in [RmaKind::Write, RmaKind::Read].into_iter().enumerate() {
-        let bad = RmaPiece { remote: RmaPlace { key: 1, ..at(0) }, ..piece(0, 0, 3000) };
+        let bad = RmaSegment { remote: RemoteAddress { key: 1, ..at(0) }, ..piece(0, 0, 3000) };
         let pieces = [piece(0, 0, 2000), bad, piece(5000, 5000, 100)];
         net.operate(client, kind, &pieces, Some(b"never"), false, operation as u64);
     }
@@ -408,7 +408,7 @@ fn one_operation_of_any_size_fits() {
         let region = Region { bytes: vec![end as u8; 10_000], key: KEY, ..Region::default() };
         net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
     }
-    let pieces: Vec<RmaPiece> = (0..limits::RMA_PIECES_MAX).map(|at| piece(at * 2, at * 2, 1)).collect();
+    let pieces: Vec<RmaSegment> = (0..limits::RMA_PIECES_MAX).map(|at| piece(at * 2, at * 2, 1)).collect();
     let message = vec![5; limits::message_bytes_max(65_504)];
     for operation in 0..2 {
         net.operate(client, RmaKind::Write, &pieces, Some(&message), false, operation);

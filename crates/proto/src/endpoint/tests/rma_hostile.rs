@@ -47,7 +47,7 @@ fn record(numbers: &[u16; 5], data: &[u8], out: &mut Vec<u8>) {
     let slot = if slot % 50 == 0 { slot } else { slot % 131 };
     let key = if place % 11 == 0 { KEY ^ 1 } else { KEY };
     let region = u64::from(place % 17 == 0);
-    let at = RmaPlace { region, key, offset: u64::from(place) };
+    let at = RemoteAddress { region, key, offset: u64::from(place) };
     let data = &data[..usize::from(len) % (data.len() + 1)];
     let (last, len_bytes) = (flag % 3 == 0, u64::from(len) * u64::from(flag % 40));
     let atomic = Atomic {

@@ -81,11 +81,11 @@ impl Truth {
             }
             net.apps[place].regions.push(Region { complete: pattern(operation, len), after, ..region });
         }
-        let at = |offset: usize| RmaPlace { region: operation as u64, key: KEY, offset: offset as u64 };
+        let at = |offset: usize| RemoteAddress { region: operation as u64, key: KEY, offset: offset as u64 };
         let key = if forged { KEY ^ 1 << 40 } else { KEY };
-        let piece = |start: usize, len: usize| RmaPiece {
+        let piece = |start: usize, len: usize| RmaSegment {
             local: at(start),
-            remote: RmaPlace { key, ..at(start) },
+            remote: RemoteAddress { key, ..at(start) },
             len_bytes: len as u64,
         };
         let pieces = match len / 3 {

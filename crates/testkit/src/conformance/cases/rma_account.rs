@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Capability, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, Whose,
     conformance_timeout, connect, part, plain,
 };
-use cci::{Access, Atomic, AtomicKind, AtomicWidth, Piece, RmaHandle, RmaKind, Status};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, RmaKind, Segment, Status};
 use std::time::Instant;
 
 /// Operations at the side that makes them, refusals at the side that refuses.
@@ -30,7 +30,7 @@ pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
     assert_eq!((client.sends_failed, server.rma_refused, client.rma_refused), (0, 0, 0));
     let mut forged = there.handle.to_bytes();
     forged[16] ^= 1;
-    let forged = Piece::new(RmaHandle::from_bytes(forged), 0, 100);
+    let forged = Segment::new(RegionHandle::from_bytes(forged), 0, 100);
     for _ in 0..3 {
         assert_eq!(pair.transfer(RmaKind::Write, here.piece(0, 100), forged), Status::RmaHandle);
     }

@@ -44,7 +44,7 @@ fn clients<D: Driver>(
 
 impl<D: Driver> Client<D> {
     /// Starts operation after operation, as made by `next` from its number, for as long as there is room.
-    fn start(&mut self, count: usize, next: impl Fn(usize) -> (Atomic, cci::Place)) {
+    fn start(&mut self, count: usize, next: impl Fn(usize) -> (Atomic, cci::RegionAddress)) {
         for _ in 0..16 {
             if self.started == count {
                 return;
@@ -75,7 +75,7 @@ fn run_all<D: Driver>(
     server: &mut Side<D>,
     clients: &mut [Client<D>],
     count: usize,
-    next: impl Fn(usize, usize) -> (Atomic, cci::Place),
+    next: impl Fn(usize, usize) -> (Atomic, cci::RegionAddress),
 ) {
     let patience = Instant::now() + conformance_timeout() * 2;
     while clients.iter().any(|client| client.side.sent.len() < count) {

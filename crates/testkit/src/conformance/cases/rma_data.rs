@@ -7,7 +7,7 @@ use crate::conformance::{
 };
 use crate::sim::Rng;
 use cci::limits::RMA_PIECES_MAX;
-use cci::{Access, Piece, RmaKind, Status};
+use cci::{Access, RmaKind, Segment, Status};
 
 /// Each kind of memory on each side, and each reliable attribute in turn.
 fn for_each_combination<D: Driver>(place: &Place<D>, mut case: impl FnMut(&mut Pair<D>, [Whose; 2])) {
@@ -176,7 +176,7 @@ pub fn pieces_cut_differently<D: Driver>(place: &Place<D>) {
             if mine.len() + theirs.len() > RMA_PIECES_MAX {
                 continue;
             }
-            let pieces = |areas: &[Area<D>; 2], runs: &[(usize, usize, usize)]| -> Vec<Piece> {
+            let pieces = |areas: &[Area<D>; 2], runs: &[(usize, usize, usize)]| -> Vec<Segment> {
                 runs.iter().map(|&(area, at, len)| areas[area].piece(at, len)).collect()
             };
             let (mine_pieces, their_pieces) = (pieces(&here, &mine), pieces(&there, &theirs));
@@ -215,7 +215,7 @@ pub fn as_many_pieces_as_can_be<D: Driver>(place: &Place<D>) {
         let mut pair = Pair::plain(place, attribute);
         let whose = [Whose::Library, Whose::Library];
         let (here, mut there) = areas(&mut pair, whose, RMA_PIECES_MAX * 16 + 64);
-        let list = |area: &Area<D>, count: usize, len: usize| -> Vec<Piece> {
+        let list = |area: &Area<D>, count: usize, len: usize| -> Vec<Segment> {
             (0..count).map(|number| area.piece(number * 16 + number % 3, len)).collect()
         };
         let (mine, theirs) = (list(&here, RMA_PIECES_MAX, 9), list(&there, RMA_PIECES_MAX, 9));
@@ -256,7 +256,7 @@ pub fn many_regions_at_once<D: Driver>(place: &Place<D>) {
         while !regions.is_empty() {
             let (number, handle) = regions.swap_remove(rng.below(regions.len() as u64) as usize);
             if number % 4 == 0 {
-                let remote = Piece::new(handle, 0, 8);
+                let remote = Segment::new(handle, 0, 8);
                 let status = pair.transfer(RmaKind::Write, here.piece(number * 8, 8), remote);
                 assert_eq!(status, Status::Success);
             }
@@ -284,7 +284,7 @@ pub fn memory_lives_as_long_as_its_region<D: Driver>(place: &Place<D>) -> Result
             Area::<D>::new(&mut pair.server, whose, 10_000, Access::READ);
         drop(memory);
         here.expect(0, &model[range]);
-        let status = pair.transfer(RmaKind::Read, here.piece(0, 10_000), Piece::new(handle, 0, 10_000));
+        let status = pair.transfer(RmaKind::Read, here.piece(0, 10_000), Segment::new(handle, 0, 10_000));
         assert_eq!(status, Status::Success);
         here.check("read from memory that its program has let go of");
         // The other side's goes, and memory of the endpoint that allocated it outlives that endpoint.

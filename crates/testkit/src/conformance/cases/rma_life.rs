@@ -6,7 +6,7 @@ use crate::conformance::{
     connect, for_a_while, part, plain,
 };
 use crate::sim::Rng;
-use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RmaFlags, RmaHandle, RmaKind, Status};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, RmaFlags, RmaKind, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &Ato
     while !stop.load(Ordering::Relaxed) || under_way > 0 {
         side.poll();
         if let Some((_, message)) = side.inbox.pop_front() {
-            (handle, given_at) = (RmaHandle::from_message(message.as_ref()), context);
+            (handle, given_at) = (RegionHandle::from_message(message.as_ref()), context);
         }
         for (_, number, status) in side.sent.drain(..) {
             under_way -= 1;
@@ -40,9 +40,9 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &Ato
         };
         context += 1;
         let len = 8 + rng.below(here.len_bytes() as u64 - 8) as usize;
-        let (local, remote) = ([here.piece(0, len)], [cci::Piece::new(good, 0, len as u64)]);
+        let (local, remote) = ([here.piece(0, len)], [cci::Segment::new(good, 0, len as u64)]);
         let started = match rng.below(4) {
-            0 => side.port.atomic(to, ADD, remote[0].place, None, context, RmaFlags::NONE),
+            0 => side.port.atomic(to, ADD, remote[0].address, None, context, RmaFlags::NONE),
             1 => side.port.rma(to, &plain(RmaKind::Read, &local, &remote, context)),
             _ => side.port.rma(to, &plain(RmaKind::Write, &local, &remote, context)),
         };

@@ -7,7 +7,7 @@ use crate::conformance::{
     some_len,
 };
 use crate::sim::Rng;
-use cci::{Access, Atomic, AtomicKind, AtomicWidth, Piece, Rma, RmaFlags, RmaHandle, RmaKind, Status};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use std::time::Instant;
 
 /// Asks the child for its regions: one of each kind.
@@ -72,13 +72,13 @@ pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) {
         let to_peer = client.connected[0].1.expect("connected to the other process");
         client.port.send(to_peer, REGIONS, 0, Flags { silent: true, no_copy: false }).expect("room");
         let handles = answer(&mut client);
-        for (which, handle) in handles.chunks_exact(RmaHandle::BYTES).enumerate() {
-            let handle = RmaHandle::from_message(handle).expect("32 bytes");
+        for (which, handle) in handles.chunks_exact(RegionHandle::BYTES).enumerate() {
+            let handle = RegionHandle::from_message(handle).expect("32 bytes");
             exchange(&mut client, to_peer, &mut here, (which as u64, handle));
         }
         adds += 200;
-        for handle in handles.chunks_exact(RmaHandle::BYTES) {
-            let handle = RmaHandle::from_message(handle).expect("32 bytes");
+        for handle in handles.chunks_exact(RegionHandle::BYTES) {
+            let handle = RegionHandle::from_message(handle).expect("32 bytes");
             count(&mut client, to_peer, &here, handle, adds);
             here.accept();
         }
@@ -94,7 +94,7 @@ fn exchange<D: Driver>(
     client: &mut Side<D>,
     to_peer: Conn<D>,
     here: &mut Area<D>,
-    (which, handle): (u64, RmaHandle),
+    (which, handle): (u64, RegionHandle),
 ) {
     let mut rng = Rng::new(which);
     for round in 0..60 {
@@ -104,7 +104,7 @@ fn exchange<D: Driver>(
         here.put(0, &data);
         let numbers = [which, at as u64, len as u64].map(u64::to_le_bytes).concat();
         let message = [WRITTEN, &numbers].concat();
-        let (local, remote) = ([here.piece(0, len)], [Piece::new(handle, at as u64, len as u64)]);
+        let (local, remote) = ([here.piece(0, len)], [Segment::new(handle, at as u64, len as u64)]);
         let write = plain(RmaKind::Write, &local, &remote, round);
         start(client, to_peer, &Rma { message: Some(&message), ..write });
         let sum = answer(client);
@@ -121,12 +121,12 @@ fn exchange<D: Driver>(
 }
 
 /// Adds to the counter 200 times, which makes it `sum`.
-fn count<D: Driver>(client: &mut Side<D>, to_peer: Conn<D>, here: &Area<D>, handle: RmaHandle, sum: u64) {
+fn count<D: Driver>(client: &mut Side<D>, to_peer: Conn<D>, here: &Area<D>, handle: RegionHandle, sum: u64) {
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     let patience = Instant::now() + conformance_timeout();
     for number in 0..200 {
         loop {
-            let (target, result) = (cci::Place::new(handle, 0), Some(here.place(number * 8)));
+            let (target, result) = (cci::RegionAddress::new(handle, 0), Some(here.place(number * 8)));
             let started = client.port.atomic(to_peer, add, target, result, number as u64, RmaFlags::NONE);
             match started {
                 Ok(()) => break,

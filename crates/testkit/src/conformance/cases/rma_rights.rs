@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Capability, Driver, Grant, Pair, Place, Port, Refusal, Skipped, Whose, connect, contents, plain,
 };
 use crate::sim::Rng;
-use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, Piece, Rma, RmaHandle, RmaKind, Status};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaKind, Segment, Status};
 
 const ADD: Atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
 
@@ -13,15 +13,15 @@ const ADD: Atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eig
 fn try_all<D: Driver>(
     pair: &mut Pair<D>,
     here: &Area<D>,
-    handle: RmaHandle,
+    handle: RegionHandle,
     offset: u64,
     len: u64,
 ) -> [Status; 3] {
-    let (local, remote) = (here.piece(8, len as usize), Piece::new(handle, offset, len));
+    let (local, remote) = (here.piece(8, len as usize), Segment::new(handle, offset, len));
     [
         pair.transfer(RmaKind::Write, local, remote),
         pair.transfer(RmaKind::Read, local, remote),
-        pair.change(ADD, remote.place, Some(here.place(0))),
+        pair.change(ADD, remote.address, Some(here.place(0))),
     ]
 }
 
@@ -114,7 +114,7 @@ pub fn ranges_are_kept<D: Driver>(place: &Place<D>) {
                 (1 << 63, 8),
                 ((1 << 63) + 1, 99_000),
             ] {
-                let remote = Piece::new(there.handle, offset, len);
+                let remote = Segment::new(there.handle, offset, len);
                 for kind in [RmaKind::Write, RmaKind::Read] {
                     let local = [here.piece(0, len as usize)];
                     match pair.client.port.rma(pair.to_server, &plain(kind, &local, &[remote], 7)) {
@@ -125,7 +125,7 @@ pub fn ranges_are_kept<D: Driver>(place: &Place<D>) {
                     }
                 }
                 if len == 8 && offset.checked_add(8).is_some() {
-                    assert_eq!(pair.change(ADD, remote.place, None), Status::RmaHandle, "{offset}");
+                    assert_eq!(pair.change(ADD, remote.address, None), Status::RmaHandle, "{offset}");
                 }
             }
             // The first piece is good, the second is not: it fails, and what is outside is left alone.
@@ -163,22 +163,22 @@ pub fn handles_are_checked<D: Driver>(place: &Place<D>) {
             for bit in (0..64).chain(128..192) {
                 let mut bytes = good;
                 bytes[bit / 8] ^= 1 << (bit % 8);
-                let forged = RmaHandle::from_bytes(bytes);
+                let forged = RegionHandle::from_bytes(bytes);
                 assert_eq!(try_all(&mut pair, &here, forged, 0, 100), NONE_OF_IT, "bit {bit} is wrong");
             }
             let mut mixed = good;
             mixed[..8].copy_from_slice(&other.handle.to_bytes()[..8]);
-            let mixed = RmaHandle::from_bytes(mixed);
+            let mixed = RegionHandle::from_bytes(mixed);
             assert_eq!(try_all(&mut pair, &here, mixed, 0, 100), NONE_OF_IT, "the key of another region");
             // What it says of length and rights is believed by nobody.
             let mut longer = good;
             longer[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
-            let longer = RmaHandle::from_bytes(longer);
+            let longer = RegionHandle::from_bytes(longer);
             assert_eq!(try_all(&mut pair, &here, longer, 1_000, 100), NONE_OF_IT, "a longer one");
             let mut rng = Rng::new(12);
             for _ in 0..100 {
-                let bytes = contents(rng.next_u64(), RmaHandle::BYTES);
-                let forged = RmaHandle::from_message(&bytes).expect("32 bytes");
+                let bytes = contents(rng.next_u64(), RegionHandle::BYTES);
+                let forged = RegionHandle::from_message(&bytes).expect("32 bytes");
                 assert_eq!(try_all(&mut pair, &here, forged, 0, 8), NONE_OF_IT, "chance");
             }
             for area in [&here, &there, &other, &gone, &next] {
@@ -231,8 +231,8 @@ pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
         let gone = Area::new(&mut pair.client, Whose::Foreign, 1_000, Access::ALL);
         pair.client.port.deregister(&gone.handle).expect("registered");
         let good = there.piece(0, 10);
-        let (far, beyond) = (Piece::new(here.handle, u64::MAX, 10), here.piece(991, 10));
-        let lists: [(&[Piece], &[Piece]); 9] = [
+        let (far, beyond) = (Segment::new(here.handle, u64::MAX, 10), here.piece(991, 10));
+        let lists: [(&[Segment], &[Segment]); 9] = [
             (&[there.piece(0, 10)], &[good]),
             (&[gone.piece(0, 10)], &[good]),
             (&[beyond], &[good]),
@@ -303,18 +303,18 @@ pub fn overlapping_regions<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
         let tail = pair.server.port.register(&there.memory, part).expect("overlap is allowed");
         let (local, len) = (here.piece(0, 7_000), 7_000);
         assert_eq!(pair.transfer(RmaKind::Write, local, there.piece(5_000, len)), Status::RmaHandle);
-        assert_eq!(pair.transfer(RmaKind::Read, local, Piece::new(inner, 0, 7_000)), Status::RmaHandle);
-        assert_eq!(pair.transfer(RmaKind::Write, local, Piece::new(inner, 1, 7_000)), Status::RmaHandle);
+        assert_eq!(pair.transfer(RmaKind::Read, local, Segment::new(inner, 0, 7_000)), Status::RmaHandle);
+        assert_eq!(pair.transfer(RmaKind::Write, local, Segment::new(inner, 1, 7_000)), Status::RmaHandle);
         there.check("refused");
-        assert_eq!(pair.transfer(RmaKind::Write, local, Piece::new(inner, 0, 7_000)), Status::Success);
+        assert_eq!(pair.transfer(RmaKind::Write, local, Segment::new(inner, 0, 7_000)), Status::Success);
         there.expect(5_000, here.model(0, len));
         there.check("written through the inner one");
-        assert_eq!(pair.transfer(RmaKind::Read, local, Piece::new(tail, 0, 7_000)), Status::Success);
+        assert_eq!(pair.transfer(RmaKind::Read, local, Segment::new(tail, 0, 7_000)), Status::Success);
         here.expect(0, there.model(11_000, len));
         here.check("read through the last one");
         pair.server.port.deregister(&inner).expect("registered");
-        assert_eq!(pair.transfer(RmaKind::Write, local, Piece::new(inner, 0, 7_000)), Status::RmaHandle);
-        assert_eq!(pair.transfer(RmaKind::Write, local, Piece::new(tail, 500, 7_000)), Status::Success);
+        assert_eq!(pair.transfer(RmaKind::Write, local, Segment::new(inner, 0, 7_000)), Status::RmaHandle);
+        assert_eq!(pair.transfer(RmaKind::Write, local, Segment::new(tail, 500, 7_000)), Status::Success);
         there.expect(11_500, here.model(0, len));
         assert_eq!(pair.transfer(RmaKind::Read, local, there.piece(6_000, len)), Status::Success);
         here.expect(0, there.model(6_000, len));

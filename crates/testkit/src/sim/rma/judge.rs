@@ -8,7 +8,7 @@
 //!
 //! What can be said of ends is in `ends`.
 
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, ConnKey, RmaPlace, RmaRefusal, Status};
+use cci_proto::{Atomic, AtomicKind, AtomicWidth, ConnKey, RemoteAddress, RmaRefusal, Status};
 
 use super::super::contents;
 use super::super::ledger::{Ledger, SideState};
@@ -24,7 +24,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         (node, conn, token): (usize, ConnKey, u64),
-        at: RmaPlace,
+        at: RemoteAddress,
         data: &[u8],
     ) -> Result<(), RmaRefusal> {
         self.note(now_ns, 5, token, at.offset ^ (data.len() as u64) << 24);
@@ -53,7 +53,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         (node, conn, token): (usize, ConnKey, u64),
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
     ) -> Result<(), RmaRefusal> {
         self.note(now_ns, 6, token, at.offset ^ len_bytes << 24);
@@ -69,7 +69,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         (node, conn, token): (usize, ConnKey, u64),
-        at: RmaPlace,
+        at: RemoteAddress,
         out: &mut [u8],
     ) -> Result<(), RmaRefusal> {
         self.note(now_ns, 7, token, at.offset ^ (out.len() as u64) << 24);
@@ -85,7 +85,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         (node, conn, token): (usize, ConnKey, u64),
-        at: RmaPlace,
+        at: RemoteAddress,
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         self.note(now_ns, 8, token, at.offset ^ (atomic.kind as u64) << 24);
@@ -112,7 +112,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         node: usize,
-        at: RmaPlace,
+        at: RemoteAddress,
         out: &mut [u8],
     ) -> bool {
         self.note(now_ns, 9, node as u64, at.offset ^ (out.len() as u64) << 24);
@@ -130,7 +130,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         node: usize,
-        at: RmaPlace,
+        at: RemoteAddress,
         data: &[u8],
     ) -> bool {
         self.note(now_ns, 10, node as u64, at.offset ^ (data.len() as u64) << 24);
@@ -151,7 +151,7 @@ impl Ledger {
     }
 
     /// The only reason why memory here can't be used is that it has been deregistered.
-    fn must_be_gone(&mut self, now_ns: u64, node: usize, at: RmaPlace, len_bytes: usize) -> bool {
+    fn must_be_gone(&mut self, now_ns: u64, node: usize, at: RemoteAddress, len_bytes: usize) -> bool {
         if self.rma.regions.get(at.region).is_none_or(|region| region.gone_ns.is_none()) {
             self.fail(
                 now_ns,
@@ -166,7 +166,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         (node, conn, token): (usize, ConnKey, u64),
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         right: u8,
     ) -> Result<u64, RmaRefusal> {
@@ -200,7 +200,7 @@ impl Ledger {
         live.chain(users.iter().filter(ours).filter(move |user| ended(user))).copied()
     }
 
-    fn find_write(&mut self, token: usize, at: RmaPlace, data: &[u8]) -> Result<Found, String> {
+    fn find_write(&mut self, token: usize, at: RemoteAddress, data: &[u8]) -> Result<Found, String> {
         let mut why = String::from("nobody asked for it");
         let mut found: Vec<Found> = Vec::new();
         for (side, index) in self.users(token, at.region) {
@@ -233,7 +233,7 @@ impl Ledger {
         found.first().copied().ok_or(why)
     }
 
-    fn check_read(&self, token: usize, at: RmaPlace, len_bytes: u64) -> Result<(), String> {
+    fn check_read(&self, token: usize, at: RemoteAddress, len_bytes: u64) -> Result<(), String> {
         let mut outcome = Err(String::from("nobody asked for it"));
         for (side, index) in self.users(token, at.region) {
             let op = &self.rma.sides[side].ops[index as usize];
@@ -249,7 +249,7 @@ impl Ledger {
         outcome
     }
 
-    fn find_atomic(&self, token: usize, at: RmaPlace, atomic: Atomic) -> Result<Found, String> {
+    fn find_atomic(&self, token: usize, at: RemoteAddress, atomic: Atomic) -> Result<Found, String> {
         let this = |(side, index): &(usize, u32)| {
             let op = &self.rma.sides[*side].ops[*index as usize];
             let same = matches!(op.what, What::Atomic(wanted, _) if wanted == atomic);
@@ -261,7 +261,7 @@ impl Ledger {
             .ok_or("nobody asked for it, or for the second time".into())
     }
 
-    fn find_local(&self, at: RmaPlace, data: &[u8], now_ns: u64) -> Result<Found, String> {
+    fn find_local(&self, at: RemoteAddress, data: &[u8], now_ns: u64) -> Result<Found, String> {
         let mut why = String::from("no operation in progress wants it");
         let users = self.rma.regions.get(at.region).map_or(&[][..], |region| &region.users);
         for &(side, index) in users {

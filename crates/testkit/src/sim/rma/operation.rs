@@ -1,6 +1,6 @@
 //! One operation, as its program and the judge know it.
 
-use cci_proto::{Atomic, RmaPiece, RmaPlace, Status};
+use cci_proto::{Atomic, RemoteAddress, RmaSegment, Status};
 
 use super::super::rng::mix;
 use super::spans::Spans;
@@ -18,7 +18,7 @@ pub enum What {
     /// Reads, fenced, what an earlier write of the same side left there.
     ReadBack(u32),
     /// Does this to one word.
-    Atomic(Atomic, Option<RmaPlace>),
+    Atomic(Atomic, Option<RemoteAddress>),
 }
 
 /// One operation.
@@ -27,7 +27,7 @@ pub struct Operation {
     /// What it does.
     pub what: What,
     /// Where; of an atomic only the remote place and the width.
-    pub pieces: Vec<RmaPiece>,
+    pub pieces: Vec<RmaSegment>,
     /// Length of the message that comes behind the data.
     pub message: Option<usize>,
     /// Nothing of it may happen before all before it is complete.
@@ -60,7 +60,7 @@ impl Operation {
     pub(super) fn new(
         now_ns: u64,
         what: What,
-        pieces: Vec<RmaPiece>,
+        pieces: Vec<RmaSegment>,
         message: Option<usize>,
         fence: bool,
     ) -> Operation {
@@ -99,7 +99,7 @@ impl Operation {
     }
 
     /// Where in the operation the bytes at a remote place are, if it has them.
-    pub(super) fn at_remote(&self, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+    pub(super) fn at_remote(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if at.offset < self.remote.0 || at.offset >= self.remote.1 {
             return None;
         }
@@ -107,7 +107,7 @@ impl Operation {
     }
 
     /// The same for a place here.
-    pub(super) fn at_local(&self, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+    pub(super) fn at_local(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if let What::Atomic(_, result) = self.what {
             return (result == Some(at) && len_bytes == RESULT_BYTES).then_some(0);
         }
@@ -115,18 +115,22 @@ impl Operation {
     }
 
     /// The remote place of its byte number `at`.
-    pub(super) fn to_remote(&self, mut at: u64) -> RmaPlace {
+    pub(super) fn to_remote(&self, mut at: u64) -> RemoteAddress {
         for piece in &self.pieces {
             if at < piece.len_bytes {
                 return piece.remote.plus(at);
             }
             at -= piece.len_bytes;
         }
-        RmaPlace::default()
+        RemoteAddress::default()
     }
 }
 
-fn find(mut pieces: impl Iterator<Item = (RmaPlace, u64)>, at: RmaPlace, len_bytes: u64) -> Option<u64> {
+fn find(
+    mut pieces: impl Iterator<Item = (RemoteAddress, u64)>,
+    at: RemoteAddress,
+    len_bytes: u64,
+) -> Option<u64> {
     let mut before = 0;
     pieces.find_map(|(place, piece_bytes)| {
         let start = before;

@@ -1,7 +1,7 @@
 //! The program on one side of a conversation that uses its peer's memory.
 
 use cci_proto::{
-    Atomic, AtomicKind, ConnKey, ConnState, Endpoint, RmaError, RmaKind, RmaPiece, RmaPlace, Time,
+    Atomic, AtomicKind, ConnKey, ConnState, Endpoint, RemoteAddress, RmaError, RmaKind, RmaSegment, Time,
 };
 
 use super::super::contents;
@@ -219,7 +219,7 @@ impl Operator {
                 let offset = self.rng.below(self.work.region_bytes - len + 1);
                 ledger.rma.regions.place(readable, offset)
             });
-            let remote: Vec<RmaPlace> = remote.collect();
+            let remote: Vec<RemoteAddress> = remote.collect();
             Operation::new(now_ns, What::Read, pieces(&local, &remote, &lens), message, fence)
         } else {
             let local = place_all(&mut self.rng, &mut self.source, &lens, index, self.token, ledger)?;
@@ -231,7 +231,7 @@ impl Operator {
             };
             let places = cut(&mut self.rng, start, &lens, &gaps);
             let writable = self.known.writable;
-            let remote: Vec<RmaPlace> =
+            let remote: Vec<RemoteAddress> =
                 places.iter().map(|offset| ledger.rma.regions.place(writable, *offset)).collect();
             self.last_write = Some((index, start));
             let pieces = pieces(&local, &remote, &lens);
@@ -254,7 +254,7 @@ impl Operator {
     ) -> Option<Operation> {
         let before = &ledger.rma.side(self.token).ops[written as usize].pieces;
         let lens: Vec<u64> = before.iter().map(|piece| piece.len_bytes).collect();
-        let remote: Vec<RmaPlace> = before.iter().map(|piece| piece.remote).collect();
+        let remote: Vec<RemoteAddress> = before.iter().map(|piece| piece.remote).collect();
         let back = self.rng.pct(50.0);
         let room = if back { &mut self.sink } else { &mut self.source };
         let local = place_all(&mut self.rng, room, &lens, index, self.token, ledger)?;
@@ -326,7 +326,7 @@ impl Operator {
             }
         }
         let tells = matches!(kind, AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap);
-        let mut local = RmaPlace::default();
+        let mut local = RemoteAddress::default();
         let mut result = None;
         if tells && self.rng.pct(90.0) {
             let offset = self.sink.ring.take(RESULT_BYTES, index, over(ledger, self.token))?;
@@ -336,7 +336,7 @@ impl Operator {
         // Where it means nothing it tells operations apart that are all the same otherwise.
         let compare = if kind == AtomicKind::CompareSwap { compare } else { unique };
         let atomic = Atomic { kind, width, operand, compare };
-        let piece = RmaPiece { local, remote: target, len_bytes: bytes };
+        let piece = RmaSegment { local, remote: target, len_bytes: bytes };
         Some(Operation::new(now_ns, What::Atomic(atomic, result), vec![piece], None, fence))
     }
 
@@ -443,20 +443,21 @@ fn place_all(
     index: u32,
     token: usize,
     ledger: &Ledger,
-) -> Option<Vec<RmaPlace>> {
+) -> Option<Vec<RemoteAddress>> {
     let (total, gaps) = spread(rng, lens);
     let start = room.ring.take(total, index, over(ledger, token))?;
     let offsets = cut(rng, start, lens, &gaps);
     Some(offsets.into_iter().map(|offset| ledger.rma.regions.place(room.region, offset)).collect())
 }
 
-fn pieces(local: &[RmaPlace], remote: &[RmaPlace], lens: &[u64]) -> Vec<RmaPiece> {
+fn pieces(local: &[RemoteAddress], remote: &[RemoteAddress], lens: &[u64]) -> Vec<RmaSegment> {
     let both = local.iter().zip(remote).zip(lens);
-    both.map(|((local, remote), len)| RmaPiece { local: *local, remote: *remote, len_bytes: *len }).collect()
+    both.map(|((local, remote), len)| RmaSegment { local: *local, remote: *remote, len_bytes: *len })
+        .collect()
 }
 
 /// The program puts into its memory what is to be written.
-fn fill_source(pieces: &[RmaPiece], token: usize, index: u32, ledger: &mut Ledger) {
+fn fill_source(pieces: &[RmaSegment], token: usize, index: u32, ledger: &mut Ledger) {
     let mut at = 0;
     for piece in pieces {
         if let Some(region) = ledger.rma.regions.get_mut(piece.local.region) {

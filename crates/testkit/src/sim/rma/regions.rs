@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cci_proto::{RmaPlace, RmaRefusal};
+use cci_proto::{RemoteAddress, RmaRefusal};
 
 use super::super::contents;
 use super::super::rng::mix;
@@ -80,8 +80,8 @@ impl Regions {
     }
 
     /// A place in a region, with its key.
-    pub(super) fn place(&self, id: u64, offset: u64) -> RmaPlace {
-        RmaPlace { region: id, key: self.by_id.get(&id).map_or(0, |region| region.key), offset }
+    pub(super) fn place(&self, id: u64, offset: u64) -> RemoteAddress {
+        RemoteAddress { region: id, key: self.by_id.get(&id).map_or(0, |region| region.key), offset }
     }
 
     /// The owner writes all over its region.
@@ -112,7 +112,7 @@ impl Regions {
     pub(super) fn reach(
         &self,
         node: usize,
-        at: RmaPlace,
+        at: RemoteAddress,
         len_bytes: u64,
         right: u8,
     ) -> Result<&Region, RmaRefusal> {
@@ -128,7 +128,13 @@ impl Regions {
 
     /// Whether `bytes` are what the owner had there at `at` at some moment from `since_ns` to `now_ns`, each byte on its
     /// own.
-    pub(super) fn held(&self, at: RmaPlace, bytes: &[u8], since_ns: u64, now_ns: u64) -> Result<(), String> {
+    pub(super) fn held(
+        &self,
+        at: RemoteAddress,
+        bytes: &[u8],
+        since_ns: u64,
+        now_ns: u64,
+    ) -> Result<(), String> {
         let region = self.by_id.get(&at.region).ok_or("no such region")?;
         let versions = &region.versions;
         let first = versions.iter().rposition(|(from_ns, _)| *from_ns <= since_ns).unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, device, device_with, endpoint};
 use crate::{
-    Access, Attribute, ConnectError, Connection, Context, Endpoint, Event, Options, Place, RmaError,
+    Access, Attribute, ConnectError, Connection, Context, Endpoint, Event, Options, RegionAddress, RmaError,
     RmaFlags, SendError, SendFlags, SharedEndpoint, Status,
 };
 use std::collections::HashMap;
@@ -221,7 +221,7 @@ fn what_makes_no_sense_is_refused_and_says_why() {
     let long = vec![0; max as usize + 1];
     assert!(matches!(endpoint.send(to, &long, 0, SendFlags::NONE), Err(SendError::TooLong { .. })));
     let memory = endpoint.allocate(64).unwrap();
-    let place = Place::new(endpoint.register(&memory, Access::WRITE).unwrap(), 0);
+    let place = RegionAddress::new(endpoint.register(&memory, Access::WRITE).unwrap(), 0);
     for connection in [from, to] {
         let refused = endpoint.rma_write(connection, place, place, 8, 0, RmaFlags::NONE);
         assert_eq!(refused, Err(RmaError::Unreliable));

@@ -8,10 +8,10 @@ use crate::engine::poller::Poller;
 use crate::event::Connection;
 use crate::fuzzing::Script;
 use crate::options::Options;
-use crate::rma::{Access, Memory, RmaHandle};
+use crate::rma::{Access, Memory, RegionHandle};
 use crate::transport::ordered_rma::{Flows, Start, What};
 use cci_memory::bytes::Foreign;
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use std::sync::Arc;
 
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
@@ -54,7 +54,7 @@ impl ByteStream for Feed<'_> {
 }
 
 /// The input with the handle's words in place of their names.
-pub(crate) fn with_handle(input: &[u8], handle: &RmaHandle) -> Vec<u8> {
+pub(crate) fn with_handle(input: &[u8], handle: &RegionHandle) -> Vec<u8> {
     let mut bytes = input.to_vec();
     let mut at = 0;
     while let Some(word) = bytes.get_mut(at..at + 8) {
@@ -118,12 +118,12 @@ pub fn rma_stream(data: &[u8]) {
 }
 
 /// Operations of ours, so that answers have something to answer: which ones is said by the bits.
-fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle: &RmaHandle, which: u8) {
-    let place = |offset| RmaPlace { region: handle.region(), key: handle.key(), offset };
-    let piece = RmaPiece { local: place(64), remote: place(8), len_bytes: 20_000 };
+fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle: &RegionHandle, which: u8) {
+    let place = |offset| RemoteAddress { region: handle.region(), key: handle.key(), offset };
+    let piece = RmaSegment { local: place(64), remote: place(8), len_bytes: 20_000 };
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     let atomic = What::Atomic { atomic: add, target: place(0), result: Some(place(32)) };
-    let all: [(What, &[RmaPiece], Option<&[u8]>); 4] = [
+    let all: [(What, &[RmaSegment], Option<&[u8]>); 4] = [
         (What::Move(RmaKind::Read), &[piece], None),
         (What::Move(RmaKind::Write), &[piece], Some(b"told")),
         (atomic, &[], None),

@@ -6,13 +6,13 @@ use crate::engine::operations::Operation;
 use crate::engine::poller::Poller;
 use crate::event::{Connection, Event, Status};
 use crate::options::Options;
-use crate::rma::{Access, Memory, RmaHandle};
+use crate::rma::{Access, Memory, RegionHandle};
 use crate::transport::ordered_rma::flow::Flow;
 use crate::transport::ordered_rma::operations::Ops;
 use crate::transport::ordered_rma::{Flows, Start, What};
 use cci_memory::bytes::Foreign;
 use cci_memory::slab::Key;
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ struct Side {
     ends: Ends,
     scratch: Vec<u8>,
     memory: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
 }
 
 const CONNECTION: Connection = Connection { index: 0, generation: 0 };
@@ -103,7 +103,14 @@ impl Side {
         self.flows.get_mut(self.flow).unwrap()
     }
 
-    fn start(&mut self, context: u64, what: What, pieces: &[RmaPiece], message: Option<&[u8]>, fence: bool) {
+    fn start(
+        &mut self,
+        context: u64,
+        what: What,
+        pieces: &[RmaSegment],
+        message: Option<&[u8]>,
+        fence: bool,
+    ) {
         let operation = Operation { connection: CONNECTION, context, silent: false, place: None };
         let name = self.core.operations.insert(operation, true).unwrap();
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
@@ -135,8 +142,8 @@ impl Side {
         bytes
     }
 
-    fn place(&self, offset: usize) -> RmaPlace {
-        RmaPlace { region: self.handle.region(), key: self.handle.key(), offset: offset as u64 }
+    fn place(&self, offset: usize) -> RemoteAddress {
+        RemoteAddress { region: self.handle.region(), key: self.handle.key(), offset: offset as u64 }
     }
 
     fn deregister(&mut self) {
@@ -212,7 +219,7 @@ proptest! {
         let mut messages = 0;
         for (at, step) in moves.iter().enumerate() {
             // One after the other by fences, so that what comes out is known; reads and writes of both kinds in the middle.
-            let piece = RmaPiece {
+            let piece = RmaSegment {
                 local: one.place(step.local),
                 remote: other.place(step.remote),
                 len_bytes: step.len as u64,
@@ -251,7 +258,7 @@ proptest! {
         for (at, len) in lens.iter().enumerate() {
             let len = (*len).min(each);
             let range = at * each..at * each + len;
-            let piece = RmaPiece {
+            let piece = RmaSegment {
                 local: one.place(range.start),
                 remote: other.place(range.start),
                 len_bytes: len as u64,
@@ -280,7 +287,7 @@ proptest! {
     ) {
         let (mut one, mut other) = two(&cuts, room, 64);
         let kind = if which % 2 == 0 { RmaKind::Read } else { RmaKind::Write };
-        let piece = RmaPiece { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
+        let piece = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
         one.start(7, What::Move(kind), &[piece], None, false);
         for _ in 0..polls {
             let _ = one.poll().unwrap() | other.poll().unwrap();
@@ -296,7 +303,7 @@ proptest! {
         let memory = gone.memory.clone();
         gone.handle = gone.core.regions.insert(&memory, 0..REGION_BYTES, Access::ALL, None).unwrap().unwrap();
         prop_assert!(gone.bytes().iter().all(|&byte| byte == 0xEE));
-        let piece = RmaPiece { local: left.place(5), remote: gone.place(9), len_bytes: 100_000 };
+        let piece = RmaSegment { local: left.place(5), remote: gone.place(9), len_bytes: 100_000 };
         left.start(8, What::Move(RmaKind::Write), &[piece], None, false);
         settle(&mut one, &mut other);
         let (gone, left) = if which < 2 { (one, other) } else { (other, one) };
@@ -328,14 +335,14 @@ proptest! {
 fn messages_without_a_buffer_are_held_in_order_and_said_again() {
     let (mut one, mut other) = two(&[1_000], 100_000, 2);
     for at in 0..10 {
-        let piece = RmaPiece { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        let piece = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
         one.start(at as u64, What::Move(RmaKind::Write), &[piece], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(0, Status::Success), (1, Status::Success)]);
     assert!(other.flow().0.waits_for_buffers());
     // What has no message is not held up by those.
-    let piece = RmaPiece { local: one.place(0), remote: other.place(50), len_bytes: 500_000 };
+    let piece = RmaSegment { local: one.place(0), remote: other.place(50), len_bytes: 500_000 };
     one.start(99, What::Move(RmaKind::Write), &[piece], None, false);
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(99, Status::Success)]);
@@ -355,7 +362,7 @@ fn messages_without_a_buffer_are_held_in_order_and_said_again() {
 fn messages_whose_time_is_up_are_never_delivered() {
     let (mut one, mut other) = two(&[1_000], 100_000, 1);
     for at in 0..4 {
-        let piece = RmaPiece { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        let piece = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
         one.start(at as u64, What::Move(RmaKind::Write), &[piece], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
@@ -376,9 +383,9 @@ fn messages_whose_time_is_up_are_never_delivered() {
 #[test]
 fn a_short_one_waits_for_little_behind_a_long_one() {
     let (mut one, mut other) = two(&[64 << 10], 64 << 10, 4);
-    let long = RmaPiece { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
+    let long = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
     one.start(1, What::Move(RmaKind::Write), &[long], None, false);
-    let short = RmaPiece { local: one.place(0), remote: other.place(0), len_bytes: 8 };
+    let short = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: 8 };
     one.start(2, What::Move(RmaKind::Write), &[short], None, false);
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     one.start(3, What::Atomic { atomic: add, target: other.place(0), result: None }, &[], None, false);

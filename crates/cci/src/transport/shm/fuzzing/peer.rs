@@ -6,8 +6,8 @@ use crate::config::builtin;
 use crate::fuzzing::{Script, with_handle};
 use crate::transport::shm::by_hand::{Lie, ask, confirm};
 use crate::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, Place, RmaFlags,
-    RmaHandle, SendFlags,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, RegionAddress,
+    RegionHandle, RmaFlags, SendFlags,
 };
 use cci_memory::bytes::Backing;
 use cci_memory::ring::RecordHeader;
@@ -21,7 +21,7 @@ const REGION: std::ops::Range<usize> = 4 << 10..12 << 10;
 struct Scene {
     server: Endpoint,
     memory: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
     lie: Lie,
     menu: Menu,
 }
@@ -124,12 +124,14 @@ impl Scene {
 
     fn operate(&mut self, script: &mut Script<'_>) {
         let how = script.byte();
-        let mut theirs = [0; RmaHandle::BYTES];
-        for (to, from) in theirs.iter_mut().zip(script.take(RmaHandle::BYTES)) {
+        let mut theirs = [0; RegionHandle::BYTES];
+        for (to, from) in theirs.iter_mut().zip(script.take(RegionHandle::BYTES)) {
             *to = *from;
         }
-        let (theirs, offset) = (Place::new(RmaHandle::from_bytes(theirs), 0), u64::from(script.u16()));
-        let (ours, len) = (Place::new(self.handle, offset % 4096), u64::from(script.u16()) % 4096 + 1);
+        let (theirs, offset) =
+            (RegionAddress::new(RegionHandle::from_bytes(theirs), 0), u64::from(script.u16()));
+        let (ours, len) =
+            (RegionAddress::new(self.handle, offset % 4096), u64::from(script.u16()) % 4096 + 1);
         let (on, flags) = (self.lie.connection, RmaFlags::NONE);
         let _ = match how % 3 {
             0 => self.server.rma_write(on, ours, theirs, len, 1, flags),
@@ -137,7 +139,7 @@ impl Scene {
             _ => {
                 let kind = AtomicKind::ALL[usize::from(how >> 2) % AtomicKind::ALL.len()];
                 let atomic = Atomic { kind, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-                let result = Some(Place::new(self.handle, 8 * (offset % 64)));
+                let result = Some(RegionAddress::new(self.handle, 8 * (offset % 64)));
                 self.server.atomic(on, atomic, theirs, result, 3, flags)
             }
         };

@@ -9,7 +9,7 @@ use crate::transport::ordered_rma::put_result;
 use crate::transport::shm::out::Out;
 use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
 use cci_memory::slab::Key;
-use cci_proto::{Atomic, AtomicWidth, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::process;
 use cci_sys::segment::{Segment, SegmentReader};
 use cci_sys::unix::ReceivedFds;
@@ -291,7 +291,13 @@ impl Asker {
     /// What may be used of the peer's at a place, if the grant that the owner gave covers it. What it does not cover is
     /// for the owner to refuse.
     #[inline]
-    fn usable(&mut self, conn: Key, at: RmaPlace, len_bytes: u64, need: Access) -> Option<(Usable, usize)> {
+    fn usable(
+        &mut self,
+        conn: Key,
+        at: RemoteAddress,
+        len_bytes: u64,
+        need: Access,
+    ) -> Option<(Usable, usize)> {
         let place = at.region as usize % FRONT;
         let cached = self.front.get(place).copied().flatten();
         let usable = match cached.filter(|usable| usable.grant.region == at.region) {
@@ -336,8 +342,8 @@ impl Asker {
         out: &Out,
         conn: Key,
         kind: RmaKind,
-        first: &RmaPiece,
-        more: &[RmaPiece],
+        first: &RmaSegment,
+        more: &[RmaSegment],
     ) -> Option<Status> {
         let need = match kind {
             RmaKind::Write => Access::WRITE,
@@ -366,7 +372,7 @@ impl Asker {
         conn: Key,
         kind: RmaKind,
         need: Access,
-        piece: &RmaPiece,
+        piece: &RmaSegment,
     ) -> Option<Status> {
         let (usable, there_at) = self.usable(conn, piece.remote, piece.len_bytes, need)?;
         let there = self.memory(&usable)?;
@@ -407,8 +413,8 @@ impl Asker {
         out: &Out,
         conn: Key,
         atomic: Atomic,
-        target: RmaPlace,
-        result: Option<RmaPlace>,
+        target: RemoteAddress,
+        result: Option<RemoteAddress>,
     ) -> Option<Status> {
         let width_bytes = match atomic.width {
             AtomicWidth::Four => 4,

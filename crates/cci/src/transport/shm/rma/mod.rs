@@ -36,7 +36,7 @@ use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
-use cci_proto::{RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::unix::ReceivedFds;
 
 pub(super) use self::grant::GRANT_BYTES;
@@ -142,7 +142,7 @@ impl Shm {
         core: &mut Core,
         key: Key,
         what: What,
-        pieces: &[RmaPiece],
+        pieces: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         name: u64,
@@ -300,7 +300,14 @@ fn break_connection(link: &mut Link, table: &mut Table, core: &mut Core, key: Ke
 }
 
 /// Sees to it that a place of the peer's can be reached in a better way than through the ring, from some time on.
-fn want(link: &mut Link, table: &mut Table, key: Key, at: RmaPlace, len_bytes: u64, kind: Option<RmaKind>) {
+fn want(
+    link: &mut Link,
+    table: &mut Table,
+    key: Key,
+    at: RemoteAddress,
+    len_bytes: u64,
+    kind: Option<RmaKind>,
+) {
     if link.life != Life::Up || link.out.control.len() >= CONTROL_MAX {
         return;
     }

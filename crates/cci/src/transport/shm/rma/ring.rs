@@ -14,7 +14,7 @@ use crate::transport::shm::wire::kind;
 use cci_memory::bytes::Bytes;
 use cci_memory::ring::{Corrupt, PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
 use cci_memory::slab::Key;
-use cci_proto::{Atomic, RmaKind, RmaPiece, RmaPlace};
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 use cci_sys::segment::Segment;
 use std::collections::VecDeque;
@@ -96,8 +96,8 @@ impl Channel for RingChannel<'_> {
         core: &mut Core,
         _: Connection,
         kind: RmaKind,
-        first: &RmaPiece,
-        more: &[RmaPiece],
+        first: &RmaSegment,
+        more: &[RmaSegment],
     ) -> Option<Status> {
         self.asker.as_mut()?.copy(core, self.out, self.conn, kind, first, more)
     }
@@ -107,8 +107,8 @@ impl Channel for RingChannel<'_> {
         core: &mut Core,
         _: Connection,
         atomic: Atomic,
-        target: RmaPlace,
-        result: Option<RmaPlace>,
+        target: RemoteAddress,
+        result: Option<RemoteAddress>,
     ) -> Option<Status> {
         self.asker.as_mut()?.atomic(core, self.out, self.conn, atomic, target, result)
     }

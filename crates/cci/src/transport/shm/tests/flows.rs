@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::{Cma, Device};
-use crate::{Access, DisconnectReason, Memory, Place, RmaError, RmaFlags, RmaHandle};
+use crate::{Access, DisconnectReason, Memory, RegionAddress, RegionHandle, RmaError, RmaFlags};
 use std::sync::Arc;
 
 /// An endpoint that reaches memory through the ring alone, under this cap.
@@ -39,7 +39,7 @@ fn connect(client: &mut Endpoint, server: &mut Endpoint, count: usize) -> Vec<Co
 
 const BYTES: usize = 256 << 10;
 
-fn memory(endpoint: &mut Endpoint) -> (Memory, RmaHandle) {
+fn memory(endpoint: &mut Endpoint) -> (Memory, RegionHandle) {
     let memory = endpoint.allocate(BYTES).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap();
     (memory, handle)
@@ -57,7 +57,7 @@ fn own_operations_on_many_connections_stay_under_the_cap() {
     let ((_source, from), (_target, to)) = (memory(&mut client), memory(&mut server));
     let (mut begun, mut refused) = (0, 0);
     for (context, connection) in (0..).zip(&connections) {
-        let (from, to) = (Place::new(from, 0), Place::new(to, 0));
+        let (from, to) = (RegionAddress::new(from, 0), RegionAddress::new(to, 0));
         match client.rma_write(*connection, from, to, 8, context, RmaFlags::NONE) {
             Ok(()) => begun += 1,
             Err(RmaError::WouldBlock) => refused += 1,
@@ -82,7 +82,9 @@ fn own_operations_on_many_connections_stay_under_the_cap() {
         (ended == begun).then_some(())
     });
     let last = *connections.last().unwrap();
-    client.rma_write(last, Place::new(from, 0), Place::new(to, 0), 8, 0, RmaFlags::NONE).unwrap();
+    client
+        .rma_write(last, RegionAddress::new(from, 0), RegionAddress::new(to, 0), 8, 0, RmaFlags::NONE)
+        .unwrap();
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn a_process_with_more_operations_than_it_may_have_loses_the_connections_of_thos
     let connections = connect(&mut client, &mut server, 60);
     let ((_target, to), (_source, from)) = (memory(&mut client), memory(&mut server));
     for (context, connection) in (0..).zip(&connections) {
-        let (to, from) = (Place::new(to, 0), Place::new(from, 0));
+        let (to, from) = (RegionAddress::new(to, 0), RegionAddress::new(from, 0));
         client.rma_read(*connection, to, from, BYTES as u64, context, RmaFlags::NONE).unwrap();
     }
     let (mut statuses, mut refused) = (Vec::new(), 0);

@@ -3,7 +3,7 @@
 use super::rma::{READ, record, scene};
 use crate::transport::shm::by_hand::PATIENCE;
 use crate::transport::shm::wire::kind;
-use crate::{Event, Piece, Place, Rma, RmaFlags, RmaKind, SendFlags, Status};
+use crate::{Event, RegionAddress, Rma, RmaFlags, RmaKind, Segment, SendFlags, Status};
 use std::time::{Duration, Instant};
 
 const SEND_TIMEOUT: Duration = Duration::from_millis(150);
@@ -17,11 +17,11 @@ const ROUNDS_MAX: u32 = 100;
 fn requests_of_the_peers_own_do_not_keep_our_operation() {
     let (mut server, _memory, handle, mut lie) = scene();
     server.set_send_timeout(lie.connection, SEND_TIMEOUT).unwrap();
-    let (here, there) = (Place::new(handle, 0), Place::new(handle, 64));
+    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 64));
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Piece { place: here, len_bytes: 8 }],
-        remote: &[Piece { place: there, len_bytes: 8 }],
+        local: &[Segment { address: here, len_bytes: 8 }],
+        remote: &[Segment { address: there, len_bytes: 8 }],
         message: None,
         context: 5,
         flags: RmaFlags::NONE,

@@ -1,7 +1,7 @@
 //! What a peer grants, and what becomes of it here: a peer made by hand that owns the memory.
 
 use super::*;
-use crate::{Access, Place, RmaFlags, RmaHandle};
+use crate::{Access, RegionAddress, RegionHandle, RmaFlags};
 use cci_sys::memory::RmaSegment;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"CCIgrant");
@@ -24,7 +24,7 @@ impl Lender {
     }
 
     /// Makes the client ask for a region of ours, by a write that goes through the ring, and grants it.
-    fn lend(&self, client: &mut Endpoint, from: RmaHandle, region: u64, len: u64, memory: BorrowedFd<'_>) {
+    fn lend(&self, client: &mut Endpoint, from: RegionHandle, region: u64, len: u64, memory: BorrowedFd<'_>) {
         self.write(client, from, region, len);
         assert!(self.control.bytes().write(region as usize * 8, &TOKEN.to_ne_bytes()));
         let words = [MAGIC, region, 2, u64::MAX, 7, region, len, 0, len, region, TOKEN, CONTROL_BYTES as u64];
@@ -40,9 +40,11 @@ impl Lender {
         }
     }
 
-    fn write(&self, client: &mut Endpoint, from: RmaHandle, region: u64, len: u64) {
-        let to = Place::new(RmaHandle::new(region, len, 2, Access::ALL), 0);
-        client.rma_write(self.lie.connection, Place::new(from, 0), to, 8, 1, RmaFlags::SILENT).unwrap();
+    fn write(&self, client: &mut Endpoint, from: RegionHandle, region: u64, len: u64) {
+        let to = RegionAddress::new(RegionHandle::new(region, len, 2, Access::ALL), 0);
+        client
+            .rma_write(self.lie.connection, RegionAddress::new(from, 0), to, 8, 1, RmaFlags::SILENT)
+            .unwrap();
     }
 }
 

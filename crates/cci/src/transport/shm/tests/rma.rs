@@ -19,7 +19,7 @@ pub(super) fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8])
 }
 
 /// A server with a region, and a liar that does not know its key.
-pub(super) fn scene() -> (Endpoint, Memory, crate::RmaHandle, Lie) {
+pub(super) fn scene() -> (Endpoint, Memory, crate::RegionHandle, Lie) {
     let mut server = endpoint();
     let memory = server.allocate(4096).unwrap();
     let handle = server.register(&memory, Access::ALL).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rma::Access;
-use crate::{Memory, Place, Registration, RmaFlags, RmaHandle};
+use crate::{Memory, RegionAddress, RegionHandle, Registration, RmaFlags};
 use cci_memory::bytes::Backing;
 use cci_sys::memory::RmaSegment;
 use cci_sys::segment::SegmentReader;
@@ -54,7 +54,7 @@ impl Lie {
     }
 
     /// Asks for a region, and gets it.
-    fn map(&mut self, owner: &mut Endpoint, handle: RmaHandle) -> Got {
+    fn map(&mut self, owner: &mut Endpoint, handle: RegionHandle) -> Got {
         self.push(kind::MAP, [handle.region(), handle.key(), 1]);
         for _ in 0..50 {
             assert!(owner.next_event().is_none());
@@ -96,14 +96,14 @@ fn write_direct(
     client: &mut Endpoint,
     server: &mut Endpoint,
     on: Connection,
-    from: RmaHandle,
-    to: RmaHandle,
+    from: RegionHandle,
+    to: RegionHandle,
 ) {
     let before = counter(client, "rma_direct");
     let start = Instant::now();
     while counter(client, "rma_direct") == before {
         assert!(start.elapsed() < PATIENCE, "never mapped");
-        let (from, to) = (Place::new(from, 0), Place::new(to, 0));
+        let (from, to) = (RegionAddress::new(from, 0), RegionAddress::new(to, 0));
         client.rma_write(on, from, to, 8, 3, RmaFlags::NONE).unwrap();
         until(client, "a write", |_, event| {
             server.progress();
@@ -112,7 +112,7 @@ fn write_direct(
     }
 }
 
-fn part(memory: &Memory, endpoint: &mut Endpoint, range: std::ops::Range<usize>) -> RmaHandle {
+fn part(memory: &Memory, endpoint: &mut Endpoint, range: std::ops::Range<usize>) -> RegionHandle {
     let what = Registration { range: Some(range), access: Access::ALL, only: None };
     endpoint.register(memory, what).unwrap()
 }
@@ -140,7 +140,9 @@ fn who_has_old_pages_does_not_write_to_them_once_others_have_new_ones() {
     assert_ne!(again.words[5], got.words[5], "it is another memory now");
     // And the client, who has the old ones, writes to it.
     assert!(source.write(0, b"not lost"));
-    client.rma_write(ours, Place::new(from, 0), Place::new(second, 0), 8, 3, RmaFlags::NONE).unwrap();
+    client
+        .rma_write(ours, RegionAddress::new(from, 0), RegionAddress::new(second, 0), 8, 3, RmaFlags::NONE)
+        .unwrap();
     until(&mut client, "a write", |_, event| {
         owner.progress();
         event.map(|event| assert!(matches!(event, Event::Send { status: Status::Success, .. })))
@@ -241,8 +243,8 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
         let control = Segment::create_read_only_for_others(4096).unwrap();
         let live = |token: u64| assert!(control.bytes().write(8, &token.to_ne_bytes()));
         live(5);
-        let to = Place::new(RmaHandle::new(1, LEN as u64, 2, Access::ALL), 0);
-        server.rma_write(lie.connection, Place::new(from, 0), to, 8, 1, RmaFlags::NONE).unwrap();
+        let to = RegionAddress::new(RegionHandle::new(1, LEN as u64, 2, Access::ALL), 0);
+        server.rma_write(lie.connection, RegionAddress::new(from, 0), to, 8, 1, RmaFlags::NONE).unwrap();
         let magic = u64::from_ne_bytes(*b"CCIgrant");
         let grant = [magic, 1, 2, u64::MAX, 7, 3, LEN as u64, 0, LEN as u64, 1, 5, 4096];
         let grant = grant.map(u64::to_ne_bytes);
@@ -274,7 +276,9 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
             while !begun.load(Ordering::Acquire) {
                 std::hint::spin_loop();
             }
-            server.rma_write(lie.connection, Place::new(from, 0), to, LEN as u64, 2, RmaFlags::NONE).unwrap();
+            server
+                .rma_write(lie.connection, RegionAddress::new(from, 0), to, LEN as u64, 2, RmaFlags::NONE)
+                .unwrap();
             if in_the_middle.join().unwrap() {
                 caught += 1;
                 let told = server.next_event();
@@ -300,7 +304,7 @@ fn a_question_over_a_connection_that_ends_does_not_keep_others_from_asking() {
     let from = client.register(&source, Access::LOCAL).unwrap();
     let (kept, _) = join(&mut client, &mut owner);
     let (ours, theirs) = join(&mut client, &mut owner);
-    let (here, there) = (Place::new(from, 0), Place::new(handle, 0));
+    let (here, there) = (RegionAddress::new(from, 0), RegionAddress::new(handle, 0));
     client.rma_write(ours, here, there, 8, 3, RmaFlags::NONE).unwrap();
     owner.disconnect(theirs);
     until(&mut client, "the end of the operation", |_, event| {
@@ -343,7 +347,8 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     let memory = RmaSegment::create(4096).unwrap();
     let control = Segment::create_read_only_for_others(4096).unwrap();
     assert!(control.bytes().write(8, &5_u64.to_ne_bytes()));
-    let (here, there) = (Place::new(from, 0), Place::new(RmaHandle::new(1, 4096, 2, Access::ALL), 0));
+    let (here, there) =
+        (RegionAddress::new(from, 0), RegionAddress::new(RegionHandle::new(1, 4096, 2, Access::ALL), 0));
     client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
     let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 3, 4096, 0, 4096, 1, 5, 4096];
     let grant = grant.map(u64::to_ne_bytes);
@@ -415,7 +420,15 @@ fn regions_come_and_go_thousands_of_times_and_nothing_stays() {
         assert!(source.write(0, &number.to_ne_bytes()));
         let direct = counter(&both, "rma_direct");
         while counter(&both, "rma_direct") == direct {
-            both.rma_write(ours, Place::new(from, 0), Place::new(handle, 8), 8, 3, RmaFlags::NONE).unwrap();
+            both.rma_write(
+                ours,
+                RegionAddress::new(from, 0),
+                RegionAddress::new(handle, 8),
+                8,
+                3,
+                RmaFlags::NONE,
+            )
+            .unwrap();
             until(&mut both, "a write", |_, event| event);
         }
         let mut seen = [0; 8];
@@ -437,7 +450,7 @@ fn a_peer_that_never_ends_a_copy_is_waited_for_once() {
     const REGIONS: usize = 6;
     let mut owner = endpoint();
     let memories: Vec<Memory> = (0..REGIONS).map(|_| owner.allocate(4096).unwrap()).collect();
-    let handles: Vec<RmaHandle> =
+    let handles: Vec<RegionHandle> =
         memories.iter().map(|memory| owner.register(memory, Access::ALL).unwrap()).collect();
     // Two links of one process, and one of another, which copies nothing.
     let mut lies: Vec<Lie> = [(1, NO_PROCESS), (2, NO_PROCESS), (3, NO_PROCESS - 1)]

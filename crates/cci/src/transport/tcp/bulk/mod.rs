@@ -27,7 +27,7 @@ use crate::transport::{AtomicRequest, RmaRequest};
 use cci_memory::bytes::Bytes;
 use cci_memory::fallible;
 use cci_memory::slab::Key;
-use cci_proto::RmaPiece;
+use cci_proto::RmaSegment;
 use cci_sys::clock;
 use cci_sys::event::Interest;
 use std::collections::VecDeque;
@@ -178,7 +178,7 @@ impl Tcp {
         core: &mut Core,
         key: Key,
         what: What,
-        pieces: &[RmaPiece],
+        pieces: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         name: u64,

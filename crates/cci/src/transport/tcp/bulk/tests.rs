@@ -10,7 +10,8 @@ mod unfinished;
 use super::super::said::{Said, Ticket};
 use super::super::wire::{HEADER_BYTES, Header, Kind};
 use crate::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, Place, RmaFlags, RmaHandle,
+    Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, RegionAddress, RegionHandle,
+    RmaFlags,
 };
 use cci_secure::{Challenge, Prover};
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +40,7 @@ struct Scene {
     at: SocketAddr,
     ticket: Ticket,
     memory: Memory,
-    handle: RmaHandle,
+    handle: RegionHandle,
 }
 
 /// Lets the endpoint work until `done` says so, for no longer than five seconds.
@@ -266,7 +267,7 @@ fn a_second_stream_that_ends_ends_the_connection() {
 fn the_side_that_accepted_asks_for_the_second_stream() {
     let mut scene = scene();
     let handle = scene.handle;
-    let (here, there) = (Place::new(handle, 0), Place::new(handle, 100));
+    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
     scene.server.rma_write(scene.connection, here, there, 8, 0, RmaFlags::NONE).unwrap();
     let mut asked = [0; HEADER_BYTES];
     until(&mut scene.server, |_| (scene.first.read(&mut asked).is_ok_and(|len| len > 0)).then_some(()));

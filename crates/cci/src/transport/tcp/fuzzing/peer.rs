@@ -5,7 +5,7 @@ use crate::config::ini;
 use crate::fuzzing::{Script, with_handle};
 use crate::transport::tcp::said::{Said, Ticket};
 use crate::transport::tcp::wire::{Header, Kind};
-use crate::{Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, RmaHandle};
+use crate::{Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, RegionHandle};
 use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn device() -> &'static Device {
 /// The endpoint, and streams of which the other ends are ours.
 struct Scene {
     endpoint: Endpoint,
-    handle: RmaHandle,
+    handle: RegionHandle,
     streams: Vec<TcpStream>,
     /// What the endpoint has said, as far as it was looked at.
     heard: Vec<u8>,

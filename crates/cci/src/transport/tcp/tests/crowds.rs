@@ -4,7 +4,7 @@ use super::hostile::{RO, accepted, hello, record};
 use super::{PATIENCE, connect, counted, endpoint, until};
 use crate::transport::tcp::said::{Said, Ticket};
 use crate::transport::tcp::wire::Kind;
-use crate::{Access, Connection, Endpoint, Event, Options, Place, RmaFlags};
+use crate::{Access, Connection, Endpoint, Event, Options, RegionAddress, RmaFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -71,7 +71,7 @@ fn second_streams_on_their_way_keep_no_client_out() {
     for at in 0..super::super::CLIENTS_MAX + 10 {
         let (to, stream) = join(&mut server, &listeners[at as usize % 2], port);
         streams.push(stream);
-        let (here, there) = (Place::new(handle, 0), Place::new(handle, 8));
+        let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 8));
         server.rma_write(to, here, there, 8, 0, RmaFlags::NONE).unwrap();
     }
     connect(&mut endpoint(Options::default()), &mut server, RO).unwrap();

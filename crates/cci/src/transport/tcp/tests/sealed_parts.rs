@@ -9,8 +9,8 @@ use crate::sealing::Sealing;
 use crate::transport::tcp::said::Said;
 use crate::transport::tcp::wire::Kind;
 use crate::{
-    Access, Connection, Endpoint, Event, Memory, Options, Place, RmaFlags, RmaHandle, Security, SendFlags,
-    Status,
+    Access, Connection, Endpoint, Event, Memory, Options, RegionAddress, RegionHandle, RmaFlags, Security,
+    SendFlags, Status,
 };
 use cci_secure::limits::{RECORD_HEADER_BYTES, TAG_BYTES};
 use cci_secure::{EndpointId, SealedStream, StreamConfig, UpdateLimits};
@@ -283,11 +283,11 @@ fn who_is_not_accepted_yet_takes_no_buffer() {
 }
 
 /// A peer that asks for more than the kernel takes, and reads nothing of it.
-fn frozen(server: &mut Endpoint, remote: RmaHandle) -> Endpoint {
+fn frozen(server: &mut Endpoint, remote: RegionHandle) -> Endpoint {
     let mut honest = Honest::join(server);
     let (_, local) = memory(&mut honest.endpoint);
     for at in 0..12 {
-        let (local, remote) = (Place::new(local, 0), Place::new(remote, 0));
+        let (local, remote) = (RegionAddress::new(local, 0), RegionAddress::new(remote, 0));
         honest.endpoint.rma_read(honest.to_server, local, remote, 1 << 20, at, RmaFlags::NONE).unwrap();
     }
     // The second stream is made, and the requests leave.
@@ -362,7 +362,7 @@ fn a_poll_shakes_hands_with_a_few() {
     assert!(most <= 4, "{most} in one poll");
 }
 
-fn memory(endpoint: &mut Endpoint) -> (Memory, RmaHandle) {
+fn memory(endpoint: &mut Endpoint) -> (Memory, RegionHandle) {
     let memory = endpoint.allocate(1 << 20).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap();
     (memory, handle)
@@ -384,7 +384,7 @@ fn parts_of_records_do_not_stop_remote_memory() {
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at * 7 + at / 253) as u8).collect();
     for round in 0..2 {
         assert!(if round == 0 { here.write(0, &bytes) } else { here.write(0, &vec![0; 1 << 20]) });
-        let (local, remote) = (Place::new(local, 0), Place::new(remote, 0));
+        let (local, remote) = (RegionAddress::new(local, 0), RegionAddress::new(remote, 0));
         let (endpoint, to) = (&mut honest.endpoint, honest.to_server);
         if round == 0 {
             endpoint.rma_write(to, local, remote, 1 << 20, 5, RmaFlags::NONE).unwrap();

@@ -1,7 +1,7 @@
 //! Peers that keep an operation under way by saying little, all the time.
 
 use super::{DATA, READ, Scene, record, scene_with, until};
-use crate::{Event, Options, Piece, Place, Rma, RmaFlags, RmaKind, Status};
+use crate::{Event, Options, RegionAddress, Rma, RmaFlags, RmaKind, Segment, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn heard(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Vec<Vec<u8>>> {
 
 /// The peer of a read brings one byte of it after the other.
 fn trickled_read(scene: &mut Scene) -> TcpStream {
-    let (here, there) = (Place::new(scene.handle, 0), Place::new(scene.handle, LEN_BYTES));
+    let (here, there) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
     scene.server.rma_read(scene.connection, here, there, LEN_BYTES, 5, RmaFlags::NONE).unwrap();
     let (mut second, mut bytes) = (scene.second(scene.ticket), Vec::new());
     until(&mut scene.server, |_| {
@@ -98,11 +98,11 @@ fn a_byte_now_and_then_does_not_keep_a_disconnect() {
 #[test]
 fn a_message_asked_for_again_and_again_does_not_keep_its_operation() {
     let mut scene = scene();
-    let (here, there) = (Place::new(scene.handle, 0), Place::new(scene.handle, LEN_BYTES));
+    let (here, there) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Piece { place: here, len_bytes: 8 }],
-        remote: &[Piece { place: there, len_bytes: 8 }],
+        local: &[Segment { address: here, len_bytes: 8 }],
+        remote: &[Segment { address: there, len_bytes: 8 }],
         message: Some(b"done"),
         context: 5,
         flags: RmaFlags::NONE,

@@ -3,7 +3,7 @@
 use super::{endpoint, until};
 use crate::transport::tcp::said::{Said, Ticket};
 use crate::transport::tcp::wire::HEADER_BYTES;
-use crate::{Access, Attribute, Endpoint, Event, Options, Place, RmaFlags, Status};
+use crate::{Access, Attribute, Endpoint, Event, Options, RegionAddress, RmaFlags, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn client(bulk_at: SocketAddr) -> (Endpoint, TcpStream) {
     let memory = client.allocate(4096).unwrap();
     assert!(memory.write(0, &DATA));
     let handle = client.register(&memory, Access::ALL).unwrap();
-    let (here, there) = (Place::new(handle, 0), Place::new(handle, 100));
+    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
     client.rma_write(connection, here, there, DATA.len() as u64, 5, RmaFlags::NONE).unwrap();
     (client, first)
 }

@@ -2,7 +2,7 @@
 
 use super::{Scene, is_closed, record, scene, until};
 use crate::transport::tcp::wire::{HEADER_BYTES, Header, Kind};
-use crate::{Event, Place, RmaFlags, SendFlags};
+use crate::{Event, RegionAddress, RmaFlags, SendFlags};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -106,8 +106,10 @@ fn start_all(scene: &mut Scene, begun: &mut HashMap<u64, u32>, random: &mut Rand
     let (to, handle) = (scene.connection, scene.handle);
     for _ in 0..random.below(5) {
         let name = begun.len() as u64 + 100;
-        let (here, there) =
-            (Place::new(handle, random.below(4096) * 8), Place::new(handle, random.below(4096) * 8));
+        let (here, there) = (
+            RegionAddress::new(handle, random.below(4096) * 8),
+            RegionAddress::new(handle, random.below(4096) * 8),
+        );
         let len = 1 + random.below(300_000);
         let flags = if random.below(4) == 0 { RmaFlags::FENCE } else { RmaFlags::NONE };
         let taken = match random.below(4) {

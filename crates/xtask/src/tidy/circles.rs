@@ -17,8 +17,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("cci-testkit::sim", &["ledger", "rma"]),
     ("cci::transport::datagram", &["multicast", "udp"]),
     ("cci::transport::shm", &["link", "rma", "say", "table"]),
-    ("cci::transport::tcp", &["bulk", "conn", "out", "pipe", "unfinished"]),
-    ("cci::transport::tcp", &["hand", "requests"]),
 ];
 
 /// Lists circles that are not known, and known ones that are gone.

@@ -1,7 +1,8 @@
 //! How connections end.
 
 use super::Tcp;
-use super::conn::{Fault, State};
+use super::conn::State;
+use super::counts::Fault;
 use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;

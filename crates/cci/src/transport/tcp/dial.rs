@@ -1,6 +1,7 @@
 //! The side of a handshake that dials.
 
-use super::conn::{Conn, Fault, State};
+use super::conn::{Conn, State};
+use super::counts::Fault;
 use super::hand::Unread;
 use super::pipe::{self, Pipe, Refusal};
 use super::said::Said;

@@ -1,13 +1,13 @@
 //! Streams that are no connection's yet: of clients that have not said what they want or not proved who they are, and second
 //! streams being made.
 
-use super::conn::Fault;
+use super::counts::Fault;
 use super::pipe::{self, Pipe, Refusal, SHAKING_BYTES};
-use super::requests::Wanted;
 use super::said::{SAID_BYTES_MAX, Said};
 use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
 use crate::DisconnectReason;
 use crate::engine::core::Core;
+use crate::options::Attribute;
 use crate::transport::crowd::oldest_of_most;
 use crate::transport::quota::Host;
 use crate::transport::token;
@@ -20,6 +20,13 @@ use std::os::fd::AsFd;
 
 /// Streams that are no connection's yet.
 const HANDS_MAX: u32 = 64 << 10;
+
+/// What a client wants.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Wanted {
+    pub attribute: Attribute,
+    pub mss: u32,
+}
 
 /// See the module.
 pub(super) struct Hand {

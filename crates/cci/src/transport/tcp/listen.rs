@@ -1,6 +1,7 @@
 //! The side of a handshake that listens.
 
-use super::conn::{Fault, State};
+use super::conn::State;
+use super::counts::Fault;
 use super::hand::{Hand, Stage};
 use super::pipe::Pipe;
 use super::requests::Request;

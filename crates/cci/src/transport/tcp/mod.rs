@@ -13,6 +13,7 @@
 mod bulk;
 mod close;
 mod conn;
+mod counts;
 mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
@@ -29,6 +30,7 @@ mod report;
 mod requests;
 mod said;
 mod second;
+mod second_stream;
 mod send;
 mod sends;
 mod timeout;

@@ -1,6 +1,7 @@
 //! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
 
-use super::conn::{Counts, Shared};
+use super::conn::Shared;
+use super::counts::Counts;
 use super::hand::Hands;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;

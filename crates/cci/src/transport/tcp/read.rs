@@ -6,7 +6,8 @@
 //! acknowledgements and the like get through, and the peer may take messages back.
 
 use super::Tcp;
-use super::conn::{Conn, Fault, Shared, State};
+use super::conn::{Conn, Shared, State};
+use super::counts::Fault;
 use super::input::{READ_BYTES, Take};
 use super::out::Flow;
 use super::pipe::{self, Pipe};

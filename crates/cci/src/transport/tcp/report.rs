@@ -1,6 +1,7 @@
 //! What the transport tells about itself.
 
-use super::conn::{Conn, Fault, State};
+use super::conn::{Conn, State};
+use super::counts::Fault;
 use super::input::SCRATCH_BYTES;
 use super::pipe::Pipe;
 use super::{SCHEME, Tcp};

@@ -1,14 +1,13 @@
 //! Requests: what clients want, and who of them is with the program.
 
 use super::Tcp;
-use super::conn::Fault;
-use super::hand::{Hand, Stage};
+use super::counts::Fault;
+use super::hand::{Hand, Stage, Wanted};
 use super::pipe::Pipe;
 use super::said::Said;
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{RequestBody, RequestInner};
-use crate::options::Attribute;
 use crate::transport::quota::{Host, Quota};
 use cci_memory::slab::{Key, Slab};
 use std::io::ErrorKind;
@@ -16,13 +15,6 @@ use std::net::SocketAddr;
 
 /// How long a request waits to be shown to the program.
 const WAITING_NS_MAX: u64 = 30_000_000_000;
-
-/// What a client wants.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Wanted {
-    pub attribute: Attribute,
-    pub mss: u32,
-}
 
 /// A request that the program decides on: all that is needed to go on with it, on whatever endpoint.
 pub(super) struct Request {

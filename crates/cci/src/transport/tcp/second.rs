@@ -3,7 +3,7 @@
 //! somebody else who listens where the second stream was dialled.
 
 use super::Tcp;
-use super::conn::Fault;
+use super::counts::Fault;
 use super::dial::AGAIN_NS;
 use super::hand::{Hand, Stage};
 use super::pipe::{self, Pipe};

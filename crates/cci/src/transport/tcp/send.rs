@@ -1,6 +1,7 @@
 //! Sending: one write for a batch, and a lone message at once.
 
-use super::conn::{Conn, Fault, Shared, State};
+use super::conn::{Conn, Shared, State};
+use super::counts::Fault;
 use super::out::{Flow, Out, Written};
 use super::pipe::Pipe;
 use super::wire::Kind;

@@ -1,7 +1,8 @@
 //! Records of which a part has come, and no more: on either stream of a connection they have a time.
 
 use super::Tcp;
-use super::conn::{Conn, Fault};
+use super::conn::Conn;
+use super::counts::Fault;
 use crate::engine::core::Core;
 use cci_memory::slab::Key;
 

@@ -1,7 +1,8 @@
 //! Looking after connections with remote operations: time-outs, those that have become idle, and sleep.
 
 use super::super::Tcp;
-use super::super::conn::{Fault, State};
+use super::super::conn::State;
+use super::super::counts::Fault;
 use super::super::pipe::Pipe;
 use super::super::unfinished::record_ns_max;
 use super::Bulks;

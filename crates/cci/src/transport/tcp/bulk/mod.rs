@@ -6,16 +6,15 @@
 mod care;
 mod places;
 mod report;
-pub(super) mod state;
 #[cfg(test)]
 mod tests;
 mod work;
 
 use self::places::{Places, Turn};
-use self::state::{Admitted, Bulk};
 use super::Tcp;
 use super::conn::State;
 use super::pipe::{self, Pipe};
+use super::second_stream::{Admitted, Bulk};
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;

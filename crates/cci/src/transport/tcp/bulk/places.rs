@@ -4,18 +4,18 @@
 //! peer relies on is kept in a few bytes ([`Parked`](crate::transport::ordered_rma::Parked)).
 
 use super::super::Tcp;
-use super::super::conn::{Conn, Fault};
+use super::super::conn::Conn;
+use super::super::counts::Fault;
+use super::super::second_stream::{Admitted, Bulk};
 use super::Bulks;
-use super::state::{Admitted, Bulk};
 use crate::engine::core::Core;
 use crate::event::DisconnectReason;
+use crate::transport::ordered_rma::FLOW_BYTES;
 use crate::transport::ordered_rma::stream::Intake;
-use crate::transport::ordered_rma::{FLOW_BYTES, Flow, Flows};
 use crate::transport::quota::{Host, Quota};
 use crate::transport::token;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
-use std::os::fd::AsFd;
 
 /// What a connection with something under way holds at most: what it writes from, what it reads into, its flow.
 pub(super) const PLACE_BYTES: u64 = 160 << 10;
@@ -305,47 +305,6 @@ impl Tcp {
         if held < bulk.charged_bytes {
             self.bulks.places.charge(host, bulk, held);
             bulk.is_slim = true;
-        }
-    }
-}
-
-impl Bulk {
-    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by saying the rest of
-    /// a record.
-    fn stands_since_ns(&self, flows: &Flows) -> Option<u64> {
-        if !self.is_active {
-            // A part of a message is kept.
-            return self.record_ns.filter(|_| self.charged_bytes > 0 && !self.is_waiting);
-        }
-        let waits_for_us = flows.get(self.flow).is_some_and(Flow::waits_for_buffers);
-        let is_held_up = self.is_slim && !self.writer.is_empty() && !waits_for_us;
-        self.yields_ns.filter(|_| is_held_up).map(|since_ns| since_ns.max(self.moved_ns))
-    }
-
-    /// Something that this side's program has begun is under way: it has a deadline of its own.
-    fn has_own(&self, flows: &Flows) -> bool {
-        flows.get(self.flow).is_some_and(|flow| flow.operations() > 0)
-    }
-
-    /// Has the kernel tell of this, and of nothing else. None: of nothing at all.
-    pub fn watch(&mut self, core: &Core, key: Key, interest: Option<Interest>) {
-        let Some(stream) = &self.stream else { return };
-        let name = token::make(token::BULK, key);
-        match (self.watched, interest) {
-            // Where the system refuses, the next arming tries again.
-            (None, Some(wanted)) if core.poller.watch(stream.as_fd(), name).is_ok() => {
-                self.watched = Some(Interest::Read);
-                self.watch(core, key, Some(wanted));
-            }
-            (Some(_), None) => {
-                core.poller.unwatch(stream.as_fd());
-                self.watched = None;
-            }
-            (Some(is), Some(wanted)) if is != wanted => {
-                core.poller.rewatch(stream.as_fd(), name, wanted);
-                self.watched = Some(wanted);
-            }
-            _ => {}
         }
     }
 }

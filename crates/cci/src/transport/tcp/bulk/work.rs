@@ -1,9 +1,10 @@
 //! Moving: what came on a second stream, and what there is room for.
 
 use super::super::Tcp;
-use super::super::conn::{Fault, State};
+use super::super::conn::State;
+use super::super::counts::Fault;
+use super::super::second_stream::Bulk;
 use super::places::Turn;
-use super::state::Bulk;
 use super::{Bulks, Wire};
 use crate::engine::core::Core;
 use crate::transport::ordered_rma::Turn as Done;

@@ -15,7 +15,7 @@ mod tests;
 
 use self::pool::Pool;
 use self::sealed::Sealed;
-use super::conn::Fault;
+use super::counts::Fault;
 use crate::engine::peer::Peer;
 use crate::sealing::Sealing;
 use crate::transport::quota::Host;

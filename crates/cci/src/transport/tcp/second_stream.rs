@@ -1,0 +1,146 @@
+//! The second stream of a connection, and what the connection has for remote memory beside it.
+
+use super::pipe::Pipe;
+use crate::engine::core::Core;
+use crate::event::Connection;
+use crate::transport::ordered_rma::stream::{Reader, Writer};
+use crate::transport::ordered_rma::{Flow, Flows, Parked};
+use crate::transport::token::{self, NOWHERE};
+use cci_memory::slab::Key;
+use cci_sys::event::Interest;
+use std::os::fd::AsFd;
+
+/// On whose account a connection has its memory.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Admitted {
+    /// The peer has sent something.
+    Peer,
+    /// This side's program has begun an operation.
+    Own,
+}
+
+/// What a connection has for remote memory.
+pub(super) struct Bulk {
+    /// None: it is being made, or has ended.
+    pub stream: Option<Pipe>,
+    /// Lent while something is under way.
+    pub flow: Key,
+    pub writer: Writer,
+    pub reader: Reader,
+    /// What of its flow is kept while it has none.
+    pub parked: Parked,
+    /// What the kernel tells of it; None: nothing.
+    pub watched: Option<Interest>,
+    /// In [`Bulks::active`](super::bulk::Bulks), or in [`Bulks::waiting`](super::bulk::Bulks) since then.
+    pub is_active: bool,
+    pub is_waiting: bool,
+    pub waiting_ns: u64,
+    /// What of the memory of all it is charged with, and on whose account.
+    pub charged_bytes: u64,
+    pub admitted: Admitted,
+    /// It holds what is on its way, and nothing more.
+    pub is_slim: bool,
+    /// Turns while others waited, and since when it gives way to them.
+    pub turns: u32,
+    pub yields_ns: Option<u64>,
+    /// Something has moved in its last turn.
+    pub has_moved: bool,
+    /// Since when a part of a record is here, by the transport's clock.
+    pub record_ns: Option<u64>,
+    /// When something last came or went.
+    pub moved_ns: u64,
+    /// It has ended; until when the peer may still say why. 0: it has not.
+    pub ended_until_ns: u64,
+}
+
+impl Bulk {
+    pub fn new() -> Box<Bulk> {
+        Box::new(Bulk {
+            stream: None,
+            flow: NOWHERE,
+            writer: Writer::default(),
+            reader: Reader::default(),
+            parked: Parked::default(),
+            watched: None,
+            is_active: false,
+            is_waiting: false,
+            waiting_ns: 0,
+            charged_bytes: 0,
+            admitted: Admitted::Peer,
+            is_slim: false,
+            turns: 0,
+            yields_ns: None,
+            has_moved: false,
+            record_ns: None,
+            moved_ns: 0,
+            ended_until_ns: 0,
+        })
+    }
+
+    /// Sees to it that it has a flow. False: there is no memory for one.
+    pub fn lend(&mut self, flows: &mut Flows, connection: Connection, clock_ns: u64) -> bool {
+        if flows.get(self.flow).is_none() {
+            let Some(lent) = flows.lend(connection, clock_ns) else { return false };
+            if let Some((flow, _)) = flows.get_mut(lent) {
+                flow.resume(std::mem::take(&mut self.parked));
+            }
+            self.flow = lent;
+        }
+        true
+    }
+
+    /// The second stream is there, or was.
+    pub fn was_made(&self) -> bool {
+        self.stream.is_some() || self.ended_until_ns > 0
+    }
+
+    /// Since when a part of a record is here; while this side leaves it in line, its time stands still.
+    pub fn part_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let waits_ns = if self.is_waiting { now_ns.saturating_sub(self.waiting_ns) } else { 0 };
+        Some(self.record_ns?.saturating_add(waits_ns))
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        size_of::<Bulk>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
+    }
+
+    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by saying the rest of
+    /// a record.
+    pub fn stands_since_ns(&self, flows: &Flows) -> Option<u64> {
+        if !self.is_active {
+            // A part of a message is kept.
+            return self.record_ns.filter(|_| self.charged_bytes > 0 && !self.is_waiting);
+        }
+        let waits_for_us = flows.get(self.flow).is_some_and(Flow::waits_for_buffers);
+        let is_held_up = self.is_slim && !self.writer.is_empty() && !waits_for_us;
+        self.yields_ns.filter(|_| is_held_up).map(|since_ns| since_ns.max(self.moved_ns))
+    }
+
+    /// Something that this side's program has begun is under way: it has a deadline of its own.
+    pub fn has_own(&self, flows: &Flows) -> bool {
+        flows.get(self.flow).is_some_and(|flow| flow.operations() > 0)
+    }
+
+    /// Has the kernel tell of this, and of nothing else. None: of nothing at all.
+    pub fn watch(&mut self, core: &Core, key: Key, interest: Option<Interest>) {
+        let Some(stream) = &self.stream else { return };
+        let name = token::make(token::BULK, key);
+        match (self.watched, interest) {
+            // Where the system refuses, the next arming tries again.
+            (None, Some(wanted)) if core.poller.watch(stream.as_fd(), name).is_ok() => {
+                self.watched = Some(Interest::Read);
+                self.watch(core, key, Some(wanted));
+            }
+            (Some(_), None) => {
+                core.poller.unwatch(stream.as_fd());
+                self.watched = None;
+            }
+            (Some(is), Some(wanted)) if is != wanted => {
+                core.poller.rewatch(stream.as_fd(), name, wanted);
+                self.watched = Some(wanted);
+            }
+            _ => {}
+        }
+    }
+}

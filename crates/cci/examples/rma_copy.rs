@@ -1,5 +1,5 @@
-//! Copies files from one process to another by remote memory: the receiver lends a few slots, the sender writes pieces
-//! of the file into them, and the message that comes with each piece says what it is. Both check the same checksum.
+//! Copies files from one process to another by remote memory: the receiver lends a few slots, the sender writes chunks
+//! of the file into them, and the message that comes with each chunk says what it is. Both check the same checksum.
 //!
 //! `cargo run --release -p cci --example rma_copy -- receive DIRECTORY [DEVICE]` prints its URI and receives until
 //! killed; `... send FILE URI` sends a file. A file that is there already is not touched.
@@ -20,9 +20,9 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Pieces under way at once, and bytes in each.
+/// Chunks under way at once, and bytes in each.
 const SLOTS: usize = 8;
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Begins what the receiver says when it will not go on.
 const REFUSED: &str = "refused: ";
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
@@ -38,10 +38,10 @@ fn main() -> Result<()> {
     }
 }
 
-/// What the sender says behind the data of each piece, and of the whole file at the end. Nothing orders the messages of
-/// different operations, so each says where its piece belongs.
-struct Piecewise {
-    /// Where it is; [`Piecewise::END`]: the file is complete.
+/// What the sender says behind the data of each chunk, and of the whole file at the end. Nothing orders the messages of
+/// different operations, so each says where its chunk belongs.
+struct ChunkHead {
+    /// Where it is; [`ChunkHead::END`]: the file is complete.
     slot: u64,
     /// Where it belongs in the file; of the end: the file's length.
     offset: u64,
@@ -50,7 +50,7 @@ struct Piecewise {
     checksum: u64,
 }
 
-impl Piecewise {
+impl ChunkHead {
     const END: u64 = u64::MAX;
 
     fn encode(&self) -> Vec<u8> {
@@ -58,9 +58,9 @@ impl Piecewise {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    fn decode(message: &[u8]) -> Option<Piecewise> {
+    fn decode(message: &[u8]) -> Option<ChunkHead> {
         let word = |nth: usize| message.get(nth * 8..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        Some(Piecewise { slot: word(0)?, offset: word(1)?, len_bytes: word(2)?, checksum: word(3)? })
+        Some(ChunkHead { slot: word(0)?, offset: word(1)?, len_bytes: word(2)?, checksum: word(3)? })
     }
 }
 
@@ -74,7 +74,7 @@ struct Incoming {
     name: PathBuf,
     slots: Memory,
     handle: RegionHandle,
-    /// By the offset of each piece.
+    /// By the offset of each chunk.
     checksums: BTreeMap<u64, Hasher>,
 }
 
@@ -137,36 +137,36 @@ fn begin(endpoint: &mut Endpoint, directory: &Path, name: &str, from: Connection
     }
     let part = directory.join(format!("{}.part", plain.to_string_lossy()));
     let file = File::create_new(&part)?;
-    let slots = endpoint.allocate(SLOTS * PIECE_BYTES)?;
+    let slots = endpoint.allocate(SLOTS * CHUNK_BYTES)?;
     // For this sender alone, whoever learns the handle.
     let what = Registration { range: None, access: Access::WRITE, only: Some(from) };
     let handle = endpoint.register(&slots, what)?;
     Ok(Incoming { file, part, name, slots, handle, checksums: BTreeMap::new() })
 }
 
-/// Takes a piece, whose data is there since its message is. At the end, gives the file its name.
+/// Takes a chunk, whose data is there since its message is. At the end, gives the file its name.
 fn take(incoming: &mut Incoming, message: &[u8]) -> Result<()> {
-    let piece = Piecewise::decode(message).ok_or("a message that makes no sense")?;
-    if piece.slot == Piecewise::END {
-        return end(incoming, &piece);
+    let chunk = ChunkHead::decode(message).ok_or("a message that makes no sense")?;
+    if chunk.slot == ChunkHead::END {
+        return end(incoming, &chunk);
     }
-    let at = usize::try_from(piece.slot)?.checked_mul(PIECE_BYTES).ok_or("no such slot")?;
-    let mut bytes = vec![0; usize::try_from(piece.len_bytes)?.min(PIECE_BYTES)];
+    let at = usize::try_from(chunk.slot)?.checked_mul(CHUNK_BYTES).ok_or("no such slot")?;
+    let mut bytes = vec![0; usize::try_from(chunk.len_bytes)?.min(CHUNK_BYTES)];
     if !incoming.slots.read(at, &mut bytes) {
         return Err("no such slot".into());
     }
     let mut hasher = Hasher::new();
     hasher.update(&bytes);
-    if u64::from(hasher.clone().finalize()) != piece.checksum {
-        return Err("the checksums of a piece differ".into());
+    if u64::from(hasher.clone().finalize()) != chunk.checksum {
+        return Err("the checksums of a chunk differ".into());
     }
-    incoming.checksums.insert(piece.offset, hasher);
-    Ok(incoming.file.write_all_at(&bytes, piece.offset)?)
+    incoming.checksums.insert(chunk.offset, hasher);
+    Ok(incoming.file.write_all_at(&bytes, chunk.offset)?)
 }
 
-fn end(incoming: &mut Incoming, end: &Piecewise) -> Result<()> {
+fn end(incoming: &mut Incoming, end: &ChunkHead) -> Result<()> {
     let mut all = Hasher::new();
-    incoming.checksums.values().for_each(|piece| all.combine(piece));
+    incoming.checksums.values().for_each(|chunk| all.combine(chunk));
     if u64::from(all.finalize()) != end.checksum || incoming.file.metadata()?.len() != end.offset {
         return Err("the file is not what was sent".into());
     }
@@ -201,12 +201,12 @@ fn send(path: &Path, uri: &str) -> Result<()> {
     let mut endpoint = Endpoint::create(towards(&context, uri)?, Options::default())?;
     endpoint.connect(uri, name.as_bytes(), Attribute::ReliableOrdered, 0, PATIENCE)?;
     let (to, slots) = lent(&mut endpoint)?;
-    let memory = endpoint.allocate(SLOTS * PIECE_BYTES)?;
+    let memory = endpoint.allocate(SLOTS * CHUNK_BYTES)?;
     let local = endpoint.register(&memory, Access::LOCAL)?;
 
     let (mut hasher, mut sent_bytes) = (Hasher::new(), 0);
     let mut slots = Slots { lent: slots, pending: [0; SLOTS] };
-    let mut buffer = vec![0; PIECE_BYTES];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let bytes = read_piece(&mut file, &mut buffer)?;
         if bytes.is_empty() {
@@ -216,10 +216,10 @@ fn send(path: &Path, uri: &str) -> Result<()> {
         let mut own = Hasher::new();
         own.update(bytes);
         hasher.combine(&own);
-        let (offset, len_bytes) = (slot * PIECE_BYTES as u64, bytes.len() as u64);
-        assert!(memory.write(offset as usize, bytes), "a slot is as long as a piece");
+        let (offset, len_bytes) = (slot * CHUNK_BYTES as u64, bytes.len() as u64);
+        assert!(memory.write(offset as usize, bytes), "a slot is as long as a chunk");
         let checksum = own.finalize().into();
-        let message = Piecewise { slot, offset: sent_bytes, len_bytes, checksum }.encode();
+        let message = ChunkHead { slot, offset: sent_bytes, len_bytes, checksum }.encode();
         let write = Rma {
             kind: RmaKind::Write,
             local: &[Segment::new(local, offset, len_bytes)],
@@ -232,14 +232,14 @@ fn send(path: &Path, uri: &str) -> Result<()> {
         sent_bytes += len_bytes;
         bar.inc(len_bytes);
     }
-    // A message by itself would overtake the pieces.
+    // A message by itself would overtake the chunks.
     while slots.pending != [0; SLOTS] {
         slots.settle(&mut endpoint)?;
     }
     let checksum = hasher.clone().finalize().into();
-    let end = Piecewise { slot: Piecewise::END, offset: sent_bytes, len_bytes: 0, checksum };
+    let end = ChunkHead { slot: ChunkHead::END, offset: sent_bytes, len_bytes: 0, checksum };
     endpoint.send(to, &end.encode(), 0, SendFlags::SILENT)?;
-    while slots.settle(&mut endpoint)? != Piecewise::END {}
+    while slots.settle(&mut endpoint)? != ChunkHead::END {}
     bar.finish_and_clear();
     println!("{name}: {sent_bytes} bytes, crc32 {:08x}", hasher.finalize());
     endpoint.close(Duration::from_secs(1));
@@ -266,17 +266,17 @@ impl Slots {
         }
     }
 
-    /// Waits until something happens to one; which, or [`Piecewise::END`].
+    /// Waits until something happens to one; which, or [`ChunkHead::END`].
     fn settle(&mut self, endpoint: &mut Endpoint) -> Result<u64> {
         let slot = loop {
             match endpoint.wait(PATIENCE)? {
                 Some(Event::Recv(message)) => {
-                    let piece = Piecewise::decode(good_news(&message)?);
-                    break piece.ok_or("an answer that makes no sense")?.slot;
+                    let chunk = ChunkHead::decode(good_news(&message)?);
+                    break chunk.ok_or("an answer that makes no sense")?.slot;
                 }
                 Some(Event::Send { status: Status::Success, context, .. }) => break context,
                 Some(Event::Send { status, .. }) => {
-                    return Err(format!("a piece was not written: {status}").into());
+                    return Err(format!("a chunk was not written: {status}").into());
                 }
                 Some(_) => {}
                 None => return Err("the receiver does not answer".into()),
@@ -315,7 +315,7 @@ fn lent(endpoint: &mut Endpoint) -> Result<(Connection, RegionHandle)> {
     }
 }
 
-/// As much as there is, up to a piece.
+/// As much as there is, up to a chunk.
 fn read_piece<'a>(file: &mut File, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
     let mut len = 0;
     while len < buffer.len() {

@@ -15,7 +15,7 @@ fn the_readmes_program_answers_itself() {
     assert_eq!(server.client("readme", &[]), "pong");
 }
 
-/// Only the URI changes: the client is told nothing else.
+/// Only the URI changes: the client learns nothing else.
 #[test]
 fn the_readmes_programs_take_uris_of_every_device() {
     for (device, scheme) in [("udp-lo", "udp://"), ("tcp-lo", "tcp://"), ("any", "any://")] {
@@ -45,17 +45,17 @@ fn the_readmes_memory_is_written() {
     let mut server = Server::start("remote_memory", &[]);
     assert_eq!(server.client("remote_memory", &[]), "success");
     // The server says what was written, and ends.
-    let mut said = String::new();
-    server.stdout.read_line(&mut said).unwrap();
-    assert_eq!(said, "hello\n");
+    let mut printed = String::new();
+    server.stdout.read_line(&mut printed).unwrap();
+    assert_eq!(printed, "hello\n");
 }
 
 #[test]
 fn echo_server_and_client_over_each_device() {
     for device in ["shm", "udp-lo"] {
         let server = Server::start("echo_server", &[device]);
-        let said = server.client("echo_client", &[device, "500"]);
-        assert!(said.starts_with("500 messages echoed"), "{device}: {said}");
+        let printed = server.client("echo_client", &[device, "500"]);
+        assert!(printed.starts_with("500 messages echoed"), "{device}: {printed}");
     }
 }
 
@@ -63,16 +63,16 @@ fn echo_server_and_client_over_each_device() {
 fn the_broker_hands_connections_to_workers() {
     let server = Server::start("broker", &["2"]);
     for _ in 0..3 {
-        let said = server.client("echo_client", &["shm", "100"]);
-        assert!(said.starts_with("100 messages echoed"), "{said}");
+        let printed = server.client("echo_client", &["shm", "100"]);
+        assert!(printed.starts_with("100 messages echoed"), "{printed}");
     }
 }
 
 #[test]
 fn requests_are_answered_in_an_event_loop() {
     let server = Server::start("request_response_epoll", &[]);
-    let said = server.client("request_response_epoll", &["300"]);
-    assert_eq!(said, "300 requests answered");
+    let printed = server.client("request_response_epoll", &["300"]);
+    assert_eq!(printed, "300 requests answered");
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn prices_reach_everyone_who_watches() {
     assert!(watchers.iter().all(|watcher| watcher.uri == group));
     assert_eq!(client("ticker", &["publish", "udp-lo", &group, "200"]), "800 ticks published");
     for watcher in &mut watchers {
-        let mut said = String::new();
-        watcher.stdout.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "AAAA 101.99\nBBBB 201.99\nCCCC 301.99\nDDDD 401.99\n800 ticks\n");
+        let mut printed = String::new();
+        watcher.stdout.read_to_string(&mut printed).unwrap();
+        assert_eq!(printed, "AAAA 101.99\nBBBB 201.99\nCCCC 301.99\nDDDD 401.99\n800 ticks\n");
     }
 }
 
@@ -97,8 +97,8 @@ fn clients_count_in_one_table_at_once() {
             std::thread::spawn(move || client("kv_table", &["add", &uri, &threads, "400"]))
         });
         for adder in adders {
-            let said = adder.join().unwrap();
-            assert!(said.ends_with("additions done"), "{device}: {said}");
+            let printed = adder.join().unwrap();
+            assert!(printed.ends_with("additions done"), "{device}: {printed}");
         }
         let listed = client("kv_table", &["list", &server.uri]);
         let counters: Vec<(&str, u64)> = listed
@@ -126,15 +126,15 @@ fn files_are_copied_by_remote_memory() {
             let from = folder.join(format!("{len}.bin"));
             let bytes: Vec<u8> = (0..len).map(|at: usize| (at * 31 + at / 977) as u8).collect();
             std::fs::write(&from, &bytes).unwrap();
-            let said = client("rma_copy", &["send", from.to_str().unwrap(), &server.uri]);
-            assert!(said.contains(&format!("{len} bytes, crc32 ")), "{device}: {said}");
+            let printed = client("rma_copy", &["send", from.to_str().unwrap(), &server.uri]);
+            assert!(printed.contains(&format!("{len} bytes, crc32 ")), "{device}: {printed}");
             assert!(std::fs::read(to.join(format!("{len}.bin"))).unwrap() == bytes, "{device}: {len}");
         }
         let mut again = Command::new(example("rma_copy"));
         again.args(["send", folder.join("1.bin").to_str().unwrap(), &server.uri]).env_remove("CCI_CONFIG");
         let refused = within_patience(again);
-        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && told.contains("there already"), "{device}: {told}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains("there already"), "{device}: {stderr}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -203,9 +203,9 @@ fn client(name: &str, arguments: &[&str]) -> String {
     let mut client = Command::new(example(name));
     client.args(arguments).env_remove("CCI_CONFIG").stdin(Stdio::null());
     let output = within_patience(client);
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    assert!(output.status.success(), "{name}: {said} {}", String::from_utf8_lossy(&output.stderr));
-    said
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(output.status.success(), "{name}: {printed} {}", String::from_utf8_lossy(&output.stderr));
+    printed
 }
 
 impl Drop for Server {

@@ -143,7 +143,7 @@ fn closing_in_every_order_delivers_what_was_sent_and_frees_everything() {
         for send_first in [false, true] {
             let (mut a, mut b) = (endpoint(), endpoint());
             let (ours, theirs) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
-            let (mut came, mut completed, mut told) = (0, 0, 0);
+            let (mut came, mut completed, mut reported) = (0, 0, 0);
             if send_first {
                 for number in 0..10 {
                     a.send(ours, &pattern(number, 100), number, SendFlags::NONE).unwrap();
@@ -166,7 +166,7 @@ fn closing_in_every_order_delivers_what_was_sent_and_frees_everything() {
                         }
                         Some(Event::Disconnected { connection, reason, .. }) if side == 1 => {
                             assert_eq!((connection, reason), (theirs, DisconnectReason::Closed));
-                            told += 1;
+                            reported += 1;
                         }
                         None => {}
                         Some(other) => panic!("{other:?}"),
@@ -176,10 +176,10 @@ fn closing_in_every_order_delivers_what_was_sent_and_frees_everything() {
             run_for(&mut a, &mut b, Duration::from_millis(2), |side, event| match event {
                 Event::Recv(_) if side == 1 => came += 1,
                 Event::Send { .. } => completed += 1,
-                Event::Disconnected { .. } if side == 1 => told += 1,
+                Event::Disconnected { .. } if side == 1 => reported += 1,
                 other => panic!("{other:?}"),
             });
-            assert_eq!(told, u32::from(!both), "who has not disconnected itself, once");
+            assert_eq!(reported, u32::from(!both), "who has not disconnected itself, once");
             assert_eq!(completed, if send_first { 10 } else { 0 });
             assert!(both || came == completed, "{came} of {completed}");
             assert!(!b.is_open(theirs));
@@ -452,7 +452,7 @@ fn a_server_that_accepts_nothing_else_than_nonsense_fails_the_attempt() {
         matches!(event, Some(Event::Connect { result: Err(ConnectFailure::Disconnected), .. })),
         "{event:?}"
     );
-    // Another version is told as such.
+    // The message names the other version.
     a.connect(&format!("shm://{name}"), b"", Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();
     let stream = listener.accept().unwrap().unwrap();
     stream.send(b"CCIm\x09\x04\0\0\0", &[]).unwrap();

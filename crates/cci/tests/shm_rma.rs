@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// How the bytes are to go.
 #[derive(Copy, Clone, Debug, PartialEq)]
-enum Way {
+enum RmaPath {
     Ring,
     Direct,
     Pulled,
@@ -20,24 +20,24 @@ enum Way {
     Free,
 }
 
-const WAYS: [Way; 4] = [Way::Ring, Way::Direct, Way::Pulled, Way::Free];
+const RMA_PATHS: [RmaPath; 4] = [RmaPath::Ring, RmaPath::Direct, RmaPath::Pulled, RmaPath::Free];
 
-fn endpoint_for(way: Way) -> Endpoint {
-    let (direct, cma) = match way {
-        Way::Ring => ("off", "off"),
-        Way::Direct => ("on", "off"),
-        Way::Pulled => ("off", "always"),
-        Way::Free => ("on", "on"),
+fn endpoint_for(path: RmaPath) -> Endpoint {
+    let (direct, cma) = match path {
+        RmaPath::Ring => ("off", "off"),
+        RmaPath::Direct => ("on", "off"),
+        RmaPath::Pulled => ("off", "always"),
+        RmaPath::Free => ("on", "on"),
     };
     let text = format!("[m]\ntransport = shm\ndirect = {direct}\ncma = {cma}\n");
     let context = Context::from_text(&text, Path::new("test.ini")).unwrap();
     Endpoint::create(&context.devices()[0], Options::default()).unwrap()
 }
 
-fn memory_for(endpoint: &mut Endpoint, way: Way, len: usize) -> Memory {
-    match way {
-        Way::Direct | Way::Ring => endpoint.allocate(len).unwrap(),
-        Way::Pulled | Way::Free => Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice())),
+fn memory_for(endpoint: &mut Endpoint, path: RmaPath, len: usize) -> Memory {
+    match path {
+        RmaPath::Direct | RmaPath::Ring => endpoint.allocate(len).unwrap(),
+        RmaPath::Pulled | RmaPath::Free => Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice())),
     }
 }
 
@@ -46,19 +46,19 @@ struct Pair {
     b: Endpoint,
     ours: Connection,
     theirs: Connection,
-    way: Way,
+    path: RmaPath,
 }
 
-fn pair(way: Way, attribute: Attribute) -> Pair {
-    let (mut a, mut b) = (endpoint_for(way), endpoint_for(way));
+fn pair(path: RmaPath, attribute: Attribute) -> Pair {
+    let (mut a, mut b) = (endpoint_for(path), endpoint_for(path));
     let (ours, theirs) = connect(&mut a, &mut b, attribute);
-    Pair { a, b, ours, theirs, way }
+    Pair { a, b, ours, theirs, path }
 }
 
 impl Pair {
     /// Waits for the completion with this context.
     fn completion(&mut self, context: u64) -> Status {
-        let what = format!("{:?}: completion {context}", self.way);
+        let what = format!("{:?}: completion {context}", self.path);
         run(&mut self.a, &mut self.b, &what, |whose, event, _| match event {
             Event::Send { context: got, status, .. } if whose == 0 => {
                 assert_eq!(got, context);
@@ -101,34 +101,38 @@ fn contents(memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
 #[test]
 fn bytes_of_all_sizes_and_offsets_go_both_ways() {
     const LEN: usize = 3 << 20;
-    for way in WAYS {
+    for path in RMA_PATHS {
         for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
-            let mut pair = pair(way, attribute);
-            let here = memory_for(&mut pair.a, way, LEN);
-            let there = memory_for(&mut pair.b, way, LEN);
-            let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-            let theirs = pair.b.register(&there, Access::READ | Access::WRITE).unwrap();
+            let mut pair = pair(path, attribute);
+            let local = memory_for(&mut pair.a, path, LEN);
+            let remote = memory_for(&mut pair.b, path, LEN);
+            let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+            let theirs = pair.b.register(&remote, Access::READ | Access::WRITE).unwrap();
             let sizes = [1, 7, 8, 64, 1000, 4096, 4097, 15_361, 40_000, 300_001, 2 << 20];
             for (number, &len) in sizes.iter().enumerate() {
                 for (from, to) in [(0, 0), (3, 100_001), (4096, 77), (1 << 19, 13)] {
                     let data = pattern(number as u64 + 1, len);
-                    assert!(here.write(from, &data));
+                    assert!(local.write(from, &data));
                     let (from_at, to_at) =
                         (RegionAddress::new(ours, from as u64), RegionAddress::new(theirs, to as u64));
                     assert_eq!(pair.write(from_at, to_at, len as u64), Status::Success);
-                    assert!(contents(&there, to, len) == data, "{way:?}: {len} from {from} to {to}");
+                    assert!(contents(&remote, to, len) == data, "{path:?}: {len} from {from} to {to}");
                     let back = RegionAddress::new(ours, 7);
                     assert_eq!(pair.read(back, to_at, len as u64), Status::Success);
-                    assert!(contents(&here, 7, len) == data, "{way:?}: {len} from {to} to 7");
+                    assert!(contents(&local, 7, len) == data, "{path:?}: {len} from {to} to 7");
                     // Nothing beside it.
-                    assert!(there.write(to, &vec![0; len]));
-                    assert!(contents(&there, 0, LEN).iter().all(|&byte| byte == 0), "{way:?}: {len}");
+                    assert!(remote.write(to, &vec![0; len]));
+                    assert!(contents(&remote, 0, LEN).iter().all(|&byte| byte == 0), "{path:?}: {len}");
                 }
             }
             let (direct, pulled) = (counter(&pair.a, "rma_direct"), counter(&pair.b, "rma_pulled"));
             let paths = pair.a.explain(pair.ours).unwrap().paths;
-            assert_eq!(direct > 0, way == Way::Direct, "{way:?}");
-            assert_eq!(pulled > 0, way == Way::Pulled || way == Way::Free && pulled > 0, "{paths:?}");
+            assert_eq!(direct > 0, path == RmaPath::Direct, "{path:?}");
+            assert_eq!(
+                pulled > 0,
+                path == RmaPath::Pulled || path == RmaPath::Free && pulled > 0,
+                "{paths:?}"
+            );
             let counters = pair.a.counters();
             assert_eq!(counters.rma_writes, 4 * sizes.len() as u64);
             assert!(counters.drops.is_empty(), "{:?}", counters.drops);
@@ -138,21 +142,21 @@ fn bytes_of_all_sizes_and_offsets_go_both_ways() {
 
 #[test]
 fn what_was_not_granted_is_refused_and_touches_nothing() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableOrdered);
-        let here = memory_for(&mut pair.a, way, 100_000);
-        let there = memory_for(&mut pair.b, way, 100_000);
-        assert!(here.write(0, &vec![0xAB; 100_000]));
-        let ours = pair.a.register(&here, Access::ALL).unwrap();
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableOrdered);
+        let local = memory_for(&mut pair.a, path, 100_000);
+        let remote = memory_for(&mut pair.b, path, 100_000);
+        assert!(local.write(0, &vec![0xAB; 100_000]));
+        let ours = pair.a.register(&local, Access::ALL).unwrap();
         let theirs = |pair: &mut Pair, range: std::ops::Range<usize>, access, only| {
-            pair.b.register(&there, Registration { range: Some(range), access, only }).unwrap()
+            pair.b.register(&remote, Registration { range: Some(range), access, only }).unwrap()
         };
         let read_only = theirs(&mut pair, 1000..99_000, Access::READ, None);
         let write_only = theirs(&mut pair, 1000..99_000, Access::WRITE, None);
         let gone = theirs(&mut pair, 0..100_000, Access::ALL, None);
         let other = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
         let scoped = theirs(&mut pair, 0..100_000, Access::ALL, Some(other.1));
-        // Good uses first, so that whatever is cached is there.
+        // Good uses first, so that whatever can be cached is cached.
         let small = RegionAddress::new(ours, 0);
         for _ in 0..3 {
             assert_eq!(
@@ -180,7 +184,7 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
                 (ours, 0),
             ] {
                 let to = RegionAddress::new(handle, offset);
-                assert_eq!(pair.write(small, to, len), Status::RmaHandle, "{way:?} {len} {handle:?}");
+                assert_eq!(pair.write(small, to, len), Status::RmaHandle, "{path:?} {len} {handle:?}");
             }
             for handle in [write_only, gone, scoped, forged] {
                 assert_eq!(pair.read(small, RegionAddress::new(handle, 0), len), Status::RmaHandle);
@@ -190,11 +194,11 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
             pair.atomic(AtomicKind::FetchAdd, 1, 0, RegionAddress::new(read_only, 0), small),
             Status::RmaHandle
         );
-        assert!(contents(&there, 0, 100_000).iter().all(|&byte| byte == 0), "{way:?}");
-        assert!(contents(&here, 0, 8) == [0xAB; 8]);
+        assert!(contents(&remote, 0, 100_000).iter().all(|&byte| byte == 0), "{path:?}");
+        assert!(contents(&local, 0, 8) == [0xAB; 8]);
         let refused = pair.b.counters().rma_refused;
-        // What the handle itself says is beyond its region never gets there.
-        assert_eq!(refused, 3 * 10 + 1, "{way:?}");
+        // What the handle itself says is beyond its region is refused before it is sent.
+        assert_eq!(refused, 3 * 10 + 1, "{path:?}");
         // Over the connection that it is for, it works.
         pair.a.rma_write(other.0, small, RegionAddress::new(scoped, 0), 8, 9, RmaFlags::NONE).unwrap();
         assert_eq!(pair.completion(9), Status::Success);
@@ -207,15 +211,15 @@ fn what_was_not_granted_is_refused_and_touches_nothing() {
 
 #[test]
 fn atomics_of_all_kinds() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableOrdered);
-        let here = memory_for(&mut pair.a, way, 4096);
-        let there = memory_for(&mut pair.b, way, 4096);
-        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableOrdered);
+        let local = memory_for(&mut pair.a, path, 4096);
+        let remote = memory_for(&mut pair.b, path, 4096);
+        let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&remote, Access::ALL).unwrap();
         let (at, result) = (RegionAddress::new(theirs, 64), RegionAddress::new(ours, 8));
         for round in 0..3_u64 {
-            assert!(there.write(64, &100_u64.to_ne_bytes()));
+            assert!(remote.write(64, &100_u64.to_ne_bytes()));
             for (kind, operand, compare, before, after) in [
                 (AtomicKind::FetchAdd, 5, 0, 100, 105_u64),
                 (AtomicKind::Swap, 7, 0, 105, 7),
@@ -227,16 +231,16 @@ fn atomics_of_all_kinds() {
                 (AtomicKind::Xor, 1, 0, 11, 10),
             ] {
                 assert_eq!(pair.atomic(kind, operand, compare, at, result), Status::Success);
-                assert_eq!(contents(&here, 8, 8), u64::to_ne_bytes(before), "{way:?} {round} {kind:?}");
-                assert_eq!(contents(&there, 64, 8), after.to_ne_bytes(), "{way:?} {round} {kind:?}");
+                assert_eq!(contents(&local, 8, 8), u64::to_ne_bytes(before), "{path:?} {round} {kind:?}");
+                assert_eq!(contents(&remote, 64, 8), after.to_ne_bytes(), "{path:?} {round} {kind:?}");
             }
         }
         let odd = RegionAddress::new(theirs, 3);
-        assert_eq!(pair.atomic(AtomicKind::Add, 1, 0, odd, result), Status::RmaOperation, "{way:?}");
+        assert_eq!(pair.atomic(AtomicKind::Add, 1, 0, odd, result), Status::RmaOperation, "{path:?}");
         let counted = 20_000_u64;
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
         let (mut started, mut done) = (0, 0);
-        let owner = there.clone();
+        let owner = remote.clone();
         let thread =
             std::thread::spawn(move || (0..counted).for_each(|_| assert!(owner.atomic(128, add).is_ok())));
         while done < counted {
@@ -255,20 +259,20 @@ fn atomics_of_all_kinds() {
             assert!(pair.b.next_event().is_none());
         }
         thread.join().unwrap();
-        assert_eq!(contents(&there, 128, 4), (2 * counted as u32).to_ne_bytes(), "{way:?}");
+        assert_eq!(contents(&remote, 128, 4), (2 * counted as u32).to_ne_bytes(), "{path:?}");
     }
 }
 
 #[test]
-fn pieces_and_the_message_behind_them() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableOrdered);
-        let here = memory_for(&mut pair.a, way, 1 << 20);
-        let there = memory_for(&mut pair.b, way, 1 << 20);
-        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-        let theirs = pair.b.register(&there, Access::READ | Access::WRITE).unwrap();
+fn segments_and_the_message_behind_them() {
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableOrdered);
+        let source = memory_for(&mut pair.a, path, 1 << 20);
+        let destination = memory_for(&mut pair.b, path, 1 << 20);
+        let ours = pair.a.register(&source, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&destination, Access::READ | Access::WRITE).unwrap();
         let data = pattern(5, 1 << 20);
-        assert!(here.write(0, &data));
+        assert!(source.write(0, &data));
         for kind in [RmaKind::Write, RmaKind::Read] {
             // 600 runs of 100 bytes, and a long one.
             let mut local: Vec<Segment> = (0..300).map(|at| Segment::new(ours, at * 1000, 200)).collect();
@@ -278,8 +282,8 @@ fn pieces_and_the_message_behind_them() {
             let (flags, message) = (RmaFlags::NONE, Some(&b"it is there"[..]));
             let rma = Rma { kind, local: &local, remote: &remote, message, context: 3, flags };
             pair.a.rma(pair.ours, &rma).unwrap();
-            let (mut told, mut ended) = (false, false);
-            let memory = there.clone();
+            let (mut received, mut ended) = (false, false);
+            let memory = destination.clone();
             run(&mut pair.a, &mut pair.b, "a message behind data", |_, event, _| {
                 match event {
                     Event::Recv(message) => {
@@ -289,12 +293,12 @@ fn pieces_and_the_message_behind_them() {
                             assert_eq!(contents(&memory, at * 500, 100), data[from..from + 100]);
                         }
                         assert!(contents(&memory, 400_000, 300_000) == data[400_000..700_000]);
-                        told = true;
+                        received = true;
                     }
                     Event::Send { context: 3, status: Status::Success, .. } => ended = true,
-                    other => panic!("{way:?} unexpected {other:?}"),
+                    other => panic!("{path:?} unexpected {other:?}"),
                 }
-                (told && ended).then_some(())
+                (received && ended).then_some(())
             });
         }
         // No message behind what was refused.
@@ -315,16 +319,16 @@ fn pieces_and_the_message_behind_them() {
 
 #[test]
 fn a_fence_waits_for_what_was_before_it() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableOrdered);
-        let here = memory_for(&mut pair.a, way, 1 << 20);
-        let there = memory_for(&mut pair.b, way, 1 << 20);
-        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-        let theirs = pair.b.register(&there, Access::ALL).unwrap();
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableOrdered);
+        let local = memory_for(&mut pair.a, path, 1 << 20);
+        let remote = memory_for(&mut pair.b, path, 1 << 20);
+        let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&remote, Access::ALL).unwrap();
         for round in 1..=50_u8 {
             // Writes to the same place, each fenced: the last one is what stays.
             for step in 0..4_u8 {
-                assert!(here.write(usize::from(step) << 17, &vec![round.wrapping_mul(4) + step; 100_000]));
+                assert!(local.write(usize::from(step) << 17, &vec![round.wrapping_mul(4) + step; 100_000]));
                 let from = RegionAddress::new(ours, u64::from(step) << 17);
                 let to = RegionAddress::new(theirs, 0);
                 let (context, len) = (u64::from(step), if step == 3 { 70_000 } else { 100_000 });
@@ -336,7 +340,7 @@ fn a_fence_waits_for_what_was_before_it() {
                 .atomic(pair.ours, flag, RegionAddress::new(theirs, 1 << 19), None, 5, RmaFlags::FENCE)
                 .unwrap();
             let (mut next, mut came) = (0, 0);
-            let memory = there.clone();
+            let memory = remote.clone();
             run(&mut pair.a, &mut pair.b, "fenced operations", |_, event, _| {
                 match event {
                     Event::Send { context, status: Status::Success, .. } => {
@@ -345,7 +349,7 @@ fn a_fence_waits_for_what_was_before_it() {
                     }
                     Event::Recv(_) => {
                         let counted = contents(&memory, 1 << 19, 8);
-                        assert!(way == Way::Direct || counted == u64::from(round - 1).to_ne_bytes());
+                        assert!(path == RmaPath::Direct || counted == u64::from(round - 1).to_ne_bytes());
                         came += 1;
                     }
                     other => panic!("unexpected {other:?}"),
@@ -353,21 +357,21 @@ fn a_fence_waits_for_what_was_before_it() {
                 (next == 6 && came == 1).then_some(())
             });
             let last = round.wrapping_mul(4) + 3;
-            assert!(contents(&there, 0, 70_000).iter().all(|&byte| byte == last), "{way:?}");
-            assert!(contents(&there, 70_000, 30_000).iter().all(|&byte| byte == last - 1), "{way:?}");
+            assert!(contents(&remote, 0, 70_000).iter().all(|&byte| byte == last), "{path:?}");
+            assert!(contents(&remote, 70_000, 30_000).iter().all(|&byte| byte == last - 1), "{path:?}");
         }
     }
 }
 
 #[test]
 fn thousands_outstanding_among_messages() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableUnordered);
-        let here = memory_for(&mut pair.a, way, 1 << 20);
-        let there = memory_for(&mut pair.b, way, 1 << 20);
-        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-        let theirs = pair.b.register(&there, Access::ALL).unwrap();
-        assert!(here.write(0, &pattern(9, 1 << 20)));
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableUnordered);
+        let local = memory_for(&mut pair.a, path, 1 << 20);
+        let remote = memory_for(&mut pair.b, path, 1 << 20);
+        let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&remote, Access::ALL).unwrap();
+        assert!(local.write(0, &pattern(9, 1 << 20)));
         let count = 4000_u64;
         for at in 0..count {
             let (from, to) = (RegionAddress::new(ours, at * 250), RegionAddress::new(theirs, at * 250));
@@ -392,24 +396,24 @@ fn thousands_outstanding_among_messages() {
             }
             (done == count + 100 && messages == 100).then_some(())
         });
-        assert!(contents(&there, 0, 1_000_000) == pattern(9, 1 << 20)[..1_000_000], "{way:?}");
+        assert!(contents(&remote, 0, 1_000_000) == pattern(9, 1 << 20)[..1_000_000], "{path:?}");
     }
 }
 
 #[test]
 fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
-    for way in WAYS {
-        let mut pair = pair(way, Attribute::ReliableOrdered);
-        let here = memory_for(&mut pair.a, way, 8 << 20);
-        let there = memory_for(&mut pair.b, way, 8 << 20);
-        let ours = pair.a.register(&here, Access::LOCAL).unwrap();
-        let theirs = pair.b.register(&there, Access::ALL).unwrap();
-        assert!(here.write(0, &vec![7; 8 << 20]));
+    for path in RMA_PATHS {
+        let mut pair = pair(path, Attribute::ReliableOrdered);
+        let local = memory_for(&mut pair.a, path, 8 << 20);
+        let remote = memory_for(&mut pair.b, path, 8 << 20);
+        let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&remote, Access::ALL).unwrap();
+        assert!(local.write(0, &vec![7; 8 << 20]));
         let (from, to) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 0));
         pair.a.rma_write(pair.ours, from, to, 8 << 20, 1, RmaFlags::NONE).unwrap();
         pair.a.disconnect(pair.ours);
-        assert_eq!(pair.completion(1), Status::Success, "{way:?}");
-        assert!(contents(&there, 0, 8 << 20).iter().all(|&byte| byte == 7));
+        assert_eq!(pair.completion(1), Status::Success, "{path:?}");
+        assert!(contents(&remote, 0, 8 << 20).iter().all(|&byte| byte == 7));
         // Once more, and the peer leaves in the middle.
         let (second, second_theirs) = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
         for context in 0..20 {
@@ -425,7 +429,7 @@ fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
                 Event::Disconnected { .. } => return None,
                 other => panic!("unexpected {other:?}"),
             };
-            assert_eq!(context, ended, "{way:?}");
+            assert_eq!(context, ended, "{path:?}");
             assert!(matches!(status, Status::Success | Status::Disconnected), "{status:?}");
             ended += 1;
             (ended == 20).then_some(())

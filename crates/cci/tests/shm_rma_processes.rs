@@ -91,15 +91,15 @@ fn writer() {
     }
 }
 
-struct Owner {
+struct Target {
     endpoint: Endpoint,
     connection: Connection,
     child: Child,
     memory: Memory,
 }
 
-impl Owner {
-    fn start(direct: &str, cma: &str) -> Owner {
+impl Target {
+    fn start(direct: &str, cma: &str) -> Target {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "writer", "--nocapture", "--test-threads=1"])
             .env(ROLE, format!("{direct} {cma}"))
@@ -122,7 +122,7 @@ impl Owner {
                 break result.unwrap();
             }
         };
-        Owner { endpoint, connection, child, memory }
+        Target { endpoint, connection, child, memory }
     }
 
     /// Registers the memory, tells the writer, and waits until it has written, and then some.
@@ -171,7 +171,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for Target {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -181,21 +181,21 @@ impl Drop for Owner {
 #[test]
 fn nothing_changes_once_a_region_is_taken_back() {
     for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
-        let mut owner = Owner::start(direct, cma);
+        let mut target = Target::start(direct, cma);
         for round in 0..25_u64 {
-            let handle = owner.let_it_write(Duration::from_micros(round * 997 % 5000));
-            owner.endpoint.deregister(&handle).unwrap();
+            let handle = target.let_it_write(Duration::from_micros(round * 997 % 5000));
+            target.endpoint.deregister(&handle).unwrap();
             let mut refused = false;
-            owner.stays(Duration::from_millis(8), &mut refused);
+            target.stays(Duration::from_millis(8), &mut refused);
             let start = Instant::now();
             while !refused {
                 assert!(start.elapsed() < PATIENCE, "{direct} {cma}: the writer was not refused");
-                owner.poll(&mut refused);
+                target.poll(&mut refused);
             }
         }
-        assert_eq!(counter(&owner.endpoint, "rma_detached"), 0, "nobody was stopped");
-        assert_eq!(counter(&owner.endpoint, "rma_regions_granted"), 0);
-        println!("{direct} {cma}: waited {} times", counter(&owner.endpoint, "rma_revocations_waited"));
+        assert_eq!(counter(&target.endpoint, "rma_detached"), 0, "nobody was stopped");
+        assert_eq!(counter(&target.endpoint, "rma_regions_granted"), 0);
+        println!("{direct} {cma}: waited {} times", counter(&target.endpoint, "rma_revocations_waited"));
     }
 }
 
@@ -206,24 +206,24 @@ fn a_writer_stopped_in_the_middle_changes_nothing_any_more() {
         if round >= 6 && detached > 0 {
             break;
         }
-        let mut owner = Owner::start("on", "off");
-        let handle = owner.let_it_write(Duration::from_micros(20_000 + round % 8 * 1777));
-        owner.signal("-STOP");
+        let mut target = Target::start("on", "off");
+        let handle = target.let_it_write(Duration::from_micros(20_000 + round % 8 * 1777));
+        target.signal("-STOP");
         let start = Instant::now();
-        owner.endpoint.deregister(&handle).unwrap();
+        target.endpoint.deregister(&handle).unwrap();
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-        detached += counter(&owner.endpoint, "rma_detached");
+        detached += counter(&target.endpoint, "rma_detached");
         let mut refused = false;
-        owner.stays(Duration::from_millis(5), &mut refused);
-        owner.signal("-CONT");
-        owner.stays(Duration::from_millis(50), &mut refused);
+        target.stays(Duration::from_millis(5), &mut refused);
+        target.signal("-CONT");
+        target.stays(Duration::from_millis(50), &mut refused);
         // It works again, with the new pages.
         while !refused {
-            owner.poll(&mut refused);
+            target.poll(&mut refused);
         }
-        let handle = owner.let_it_write(Duration::from_millis(5));
-        owner.endpoint.deregister(&handle).unwrap();
-        owner.stays(Duration::from_millis(5), &mut refused);
+        let handle = target.let_it_write(Duration::from_millis(5));
+        target.endpoint.deregister(&handle).unwrap();
+        target.stays(Duration::from_millis(5), &mut refused);
     }
     println!("pages replaced {detached} times");
     assert!(detached > 0, "one that writes all the time is stopped while it writes, now and then");
@@ -236,22 +236,22 @@ fn a_writer_stopped_while_its_connection_ends_is_locked_out_too() {
         if round >= 4 && detached > 0 {
             break;
         }
-        let mut owner = Owner::start("on", "off");
-        let handle = owner.let_it_write(Duration::from_micros(20_000 + round % 8 * 1777));
-        owner.signal("-STOP");
-        owner.endpoint.set_send_timeout(owner.connection, Duration::from_millis(20)).unwrap();
-        owner.endpoint.disconnect(owner.connection);
+        let mut target = Target::start("on", "off");
+        let handle = target.let_it_write(Duration::from_micros(20_000 + round % 8 * 1777));
+        target.signal("-STOP");
+        target.endpoint.set_send_timeout(target.connection, Duration::from_millis(20)).unwrap();
+        target.endpoint.disconnect(target.connection);
         let start = Instant::now();
-        while owner.endpoint.counters().device.contains(&("links", 1)) {
+        while target.endpoint.counters().device.contains(&("links", 1)) {
             assert!(start.elapsed() < PATIENCE);
-            assert!(owner.endpoint.next_event().is_none());
+            assert!(target.endpoint.next_event().is_none());
         }
-        owner.endpoint.deregister(&handle).unwrap();
-        detached += counter(&owner.endpoint, "rma_detached");
+        target.endpoint.deregister(&handle).unwrap();
+        detached += counter(&target.endpoint, "rma_detached");
         let mut refused = false;
-        owner.stays(Duration::from_millis(2), &mut refused);
-        owner.signal("-CONT");
-        owner.stays(Duration::from_millis(30), &mut refused);
+        target.stays(Duration::from_millis(2), &mut refused);
+        target.signal("-CONT");
+        target.stays(Duration::from_millis(30), &mut refused);
     }
     assert!(detached > 0);
 }
@@ -260,47 +260,47 @@ fn a_writer_stopped_while_its_connection_ends_is_locked_out_too() {
 fn a_writer_killed_in_the_middle_holds_nobody_up() {
     for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
         for round in 0..5_u64 {
-            let mut owner = Owner::start(direct, cma);
-            let handle = owner.let_it_write(Duration::from_micros(3000 + round * 1777));
-            owner.child.kill().unwrap();
+            let mut target = Target::start(direct, cma);
+            let handle = target.let_it_write(Duration::from_micros(3000 + round * 1777));
+            target.child.kill().unwrap();
             let start = Instant::now();
-            owner.endpoint.deregister(&handle).unwrap();
+            target.endpoint.deregister(&handle).unwrap();
             assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-            owner.child.wait().unwrap();
+            target.child.wait().unwrap();
             let mut refused = false;
-            owner.stays(Duration::from_millis(5), &mut refused);
+            target.stays(Duration::from_millis(5), &mut refused);
             let start = Instant::now();
-            while owner.endpoint.is_open(owner.connection) {
+            while target.endpoint.is_open(target.connection) {
                 assert!(start.elapsed() < PATIENCE, "its death is known");
-                owner.poll(&mut refused);
+                target.poll(&mut refused);
             }
         }
     }
 }
 
-/// The other way round: the owner dies, or is stopped, under who reads from it.
+/// The target dies, or is stopped, while this process reads from it.
 #[test]
 fn operations_end_when_the_owner_dies() {
     for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
-        let mut owner = Owner::start(direct, cma);
-        let handle = owner.let_it_write(Duration::from_millis(5));
+        let mut target = Target::start(direct, cma);
+        let handle = target.let_it_write(Duration::from_millis(5));
         // The writer's own pieces are not for us: everything is refused, once, whatever happens.
         let mut started = 0;
         for context in 0..200 {
             let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 0));
-            if owner
+            if target
                 .endpoint
-                .rma_read(owner.connection, here, there, 1 << 20, context, RmaFlags::NONE)
+                .rma_read(target.connection, here, there, 1 << 20, context, RmaFlags::NONE)
                 .is_ok()
             {
                 started += 1;
             }
         }
-        owner.child.kill().unwrap();
+        target.child.kill().unwrap();
         let (start, mut ended) = (Instant::now(), 0);
         while ended < started {
             assert!(start.elapsed() < PATIENCE, "{ended} of {started}");
-            if let Some(Event::Send { context, status, .. }) = owner.endpoint.next_event() {
+            if let Some(Event::Send { context, status, .. }) = target.endpoint.next_event() {
                 assert_eq!(context, ended, "in order");
                 assert!(matches!(status, Status::RmaHandle | Status::Disconnected), "{status:?}");
                 ended += 1;

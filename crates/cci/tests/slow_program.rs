@@ -1,4 +1,4 @@
-//! Programs that do not call for a while, or do not take what they are told.
+//! Programs that do not call for a while, or do not take their events.
 
 mod shm_common;
 
@@ -28,15 +28,15 @@ fn is_not_called_silent(mut a: Endpoint, mut b: Endpoint) {
     }
     run_for(&mut a, &mut b, LIMIT * 2, |who, event| panic!("{event:?} at {who}"));
     // A peer that is asked and says nothing is found out all the same, and once.
-    let (start, mut told) = (Instant::now(), 0);
+    let (start, mut reported) = (Instant::now(), 0);
     while start.elapsed() < LIMIT * 3 {
         match a.next_event() {
-            Some(Event::KeepaliveTimedOut { connection }) if connection == ours => told += 1,
+            Some(Event::KeepaliveTimedOut { connection }) if connection == ours => reported += 1,
             Some(other) => panic!("{other:?}"),
             None => {}
         }
     }
-    assert_eq!(told, 1);
+    assert_eq!(reported, 1);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn completions_that_nobody_takes_do_not_fill_the_memory() {
     a.send(ours, b"again", 0, SendFlags::NONE).unwrap();
 }
 
-/// A long read, and messages behind it that complete at once: they are told after it.
+/// A long read, and messages behind it that complete at once: their completions come after it.
 #[test]
 fn completions_behind_a_long_operation_do_not_fill_the_memory() {
     const BYTES: u64 = 64 << 20;
@@ -91,15 +91,15 @@ fn completions_behind_a_long_operation_do_not_fill_the_memory() {
     let (into, from) = (cci::RegionAddress::new(into, 0), cci::RegionAddress::new(from, 0));
     a.rma_read(ours, into, from, BYTES, u64::MAX, cci::RmaFlags::NONE).unwrap();
     let held = |part: &(&str, u64)| part.0 == "remote operations on their way" && part.1 > 0;
-    assert!(a.counters().memory.kinds.iter().any(held), "what it takes is told");
-    let (mut sent, mut told) = (0, 0);
+    assert!(a.counters().memory.kinds.iter().any(held), "what it takes is reported");
+    let (mut sent, mut reported) = (0, 0);
     let start = Instant::now();
     loop {
         while a.send(ours, b"behind", sent, SendFlags::NONE).is_ok() {
             sent += 1;
         }
         while b.next_event().is_some() {}
-        assert!(sent <= most, "{sent} sends, and nothing told");
+        assert!(sent <= most, "{sent} sends, and nothing reported");
         match a.next_event() {
             Some(Event::Send { context: u64::MAX, .. }) => break,
             Some(other) => panic!("{other:?} before the read"),
@@ -107,12 +107,12 @@ fn completions_behind_a_long_operation_do_not_fill_the_memory() {
         }
     }
     assert!(sent > 64, "messages went on meanwhile: {sent}");
-    while told < sent {
+    while reported < sent {
         assert!(start.elapsed() < PATIENCE);
         while b.next_event().is_some() {}
         if let Some(event) = a.next_event() {
-            assert!(matches!(event, Event::Send { context, .. } if context == told), "{event:?}");
-            told += 1;
+            assert!(matches!(event, Event::Send { context, .. } if context == reported), "{event:?}");
+            reported += 1;
         }
     }
 }
@@ -194,7 +194,7 @@ fn requests_that_outlive_their_endpoint_end_one_by_one() {
     }
 }
 
-/// What falls due while a thread goes to sleep is told at once: nothing else would wake it.
+/// What falls due while a thread goes to sleep is reported at once: nothing else would wake it.
 fn time_is_up_on_the_way_to_sleep(mut a: Endpoint, mut b: Endpoint) {
     const LIMIT: Duration = Duration::from_micros(700);
     let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
@@ -203,10 +203,10 @@ fn time_is_up_on_the_way_to_sleep(mut a: Endpoint, mut b: Endpoint) {
     let mut late = 0;
     for round in 0..300 {
         a.send(ours, b"there?", round, SendFlags::NONE).unwrap();
-        let (mut heard, mut told) = (false, false);
-        while !heard || !told {
+        let (mut heard, mut reported) = (false, false);
+        while !heard || !reported {
             heard |= matches!(b.next_event(), Some(Event::Recv(_)));
-            told |= matches!(a.next_event(), Some(Event::Send { .. }));
+            reported |= matches!(a.next_event(), Some(Event::Send { .. }));
         }
         a.with(|a| a.set_keepalive(ours, Some(LIMIT))).unwrap();
         let start = Instant::now();

@@ -21,12 +21,15 @@ mod event;
 mod group;
 mod info;
 pub mod limits;
+mod pool;
 mod reliable;
 pub mod rma;
 mod seam;
 mod secret;
 mod seq;
 mod time;
+mod timers;
+mod transfers;
 mod wire;
 
 pub use address::Address;

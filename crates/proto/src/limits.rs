@@ -251,6 +251,16 @@ pub const fn message_bytes_max(datagram_bytes: u16) -> usize {
     (datagram_bytes as usize).saturating_sub(HEADER_BYTES + RECORD_BYTES)
 }
 
+/// The number of bytes up to the next multiple of 8.
+pub(crate) const fn padded(len: usize) -> usize {
+    (len + 7) & !7
+}
+
+/// Bytes that a record with this much payload takes.
+pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
+    RECORD_BYTES + padded(payload_bytes)
+}
+
 const _: () = {
     assert!(WINDOW_BUNDLES_MAX.is_power_of_two(), "the slot index is seq & (window - 1)");
     assert!(WINDOW_BUNDLES_MAX <= SACK_BITS, "one SACK must describe a full window");

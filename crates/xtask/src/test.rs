@@ -60,10 +60,11 @@ const MIRI_PROTO: &[&str] = &[
     "conn::state",
     "conn::table",
     "counters::",
-    "endpoint::pool",
-    "endpoint::sends",
+    "pool::",
     "reliable::rtt",
+    "reliable::sends",
     "secret::",
+    "time::",
 ];
 
 /// The unsafe code of `cci-memory` under an interpreter that knows undefined behaviour, and the arithmetic of the protocol.

@@ -5,15 +5,15 @@ pub(crate) mod path;
 pub(crate) mod size;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod unended;
 
 use crate::congestion::Window;
-use crate::endpoint::rma::state::Rma;
-use crate::endpoint::timers::TimerId;
-use crate::endpoint::unended::Unended;
 use crate::limits::message_bytes_max;
 use crate::reliable::rtt::Rtt;
 use crate::reliable::rx::{Rx, RxRing};
 use crate::reliable::tx::{Tx, TxRing};
+use crate::timers::TimerId;
+use crate::transfers::state::Rma;
 use crate::wire::Accept;
 use crate::{
     Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, DisconnectReason, Seq, Time,
@@ -21,6 +21,7 @@ use crate::{
 use cut::Rest;
 use path::{Bond, FIRST, Path};
 use size::SizeSearch;
+use unended::Unended;
 
 /// A connection as the table holds it: all that an idle one needs.
 pub(crate) struct Conn {

@@ -1,12 +1,12 @@
 //! Connections end.
 
 use super::Endpoint;
-use super::pool::Buf;
 use super::replies::Reply;
 use super::shared::Shared;
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn, want};
 use crate::limits::CLOSE_RETRY_NS_MIN;
+use crate::pool::Buf;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Kind, timestamp};
 use crate::{

@@ -1,7 +1,6 @@
 //! The endpoint: all connections, and what they share. Split by event.
 
 mod close;
-pub(crate) mod deadline;
 mod elsewhere;
 mod handshake;
 mod handshakes;
@@ -12,19 +11,15 @@ mod on_data;
 mod on_datagram;
 mod parts;
 mod paths;
-pub(crate) mod pool;
 mod replies;
-pub(crate) mod rma;
+mod rma;
 mod send;
-pub(crate) mod sends;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod timeout;
-pub(crate) mod timers;
 mod transmit;
-pub(crate) mod unended;
-
+mod unended;
 use crate::conn::path::SECOND;
 use crate::conn::table::Table;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX};

@@ -1,11 +1,11 @@
 //! An acknowledgement has come: what it completes, what it shows to be lost.
 
-use super::sends::SendId;
 use super::shared::Shared;
 use crate::conn::path::{FIRST, Path, SECOND};
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn};
 use crate::limits::{RNR_PROBE_NS_MIN, SACK_BITS};
+use crate::reliable::sends::SendId;
 use crate::reliable::tx::{TxSlot, mark, weight};
 use crate::wire::{Head, Sack, flags, timestamp, timestamp_ns_between};
 use crate::{Attribute, Blocked, ConnState, PeerFault, Seq, Sink, Status, Time};
@@ -248,7 +248,7 @@ impl Active {
         slot.marks = mark::ACKED;
         if slot.buf.is_some() {
             shared.pool.give_back(slot.buf);
-            slot.buf = super::pool::Buf::NONE;
+            slot.buf = crate::pool::Buf::NONE;
             self.tx.bufs -= 1;
         } else if let Some(rma) = self.rma.as_deref_mut() {
             rma.release(&mut shared.ops, seq);

@@ -1,13 +1,13 @@
 //! A bundle has come: deliver it, keep it, or refuse it.
 
 use super::Endpoint;
-use super::pool::Buf;
 use super::shared::Shared;
 use crate::conn::{Active, Conn, want};
 use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WAITING_PER_RETURN_MAX,
     WINDOW_BUNDLES_MAX,
 };
+use crate::pool::Buf;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Holds, Messages, check, flags};
 use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};

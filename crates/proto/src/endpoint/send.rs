@@ -1,11 +1,12 @@
 //! The program sends a message.
 
 use super::Endpoint;
-use super::sends::{SendId, ticks};
 use crate::conn::Active;
-use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX};
+use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX, record_bytes};
+use crate::reliable::sends::SendId;
 use crate::reliable::tx::TxSlot;
-use crate::wire::{record_bytes, write_record};
+use crate::time::ticks;
+use crate::wire::write_record;
 use crate::{Blocked, ConnKey, ConnState, SendError, Time};
 
 use super::shared::Shared;

@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 
 use super::parts::Parts;
-use super::pool::Pool;
-use super::rma::ops::Ops;
-use super::rma::state::Rma;
-use super::sends::{SendId, Sends};
-use super::timers::Timers;
 use crate::conn::path::Bond;
 use crate::conn::{Active, Conn, IdleRtt};
 use crate::limits::{
     IDLE_NS, PARTS_SHARE, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
 };
+use crate::pool::Pool;
 use crate::reliable::rx::RxRing;
+use crate::reliable::sends::{SendId, Sends};
 use crate::reliable::tx::{TxRing, TxSlot, holds};
+use crate::timers::Timers;
+use crate::transfers::operations::Ops;
+use crate::transfers::state::Rma;
 use crate::{
     Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, MemoryUse, Sink, Status, Time,
 };
@@ -381,7 +381,7 @@ impl Shared {
         while seq != active.rx.end {
             let buf = ring.get(seq);
             if buf.is_some() && !(keep && self.is_unpassed(buf)) {
-                *ring.at(seq) = super::pool::Buf::NONE;
+                *ring.at(seq) = crate::pool::Buf::NONE;
                 self.pool.give_back(buf);
                 active.rx.held -= 1;
             }

@@ -1,8 +1,6 @@
 //! Time has passed.
 
 use super::Endpoint;
-use super::deadline::Deadline;
-use super::sends::{SendId, ns_since};
 use super::shared::Shared;
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn, want};
@@ -10,7 +8,10 @@ use crate::limits::{
     CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN, SIZE_SUSPECT_COPIES,
 };
 use crate::reliable::rtt::PROBE_NS_MAX;
+use crate::reliable::sends::SendId;
 use crate::reliable::tx::{TxRing, mark};
+use crate::time::ns_since;
+use crate::transfers::deadline::Deadline;
 use crate::wire::set_void;
 use crate::{
     AcceptFailure, Blocked, ConnState, ConnectFailure, DisconnectReason, Event, Seq, Sink, Status, Time,
@@ -176,7 +177,7 @@ impl Shared {
     fn on_send_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
         let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
         let Some(active) = conn.active.as_deref_mut() else { return };
-        let deadline = Deadline::new(timeout_ns, active, now);
+        let deadline = Deadline::new(timeout_ns, (!active.rnr).then_some(active.rnr_end), now);
         if active.tx.is_empty() {
             active.send_due = Time::FAR;
         } else {

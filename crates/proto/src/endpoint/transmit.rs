@@ -7,10 +7,10 @@ use crate::conn::path::{Bond, FIRST, Path, SECOND};
 use crate::conn::{Active, Conn, want};
 use crate::limits::{
     FRAGMENT_RESENDS, HEADER_BYTES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, SACK_WORDS_MAX,
-    TURN_DATAGRAMS,
+    TURN_DATAGRAMS, padded,
 };
 use crate::reliable::tx::{TxSlot, holds, mark, weight};
-use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, padded, timestamp};
+use crate::wire::{Accept, Connect, Head, Hello, Kind, Sack, flags, timestamp};
 use crate::{Blocked, ConnState, Seq, Sink, Status, Time, Transmit};
 
 /// How a connection's turn ended.

@@ -1,24 +1,10 @@
 //! What a peer has begun here and must end itself: nothing of it is kept for ever.
 
 use super::shared::Shared;
+use crate::conn::unended::Unended;
 use crate::conn::{Active, Conn};
 use crate::limits::{PROGRESS_BYTES_PER_SECOND_MIN, UNENDED_NS_MIN};
-use crate::{ConnState, DisconnectReason, Seq, Sink, Status, Time};
-
-/// What the peer owed when it was looked at last.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Unended {
-    /// The next look; `FAR` while nothing was seen to be owed.
-    pub due: Time,
-    /// The bundle that was missing before others that had come, and our epoch then.
-    missing: Option<(Seq, u16)>,
-    /// The peer had said that it closes.
-    closing: bool,
-}
-
-impl Unended {
-    pub const NONE: Unended = Unended { due: Time::FAR, missing: None, closing: false };
-}
+use crate::{ConnState, DisconnectReason, Sink, Status, Time};
 
 impl Shared {
     fn unended_ns(&self, conn: &Conn) -> u64 {

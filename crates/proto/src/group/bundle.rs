@@ -1,8 +1,9 @@
 //! Messages on their way into one datagram.
 
 use super::datagram::{GroupName, write_header};
+use crate::limits::record_bytes;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, GROUP_HEADER_BYTES, RECORDS_MAX};
-use crate::wire::{record_bytes, write_record};
+use crate::wire::write_record;
 
 /// One datagram to a group while it is filled. Its memory is taken once.
 #[derive(Debug)]

@@ -2,4 +2,5 @@
 
 pub(crate) mod rtt;
 pub(crate) mod rx;
+pub(crate) mod sends;
 pub(crate) mod tx;

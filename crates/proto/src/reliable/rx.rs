@@ -1,8 +1,8 @@
 //! The receive window: which bundles have come, and those that cannot be delivered yet.
 
 use crate::Seq;
-use crate::endpoint::pool::Buf;
 use crate::limits::{SACK_BITS, SACK_WORDS_MAX, WINDOW_BUNDLES_MAX};
+use crate::pool::Buf;
 use crate::wire::Sack;
 
 /// Which bundles have come: a bit for each number, in a ring.

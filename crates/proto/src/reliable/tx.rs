@@ -1,8 +1,8 @@
 //! The send window: bundles from the oldest unacknowledged to the one still open.
 
-use crate::endpoint::pool::Buf;
-use crate::endpoint::sends::SendId;
 use crate::limits::{DATAGRAM_BYTES_MIN, HEADER_BYTES, WINDOW_BUNDLES_MAX};
+use crate::pool::Buf;
+use crate::reliable::sends::SendId;
 use crate::{Seq, Time};
 
 /// What has happened to a bundle.

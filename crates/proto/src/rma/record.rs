@@ -1,8 +1,7 @@
 //! The records that remote memory access travels in, byte for byte. `docs/wire.md` is the rule (R-RMA-1).
 
 use super::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaRefusal};
-use crate::limits::RECORD_BYTES;
-use crate::wire::{padded, record_bytes};
+use crate::limits::{RECORD_BYTES, padded, record_bytes};
 
 //= wire.md R-RMA-1
 /// The record kinds on the wire.

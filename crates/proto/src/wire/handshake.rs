@@ -1,6 +1,7 @@
 //! The datagrams that make and unmake connections.
 
-use super::{Reader, Writer, first_byte, padded, types};
+use super::{Reader, Writer, first_byte, types};
+use crate::limits::padded;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, REQUEST_BYTES_MAX, VERSION};
 use crate::{Attribute, PeerFault, Seq};
 

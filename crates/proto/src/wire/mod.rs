@@ -11,11 +11,11 @@ mod tests;
 pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
 pub(crate) use head::{Head, Kind, PartHead, PathBody, Sack, flags};
 pub(crate) use record::{
-    Content, Holds, Messages, Records, check, record_bytes, set_bare_at, set_message_at, set_void,
-    set_void_at, write_record,
+    Content, Holds, Messages, Records, check, set_bare_at, set_message_at, set_void, set_void_at,
+    write_record,
 };
 
-use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION};
+use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION, padded};
 use crate::{PeerFault, Time};
 
 /// One datagram, understood.
@@ -74,11 +74,6 @@ pub(crate) const fn timestamp(now: Time) -> u32 {
 pub(crate) const fn timestamp_ns_between(earlier: u32, later: u32) -> u64 {
     let units = later.wrapping_sub(earlier);
     if units < 1 << 31 { (units as u64) << 6 } else { 0 }
-}
-
-/// The number of bytes up to the next multiple of 8.
-pub(crate) const fn padded(len: usize) -> usize {
-    (len + 7) & !7
 }
 
 impl Packet<'_> {

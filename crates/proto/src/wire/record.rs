@@ -1,8 +1,7 @@
 //! The records a data datagram's body is made of.
 
-use super::padded;
 use crate::PeerFault;
-use crate::limits::{RECORD_BYTES, RECORDS_MAX};
+use crate::limits::{RECORD_BYTES, RECORDS_MAX, padded, record_bytes};
 use crate::rma::{self, Record};
 
 /// The record kinds that are not remote memory access; those are in [`crate::rma`].
@@ -33,11 +32,6 @@ pub(crate) enum Holds {
     Rma { messages: bool },
     /// A part of a bundle, of which nothing is known yet.
     Part,
-}
-
-/// Bytes a record with this much payload takes.
-pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
-    RECORD_BYTES + padded(payload_bytes)
 }
 
 /// Checks a whole body, so that [`Records`] and [`Messages`] can walk it without doubt; says what it holds.

@@ -1,7 +1,7 @@
 //! What is emitted parses back; no bytes panic.
 
 use super::*;
-use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, RECORDS_MAX};
+use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, RECORDS_MAX, record_bytes};
 use crate::{Attribute, Seq};
 use proptest::prelude::*;
 

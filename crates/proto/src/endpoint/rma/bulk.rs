@@ -1,15 +1,15 @@
 //! Bundles without a packet buffer: what is in them is read from memory each time they are sent.
 
-use super::desk::Desk;
-use super::ops::NodeId;
-use super::state::{Bulk, Rma};
 use crate::conn::Active;
-use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
 use crate::limits::RECORD_BYTES;
 use crate::reliable::rx::RxRing;
 use crate::reliable::tx::TxRing;
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
+use crate::time::ticks;
+use crate::transfers::desk::Desk;
+use crate::transfers::operations::NodeId;
+use crate::transfers::state::{Bulk, Rma};
 use crate::{ConnKey, RemoteAddress, Seq, Sink, Status, Time};
 
 impl Shared {

@@ -1,14 +1,14 @@
 //! Operations that end before their time: with their connection, or because nothing happens.
 
-use super::desk::Desk;
-use super::state::{Rma, Use};
 use crate::conn::state::Input;
 use crate::conn::{Active, Conn};
-use crate::endpoint::deadline::Deadline;
-use crate::endpoint::sends::{ns_since, ticks};
 use crate::endpoint::shared::Shared;
 use crate::reliable::tx::{TxSlot, holds};
 use crate::rma::Record;
+use crate::time::{ns_since, ticks};
+use crate::transfers::deadline::Deadline;
+use crate::transfers::desk::Desk;
+use crate::transfers::state::{Rma, Use};
 use crate::wire::{Content, Records, set_bare_at};
 use crate::{ConnKey, ConnState, Seq, Sink, Status, Time};
 

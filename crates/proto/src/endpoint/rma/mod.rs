@@ -2,10 +2,7 @@
 //! records are made of them, sent, and come in at the peer.
 
 mod bulk;
-pub(crate) mod desk;
 mod late;
-pub(crate) mod ops;
 mod pump;
 mod receive;
 mod start;
-pub(crate) mod state;

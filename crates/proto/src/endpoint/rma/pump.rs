@@ -1,18 +1,17 @@
 //! Records are made of what waits, as room comes: answers first, then data and our own operations in turn.
 
-use super::desk::Desk;
-use super::ops::{Op, OpId, OpKind, Ops, Stage};
-use super::state::{Bulk, Rma, Slot, Use};
 use crate::conn::{Active, Conn};
-use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
 use crate::limits::{
     HEADER_BYTES, MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED,
-    RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX,
+    RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX, record_bytes,
 };
 use crate::reliable::tx::{TxSlot, holds, weight};
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
-use crate::wire::record_bytes;
+use crate::time::ticks;
+use crate::transfers::desk::Desk;
+use crate::transfers::operations::{Op, OpId, OpKind, Ops, Stage};
+use crate::transfers::state::{Bulk, Rma, Slot, Use};
 use crate::{Blocked, ConnKey, ConnState, Sink, Status, Time};
 
 /// What is bigger than this has a datagram of its own, which spares a copy; or than half a datagram.

@@ -5,13 +5,13 @@
 //! such bundles are another matter: they wait for the program if need be, as all messages do, and nothing of remote
 //! memory access waits for them.
 
-use super::desk::Desk;
-use super::state::Rma;
 use crate::conn::{Active, Conn};
-use crate::endpoint::pool::Buf;
-use crate::endpoint::sends::ticks;
 use crate::endpoint::shared::Shared;
+use crate::pool::Buf;
 use crate::rma::Record;
+use crate::time::ticks;
+use crate::transfers::desk::Desk;
+use crate::transfers::state::Rma;
 use crate::wire::{Content, Head, Holds, Records, set_message_at, set_void_at};
 use crate::{Attribute, ConnState, Seq, Sink, Time};
 

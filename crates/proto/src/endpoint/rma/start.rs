@@ -1,10 +1,11 @@
 //! The program starts remote memory operations.
 
-use super::ops::{NewOp, OpKind, Ops};
 use crate::endpoint::Endpoint;
-use crate::endpoint::sends::{SendId, ticks};
 use crate::limits::RMA_PIECES_MAX;
+use crate::reliable::sends::SendId;
 use crate::rma::{Atomic, RemoteAddress, RmaError, RmaKind, RmaSegment};
+use crate::time::ticks;
+use crate::transfers::operations::{NewOp, OpKind, Ops};
 use crate::{ConnKey, ConnState, Time};
 
 impl Endpoint {

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::conn::Conn;
-use crate::limits::{HEADER_BYTES, PARTIALS_MAX, WINDOW_BUNDLES_MAX};
-use crate::wire::{Head, Kind, PartHead, Sack, flags, record_bytes, write_record};
+use crate::limits::{HEADER_BYTES, PARTIALS_MAX, WINDOW_BUNDLES_MAX, record_bytes};
+use crate::wire::{Head, Kind, PartHead, Sack, flags, write_record};
 
 /// A network whose end 1 was replaced by the liar, once there was a connection and some honest traffic.
 pub(super) struct Liar {

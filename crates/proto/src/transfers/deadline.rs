@@ -1,9 +1,8 @@
 //! How long what the program started may take, whatever its peer says.
 
-use super::sends::{ns_between, ticks};
 use crate::Time;
-use crate::conn::Active;
 use crate::limits::progress_ns;
+use crate::time::{ns_between, ticks};
 
 /// The time that every send and every remote operation of a connection has.
 //= wire.md R-DUE-1
@@ -15,9 +14,9 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    pub fn new(timeout_ns: u64, active: &Active, now: Time) -> Deadline {
-        let ready_ns = if active.rnr { u64::MAX } else { now.since(active.rnr_end) };
-        Deadline { timeout_ns, ready_ns }
+    /// `ready_since`: when the receiver's last refusal ended; `None` if it refuses now.
+    pub fn new(timeout_ns: u64, ready_since: Option<Time>, now: Time) -> Deadline {
+        Deadline { timeout_ns, ready_ns: ready_since.map_or(u64::MAX, |since| now.since(since)) }
     }
 
     /// What counts of the time that something has waited. A refusal that is over does not count, up to one send timeout:

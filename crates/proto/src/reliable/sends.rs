@@ -33,14 +33,6 @@ pub(crate) struct Sends {
     in_progress: u32,
 }
 
-/// Nanoseconds of one tick, as a power of two: send time-outs are this exact.
-const TICK_SHIFT: u32 = 16;
-
-/// A time as it is stored: wraps after about 39 hours.
-pub(crate) const fn ticks(ns: u64) -> u32 {
-    (ns >> TICK_SHIFT) as u32 & !SendId::SILENT
-}
-
 impl Sends {
     pub const COST_BYTES: u64 = size_of::<Node>() as u64;
 
@@ -130,17 +122,6 @@ impl Sends {
     }
 }
 
-/// Nanoseconds since a stored time, exact to a tick.
-pub(crate) const fn ns_since(queued_ticks: u32, now_ns: u64) -> u64 {
-    ns_between(queued_ticks, ticks(now_ns))
-}
-
-/// Nanoseconds from one stored time to a later one.
-pub(crate) const fn ns_between(earlier_ticks: u32, later_ticks: u32) -> u64 {
-    let passed = later_ticks.wrapping_sub(earlier_ticks) & !SendId::SILENT;
-    (passed as u64) << TICK_SHIFT
-}
-
 const _: () = assert!(size_of::<Node>() == 16, "sends_max is 2^20 at times");
 
 #[cfg(test)]
@@ -159,11 +140,5 @@ mod tests {
         let done = sends.take(second).unwrap();
         assert_eq!((done.context, done.silent, done.next), (20, true, SendId::NONE));
         assert!(sends.add(SendId::NONE, 1, false, 0).is_some());
-    }
-
-    #[test]
-    fn ages_survive_the_wrap() {
-        let before = (1u64 << 47) - 65_536;
-        assert_eq!(ns_since(ticks(before), before + 131_072), 131_072);
     }
 }

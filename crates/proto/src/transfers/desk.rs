@@ -1,11 +1,11 @@
 //! Records come in: what the peer asks for is done, and what it answers is noted.
 
-use super::ops::{OpId, Ops, Stage};
+use super::deadline::Deadline;
+use super::operations::{OpId, Ops, Stage};
 use super::state::{Job, Rma, Slot, Use};
-use crate::endpoint::deadline::Deadline;
-use crate::endpoint::sends::ns_between;
 use crate::limits::{PROGRESS_ANSWER_BYTES, RMA_READ_BYTES_MAX, RMA_SLOTS, progress_ns};
 use crate::rma::{Record, RmaRefusal};
+use crate::time::ns_between;
 use crate::{ConnKey, Counters, Event, PeerFault, Sink, Status};
 
 /// Everything that dealing with one connection's records takes, but for the packet buffers they may lie in.

@@ -1,44 +1,230 @@
-//! The asking side: operations leave the line as records, and end with their answers.
+//! The initiator's side of a flow: operations leave the line as records, and end with their answers.
 
-use super::flow::{Flow, Trial};
-use super::operations::{NIL, Op, Ops, Stage, What};
-use super::responder::FETCH_BYTES_MAX;
-use super::slots::Slot;
+use super::operations::{NIL, Op, Ops, Stage, Usage, What};
+use super::slots::{Slot, Slots, bits};
 use super::step::{Step, Turn};
+use super::target::FETCH_BYTES_MAX;
 use super::wire::{Head, Parsed};
-use super::{Arrived, Channel, Fault, Pulled, Pushed};
+use super::{Arrived, Channel, Fault, Pulled, Pushed, SLOTS, Start};
 use crate::engine::core::Core;
-use crate::event::Status;
+use crate::event::{Connection, Status};
+use crate::limits::{RMA_OPERATION_BYTES, progress_ns as allowance_ns};
 use cci_memory::bytes::Bytes;
 use cci_proto::{RemoteAddress, RmaKind, RmaRefusal, RmaSegment};
+use std::collections::VecDeque;
 
 /// Operations that take turns on the way to the peer.
 const SHARERS_MAX: u32 = 16;
 
-impl Flow {
-    fn take_slot(&mut self) -> Option<u16> {
-        let slot = self.free.trailing_zeros();
-        (slot < u128::BITS).then_some(slot as u16)
-    }
+/// An operation through the channel whose time is taken, by the transport's clock.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Trial {
+    pub kind: RmaKind,
+    pub len_bytes: u64,
+    /// 0: not taken yet.
+    pub began_ns: u64,
+    pub has_ended: bool,
+}
 
-    pub(super) fn set_slot(&mut self, at: u16, slot: Slot) {
-        let bit = 1_u128 << at;
-        self.free = if matches!(slot, Slot::Free) { self.free | bit } else { self.free & !bit };
-        if let Some(place) = self.slots.get_mut(usize::from(at)) {
-            *place = slot;
+/// See the module.
+pub(super) struct Initiator {
+    first: u32,
+    last: u32,
+    /// Operations that have not ended.
+    operations: u32,
+    /// What they move, and [`RMA_OPERATION_BYTES`] for each.
+    pending_bytes: u64,
+    /// None of them has a send timeout that begins earlier.
+    from_ns: u64,
+    /// What they hold of what all connections share.
+    usage: Usage,
+    /// Of these, those that have left the line or are being cut.
+    begun: u32,
+    slots: Slots,
+    /// Abandoned, and the peer was not told yet.
+    to_end: u128,
+    /// We fetch for these.
+    fetching: VecDeque<u16>,
+    /// Fenced operations in line that have not begun.
+    fences: u32,
+    /// Operations in line that have begun.
+    cutting: u32,
+    /// Messages that the peer has no buffer for, one bit for each slot.
+    held: u128,
+    /// Of these, those that it wants again, in the order that it named them.
+    again: VecDeque<u16>,
+    /// Operations whose message is to be pushed.
+    messages: VecDeque<u32>,
+    /// The operation that is a trial of the channel has begun, or ended: what it was, and how much.
+    pub trial: Option<Trial>,
+}
+
+impl Initiator {
+    pub fn new() -> Initiator {
+        Initiator {
+            first: NIL,
+            last: NIL,
+            operations: 0,
+            pending_bytes: 0,
+            from_ns: u64::MAX,
+            usage: Usage::default(),
+            begun: 0,
+            slots: Slots::new(),
+            to_end: 0,
+            fetching: VecDeque::with_capacity(SLOTS),
+            fences: 0,
+            cutting: 0,
+            held: 0,
+            again: VecDeque::with_capacity(SLOTS),
+            messages: VecDeque::with_capacity(SLOTS),
+            trial: None,
         }
     }
 
-    pub(super) fn slot(&self, at: u16) -> Slot {
-        self.slots.get(usize::from(at)).copied().unwrap_or(Slot::Free)
+    /// Forgets everything. Operations have ended before.
+    pub fn reset(&mut self) {
+        debug_assert_eq!(self.usage, Usage::default(), "given back with each operation");
+        self.slots.reset();
+        (self.first, self.last, self.operations, self.begun) = (NIL, NIL, 0, 0);
+        (self.to_end, self.held, self.fences, self.cutting) = (0, 0, 0, 0);
+        (self.pending_bytes, self.from_ns, self.trial) = (0, u64::MAX, None);
+        self.fetching.clear();
+        self.messages.clear();
+        self.again.clear();
+    }
+
+    /// Operations that have not ended.
+    pub fn operations(&self) -> u32 {
+        self.operations
+    }
+
+    /// Nothing is under way, and no answer is awaited.
+    pub fn is_idle(&self) -> bool {
+        self.operations == 0 && self.slots.are_all_free()
+    }
+
+    /// Something is to be pushed or fetched.
+    pub fn has_work(&self) -> bool {
+        self.to_end != 0
+            || self.first != NIL
+            || self.has_fetches()
+            || !self.messages.is_empty()
+            || !self.again.is_empty()
+    }
+
+    /// Something is to be fetched, which waits for nobody.
+    pub fn has_fetches(&self) -> bool {
+        !self.fetching.is_empty()
+    }
+
+    /// The slots of operations that have ended without an answer, if nothing else is under way.
+    pub fn abandoned(&self) -> Option<u128> {
+        if self.operations > 0 || self.has_work() || self.held != 0 {
+            return None;
+        }
+        self.slots.abandoned()
+    }
+
+    #[cfg(test)]
+    pub fn occupy(&mut self, slot: u16) {
+        self.slots.set(slot, Slot::Atomic { op: 0 });
+    }
+
+    /// Goes on awaiting answers in slots that were [abandoned](Initiator::abandoned) before.
+    pub fn await_answers(&mut self, abandoned: u128) {
+        for slot in bits(abandoned) {
+            self.slots.set(slot, Slot::Abandoned);
+        }
+    }
+
+    /// Enters an operation. False: there is no room, or none that is this connection's share.
+    pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
+        let Some(at) = ops.insert(start, &mut self.usage) else { return false };
+        self.give_time(ops, at);
+        match ops.get_mut(self.last) {
+            Some(last) if self.last != NIL => last.next = at,
+            _ => self.first = at,
+        }
+        self.last = at;
+        self.operations += 1;
+        self.fences += u32::from(start.fence);
+        true
+    }
+
+    /// An operation is to end when its send timeout is over, counted from when it and all before it have been moved at the
+    /// least rate. Nothing that the peer says changes that.
+    fn give_time(&mut self, ops: &mut Ops, at: u32) {
+        let Some(op) = ops.get_mut(at) else { return };
+        op.cost_bytes = op.len_bytes().saturating_add(RMA_OPERATION_BYTES);
+        self.pending_bytes = self.pending_bytes.saturating_add(op.cost_bytes);
+        op.from_ns = op.from_ns.saturating_add(allowance_ns(self.pending_bytes));
+        self.from_ns = self.from_ns.min(op.from_ns);
+    }
+
+    /// How long what is under way may take at the least rate.
+    pub fn allowance_ns(&self) -> u64 {
+        allowance_ns(self.pending_bytes)
+    }
+
+    /// By when the first operation has to have ended, whatever the peer says: one that is on its way when its send timeout
+    /// is over gets that once more. None: there are none.
+    //= wire.md R-TCP-25
+    pub fn deadline_ns(&mut self, ops: &Ops, now_ns: u64, timeout_ns: u64) -> Option<u64> {
+        if self.operations == 0 {
+            return None;
+        }
+        let deadline_ns = |from_ns: u64| from_ns.saturating_add(timeout_ns.saturating_mul(2));
+        if now_ns >= deadline_ns(self.from_ns) {
+            // That one may have ended meanwhile.
+            let slots = self.slots.iter().filter_map(Slot::op);
+            let mut first_ns = u64::MAX;
+            for at in slots.chain(self.messages.iter().copied()) {
+                first_ns = ops.get(at).map_or(first_ns, |op| first_ns.min(op.from_ns));
+            }
+            let mut at = self.first;
+            while let Some(op) = ops.get(at) {
+                first_ns = first_ns.min(op.from_ns);
+                at = op.next;
+            }
+            self.from_ns = first_ns;
+        }
+        Some(deadline_ns(self.from_ns))
+    }
+
+    /// The connection is over: what is under way ends so.
+    pub fn end(&mut self, ops: &mut Ops, core: &mut Core, status: Status) {
+        // Those in line come behind those that have begun; completions in order of issue look after themselves.
+        let mut over: [u32; SLOTS] = [NIL; SLOTS];
+        let mut count = 0;
+        for slot in self.slots.iter() {
+            if let Some(op) = slot.op()
+                && !over.contains(&op)
+                && let Some(room) = over.get_mut(count)
+            {
+                *room = op;
+                count += 1;
+            }
+        }
+        for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
+            // Others stand in line still.
+            if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Cut | Stage::Message)) {
+                end_op(ops, &mut self.usage, core, at, status);
+            }
+        }
+        while let Some(op) = ops.get(self.first) {
+            let next = op.next;
+            end_op(ops, &mut self.usage, core, self.first, status);
+            self.first = next;
+        }
     }
 
     /// Cuts the next record from the operation at the head of the line.
-    pub(super) fn cut(
+    pub fn cut(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
         channel: &mut impl Channel,
+        connection: Connection,
         budget_bytes: &mut u64,
     ) -> Step {
         let at = self.first;
@@ -54,7 +240,7 @@ impl Flow {
             self.begun += 1;
             self.cutting += 1;
             self.fences -= u32::from(op.fence);
-            if let Some(status) = direct(op, self.connection, core, channel) {
+            if let Some(status) = direct(op, connection, core, channel) {
                 op.status = status;
                 self.leave_line(ops, core, at);
                 *budget_bytes = budget_bytes.saturating_sub(1);
@@ -63,12 +249,12 @@ impl Flow {
         }
         match op.what {
             What::Atomic { atomic, target, result } => {
-                let Some(slot) = self.take_slot() else { return Step::Blocked };
+                let Some(slot) = self.slots.free() else { return Step::Blocked };
                 let head = Head::Atomic { at: target, atomic, wants_value: result.is_some() };
                 let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
                 if pushed == Pushed::Yes {
                     op.unanswered += 1;
-                    self.set_slot(slot, Slot::Atomic { op: at });
+                    self.slots.set(slot, Slot::Atomic { op: at });
                     self.leave_line(ops, core, at);
                 }
                 pushed.into()
@@ -109,7 +295,7 @@ impl Flow {
         budget_bytes: &mut u64,
     ) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
-        let Some(slot) = op.write_slot.or_else(|| self.take_slot()) else { return Step::Blocked };
+        let Some(slot) = op.write_slot.or_else(|| self.slots.free()) else { return Step::Blocked };
         if !channel.has_room_for_bulk() {
             return Step::Blocked;
         }
@@ -134,7 +320,7 @@ impl Flow {
             if ends_piece {
                 op.next_piece();
             }
-            self.set_slot(slot, Slot::Write { op: at, last });
+            self.slots.set(slot, Slot::Write { op: at, last });
             if last {
                 self.leave_line(ops, core, at);
             } else if C::TAKES_TURNS {
@@ -166,14 +352,14 @@ impl Flow {
         at: u32,
         piece: RmaSegment,
     ) -> Step {
-        let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
+        let (Some(op), Some(slot)) = (ops.get_mut(at), self.slots.free()) else { return Step::Blocked };
         let head = Head::Read { at: piece.remote, len_bytes: piece.len_bytes };
         let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
         if pushed == Pushed::Yes {
             op.unanswered += 1;
             op.next_piece();
             let (local, len_bytes) = (piece.local, piece.len_bytes);
-            self.set_slot(slot, Slot::Read { op: at, local, len_bytes, got_bytes: 0 });
+            self.slots.set(slot, Slot::Read { op: at, local, len_bytes, got_bytes: 0 });
             if op.piece().is_none() {
                 self.leave_line(ops, core, at);
             }
@@ -191,7 +377,7 @@ impl Flow {
         kind: RmaKind,
         piece: RmaSegment,
     ) -> Step {
-        let (Some(op), Some(slot)) = (ops.get_mut(at), self.take_slot()) else { return Step::Blocked };
+        let (Some(op), Some(slot)) = (ops.get_mut(at), self.slots.free()) else { return Step::Blocked };
         let RmaSegment { local, remote, len_bytes } = piece;
         let (head, waits) = match kind {
             RmaKind::Read => {
@@ -210,7 +396,7 @@ impl Flow {
         if pushed == Pushed::Yes {
             op.unanswered += 1;
             op.next_piece();
-            self.set_slot(slot, waits);
+            self.slots.set(slot, waits);
             if op.piece().is_none() && op.write_slot.is_none() {
                 self.leave_line(ops, core, at);
             }
@@ -238,7 +424,7 @@ impl Flow {
             if matches!(waits, Slot::Notify { .. }) && !C::ASKS_AGAIN {
                 ops.drop_message(at, &mut self.usage);
             }
-            self.set_slot(slot, waits);
+            self.slots.set(slot, waits);
             self.leave_line(ops, core, at);
         }
         pushed.into()
@@ -268,7 +454,7 @@ impl Flow {
             self.messages.push_back(at);
             return;
         }
-        self.ops -= 1;
+        self.operations -= 1;
         self.pending_bytes = self.pending_bytes.saturating_sub(op.cost_bytes);
         self.begun -= 1;
         if op.is_trial {
@@ -281,15 +467,9 @@ impl Flow {
     }
 
     /// Pushes the messages of operations whose data is there.
-    pub(super) fn push_messages<C: Channel>(
-        &mut self,
-        ops: &mut Ops,
-        _: &mut Core,
-        channel: &mut C,
-        _: &mut u64,
-    ) -> Step {
+    pub fn push_messages<C: Channel>(&mut self, ops: &mut Ops, channel: &mut C) -> Step {
         let Some(&at) = self.messages.front() else { return Step::Blocked };
-        let Some(slot) = self.take_slot() else { return Step::Blocked };
+        let Some(slot) = self.slots.free() else { return Step::Blocked };
         let Some(op) = ops.get_mut(at) else {
             self.messages.pop_front();
             return Step::Moved;
@@ -302,13 +482,13 @@ impl Flow {
                 ops.drop_message(at, &mut self.usage);
             }
             self.messages.pop_front();
-            self.set_slot(slot, Slot::Notify { op: at });
+            self.slots.set(slot, Slot::Notify { op: at });
         }
         pushed.into()
     }
 
     /// Tells the peer that nothing more comes in slots whose operation has ended here.
-    pub(super) fn push_ends(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
+    pub fn push_ends(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.to_end != 0 {
             let slot = self.to_end.trailing_zeros() as u16;
             match push_end(channel, slot) {
@@ -327,12 +507,12 @@ impl Flow {
 
     /// The transport took a message back: the peer's program had no buffer for it. Its operation ends so.
     pub fn notify_taken_back(&mut self, ops: &mut Ops, core: &mut Core, slot: u16) {
-        let Slot::Notify { op } = self.slot(slot) else { return };
+        let Slot::Notify { op } = self.slots.get(slot) else { return };
         self.notify_over(ops, core, slot, op);
     }
 
     /// A request of `at` is answered.
-    pub(super) fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
+    pub fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
         let Some(op) = ops.get_mut(at) else { return };
         op.unanswered = op.unanswered.saturating_sub(1);
         if op.status == Status::Success {
@@ -342,14 +522,14 @@ impl Flow {
     }
 
     /// An answer came.
-    pub(super) fn answered(
+    pub fn answered(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
         record: &impl Arrived,
         parsed: &Parsed,
     ) -> Result<(), Fault> {
-        let (at, slot) = (parsed.slot, self.slot(parsed.slot));
+        let (at, slot) = (parsed.slot, self.slots.get(parsed.slot));
         match (parsed.head, slot) {
             (Head::Data { offset }, Slot::Read { op, local, len_bytes, got_bytes }) => {
                 let now = parsed.rest_bytes as u64;
@@ -367,23 +547,23 @@ impl Flow {
                 }
                 let got_bytes = got_bytes + now;
                 if got_bytes < len_bytes {
-                    self.set_slot(at, Slot::Read { op, local, len_bytes, got_bytes });
+                    self.slots.set(at, Slot::Read { op, local, len_bytes, got_bytes });
                 } else {
-                    self.set_slot(at, Slot::Free);
+                    self.slots.set(at, Slot::Free);
                     self.answered_one(ops, core, op, Status::Success);
                 }
             }
             (Head::Gone, Slot::Read { op, .. }) => {
-                self.set_slot(at, Slot::Free);
+                self.slots.set(at, Slot::Free);
                 self.answered_one(ops, core, op, Status::RmaHandle);
             }
             (Head::Here { address }, Slot::Where { op, local, len_bytes }) => {
-                self.set_slot(at, Slot::Fetch { op, local, len_bytes, done_bytes: 0, address });
+                self.slots.set(at, Slot::Fetch { op, local, len_bytes, done_bytes: 0, address });
                 self.fetching.push_back(at);
             }
             (Head::Done { result }, _) => self.done(ops, core, at, slot, result)?,
             (Head::Hold, Slot::Notify { op }) => {
-                self.set_slot(at, Slot::Held { op });
+                self.slots.set(at, Slot::Held { op });
                 self.held |= 1 << at;
             }
             (Head::Again, Slot::Held { .. }) if !self.again.contains(&at) => self.again.push_back(at),
@@ -395,7 +575,7 @@ impl Flow {
     }
 
     /// As [`Flow::place`](super::flow::Flow), of what a read of ours asked for.
-    pub(super) fn place_read(
+    pub fn place_read(
         &self,
         core: &Core,
         parsed: &Parsed,
@@ -403,7 +583,7 @@ impl Flow {
         skip_bytes: usize,
         len_bytes: usize,
     ) -> Result<Option<Bytes>, Fault> {
-        let Slot::Read { local, len_bytes: all_bytes, got_bytes, .. } = self.slot(parsed.slot) else {
+        let Slot::Read { local, len_bytes: all_bytes, got_bytes, .. } = self.slots.get(parsed.slot) else {
             return Err(Fault);
         };
         if offset != got_bytes || parsed.rest_bytes as u64 > all_bytes - got_bytes {
@@ -446,18 +626,18 @@ impl Flow {
                 op
             }
             Slot::Abandoned if self.to_end & 1 << at == 0 => {
-                self.set_slot(at, Slot::Free);
+                self.slots.set(at, Slot::Free);
                 return Ok(());
             }
             _ => return Err(Fault),
         };
-        self.set_slot(at, Slot::Free);
+        self.slots.set(at, Slot::Free);
         self.answered_one(ops, core, op, status);
         Ok(())
     }
 
     /// Fetches the next part of what peers told us the address of.
-    pub(super) fn fetch(
+    pub fn fetch(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
@@ -468,7 +648,7 @@ impl Flow {
         if *budget_bytes == 0 {
             return false;
         }
-        let Slot::Fetch { op, local, len_bytes, done_bytes, address } = self.slot(at) else {
+        let Slot::Fetch { op, local, len_bytes, done_bytes, address } = self.slots.get(at) else {
             self.fetching.pop_front();
             return true;
         };
@@ -485,23 +665,83 @@ impl Flow {
         *budget_bytes = budget_bytes.saturating_sub(now);
         let done_bytes = done_bytes + now;
         if status == Status::Success && done_bytes < len_bytes {
-            self.set_slot(at, Slot::Fetch { op, local, len_bytes, done_bytes, address });
+            self.slots.set(at, Slot::Fetch { op, local, len_bytes, done_bytes, address });
         } else {
             self.fetching.pop_front();
-            self.set_slot(at, Slot::Free);
+            self.slots.set(at, Slot::Free);
             self.answered_one(ops, core, op, status);
         }
         true
     }
+
+    /// Ends operations whose message was held for so long, and says when the next will have been. None: there is none.
+    pub fn end_held(&mut self, ops: &mut Ops, core: &mut Core, now_ns: u64, timeout_ns: u64) -> Option<u64> {
+        let (mut left, mut next_ns) = (self.held, None);
+        while left != 0 {
+            let slot = left.trailing_zeros() as u16;
+            left &= left - 1;
+            let Slot::Held { op: at } = self.slots.get(slot) else { continue };
+            let Some(op) = ops.get_mut(at) else { continue };
+            if op.held_ns == 0 {
+                op.held_ns = now_ns;
+            }
+            // A peer that asks for a message again and again, and refuses it, does not keep its operation.
+            let due_ns = op.held_ns.min(op.from_ns).saturating_add(timeout_ns);
+            if now_ns >= due_ns {
+                self.held &= !(1 << slot);
+                self.again.retain(|again| *again != slot);
+                ops.drop_message(at, &mut self.usage);
+                self.notify_over(ops, core, slot, at);
+            } else {
+                next_ns = Some(next_ns.map_or(due_ns, |next_ns: u64| next_ns.min(due_ns)));
+            }
+        }
+        next_ns
+    }
+
+    pub fn notify_over(&mut self, ops: &mut Ops, core: &mut Core, slot: u16, op: u32) {
+        self.slots.set(slot, Slot::Abandoned);
+        self.to_end |= 1 << slot;
+        self.answered_one(ops, core, op, Status::ReceiverNotReady);
+    }
+
+    /// Says messages again for which the peer has buffers now; and tells it of ours.
+    pub fn push_again(&mut self, ops: &Ops, channel: &mut impl Channel, turn: &mut Turn) -> bool {
+        while let Some(&slot) = self.again.front() {
+            if let Slot::Held { op: at } = self.slots.get(slot)
+                && let Some(op) = ops.get(at)
+            {
+                let message = op.message.as_deref().unwrap_or_default();
+                let pushed = channel.push_notify(Head::Notify.bytes(slot).as_slice(), message, slot);
+                if pushed != Pushed::Yes {
+                    turn.broken |= pushed == Pushed::Broken;
+                    return false;
+                }
+                turn.moved = true;
+                self.slots.set(slot, Slot::Notify { op: at });
+                self.held &= !(1 << slot);
+            }
+            self.again.pop_front();
+        }
+        true
+    }
+
+    /// A fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
+        let first = ops.get(self.first).filter(|op| op.stage == Stage::Waiting && op.fence);
+        first.is_some_and(|op| self.begun == 0 && taken >= op.position)
+    }
+}
+
+/// Ends an operation with a status of its connection's.
+fn end_op(ops: &mut Ops, usage: &mut Usage, core: &mut Core, at: u32, status: Status) {
+    if let Some((name, _)) = ops.remove(at, usage) {
+        core.complete_operation(name, status);
+    }
 }
 
 /// Does an operation at once where that can be.
-fn direct(
-    op: &Op,
-    connection: crate::event::Connection,
-    core: &mut Core,
-    channel: &mut impl Channel,
-) -> Option<Status> {
+fn direct(op: &Op, connection: Connection, core: &mut Core, channel: &mut impl Channel) -> Option<Status> {
     match op.what {
         What::Move(kind) => {
             let (first, more) = op.pieces();

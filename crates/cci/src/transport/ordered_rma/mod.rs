@@ -30,21 +30,20 @@
 //! thrown away, and its sender, who keeps it until it is answered, is told so. Messages behind it are held too.
 
 mod flow;
-mod held;
+mod flows;
 mod initiator;
 mod operations;
-mod parked;
-mod responder;
 mod slots;
 mod step;
 pub(crate) mod stream;
-mod turn;
+mod target;
 mod wire;
 
-pub(crate) use flow::{FLOW_BYTES, Flow, Flows, Trial, allowance_ns};
-pub(crate) use initiator::put_result;
+pub(crate) use crate::limits::progress_ns as allowance_ns;
+pub(crate) use flow::{Flow, Parked};
+pub(crate) use flows::{FLOW_BYTES, Flows};
+pub(crate) use initiator::{Trial, put_result};
 pub(crate) use operations::{Ops, Start, What};
-pub(crate) use parked::Parked;
 pub(crate) use step::Turn;
 
 use crate::engine::core::Core;

@@ -1,5 +1,6 @@
 //! What the slots of a connection's two sides stand for.
 
+use super::SLOTS;
 use cci_proto::{RemoteAddress, RmaRefusal};
 
 /// What a slot of the asking side waits for.
@@ -64,6 +65,73 @@ impl Slot {
             | Slot::Fetch { op, .. } => Some(op),
         }
     }
+}
+
+/// The slots of the initiator's side.
+pub(super) struct Slots {
+    all: [Slot; SLOTS],
+    /// One bit for each.
+    free: u128,
+}
+
+const _: () = assert!(SLOTS == u128::BITS as usize, "one bit of a word for each slot");
+
+impl Slots {
+    pub fn new() -> Slots {
+        Slots { all: [Slot::Free; SLOTS], free: u128::MAX }
+    }
+
+    pub fn reset(&mut self) {
+        *self = Slots::new();
+    }
+
+    /// A slot that is free.
+    pub fn free(&self) -> Option<u16> {
+        let slot = self.free.trailing_zeros();
+        (slot < u128::BITS).then_some(slot as u16)
+    }
+
+    pub fn are_all_free(&self) -> bool {
+        self.free == u128::MAX
+    }
+
+    pub fn set(&mut self, at: u16, slot: Slot) {
+        let bit = 1_u128 << at;
+        self.free = if matches!(slot, Slot::Free) { self.free | bit } else { self.free & !bit };
+        if let Some(entry) = self.all.get_mut(usize::from(at)) {
+            *entry = slot;
+        }
+    }
+
+    pub fn get(&self, at: u16) -> Slot {
+        self.all.get(usize::from(at)).copied().unwrap_or(Slot::Free)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.all.iter()
+    }
+
+    /// One bit for each that is abandoned. `None`: some are in use otherwise.
+    pub fn abandoned(&self) -> Option<u128> {
+        let mut abandoned = 0;
+        for slot in bits(!self.free) {
+            match self.get(slot) {
+                Slot::Abandoned => abandoned |= 1 << slot,
+                Slot::Free => {}
+                _ => return None,
+            }
+        }
+        Some(abandoned)
+    }
+}
+
+/// The numbers of the bits that are set.
+pub(super) fn bits(mut set: u128) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
+        (at < u128::BITS).then_some(at as u16)
+    })
 }
 
 /// What a slot of the peer's is to us.

@@ -162,10 +162,10 @@ pub(super) fn turn_flow(
     let (out, conn) = (&mut link.out, conn_key);
     let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, asker, pull };
     // Where a trial may begin: one look at the clock more is nothing beside it.
-    let may_begin = channel.pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial.is_none();
+    let may_begin = channel.pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial().is_none();
     let began_ns = if may_begin { clock::now_ns() } else { 0 };
     let turn = flow.turn(ops, core, &mut channel, budget_bytes);
-    if let Some(trial) = flow.trial.as_mut().filter(|trial| trial.began_ns == 0) {
+    if let Some(trial) = flow.trial().as_mut().filter(|trial| trial.began_ns == 0) {
         trial.began_ns = began_ns;
     }
     turn
@@ -231,7 +231,7 @@ pub(in crate::transport::shm) fn take(
     }
     let Some((flow, ops)) = table.rma.flows.get_mut(flow_key) else { return Ok(TakenRma::Yes) };
     let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
-    if let Some(trial) = flow.trial.take_if(|trial| trial.has_ended)
+    if let Some(trial) = flow.trial().take_if(|trial| trial.has_ended)
         && let Some(pull) = pull
     {
         pull.ring_tried(&trial, clock::now_ns());

@@ -1,21 +1,108 @@
-//! The answering side: what a peer asks for is checked, carried out, and answered when there is room.
+//! The target's side of a flow: what a peer asks for is checked, carried out, and answered when there is room.
 
-use super::flow::Flow;
-use super::operations::Ops;
-use super::slots::Job;
+use super::slots::{Job, bits};
 use super::step::{Step, Turn};
 use super::wire::{Head, Parsed};
-use super::{Arrived, Channel, Fault, Pulled, Pushed};
+use super::{Arrived, Channel, Fault, Pulled, Pushed, SLOTS};
 use crate::engine::core::Core;
+use crate::event::Connection;
 use crate::rma::Access;
 use cci_memory::bytes::Bytes;
-use cci_proto::{RemoteAddress, RmaRefusal};
+use cci_proto::RmaRefusal;
+use std::collections::VecDeque;
 
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
-impl Flow {
-    pub(super) fn set_job(&mut self, slot: u16, job: Job) {
+/// See the module.
+pub(super) struct Target {
+    jobs: [Job; SLOTS],
+    /// Jobs that are not free.
+    busy: u128,
+    /// Answers to be pushed.
+    answers: u128,
+    /// Reads and fetches, in order.
+    line: VecDeque<u16>,
+    /// Messages of the peer's that it holds until we have buffers, in order.
+    holding: VecDeque<u16>,
+    /// Of these, those that it has been asked for since then, and has not said.
+    asked: u128,
+    asked_ns: u64,
+}
+
+impl Target {
+    pub fn new() -> Target {
+        Target {
+            jobs: [Job::Free; SLOTS],
+            busy: 0,
+            answers: 0,
+            line: VecDeque::with_capacity(SLOTS),
+            holding: VecDeque::with_capacity(SLOTS),
+            asked: 0,
+            asked_ns: 0,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.jobs = [Job::Free; SLOTS];
+        (self.busy, self.answers, self.asked, self.asked_ns) = (0, 0, 0, 0);
+        self.line.clear();
+        self.holding.clear();
+    }
+
+    /// Nothing of the peer's is under way.
+    pub fn is_idle(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Something is to be pushed or fetched.
+    pub fn has_work(&self) -> bool {
+        self.has_answers() || !self.line.is_empty()
+    }
+
+    /// What the peer's operations came to is to be pushed.
+    pub fn has_answers(&self) -> bool {
+        self.answers != 0
+    }
+
+    /// The next thing to do is to fetch something, which waits for nobody.
+    pub fn has_fetches(&self) -> bool {
+        self.line.front().is_some_and(|slot| matches!(self.job(*slot), Job::Fetch { .. }))
+    }
+
+    /// Messages are held by the peer.
+    pub fn is_holding(&self) -> bool {
+        !self.holding.is_empty()
+    }
+
+    /// Slots in which writes have come and more will, and of these those that were refused; if nothing else is under way.
+    pub fn writes(&self) -> Option<(u128, u128)> {
+        if self.has_work() || self.is_holding() {
+            return None;
+        }
+        let (mut writes, mut refused_writes) = (0, 0);
+        for slot in bits(self.busy) {
+            match self.job(slot) {
+                Job::Writes { refused } => {
+                    writes |= 1 << slot;
+                    refused_writes |= u128::from(refused) << slot;
+                }
+                Job::Free => {}
+                _ => return None,
+            }
+        }
+        Some((writes, refused_writes))
+    }
+
+    /// Goes on with [writes](Target::writes) that had begun.
+    pub fn await_writes(&mut self, writes: u128, refused_writes: u128) {
+        for slot in bits(writes) {
+            self.set_job(slot, Job::Writes { refused: refused_writes & 1 << slot != 0 });
+        }
+    }
+
+    pub fn set_job(&mut self, slot: u16, job: Job) {
         let bit = 1_u128 << slot;
         self.busy = if matches!(job, Job::Free) { self.busy & !bit } else { self.busy | bit };
         if !matches!(job, Job::Again) {
@@ -29,20 +116,21 @@ impl Flow {
         }
     }
 
-    pub(super) fn job(&self, slot: u16) -> Job {
+    pub fn job(&self, slot: u16) -> Job {
         self.jobs.get(usize::from(slot)).copied().unwrap_or(Job::Free)
     }
 
     /// A request came.
-    pub(super) fn asked(
+    pub fn asked(
         &mut self,
         core: &mut Core,
+        connection: Connection,
         record: &impl Arrived,
         parsed: &Parsed,
     ) -> Result<(), Fault> {
-        let (slot, connection) = (parsed.slot, self.connection);
-        if let Head::Write { at, rest_bytes, last } = parsed.head {
-            return self.written(core, record, parsed, at, rest_bytes, last);
+        let slot = parsed.slot;
+        if let Head::Write { .. } = parsed.head {
+            return self.written(core, connection, record, parsed);
         }
         let Job::Free = self.job(slot) else { return Err(Fault) };
         let job = match parsed.head {
@@ -84,12 +172,11 @@ impl Flow {
     fn written(
         &mut self,
         core: &mut Core,
+        connection: Connection,
         record: &impl Arrived,
         parsed: &Parsed,
-        at: RemoteAddress,
-        rest_bytes: u64,
-        last: bool,
     ) -> Result<(), Fault> {
+        let Head::Write { at, rest_bytes, last } = parsed.head else { return Err(Fault) };
         let mut refused = match self.job(parsed.slot) {
             Job::Free => false,
             Job::Writes { refused } => refused,
@@ -107,7 +194,7 @@ impl Flow {
         if parsed.rest_bytes > 0 && !refused {
             let len_bytes = parsed.rest_bytes;
             refused = !record.placed().unwrap_or_else(|| {
-                let found = core.regions.peer(self.connection, at, rest_bytes, Access::WRITE);
+                let found = core.regions.peer(connection, at, rest_bytes, Access::WRITE);
                 let to = found.ok().and_then(|(bytes, offset)| bytes.part(offset, len_bytes));
                 to.is_some_and(|to| record.read_to(parsed.head_bytes, &to))
             });
@@ -121,41 +208,37 @@ impl Flow {
         Ok(())
     }
 
-    /// Where `len_bytes` of a record's data go, from byte `skip_bytes` of it on. None: nowhere, it is refused. To be asked for
-    /// each piece anew: a region may go while a record comes.
-    pub(super) fn place(
-        &mut self,
+    /// Where `len_bytes` of a write's data go, from byte `skip_bytes` of them on. `None`: nowhere, they are refused.
+    pub fn place_write(
+        &self,
         core: &mut Core,
+        connection: Connection,
         parsed: &Parsed,
         skip_bytes: usize,
         len_bytes: usize,
     ) -> Result<Option<Bytes>, Fault> {
-        match parsed.head {
-            Head::Write { at, rest_bytes, .. } => {
-                let refused = match self.job(parsed.slot) {
-                    Job::Free => false,
-                    Job::Writes { refused } => refused,
-                    _ => return Err(Fault),
-                };
-                if parsed.rest_bytes as u64 > rest_bytes {
-                    return Err(Fault);
-                }
-                if refused {
-                    return Ok(None);
-                }
-                //= wire.md R-TCP-21
-                let found = core.regions.peer(self.connection, at, rest_bytes, Access::WRITE);
-                Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
-            }
-            Head::Data { offset } => self.place_read(core, parsed, offset, skip_bytes, len_bytes),
-            _ => Err(Fault),
+        let Head::Write { at, rest_bytes, .. } = parsed.head else { return Err(Fault) };
+        let refused = match self.job(parsed.slot) {
+            Job::Free => false,
+            Job::Writes { refused } => refused,
+            _ => return Err(Fault),
+        };
+        if parsed.rest_bytes as u64 > rest_bytes {
+            return Err(Fault);
         }
+        if refused {
+            return Ok(None);
+        }
+        //= wire.md R-TCP-21
+        let found = core.regions.peer(connection, at, rest_bytes, Access::WRITE);
+        Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
     }
 
     /// A message came behind data. False: there is no buffer for it.
-    pub(super) fn notified<R: Arrived>(
+    pub fn notified<R: Arrived>(
         &mut self,
         core: &mut Core,
+        connection: Connection,
         record: &R,
         parsed: &Parsed,
         delivers: bool,
@@ -174,7 +257,7 @@ impl Flow {
             let fill = |buffer: &mut [u8]| {
                 record.read(parsed.head_bytes, buffer);
             };
-            if !core.deliver_with(self.connection, parsed.rest_bytes, fill) {
+            if !core.deliver_with(connection, parsed.rest_bytes, fill) {
                 if R::ASKS_AGAIN {
                     self.hold(parsed.slot);
                 }
@@ -187,8 +270,32 @@ impl Flow {
         Ok(true)
     }
 
+    /// There is none for this one, or others are before it.
+    pub fn hold(&mut self, slot: u16) {
+        //= wire.md R-TCP-22
+        if !self.holding.contains(&slot) {
+            self.holding.push_back(slot);
+        }
+        self.set_job(slot, Job::Hold);
+    }
+
+    /// Whether the peer has been asked for a message that it holds, and has not said it for so long.
+    pub fn is_owed_a_message(&mut self, now_ns: u64, limit_ns: u64) -> bool {
+        if self.asked == 0 {
+            let asked = self.holding.iter().filter(|slot| matches!(self.job(**slot), Job::Again));
+            self.asked = asked.fold(0, |asked, slot| asked | 1 << slot);
+            self.asked_ns = now_ns;
+        }
+        self.asked != 0 && now_ns.saturating_sub(self.asked_ns) >= limit_ns
+    }
+
+    /// The peer holds messages until there are buffers here.
+    pub fn waits_for_buffers(&self) -> bool {
+        self.holding.front().is_some_and(|slot| matches!(self.job(*slot), Job::Held))
+    }
+
     /// Pushes answers. False: there is no room for more.
-    pub(super) fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
+    pub fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.answers != 0 {
             let slot = self.answers.trailing_zeros() as u16;
             let head = match self.job(slot) {
@@ -221,11 +328,42 @@ impl Flow {
         true
     }
 
-    /// Sends or fetches the next part of the oldest such request.
-    pub(super) fn serve<C: Channel>(
+    /// Asks for the messages again for which there are buffers now.
+    pub fn ask_again(
         &mut self,
-        _: &mut Ops,
         core: &mut Core,
+        connection: Connection,
+        channel: &mut impl Channel,
+        turn: &mut Turn,
+    ) -> bool {
+        if self.holding.is_empty() {
+            return true;
+        }
+        // A message that would only come back for want of a buffer is not asked for.
+        if !core.has_buffer_for(connection) {
+            return true;
+        }
+        for at in 0..self.holding.len().min(core.receive.free_count() as usize) {
+            let Some(&slot) = self.holding.get(at) else { break };
+            if !matches!(self.job(slot), Job::Held) {
+                continue;
+            }
+            let pushed = channel.push(Head::Again.bytes(slot).as_slice(), &[]);
+            if pushed != Pushed::Yes {
+                turn.broken |= pushed == Pushed::Broken;
+                return false;
+            }
+            turn.moved = true;
+            self.set_job(slot, Job::Again);
+        }
+        true
+    }
+
+    /// Sends or fetches the next part of the oldest such request.
+    pub fn serve<C: Channel>(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
         channel: &mut C,
         budget_bytes: &mut u64,
     ) -> Step {
@@ -239,7 +377,7 @@ impl Flow {
                     return Step::Blocked;
                 }
                 let now = (len_bytes - sent_bytes).min(channel.data_bytes_max() as u64);
-                let found = core.regions.peer(self.connection, at.plus(sent_bytes), now, Access::READ);
+                let found = core.regions.peer(connection, at.plus(sent_bytes), now, Access::READ);
                 let pushed = match found.map(|(bytes, offset)| bytes.part(offset, now as usize)) {
                     Ok(Some(data)) => {
                         let head = Head::Data { offset: sent_bytes }.bytes(slot);
@@ -270,7 +408,7 @@ impl Flow {
             }
             Job::Fetch { at, len_bytes, done_bytes, address } => {
                 let now = (len_bytes - done_bytes).min(FETCH_BYTES_MAX);
-                let found = core.regions.peer(self.connection, at.plus(done_bytes), now, Access::WRITE);
+                let found = core.regions.peer(connection, at.plus(done_bytes), now, Access::WRITE);
                 let result = match found.map(|(bytes, offset)| bytes.part(offset, now as usize)) {
                     Ok(Some(to)) if channel.pull(address.wrapping_add(done_bytes), &to) == Pulled::All => {
                         Ok(())
@@ -303,5 +441,14 @@ impl Flow {
                 Step::Moved
             }
         }
+    }
+
+    /// What reads of the peer's are still to be sent, bytes.
+    pub fn unsent_bytes(&self) -> u64 {
+        let left = |slot: &u16| match self.job(*slot) {
+            Job::Read { len_bytes, sent_bytes, .. } => len_bytes - sent_bytes,
+            _ => 0,
+        };
+        self.line.iter().map(left).fold(0, u64::saturating_add)
     }
 }

@@ -1,5 +1,6 @@
 //! A connection: 96 bytes while idle, and what it borrows while active.
 
+pub(crate) mod active;
 pub(crate) mod cut;
 pub(crate) mod path;
 pub(crate) mod size;
@@ -7,31 +8,27 @@ pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod unended;
 
-use crate::congestion::Window;
 use crate::limits::message_bytes_max;
-use crate::reliable::rtt::Rtt;
-use crate::reliable::rx::{Rx, RxRing};
-use crate::reliable::tx::{Tx, TxRing};
-use crate::timers::TimerId;
-use crate::transfers::state::Rma;
 use crate::wire::Accept;
-use crate::{
-    Address, Attribute, Blocked, ConnKey, ConnState, ConnectionCounters, DisconnectReason, Seq, Time,
-};
-use cut::Rest;
-use path::{Bond, FIRST, Path};
-use size::SizeSearch;
-use unended::Unended;
+use crate::{Address, Attribute, ConnKey, ConnState, Seq, Time};
 
-/// A connection as the table holds it: all that an idle one needs.
+pub(crate) use active::{Active, ActiveConn};
+
+/// A connection as the table holds it.
 pub(crate) struct Conn {
+    pub base: Base,
+    /// What it borrows while something is going on.
+    pub active: Option<Box<Active>>,
+}
+
+/// What a connection always has: all that an idle one needs.
+pub(crate) struct Base {
     pub peer: Address,
     /// What proves that a datagram to us belongs to this connection.
     pub nonce: u64,
     /// What proves it to the peer.
     pub peer_nonce: u64,
     pub token: u64,
-    pub active: Option<Box<Active>>,
     pub peer_index: u32,
     pub peer_generation: u32,
     pub generation: u32,
@@ -149,99 +146,34 @@ pub(crate) struct Unproved {
     pub ask_ns: u64,
 }
 
-/// What a connection borrows while something is going on.
-pub(crate) struct Active {
-    pub timer: TimerId,
-    /// In the queue of those that have something to send.
-    pub queued: bool,
-    /// Things to send besides data, from [`want`].
-    pub wants: u8,
-    /// Accepted here, and not confirmed by the client.
-    pub unconfirmed: bool,
-    /// The peer refuses data.
-    pub rnr: bool,
-    /// We refuse data.
-    pub refusing: bool,
-    /// In the queue of those that hold messages for the program.
-    pub holding: bool,
-    /// The connection is broken for this reason, and the program hears of it when it has taken what is held.
-    pub untold: Option<DisconnectReason>,
-    /// In the list of those that are refused.
-    pub listed: bool,
-    pub blocked: Option<Blocked>,
+impl Conn {
+    pub fn key(&self, index: u32) -> ConnKey {
+        self.base.key(index)
+    }
 
-    pub tx: Tx,
-    pub tx_ring: Option<TxRing>,
-    pub rx: Rx,
-    pub rx_ring: Option<RxRing>,
-    /// Remote memory access, while there is any.
-    pub rma: Option<Box<Rma>>,
+    /// Whether a path of this connection leads there.
+    pub fn leads_to(&self, to: Address) -> bool {
+        let bond = self.active.as_deref().and_then(|active| active.bond.as_deref());
+        self.base.peer == to || bond.is_some_and(|bond| bond.to == Some(to))
+    }
 
-    /// The way to the peer.
-    pub path: Path,
-    /// The second way, and what goes by which.
-    pub bond: Option<Box<Bond>>,
-    /// When a bundle must be declared lost unless it is acknowledged first.
-    pub rack_due: Time,
-    /// When the wait for a refusing receiver ended last.
-    pub rnr_end: Time,
-    /// When the first bundle left in the current epoch; [`Time::FAR`]: none has.
-    pub epoch_sent_at: Time,
-
-    /// Bundles not acknowledged yet.
-    pub ack_pending: u32,
-    pub ack_due: Time,
-
-    pub heard_at: Time,
-    /// Something was sent or came: not idle yet.
-    pub used_at: Time,
-    pub keepalive_ns: u64,
-    /// The next keepalive question, or its time-out; or that of the last of `asks`.
-    pub keepalive_due: Time,
-    /// Questions in vain whether the peer of this idle connection lives. 0: it is not asked.
-    pub asks: u8,
-    /// No send is older than its time-out before this.
-    pub send_due: Time,
-    /// Next handshake step, receiver-not-ready probe or close: what the state calls for.
-    pub step_due: Time,
-    pub step_ns: u64,
-    pub steps: u32,
-    /// Of a peer that is closing: what had come of it when it was last looked at, and when more of it came.
-    pub last_words: (Seq, Time),
-    /// What the peer must end.
-    pub unended: Unended,
-    pub dial: Option<Box<Dial>>,
-    pub counters: ConnectionCounters,
-    /// The search for the largest datagram.
-    pub size: SizeSearch,
-    /// What is left of a bundle in parts.
-    pub rest: Option<Rest>,
+    /// The connection with what it has borrowed; `None` while it is idle.
+    #[inline]
+    pub fn awake(&mut self) -> Option<ActiveConn<'_>> {
+        let active = self.active.as_deref_mut()?;
+        Some(ActiveConn { base: &mut self.base, active })
+    }
 }
 
-impl Conn {
+impl Base {
     pub fn key(&self, index: u32) -> ConnKey {
         ConnKey { index, generation: self.generation }
     }
 
-    /// The longest message: stays what it was when the connection opened, whatever the way takes.
+    /// The longest message: stays what it was when the connection opened, whatever the path takes.
     //= wire.md R-MTU-1
     pub fn message_bytes_max(&self) -> usize {
         message_bytes_max(self.bundle_bytes)
-    }
-
-    /// This side has closed, and nothing of its own is still to be answered.
-    pub fn takes_no_more(&self) -> bool {
-        match self.state {
-            ConnState::Closing => true,
-            ConnState::Lingering => self.active.as_deref().is_none_or(|active| active.operations() == 0),
-            _ => false,
-        }
-    }
-
-    /// Where the ways lead.
-    pub fn address(&self, which: u8) -> Address {
-        let second = || self.active.as_deref().and_then(|active| active.bond.as_deref()?.to);
-        if which == FIRST { self.peer } else { second().unwrap_or(self.peer) }
     }
 
     /// Datagrams for this connection are expected and answered.
@@ -249,113 +181,14 @@ impl Conn {
         use ConnState::{Accepting, Closing, Lingering, PeerClosed, Up};
         matches!(self.state, Accepting | Up | PeerClosed | Lingering | Closing)
     }
-}
 
-impl Active {
-    #[inline]
-    pub fn path(&self, which: u8) -> &Path {
-        match &self.bond {
-            Some(bond) if which != FIRST => &bond.second,
-            _ => &self.path,
-        }
+    /// Whether the peer may still be answered.
+    pub fn serves(&self) -> bool {
+        matches!(self.state, ConnState::Up | ConnState::Lingering)
     }
 
-    #[inline]
-    pub fn path_mut(&mut self, which: u8) -> &mut Path {
-        match &mut self.bond {
-            Some(bond) if which != FIRST => &mut bond.second,
-            _ => &mut self.path,
-        }
-    }
-
-    /// The ways there are.
-    #[inline]
-    pub fn ways(&self) -> std::ops::Range<u8> {
-        FIRST..if self.bond.is_some() { 2 } else { 1 }
-    }
-
-    /// What the bundles in flight weigh, on all ways.
-    #[inline]
-    pub fn in_flight_bytes(&self) -> u32 {
-        self.path.in_flight_bytes + self.bond.as_deref().map_or(0, |bond| bond.second.in_flight_bytes)
-    }
-
-    /// The active state of a connection that wakes up.
-    pub fn wake(conn: &Conn, timer: TimerId, now: Time) -> Active {
-        let rtt = match conn.idle_rtt.ns() {
-            0 => Rtt::default(),
-            rtt_ns => Rtt::restored(rtt_ns, now),
-        };
-        Active {
-            timer,
-            queued: false,
-            wants: 0,
-            unconfirmed: false,
-            rnr: false,
-            refusing: false,
-            holding: false,
-            untold: None,
-            listed: false,
-            blocked: None,
-            tx: Tx::new(conn.idle_tx),
-            tx_ring: None,
-            rx: Rx::new(conn.idle_rx),
-            rx_ring: None,
-            rma: None,
-            path: Path::new(rtt, Window::restored(conn.datagram_bytes, conn.idle_window.kib()), now),
-            bond: None,
-            rack_due: Time::FAR,
-            rnr_end: Time(0),
-            epoch_sent_at: Time::FAR,
-            ack_pending: 0,
-            ack_due: Time::FAR,
-            heard_at: now,
-            used_at: now,
-            keepalive_ns: 0,
-            keepalive_due: Time::FAR,
-            asks: 0,
-            send_due: Time::FAR,
-            step_due: Time::FAR,
-            step_ns: 0,
-            steps: 0,
-            last_words: (conn.idle_rx, now),
-            unended: Unended::NONE,
-            dial: None,
-            counters: ConnectionCounters::default(),
-            size: SizeSearch::new(now),
-            rest: None,
-        }
-    }
-
-    /// True if nothing is going on: the connection may go to sleep.
-    pub fn is_quiet(&self) -> bool {
-        self.tx.is_empty()
-            && self.rx.held == 0
-            && self.rx.end == self.rx.next
-            && self.ack_pending == 0
-            && self.wants == 0
-            && !self.queued
-            && !self.rnr
-            && !self.refusing
-            && self.keepalive_ns == 0
-            && self.asks == 0
-            && self.step_due == Time::FAR
-            && self.dial.is_none()
-            && self.bond.is_none()
-            && self.rma.as_deref().is_none_or(Rma::is_idle)
-    }
-
-    /// What was set before the connection was up, or the endpoint's default.
-    pub fn keepalive_or(&self, default_ns: u64) -> u64 {
-        if self.keepalive_ns != 0 { self.keepalive_ns } else { default_ns }
-    }
-
-    /// Turns keepalive on, or off with 0. Counts from now, or from when the connection is up.
-    pub fn start_keepalive(&mut self, now: Time, keepalive_ns: u64, state: ConnState) {
-        (self.keepalive_ns, self.asks) = (keepalive_ns, 0);
-        self.heard_at = self.heard_at.max(now);
-        let on = keepalive_ns != 0 && state == ConnState::Up;
-        self.keepalive_due = if on { now.plus(keepalive_ns / 2) } else { Time::FAR };
+    pub fn is_ordered(&self) -> bool {
+        self.attribute == Attribute::ReliableOrdered
     }
 }
 

@@ -1,6 +1,6 @@
 //! The life of a connection, as a table.
 
-use super::Conn;
+use super::Base;
 use crate::ConnState::{self, Accepting, Broken, Closing, Dialing, Done, Free, Lingering, PeerClosed, Up};
 
 /// What moves a connection from one state to the next.
@@ -52,7 +52,7 @@ pub(crate) const TRANSITIONS: &[(ConnState, Input, ConnState)] = &[
     (Done, Input::Reported, Free),
 ];
 
-impl Conn {
+impl Base {
     /// Moves along the arrow for `input`. There must be one: which inputs a state takes is ours to know.
     pub fn enter(&mut self, input: Input) {
         let arrow = TRANSITIONS.iter().find(|(from, on, _)| *from == self.state && *on == input);

@@ -1,6 +1,6 @@
 //! The connection table: an index finds a connection, with no hashing.
 
-use super::Conn;
+use super::{Base, Conn};
 use crate::{Address, Attribute, ConnKey, ConnState, Seq};
 
 /// Connections per piece: the table grows by pieces, so that growing moves nothing.
@@ -18,12 +18,11 @@ pub(crate) struct Table {
 const NONE: u32 = u32::MAX;
 
 fn empty(next_free: u32) -> Conn {
-    Conn {
+    let base = Base {
         peer: Address::from(std::net::SocketAddr::from(([0, 0, 0, 0], 0))),
         nonce: 0,
         peer_nonce: 0,
         token: 0,
-        active: None,
         peer_index: next_free,
         peer_generation: 0,
         generation: 0,
@@ -39,7 +38,8 @@ fn empty(next_free: u32) -> Conn {
         idle_window: super::IdleWindow::default(),
         state: ConnState::Free,
         attribute: Attribute::Unreliable,
-    }
+    };
+    Conn { base, active: None }
 }
 
 impl Table {
@@ -83,12 +83,13 @@ impl Table {
             self.free = first;
         }
         let index = self.free;
-        let next = self.at(index)?.peer_index;
+        let next = self.at(index)?.base.peer_index;
         self.free = next;
         self.used += 1;
         let conn = self.at_mut(index)?;
-        let generation = conn.generation.wrapping_add(1);
-        *conn = Conn { generation, ..empty(NONE) };
+        let generation = conn.base.generation.wrapping_add(1);
+        *conn = empty(NONE);
+        conn.base.generation = generation;
         Some((index, conn))
     }
 
@@ -96,8 +97,10 @@ impl Table {
     pub fn remove(&mut self, index: u32) {
         let free = self.free;
         if let Some(conn) = self.at_mut(index) {
-            assert!(conn.state != ConnState::Free && conn.active.is_none(), "removed once, and asleep");
-            *conn = Conn { generation: conn.generation, ..empty(free) };
+            assert!(conn.base.state != ConnState::Free && conn.active.is_none(), "removed once, and asleep");
+            let generation = conn.base.generation;
+            *conn = empty(free);
+            conn.base.generation = generation;
             self.free = index;
             self.used -= 1;
         }
@@ -115,13 +118,14 @@ impl Table {
 
     #[inline]
     pub fn get(&self, key: ConnKey) -> Option<&Conn> {
-        self.at(key.index).filter(|conn| conn.generation == key.generation && conn.state != ConnState::Free)
+        self.at(key.index)
+            .filter(|conn| conn.base.generation == key.generation && conn.base.state != ConnState::Free)
     }
 
     #[inline]
     pub fn get_mut(&mut self, key: ConnKey) -> Option<&mut Conn> {
         self.at_mut(key.index)
-            .filter(|conn| conn.generation == key.generation && conn.state != ConnState::Free)
+            .filter(|conn| conn.base.generation == key.generation && conn.base.state != ConnState::Free)
     }
 
     /// Every index that may be in use.
@@ -138,13 +142,13 @@ mod tests {
     fn stale_keys_are_refused() {
         let mut table = Table::new(2);
         let (index, conn) = table.add().unwrap();
-        conn.state = ConnState::Up;
+        conn.base.state = ConnState::Up;
         let old = conn.key(index);
         assert!(table.get(old).is_some());
         table.remove(index);
         assert!(table.get(old).is_none());
         let (again, conn) = table.add().unwrap();
-        conn.state = ConnState::Up;
+        conn.base.state = ConnState::Up;
         assert_eq!(again, index);
         assert!(table.get(old).is_none());
         assert!(table.add().is_some() && table.add().is_none(), "two at most");

@@ -4,14 +4,14 @@ use super::Endpoint;
 use super::replies::Reply;
 use super::shared::Shared;
 use crate::conn::state::Input;
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, Conn, want};
 use crate::limits::CLOSE_RETRY_NS_MIN;
 use crate::pool::Buf;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Kind, timestamp};
 use crate::{
-    AcceptFailure, Address, Attribute, ConnKey, ConnState, ConnectFailure, DisconnectReason, Event, Sink,
-    Status, Time, Unknown,
+    AcceptFailure, Address, ConnKey, ConnState, ConnectFailure, DisconnectReason, Event, Sink, Status, Time,
+    Unknown,
 };
 
 impl Endpoint {
@@ -21,36 +21,33 @@ impl Endpoint {
     pub fn disconnect(&mut self, now: Time, key: ConnKey) -> Result<(), Unknown> {
         let conn = self.table.get_mut(key).ok_or(Unknown)?;
         let shared = &mut self.shared;
-        let state = conn.state;
+        let state = conn.base.state;
         match state {
             ConnState::Dialing | ConnState::Accepting => {
-                conn.enter(Input::Failed);
+                conn.base.enter(Input::Failed);
             }
-            ConnState::Broken => conn.enter(Input::Over),
-            ConnState::Up | ConnState::PeerClosed if !shared.wake(conn, key.index, now) => {
-                // No memory to part in good order: the peer learns it by a reset, when it sends next.
-                conn.enter(Input::Delivered);
-                conn.enter(Input::Over);
-            }
-            ConnState::Up | ConnState::PeerClosed => {
-                let busy = conn
-                    .active
-                    .as_deref()
-                    .is_some_and(|active| !active.tx.is_empty() || active.operations() != 0);
-                conn.enter(if busy { Input::Disconnect } else { Input::Delivered });
-                if let Some(active) = conn.active.as_deref_mut() {
-                    shared.stop_receiving(active, now);
+            ConnState::Broken => conn.base.enter(Input::Over),
+            ConnState::Up | ConnState::PeerClosed => match shared.wake(conn, key.index, now) {
+                Some(mut conn) => {
+                    let busy = !conn.active.tx.is_empty() || conn.active.operations() != 0;
+                    conn.base.enter(if busy { Input::Disconnect } else { Input::Delivered });
+                    shared.stop_receiving(conn.active, now);
+                    if !busy {
+                        shared.start_closing(&mut conn);
+                    }
                 }
-                if !busy {
-                    shared.start_closing(conn, key.index);
+                None => {
+                    // No memory to part in good order: the peer learns it by a reset, when it sends next.
+                    conn.base.enter(Input::Delivered);
+                    conn.base.enter(Input::Over);
                 }
-            }
+            },
             _ => return Err(Unknown),
         }
-        if conn.state == ConnState::Done {
+        if conn.base.state == ConnState::Done {
             shared.ready.push_back(key.index); // the event is raised where there is a sink
         } else if let Some(active) = conn.active.as_deref_mut() {
-            shared.enqueue(active, key.index);
+            shared.enqueue(active);
             shared.arm(active);
         }
         Ok(())
@@ -63,17 +60,17 @@ impl Endpoint {
         let answer = Head {
             kind: Kind::CloseAck,
             flags: 0,
-            index: conn.peer_index,
-            generation: conn.peer_generation,
+            index: conn.base.peer_index,
+            generation: conn.base.peer_generation,
             source_index: head.index,
-            nonce: conn.peer_nonce,
+            nonce: conn.base.peer_nonce,
             seq: head.ack,
             ack: head.seq,
             timestamp: timestamp(now),
             echo: head.timestamp,
             window_kib: 0,
-            epoch: conn.tx_epoch,
-            epoch_ack: conn.rx_epoch,
+            epoch: conn.base.tx_epoch,
+            epoch_ack: conn.base.rx_epoch,
         };
         self.replies.push(from, Reply::CloseAck(answer), &mut self.shared.counters);
         self.peer_is_gone(now, head.index, DisconnectReason::Closed, sink);
@@ -88,22 +85,27 @@ impl Endpoint {
         sink: &mut impl Sink,
     ) {
         let Some(conn) = self.table.at_mut(index) else { return };
-        let state = conn.state;
-        match state {
-            ConnState::Up | ConnState::PeerClosed => {
-                self.shared.lose(conn, index, (Status::Disconnected, reason), now, sink);
-            }
+        match conn.base.state {
+            ConnState::Up | ConnState::PeerClosed => match conn.awake() {
+                Some(mut conn) => self.shared.lose(&mut conn, (Status::Disconnected, reason), now, sink),
+                None => {
+                    conn.base.enter(Input::Lost);
+                    sink.event(Event::Disconnected { conn: conn.key(index), token: conn.base.token, reason });
+                }
+            },
             ConnState::Accepting => {
-                conn.enter(Input::Failed);
+                conn.base.enter(Input::Failed);
                 self.finish_with(index, Some(AcceptFailure::Gone), sink);
             }
             ConnState::Lingering => {
-                self.shared.fail_sends(conn, index, Status::Disconnected, sink);
-                conn.enter(Input::Lost);
+                if let Some(mut conn) = conn.awake() {
+                    self.shared.fail_sends(&mut conn, Status::Disconnected, sink);
+                }
+                conn.base.enter(Input::Lost);
                 self.finish(index, sink);
             }
             ConnState::Closing => {
-                conn.enter(Input::Over);
+                conn.base.enter(Input::Over);
                 self.finish(index, sink);
             }
             _ => {}
@@ -117,10 +119,10 @@ impl Endpoint {
 
     /// The same, with the reason if it never came up.
     pub(super) fn finish_with(&mut self, index: u32, failure: Option<AcceptFailure>, sink: &mut impl Sink) {
-        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.state == ConnState::Done) else {
+        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.base.state == ConnState::Done) else {
             return;
         };
-        let (key, token) = (conn.key(index), conn.token);
+        let (key, token) = (conn.key(index), conn.base.token);
         let dialed = conn.active.as_deref_mut().and_then(|active| active.dial.take());
         let unconfirmed = conn.active.as_deref().is_some_and(|active| active.unconfirmed);
         let event = if let Some(dial) = &dialed {
@@ -139,11 +141,11 @@ impl Endpoint {
 
     /// A dial came to nothing.
     pub(super) fn dial_failed(&mut self, index: u32, why: ConnectFailure, sink: &mut impl Sink) {
-        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.state == ConnState::Dialing) else {
+        let Some(conn) = self.table.at_mut(index).filter(|conn| conn.base.state == ConnState::Dialing) else {
             return;
         };
-        let (key, token) = (conn.key(index), conn.token);
-        conn.enter(Input::Failed);
+        let (key, token) = (conn.key(index), conn.base.token);
+        conn.base.enter(Input::Failed);
         if let Some(dial) = conn.active.as_deref_mut().and_then(|active| active.dial.take()) {
             self.shared.handshakes_bytes -= dial.request.len() as u64;
         }
@@ -157,11 +159,10 @@ impl Endpoint {
 impl Shared {
     /// Takes everything back that the connection borrowed.
     fn free(&mut self, conn: &mut Conn) {
-        if let Some(mut active) = conn.active.take() {
+        if let Some(active) = conn.active.as_deref_mut() {
             assert!(active.tx.is_empty(), "every send has completed");
-            self.drop_held(&mut active);
+            self.drop_held(active);
             (active.holding, active.queued, active.listed) = (false, false, false);
-            conn.active = Some(active);
             self.sleep(conn);
         }
     }
@@ -169,63 +170,56 @@ impl Shared {
     /// The peer is dead, or silent for too long: every send ends with this status, and the program is told the reason.
     pub(super) fn lose(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         (status, reason): (Status, DisconnectReason),
         now: Time,
         sink: &mut impl Sink,
     ) {
-        let was_up = conn.state == ConnState::Up;
-        let untold = was_up || conn.state == ConnState::PeerClosed;
-        let ordered = conn.attribute == Attribute::ReliableOrdered;
-        self.fail_sends(conn, index, status, sink);
-        conn.enter(Input::Lost);
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.wants = 0;
-            active.refusing = false;
-            self.unbond(active);
-            (active.ack_pending, active.keepalive_ns) = (0, 0);
-            (active.keepalive_due, active.step_due, active.asks) = (Time::FAR, Time::FAR, 0);
-            active.forget_gaps(self, ordered);
-            active.used_at = now;
-            self.arm(active);
-        }
+        let was_up = conn.base.state == ConnState::Up;
+        let untold = was_up || conn.base.state == ConnState::PeerClosed;
+        let ordered = conn.base.is_ordered();
+        self.fail_sends(conn, status, sink);
+        conn.base.enter(Input::Lost);
+        let active = &mut *conn.active;
+        active.wants = 0;
+        active.refusing = false;
+        self.unbond(active);
+        (active.ack_pending, active.keepalive_ns) = (0, 0);
+        (active.keepalive_due, active.step_due, active.asks) = (Time::FAR, Time::FAR, 0);
+        active.forget_gaps(self, ordered);
+        active.used_at = now;
+        self.arm(active);
         // Messages that are held were acknowledged: they come first, then the news.
-        let held = conn.active.as_deref().is_some_and(|active| active.rx.held != 0);
-        match conn.active.as_deref_mut().filter(|_| untold && held) {
-            Some(active) => {
-                active.untold = Some(reason);
-                if !active.holding {
-                    self.deliver_held(conn, index, sink); // nothing else would come to do it
-                }
+        if untold && conn.active.rx.held != 0 {
+            conn.active.untold = Some(reason);
+            if !conn.active.holding {
+                self.deliver_held(conn, sink); // nothing else would come to do it
             }
-            None if untold => {
-                sink.event(Event::Disconnected { conn: conn.key(index), token: conn.token, reason });
-            }
-            None => {}
+        } else if untold {
+            sink.event(Event::Disconnected { conn: conn.key(), token: conn.base.token, reason });
         }
     }
 
     /// The peer delivers what it has and takes no more.
     //= wire.md R-CLOSE-2
-    pub(super) fn on_peer_closing(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) {
-        match conn.state {
+    pub(super) fn on_peer_closing(&mut self, conn: &mut ActiveConn<'_>, sink: &mut impl Sink) {
+        match conn.base.state {
             ConnState::Up => {
-                self.fail_sends(conn, index, Status::Disconnected, sink);
+                self.fail_sends(conn, Status::Disconnected, sink);
                 // The program hears of it when the last message has come: it may answer by hanging up, which would
                 // cut off what is still under way.
-                conn.enter(Input::PeerCloses);
-                let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-                let Some(active) = conn.active.as_deref_mut() else { return };
+                conn.base.enter(Input::PeerCloses);
+                let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
+                let active = &mut *conn.active;
                 let heard_at = active.heard_at;
                 active.step_due = heard_at.plus(timeout_ns);
                 active.last_words = (active.rx.end, heard_at);
                 self.watch(conn, heard_at);
             }
             ConnState::Lingering => {
-                self.fail_sends(conn, index, Status::Disconnected, sink);
-                conn.enter(Input::PeerCloses);
-                self.start_closing(conn, index);
+                self.fail_sends(conn, Status::Disconnected, sink);
+                conn.base.enter(Input::PeerCloses);
+                self.start_closing(conn);
             }
             _ => {}
         }
@@ -233,15 +227,15 @@ impl Shared {
 
     //= wire.md R-CLOSE-1
     /// Everything is delivered or given up: tell the peer until it answers.
-    pub(super) fn start_closing(&mut self, conn: &mut Conn, index: u32) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub(super) fn start_closing(&mut self, conn: &mut ActiveConn<'_>) {
+        let active = &mut *conn.active;
         active.wants |= want::CLOSE;
         active.steps = 0;
         active.step_ns = active.path.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
         active.step_due = active.used_at.plus(active.step_ns);
         (active.keepalive_ns, active.asks) = (0, 0);
         active.keepalive_due = Time::FAR;
-        self.enqueue(active, index);
+        self.enqueue(active);
     }
 
     /// The program wants nothing more from this connection.

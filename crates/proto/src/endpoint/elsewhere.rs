@@ -13,7 +13,9 @@ use crate::{Address, ConnKey, ConnState, PeerFault, Sink, Time};
 #[inline]
 pub(super) fn is_plain_question(conn: &Conn, head: &Head, from: Address) -> bool {
     let is_bonded = || conn.active.as_deref().is_some_and(|active| active.bond.is_some());
-    head.kind == Kind::Path && conn.peer == from && (conn.state == ConnState::Accepting || !is_bonded())
+    head.kind == Kind::Path
+        && conn.base.peer == from
+        && (conn.base.state == ConnState::Accepting || !is_bonded())
 }
 
 impl Endpoint {
@@ -69,7 +71,7 @@ impl Endpoint {
     ) -> Result<(), PeerFault> {
         let key = ConnKey { index: head.index, generation: head.generation };
         let conn = self.table.get_mut(key).ok_or(PeerFault::Unknown)?;
-        if conn.nonce != head.nonce {
+        if conn.base.nonce != head.nonce {
             return Err(PeerFault::Nonce);
         }
         let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
@@ -99,17 +101,17 @@ impl Endpoint {
         let answer = Head {
             kind: Kind::Path,
             flags: 0,
-            index: conn.peer_index,
-            generation: conn.peer_generation,
+            index: conn.base.peer_index,
+            generation: conn.base.peer_generation,
             source_index: head.index,
-            nonce: conn.peer_nonce,
+            nonce: conn.base.peer_nonce,
             seq: head.ack,
             ack: head.seq,
             timestamp: timestamp(now),
             echo: head.timestamp,
             window_kib: self.shared.window_kib(),
-            epoch: conn.tx_epoch,
-            epoch_ack: conn.rx_epoch,
+            epoch: conn.base.tx_epoch,
+            epoch_ack: conn.base.rx_epoch,
         };
         let body = PathBody { challenge: 0, answer: body.challenge };
         self.replies.push(from, Reply::Path(answer, body), &mut self.shared.counters);

@@ -7,10 +7,11 @@ use super::shared::Shared;
 use crate::congestion::Window;
 use crate::conn::state::Input;
 use crate::conn::table::Table;
-use crate::conn::{Conn, Dial, want};
+use crate::conn::{ActiveConn, Base, Conn, Dial, want};
 use crate::limits::{
     ACCEPT_TIMEOUT_NS, ACCEPT_TIMEOUT_NS_MIN, DIAL_RETRY_NS_MIN, REQUEST_BYTES_MAX, VERSION,
 };
+use crate::reliable::rx::Rx;
 use crate::secret::bucket;
 use crate::wire::{Accept, Connect, Hello, Reject, Retry, VersionNotice, timestamp, timestamp_ns_between};
 use crate::{
@@ -51,38 +52,38 @@ pub(super) fn dial_datagram(
     }
 }
 
-/// A place in the table, filled in by `fill` and awake; `None`: no memory.
+/// A new connection in the table, filled in by `fill` and awake; `None`: no memory.
 fn place<'a>(
     table: &'a mut Table,
     shared: &mut Shared,
     now: Time,
     more_bytes: u64,
-    fill: impl FnOnce(&mut Conn),
-) -> Option<(u32, &'a mut Conn)> {
+    fill: impl FnOnce(&mut Base),
+) -> Option<ActiveConn<'a>> {
     let growth_bytes = if table.must_grow() { Table::GROWTH_BYTES } else { 0 };
     if !shared.fits(growth_bytes + more_bytes) {
         return None;
     }
     let (index, conn) = table.add()?;
-    fill(conn);
-    let awake = shared.wake(conn, index, now);
+    fill(&mut conn.base);
+    let awake = shared.wake(conn, index, now).is_some();
     shared.table_bytes = table.bytes();
     if !awake {
         table.remove(index);
         return None;
     }
-    table.at_mut(index).map(|conn| (index, conn))
+    table.at_mut(index)?.awake()
 }
 
 /// The connection that a server's answer, from there, is about.
 fn asked_for(table: &mut Table, from: Address, key: ConnKey, nonce: u64) -> Result<&mut Conn, PeerFault> {
     let conn = table.get_mut(key).ok_or(PeerFault::Unknown)?;
     //= wire.md R-HS-5
-    if conn.nonce != nonce {
+    if conn.base.nonce != nonce {
         return Err(PeerFault::Nonce);
     }
     //= wire.md R-HS-10
-    if conn.peer.is_secured() == from.is_secured() { Ok(conn) } else { Err(PeerFault::Source) }
+    if conn.base.peer.is_secured() == from.is_secured() { Ok(conn) } else { Err(PeerFault::Source) }
 }
 
 impl Endpoint {
@@ -137,15 +138,15 @@ impl Endpoint {
         let nonce = self.secret.draw();
         let datagram_bytes = self.shared.config.datagram_bytes_max;
         self.start_walking(now);
-        let (index, conn) = place(&mut self.table, &mut self.shared, now, request.len() as u64, |conn| {
-            (conn.peer, conn.nonce, conn.token) = (to, nonce, token);
-            (conn.idle_tx, conn.datagram_bytes, conn.attribute) = (first_seq, datagram_bytes, attribute);
-            conn.bundle_bytes = datagram_bytes;
-            conn.enter(Input::Connect);
+        let conn = place(&mut self.table, &mut self.shared, now, request.len() as u64, |base| {
+            (base.peer, base.nonce, base.token) = (to, nonce, token);
+            (base.idle_tx, base.datagram_bytes, base.attribute) = (first_seq, datagram_bytes, attribute);
+            base.bundle_bytes = datagram_bytes;
+            base.enter(Input::Connect);
         })
         .ok_or(ConnectError::NoMemory)?;
-        let key = conn.key(index);
-        let Some(active) = conn.active.as_deref_mut() else { return Err(ConnectError::NoMemory) };
+        let key = conn.key();
+        let active = conn.active;
         let give_up_at = timeout_ns.map_or(Time::FAR, |timeout_ns| now.plus(timeout_ns));
         active.dial =
             Some(Box::new(Dial { request: request.into(), cookie: None, give_up_at, other, unproved: None }));
@@ -153,7 +154,7 @@ impl Endpoint {
         active.step_ns = DIAL_RETRY_NS_MIN;
         active.step_due = now.plus(active.step_ns).min(give_up_at);
         self.shared.handshakes_bytes += request.len() as u64;
-        self.shared.enqueue(active, index);
+        self.shared.enqueue(active);
         self.shared.arm(active);
         Ok(key)
     }
@@ -187,14 +188,14 @@ impl Endpoint {
     pub(super) fn on_retry(&mut self, now: Time, from: Address, retry: &Retry) -> Result<(), PeerFault> {
         let key = ConnKey { index: retry.index, generation: retry.generation };
         let conn = asked_for(&mut self.table, from, key, retry.nonce)?;
-        let Some(active) = conn.active.as_deref_mut() else { return Err(PeerFault::Unexpected) };
+        let Conn { base, active: Some(active) } = conn else { return Err(PeerFault::Unexpected) };
         let Some(dial) = active.dial.as_deref_mut() else { return Err(PeerFault::Unexpected) };
-        if conn.peer != from {
+        if base.peer != from {
             //= wire.md R-HS-9
             // Of two addresses the first to answer is asked for the connection; the other is not, or there would be two.
             match dial.other.as_mut() {
                 Some(other) if *other == from && dial.cookie.is_none() => {
-                    std::mem::swap(other, &mut conn.peer)
+                    std::mem::swap(other, &mut base.peer)
                 }
                 Some(other) if *other == from => return Ok(()),
                 _ => return Err(PeerFault::Source),
@@ -206,7 +207,7 @@ impl Endpoint {
             active.wants |= want::DIAL;
             active.step_ns = DIAL_RETRY_NS_MIN;
             active.step_due = now.plus(active.step_ns).min(dial.give_up_at);
-            self.shared.enqueue(active, key.index);
+            self.shared.enqueue(active);
             self.shared.arm(active);
         }
         Ok(())
@@ -234,7 +235,7 @@ impl Endpoint {
             return Err(PeerFault::Cookie);
         }
         let table = &self.table;
-        let pending = |key| table.get(key).is_some_and(|conn| conn.state == crate::ConnState::Accepting);
+        let pending = |key| table.get(key).is_some_and(|conn| conn.base.state == crate::ConnState::Accepting);
         let forgotten = self.handshakes.expire(now, pending);
         self.shared.handshakes_bytes -= forgotten * Handshakes::COST_BYTES;
         let ticket = RequestTicket { peer: from, nonce };
@@ -251,7 +252,7 @@ impl Endpoint {
                     && active.unconfirmed
                 {
                     active.wants |= want::ACCEPT;
-                    self.shared.enqueue(active, key.index);
+                    self.shared.enqueue(active);
                 }
                 return Ok(());
             }
@@ -297,22 +298,22 @@ impl Endpoint {
         let nonce = self.secret.draw();
         let datagram_bytes = self.shared.config.datagram_bytes_max.min(request.datagram_bytes_max);
         self.start_walking(now);
-        let placed = place(&mut self.table, &mut self.shared, now, 0, |conn| {
-            (conn.peer, conn.nonce, conn.peer_nonce) = (request.ticket.peer, nonce, request.ticket.nonce);
-            (conn.token, conn.attribute, conn.datagram_bytes) = (token, request.attribute, datagram_bytes);
-            conn.bundle_bytes = datagram_bytes;
-            (conn.peer_index, conn.peer_generation) = (request.client_index, request.client_generation);
-            (conn.idle_tx, conn.idle_rx) = (first_seq, Seq(request.first_seq));
-            conn.peer_window_kib = request.window_kib;
-            conn.enter(Input::Accept);
+        let placed = place(&mut self.table, &mut self.shared, now, 0, |base| {
+            (base.peer, base.nonce, base.peer_nonce) = (request.ticket.peer, nonce, request.ticket.nonce);
+            (base.token, base.attribute, base.datagram_bytes) = (token, request.attribute, datagram_bytes);
+            base.bundle_bytes = datagram_bytes;
+            (base.peer_index, base.peer_generation) = (request.client_index, request.client_generation);
+            (base.idle_tx, base.idle_rx) = (first_seq, Seq(request.first_seq));
+            base.peer_window_kib = request.window_kib;
+            base.enter(Input::Accept);
         });
-        let Some((index, conn)) = placed else { return Err((AcceptError::NoMemory, request)) };
-        let key = conn.key(index);
-        if request.bond && conn.attribute.is_reliable() {
+        let Some(mut conn) = placed else { return Err((AcceptError::NoMemory, request)) };
+        let key = conn.key();
+        if request.bond && conn.base.attribute.is_reliable() {
             let challenges = [self.secret.draw(), self.secret.draw()];
-            self.shared.bond(conn, (None, false), challenges, now);
+            self.shared.bond(&mut conn, (None, false), challenges, now);
         }
-        let Some(active) = conn.active.as_deref_mut() else { return Err((AcceptError::NoMemory, request)) };
+        let active = conn.active;
         active.path.came(request.timestamp, request.came_at);
         active.unconfirmed = true;
         active.wants = want::ACCEPT;
@@ -320,7 +321,7 @@ impl Endpoint {
         active.step_due = now.plus(active.step_ns);
         active.send_due =
             now.plus(self.shared.send_timeout_ns(0).clamp(ACCEPT_TIMEOUT_NS_MIN, ACCEPT_TIMEOUT_NS));
-        self.shared.enqueue(active, index);
+        self.shared.enqueue(active);
         self.shared.arm(active);
         self.answered(request.ticket, Fate::Accepted(key), now);
         Ok(key)
@@ -365,20 +366,20 @@ impl Endpoint {
                 return Err(fault);
             }
         };
-        if conn.state == crate::ConnState::Dialing {
+        if conn.base.state == crate::ConnState::Dialing {
             let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
             if dial.and_then(|dial| dial.other) == Some(from) {
                 //= wire.md R-HS-9
                 // The server's other address was not asked for the connection, and its ways would be the wrong way round.
                 return Err(PeerFault::Source);
             }
-            if conn.peer != from {
+            if conn.base.peer != from {
                 self.prove_source(now, from, accept);
                 return Ok(());
             }
             let rtt_ns = timestamp_ns_between(accept.echo, timestamp(now));
             self.accepted(now, from, accept, rtt_ns, sink);
-        } else if conn.peer_nonce != accept.source_nonce || !conn.is_established() {
+        } else if conn.base.peer_nonce != accept.source_nonce || !conn.base.is_established() {
             return Err(PeerFault::Unexpected);
         }
         self.confirm(now, key, accept.timestamp);
@@ -395,37 +396,36 @@ impl Endpoint {
         sink: &mut impl Sink,
     ) {
         let key = ConnKey { index: accept.index, generation: accept.generation };
-        let Some(conn) = self.table.get_mut(key) else { return };
+        let Some(mut conn) = self.table.get_mut(key).and_then(|conn| conn.awake()) else { return };
         // Where the second way of another endpoint than the one asked would be, nobody knows.
-        let asked = conn.peer == from;
-        conn.peer = from;
-        (conn.peer_nonce, conn.peer_index) = (accept.source_nonce, accept.source_index);
-        conn.peer_generation = accept.source_generation;
-        conn.peer_window_kib = accept.window_kib;
+        let asked = conn.base.peer == from;
+        conn.base.peer = from;
+        (conn.base.peer_nonce, conn.base.peer_index) = (accept.source_nonce, accept.source_index);
+        conn.base.peer_generation = accept.source_generation;
+        conn.base.peer_window_kib = accept.window_kib;
         //= wire.md R-MTU-1
-        conn.datagram_bytes = conn.datagram_bytes.min(accept.datagram_bytes_max);
-        conn.bundle_bytes = conn.datagram_bytes;
-        conn.enter(Input::Accepted);
-        let token = conn.token;
+        conn.base.datagram_bytes = conn.base.datagram_bytes.min(accept.datagram_bytes_max);
+        conn.base.bundle_bytes = conn.base.datagram_bytes;
+        conn.base.enter(Input::Accepted);
+        let token = conn.base.token;
         let mut second = None;
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.rx = crate::reliable::rx::Rx::new(accept.first_seq);
-            active.path.window = Window::new(conn.datagram_bytes);
-            (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
-            active.wants = 0;
-            if rtt_ns != 0 {
-                active.path.rtt.sample(now, rtt_ns);
-            }
-            if let Some(dial) = active.dial.take() {
-                self.shared.handshakes_bytes -= dial.request.len() as u64;
-                second = dial.other.filter(|_| asked && accept.bond);
-            }
-            let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
-            active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
+        let active = &mut *conn.active;
+        active.rx = Rx::new(accept.first_seq);
+        active.path.window = Window::new(conn.base.datagram_bytes);
+        (active.heard_at, active.used_at, active.step_due) = (now, now, Time::FAR);
+        active.wants = 0;
+        if rtt_ns != 0 {
+            active.path.rtt.sample(now, rtt_ns);
         }
-        if second.is_some() && conn.attribute.is_reliable() {
+        if let Some(dial) = active.dial.take() {
+            self.shared.handshakes_bytes -= dial.request.len() as u64;
+            second = dial.other.filter(|_| asked && accept.bond);
+        }
+        let keepalive_ns = active.keepalive_or(self.shared.config.keepalive_ns);
+        active.start_keepalive(now, keepalive_ns, crate::ConnState::Up);
+        if second.is_some() && conn.base.attribute.is_reliable() {
             let challenges = [self.secret.draw(), self.secret.draw()];
-            self.shared.bond(conn, (second, true), challenges, now);
+            self.shared.bond(&mut conn, (second, true), challenges, now);
         }
         self.shared.counters.connections_opened += 1;
         sink.event(Event::Connected { conn: key, token });
@@ -436,15 +436,11 @@ impl Endpoint {
     //= wire.md R-HS-7
     pub(super) fn confirm(&mut self, now: Time, key: ConnKey, timestamp: u32) {
         let Some(conn) = self.table.get_mut(key) else { return };
-        if !self.shared.wake(conn, key.index, now) {
-            return;
-        }
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.path.came(timestamp, now);
-            active.wants |= want::PING;
-            self.shared.enqueue(active, key.index);
-            self.shared.arm(active);
-        }
+        let Some(ActiveConn { active, .. }) = self.shared.wake(conn, key.index, now) else { return };
+        active.path.came(timestamp, now);
+        active.wants |= want::PING;
+        self.shared.enqueue(active);
+        self.shared.arm(active);
     }
 
     /// The client that this acceptance is for has gone.
@@ -484,7 +480,7 @@ impl Endpoint {
         let key = ConnKey { index: notice.index, generation: notice.generation };
         let conn = asked_for(&mut self.table, from, key, notice.nonce)?;
         let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
-        if conn.peer != from && dial.and_then(|dial| dial.other) != Some(from) {
+        if conn.base.peer != from && dial.and_then(|dial| dial.other) != Some(from) {
             return Err(PeerFault::Source);
         }
         // One that speaks our version has no reason to say so.

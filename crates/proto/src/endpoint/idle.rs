@@ -3,7 +3,7 @@
 
 use super::Endpoint;
 use super::shared::Shared;
-use crate::conn::{Conn, want};
+use crate::conn::{ActiveConn, Conn, want};
 use crate::limits::{
     IDLE_ASK_NS_MAX, IDLE_ASK_NS_MIN, IDLE_ASKS_MIN, IDLE_LOOK_NS, IDLE_LOOKS_PER_SECOND_MAX,
 };
@@ -75,47 +75,46 @@ impl Shared {
     /// given up; where the program has keepalive on, the peer is asked anyway.
     fn look_at_idle(&mut self, conn: &mut Conn, index: u32, now: Time) {
         let asks = conn.active.as_deref().is_some_and(|active| active.asks != 0);
-        if conn.state != ConnState::Up || asks || conn.idle_window.take_heard() {
+        if conn.base.state != ConnState::Up || asks || conn.base.idle_window.take_heard() {
             return;
         }
         let is_busy = conn.active.as_deref().is_some_and(|active| {
             active.keepalive_ns != 0 || !active.tx.is_empty() || active.operations() != 0
         });
         // Without memory to ask with, its turn comes again.
-        if is_busy || !self.wake(conn, index, now) {
-            return;
+        if !is_busy && let Some(mut conn) = self.wake(conn, index, now) {
+            self.ask_idle(&mut conn, now);
         }
-        self.ask_idle(conn, index, now);
     }
 
-    fn ask_idle(&mut self, conn: &mut Conn, index: u32, now: Time) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn ask_idle(&mut self, conn: &mut ActiveConn<'_>, now: Time) {
+        let active = &mut *conn.active;
         let wait_ns =
             IDLE_ASK_NS_MIN.checked_shl(active.asks.into()).unwrap_or(u64::MAX).min(IDLE_ASK_NS_MAX);
         active.asks = active.asks.saturating_add(1).min(IDLE_ASKS_MIN);
         active.wants |= want::PING;
         active.keepalive_due = now.plus(wait_ns);
         self.counters.idle_asks += 1;
-        self.enqueue(active, index);
+        self.enqueue(active);
         self.arm(active);
     }
 
     /// A question has waited for its answer. Only those that were asked count, so that nobody is given up because this side's
     /// program was away.
     //= wire.md R-IDLE-2
-    pub fn on_ask_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-        let (lives, is_up) = (conn.idle_window.is_heard(), conn.state == ConnState::Up);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub fn on_ask_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
+        let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
+        let (lives, is_up) = (conn.base.idle_window.is_heard(), conn.base.state == ConnState::Up);
+        let active = &mut *conn.active;
         active.keepalive_due = Time::FAR;
         if lives || !is_up {
             active.asks = 0;
         } else if active.asks >= IDLE_ASKS_MIN && now.since(active.heard_at) >= timeout_ns {
             active.asks = 0;
             self.counters.connections_broken += 1;
-            self.lose(conn, index, (Status::TimedOut, DisconnectReason::TimedOut), now, sink);
+            self.lose(conn, (Status::TimedOut, DisconnectReason::TimedOut), now, sink);
         } else {
-            self.ask_idle(conn, index, now);
+            self.ask_idle(conn, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use super::transmit::{acked_now, count_on_path, head};
 use crate::conn::cut::{Cut, Rest};
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, want};
 use crate::limits::{
     DATAGRAM_BYTES_MIN, FRAGMENT_RESENDS, HEADER_BYTES, PART_HEAD_BYTES, SIZE_SUSPECT_COPIES,
 };
@@ -14,42 +14,48 @@ use crate::{Seq, Sink, Time, Transmit};
 impl Shared {
     /// Whether and how a bundle is cut that leaves now.
     #[inline]
-    pub(super) fn cut(&mut self, conn: &mut Conn, seq: Seq, slot: &TxSlot, now: Time) -> Option<Cut> {
+    pub(super) fn cut(
+        &mut self,
+        conn: &mut ActiveConn<'_>,
+        seq: Seq,
+        slot: &TxSlot,
+        now: Time,
+    ) -> Option<Cut> {
         let len = HEADER_BYTES + usize::from(slot.body_bytes);
-        let fits = len <= usize::from(conn.datagram_bytes);
+        let fits = len <= usize::from(conn.base.datagram_bytes);
         // As good as always.
-        if fits && slot.resends == 0 && conn.datagram_bytes == conn.bundle_bytes {
+        if fits && slot.resends == 0 && conn.base.datagram_bytes == conn.base.bundle_bytes {
             return None;
         }
         self.cut_of_odd(conn, seq, slot, now)
     }
 
     #[cold]
-    fn cut_of_odd(&mut self, conn: &mut Conn, seq: Seq, slot: &TxSlot, now: Time) -> Option<Cut> {
-        let (bundle_bytes, reliable) = (conn.bundle_bytes, conn.attribute.is_reliable());
-        let active = conn.active.as_deref_mut()?;
+    fn cut_of_odd(&mut self, conn: &mut ActiveConn<'_>, seq: Seq, slot: &TxSlot, now: Time) -> Option<Cut> {
+        let (bundle_bytes, reliable) = (conn.base.bundle_bytes, conn.base.attribute.is_reliable());
+        let active = &mut *conn.active;
         if let Some(rest) = active.rest.filter(|rest| rest.seq == seq) {
             return Some(rest.cut);
         }
         //= wire.md R-MTU-4
         let suspect = slot.resends + 1 >= SIZE_SUSPECT_COPIES && (slot.is_large() || slot.has(mark::PARTS));
         if suspect
-            && conn.datagram_bytes > DATAGRAM_BYTES_MIN
+            && conn.base.datagram_bytes > DATAGRAM_BYTES_MIN
             && active.size.is_black_hole(slot.sent_at, active.heard_at)
         {
-            conn.datagram_bytes = DATAGRAM_BYTES_MIN;
+            conn.base.datagram_bytes = DATAGRAM_BYTES_MIN;
             active.size.fell(now);
             self.counters.paths_narrowed += 1;
         }
         if reliable
             && slot.resends == 0
             && !slot.has(mark::RESEND)
-            && let Some(size) = active.size.candidate(conn.datagram_bytes, bundle_bytes, now)
+            && let Some(size) = active.size.candidate(conn.base.datagram_bytes, bundle_bytes, now)
         {
             return Some(Cut { size, is_trial: true });
         }
         let len = HEADER_BYTES + usize::from(slot.body_bytes);
-        let size = conn.datagram_bytes;
+        let size = conn.base.datagram_bytes;
         (len > usize::from(size)).then_some(Cut { size, is_trial: false })
     }
 
@@ -59,8 +65,7 @@ impl Shared {
     #[cold]
     pub(super) fn send_in_parts(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         seq: Seq,
         cut: Cut,
         which: u8,
@@ -69,17 +74,17 @@ impl Shared {
         sink: &mut impl Sink,
     ) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let whole_bytes = self.write_whole(conn, index, seq, now, &mut scratch, sink);
+        let whole_bytes = self.write_whole(conn, seq, now, &mut scratch, sink);
         let whole = scratch.get(..whole_bytes).unwrap_or_default();
-        let sent = self.send_parts_of(whole, conn, index, seq, cut, which, now, out);
+        let sent = self.send_parts_of(whole, conn, seq, cut, which, now, out);
         self.scratch = scratch;
         if !sent {
             return false;
         }
-        let had_want = conn.active.as_deref().is_some_and(|active| active.wants & want::ACK != 0);
+        let had_want = conn.active.wants & want::ACK != 0;
         acked_now(conn, which);
-        let (epoch, reliable) = (conn.tx_epoch, conn.attribute.is_reliable());
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let (epoch, reliable) = (conn.base.tx_epoch, conn.base.attribute.is_reliable());
+        let active = &mut *conn.active;
         // Selective acknowledgements travel alone.
         if had_want && reliable && active.rx.sack() != Sack::default() {
             active.wants |= want::ACK;
@@ -92,15 +97,14 @@ impl Shared {
     /// The body of a bundle, wherever it is now; its length.
     fn write_whole(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         seq: Seq,
         now: Time,
         out: &mut [u8],
         sink: &mut impl Sink,
     ) -> usize {
-        let (key, token) = (conn.key(index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return 0 };
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let Some(slot) = active.tx_ring.as_ref().map(|ring| *ring.get(seq)) else { return 0 };
         let Some(out) = out.get_mut(..slot.body_bytes.into()) else { return 0 };
         if slot.holds & holds::BULK == 0 {
@@ -114,8 +118,7 @@ impl Shared {
     fn send_parts_of(
         &mut self,
         whole: &[u8],
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         seq: Seq,
         cut: Cut,
         which: u8,
@@ -123,12 +126,12 @@ impl Shared {
         out: &mut impl Transmit,
     ) -> bool {
         let window_kib = self.window_kib();
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let active = &mut *conn.active;
         let before = active.rest.take().filter(|rest| rest.seq == seq && rest.cut == cut);
-        let Some(active) = conn.active.as_deref() else { return true };
-        let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
+        let active = &*conn.active;
+        let mut head = head(conn, Kind::Data, seq, window_kib, which, now);
         head.flags |= flags::PART;
-        let asks = active.waits_after(which, whole.len() as u16, conn.peer_window_kib);
+        let asks = active.waits_after(which, whole.len() as u16, conn.base.peer_window_kib);
         //= wire.md R-MTU-2
         // Parts of the smallest size may still be too long: with what a seal adds, on a way that only just takes it.
         let resends = active.tx_ring.as_ref().map_or(0, |ring| ring.get(seq).resends);
@@ -149,7 +152,7 @@ impl Shared {
             let body_bytes = PART_HEAD_BYTES + data_bytes;
             let len = HEADER_BYTES + body_bytes;
             let Some(buffer) = out.begin(conn.address(which), len, fragment) else {
-                let Some(active) = conn.active.as_deref_mut() else { return true };
+                let active = &mut *conn.active;
                 active.rest = Some(Rest { seq, cut, next: part.number });
                 return false;
             };

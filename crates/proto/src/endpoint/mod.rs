@@ -20,7 +20,7 @@ mod tests;
 mod timeout;
 mod transmit;
 mod unended;
-use crate::conn::path::SECOND;
+use crate::conn::ActiveConn;
 use crate::conn::table::Table;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX};
 use crate::secret::Secret;
@@ -99,25 +99,26 @@ impl Endpoint {
     pub fn connection(&self, key: ConnKey) -> Option<ConnectionInfo> {
         let conn = self.table.get(key)?;
         let active = conn.active.as_deref();
-        let idle_window_bytes = u64::from(conn.idle_window.kib()) << 10;
+        let idle_window_bytes = u64::from(conn.base.idle_window.kib()) << 10;
         Some(ConnectionInfo {
-            attribute: conn.attribute,
-            state: conn.state,
-            heard: conn.state != ConnState::Dialing
+            attribute: conn.base.attribute,
+            state: conn.base.state,
+            heard: conn.base.state != ConnState::Dialing
                 || active.and_then(|active| active.dial.as_deref()).is_some_and(|dial| dial.cookie.is_some()),
-            peer: conn.peer,
-            token: conn.token,
-            message_bytes_max: conn.message_bytes_max(),
-            datagram_bytes_max: conn.datagram_bytes,
-            rtt_ns: active.map_or(conn.idle_rtt.ns(), |active| active.best_path().rtt.smoothed_ns_or_zero()),
+            peer: conn.base.peer,
+            token: conn.base.token,
+            message_bytes_max: conn.base.message_bytes_max(),
+            datagram_bytes_max: conn.base.datagram_bytes,
+            rtt_ns: active
+                .map_or(conn.base.idle_rtt.ns(), |active| active.best_path().rtt.smoothed_ns_or_zero()),
             rtt_ns_min: active.map_or(0, |active| active.best_path().rtt.min_ns()),
             congestion_window_bytes: active
                 .map_or(idle_window_bytes, |active| u64::from(active.window_bytes())),
-            peer_window_bytes: u64::from(conn.peer_window_kib) << 10,
+            peer_window_bytes: u64::from(conn.base.peer_window_kib) << 10,
             in_flight_bytes: active.map_or(0, |active| u64::from(active.in_flight_bytes())),
             bundles_unacked: active.map_or(0, |active| active.tx.len()),
             bundles_held: active.map_or(0, |active| active.rx.held),
-            send_timeout_ns: self.shared.send_timeout_ns(conn.send_timeout_ms),
+            send_timeout_ns: self.shared.send_timeout_ns(conn.base.send_timeout_ms),
             keepalive_ns: active.map_or(0, |active| active.keepalive_ns),
             blocked: active.and_then(|active| active.blocked),
             counters: active.map(|active| active.counters).unwrap_or_default(),
@@ -128,14 +129,14 @@ impl Endpoint {
     /// connection.
     #[must_use]
     pub fn nonce(&self, key: ConnKey) -> Option<u64> {
-        self.table.get(key).map(|conn| conn.nonce)
+        self.table.get(key).map(|conn| conn.base.nonce)
     }
 
     /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
     /// 0: the endpoint's default. Holds for sends that are already waiting, too.
     pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
         let conn = self.table.get_mut(key).ok_or(Unknown)?;
-        conn.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
+        conn.base.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
         if let Some(active) = conn.active.as_deref_mut()
             && (!active.tx.is_empty() || active.operations() != 0)
         {
@@ -149,11 +150,13 @@ impl Endpoint {
     /// the peer is asked. A connection with keepalive on does not give its active state back.
     pub fn set_keepalive(&mut self, now: Time, key: ConnKey, keepalive_ns: u64) -> Result<(), Unknown> {
         let conn = self.table.get_mut(key).ok_or(Unknown)?;
-        if keepalive_ns != 0 && !self.shared.wake(conn, key.index, now) {
-            return Err(Unknown);
-        }
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.start_keepalive(now, keepalive_ns, conn.state);
+        let conn = if keepalive_ns == 0 {
+            conn.awake()
+        } else {
+            Some(self.shared.wake(conn, key.index, now).ok_or(Unknown)?)
+        };
+        if let Some(ActiveConn { base, active, .. }) = conn {
+            active.start_keepalive(now, keepalive_ns, base.state);
             self.shared.arm(active);
         }
         Ok(())
@@ -223,14 +226,14 @@ impl Endpoint {
         let bytes = (datagram_bytes_max & !7).max(DATAGRAM_BYTES_MIN);
         for index in self.table.indices() {
             if let Some(conn) = self.table.at_mut(index)
-                && conn.state != ConnState::Free
-                && (conn.peer == to || conn.address(SECOND) == to)
+                && conn.base.state != ConnState::Free
+                && conn.leads_to(to)
             {
-                self.shared.counters.paths_narrowed += u64::from(bytes < conn.datagram_bytes);
-                conn.datagram_bytes = conn.datagram_bytes.min(bytes);
-                if matches!(conn.state, ConnState::Dialing | ConnState::Accepting) {
+                self.shared.counters.paths_narrowed += u64::from(bytes < conn.base.datagram_bytes);
+                conn.base.datagram_bytes = conn.base.datagram_bytes.min(bytes);
+                if matches!(conn.base.state, ConnState::Dialing | ConnState::Accepting) {
                     // How long messages may be has not been told yet.
-                    conn.bundle_bytes = conn.datagram_bytes;
+                    conn.base.bundle_bytes = conn.base.datagram_bytes;
                 }
                 if let Some(active) = conn.active.as_deref_mut() {
                     active.size.was_told(now);

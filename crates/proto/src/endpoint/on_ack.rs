@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use crate::conn::path::{FIRST, Path, SECOND};
 use crate::conn::state::Input;
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, ActiveConn};
 use crate::limits::{RNR_PROBE_NS_MIN, SACK_BITS};
 use crate::reliable::sends::SendId;
 use crate::reliable::tx::{TxSlot, mark, weight};
@@ -13,14 +13,14 @@ use crate::{Attribute, Blocked, ConnState, PeerFault, Seq, Sink, Status, Time};
 impl Shared {
     pub(super) fn on_ack(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         sack: &Sack,
         by: u8,
         now: Time,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         let mut rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
         if active.bond.is_some() && active.sample_way(by, head, rtt_ns, now) {
             rtt_ns = 0; // counted
@@ -34,9 +34,9 @@ impl Shared {
         }
         let limited = [active.is_limited(FIRST), active.is_limited(SECOND)];
         let acked_bytes = self.take_acks(conn, head, sack, by, now, sink);
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         if let Some(good) = active.size.take_good() {
-            conn.datagram_bytes = conn.datagram_bytes.max(good.min(conn.bundle_bytes));
+            conn.base.datagram_bytes = conn.base.datagram_bytes.max(good.min(conn.base.bundle_bytes));
         }
         if acked_bytes != [0, 0] {
             self.counters.count_useful();
@@ -56,7 +56,7 @@ impl Shared {
             }
         }
         let outcome = self.on_epoch(conn, head, now);
-        self.after_ack(conn, head.index);
+        self.after_ack(conn);
         outcome
     }
 
@@ -64,16 +64,16 @@ impl Shared {
     /// the way they went.
     fn take_acks(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         sack: &Sack,
         by: u8,
         now: Time,
         sink: &mut impl Sink,
     ) -> [u32; 2] {
-        let (key, token, attribute) = (conn.key(head.index), conn.token, conn.attribute);
+        let (key, token, attribute) = (conn.key(), conn.base.token, conn.base.attribute);
         let mut acked_bytes = [0; 2];
-        let Some(active) = conn.active.as_deref_mut() else { return acked_bytes };
+        let active = &mut *conn.active;
         let Some(mut ring) = active.tx_ring.take() else { return acked_bytes };
         while active.tx.unacked != head.ack {
             let seq = active.tx.unacked;
@@ -109,9 +109,9 @@ impl Shared {
     }
 
     /// The peer's receiver-not-ready state.
-    fn on_epoch(&mut self, conn: &mut Conn, head: &Head, now: Time) -> Result<(), PeerFault> {
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
-        let ahead = head.epoch_ack.wrapping_sub(conn.tx_epoch);
+    fn on_epoch(&mut self, conn: &mut ActiveConn<'_>, head: &Head, now: Time) -> Result<(), PeerFault> {
+        let active = &mut *conn.active;
+        let ahead = head.epoch_ack.wrapping_sub(conn.base.tx_epoch);
         if ahead > u16::MAX / 2 {
             return Ok(()); // said before what we know already
         }
@@ -120,14 +120,14 @@ impl Shared {
         if ahead == 1 && !is_fault {
             //= wire.md R-RNR-3
             // Whatever was sent in an older epoch and is not acknowledged was refused, or will be when it arrives.
-            conn.tx_epoch = head.epoch_ack;
+            conn.base.tx_epoch = head.epoch_ack;
             active.epoch_sent_at = Time::FAR;
             active.resend_all();
             for which in active.ways() {
                 active.path_mut(which).window.on_receiver_not_ready(now);
             }
         }
-        if !matches!(conn.state, ConnState::Up | ConnState::Lingering) {
+        if !matches!(conn.base.state, ConnState::Up | ConnState::Lingering) {
             // Nothing is sent that could be refused.
             return if is_fault { Err(PeerFault::Unexpected) } else { Ok(()) };
         }
@@ -154,23 +154,23 @@ impl Shared {
         if is_fault { Err(PeerFault::Unexpected) } else { Ok(()) }
     }
 
-    fn after_ack(&mut self, conn: &mut Conn, index: u32) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn after_ack(&mut self, conn: &mut ActiveConn<'_>) {
+        let active = &mut *conn.active;
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
             active.stop_probing();
             if active.operations() == 0 {
                 active.send_due = Time::FAR;
-                if conn.state == ConnState::Lingering {
-                    conn.enter(Input::Delivered);
-                    return self.start_closing(conn, index);
+                if conn.base.state == ConnState::Lingering {
+                    conn.base.enter(Input::Delivered);
+                    return self.start_closing(conn);
                 }
             }
             if active.has_rma_work() {
-                self.enqueue(active, index);
+                self.enqueue(active);
             }
         } else if (active.tx.has_work() || active.has_rma_work()) && !active.rnr {
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::shared::Shared;
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, want};
 use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, READY_PER_RETURN_MAX, SACK_BITS, WAITING_PER_RETURN_MAX,
     WINDOW_BUNDLES_MAX,
@@ -10,7 +10,7 @@ use crate::limits::{
 use crate::pool::Buf;
 use crate::reliable::rx::Bits;
 use crate::wire::{Head, Holds, Messages, check, flags};
-use crate::{Attribute, ConnKey, ConnState, Event, PeerFault, Sink, Time};
+use crate::{ConnKey, ConnState, Event, PeerFault, Sink, Time};
 
 /// How far the program took a bundle.
 enum Taken {
@@ -39,7 +39,7 @@ fn hand_over(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl S
 impl Shared {
     pub(super) fn on_data(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         by: u8,
         (holds, body): (Holds, &[u8]),
@@ -49,9 +49,9 @@ impl Shared {
         if body.len() > usize::from(self.config.datagram_bytes_max) {
             return Err(PeerFault::Length);
         }
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         active.path_mut(by).came(head.timestamp, now);
-        if !conn.attribute.is_reliable() {
+        if !conn.base.attribute.is_reliable() {
             if holds == Holds::Part {
                 return self.on_part(conn, head, by, body, now, sink);
             }
@@ -64,13 +64,12 @@ impl Shared {
         //= wire.md R-CLOSE-2
         // A closing side takes no more; its flag in the answer says so.
         if conn.takes_no_more() {
-            if let Some(active) = conn.active.as_deref_mut() {
-                active.ack_by(by, head);
-                self.ack_now(active, head.index);
-            }
+            let active = &mut *conn.active;
+            active.ack_by(by, head);
+            self.ack_now(active);
             return Ok(());
         }
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         //= wire.md R-ORD-3
         let offset = head.seq.since(active.rx.next);
         // What is held for the program narrows our window, but not the sender's: its bundle is in order, and late is
@@ -78,12 +77,14 @@ impl Shared {
         let behind = (active.rx.window()..WINDOW_BUNDLES_MAX).contains(&offset);
         if !behind && (offset >= WINDOW_BUNDLES_MAX || active.rx.has(head.seq)) {
             active.ack_by(by, head);
-            return self.on_odd_bundle(active, head, offset);
+            return self.on_odd_bundle(active, offset);
         }
         //= wire.md R-RNR-2
-        if head.epoch != conn.rx_epoch || active.refusing {
-            self.ack_now(active, head.index);
-            return if head.epoch.wrapping_sub(conn.rx_epoch) > u16::MAX / 2 || head.epoch == conn.rx_epoch {
+        if head.epoch != conn.base.rx_epoch || active.refusing {
+            self.ack_now(active);
+            return if head.epoch.wrapping_sub(conn.base.rx_epoch) > u16::MAX / 2
+                || head.epoch == conn.base.rx_epoch
+            {
                 Ok(())
             } else {
                 Err(PeerFault::Field)
@@ -92,8 +93,8 @@ impl Shared {
         if behind {
             self.counters.no_buffer_drops += 1;
             // Not while there is a gap: see `take_in`.
-            if !active.has_gap(conn.attribute == Attribute::ReliableOrdered) {
-                self.refuse(conn, head.index);
+            if !active.has_gap(conn.base.is_ordered()) {
+                self.refuse(conn);
             }
             return Ok(());
         }
@@ -107,36 +108,36 @@ impl Shared {
         }
         let taken = if holds == Holds::Messages {
             // A program that has disconnected takes no messages; its operations still go on.
-            conn.state == ConnState::Lingering || self.take_in(conn, head, body, offset, sink)
+            conn.base.state == ConnState::Lingering || self.take_in(conn, head, body, offset, sink)
         } else {
             self.take_in_rma(conn, head, holds, body, offset, now, sink)
         };
         if !taken {
             return Ok(());
         }
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         active.rx.arrived(head.seq);
         active.counters.bundles_received += 1;
         self.counters.bundles_received += 1;
         self.counters.count_useful();
         if expected && head.flags & flags::PROBE == 0 {
-            self.ack_soon(active, head.index, by, now);
+            self.ack_soon(active, by, now);
         } else {
             active.ack_by(by, head);
-            self.ack_now(active, head.index);
+            self.ack_now(active);
         }
         // On unordered connections only what has just been passed can be delivered: all else was, when it came.
-        let mut passed = conn.attribute == Attribute::ReliableOrdered;
+        let mut passed = conn.base.is_ordered();
         if active.rx.unpassed != 0 && offset == 0 {
-            passed |= self.pass_stored(conn, head.index, head.seq.next(), now, sink);
+            passed |= self.pass_stored(conn, head.seq.next(), now, sink);
         }
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         if active.rx.held != 0 && !active.holding && passed {
-            self.deliver_held(conn, head.index, sink);
+            self.deliver_held(conn, sink);
         } else if active.rx.held == 0 || !active.holding {
             active.rx.deliver = active.rx.next;
         }
-        if conn.active.as_deref().is_some_and(Active::owes) {
+        if conn.active.owes() {
             self.watch(conn, now);
         }
         Ok(())
@@ -146,7 +147,7 @@ impl Shared {
     #[cold]
     fn on_part(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         by: u8,
         body: &[u8],
@@ -162,8 +163,8 @@ impl Shared {
     }
 
     /// A bundle outside the window, or one that has come before.
-    fn on_odd_bundle(&mut self, active: &mut Active, head: &Head, offset: u32) -> Result<(), PeerFault> {
-        self.ack_now(active, head.index);
+    fn on_odd_bundle(&mut self, active: &mut Active, offset: u32) -> Result<(), PeerFault> {
+        self.ack_now(active);
         if offset < active.rx.window() || offset > u32::MAX / 2 {
             //= wire.md R-ACK-3
             // A repeat is acknowledged too: the peer repeats because our acknowledgement was lost.
@@ -177,15 +178,14 @@ impl Shared {
     /// Delivers or stores a new bundle; false: neither, it has not come as far as the sender is concerned.
     fn take_in(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         body: &[u8],
         offset: u32,
         sink: &mut impl Sink,
     ) -> bool {
-        let (key, token, ordered) =
-            (conn.key(head.index), conn.token, conn.attribute == Attribute::ReliableOrdered);
-        let Some(active) = conn.active.as_deref_mut() else { return false };
+        let (key, token, ordered) = (conn.key(), conn.base.token, conn.base.is_ordered());
+        let active = &mut *conn.active;
         let deliverable = if ordered { offset == 0 && active.rx.deliver == active.rx.next } else { true };
         let held_back = active.holding;
         let mut at = 0;
@@ -216,7 +216,7 @@ impl Shared {
             }
             active.rx.held += 1;
             if deliverable {
-                self.hold(active, head.index);
+                self.hold(active);
             }
             return true;
         }
@@ -224,7 +224,7 @@ impl Shared {
         // Behind a gap there is no harm in a drop: the sender repeats it anyhow. Only a program that does not take
         // what could be delivered makes a receiver not ready.
         if (deliverable || held_back) && !gap {
-            self.refuse(conn, head.index);
+            self.refuse(conn);
         }
         false
     }
@@ -236,10 +236,10 @@ impl Shared {
         active.rx_ring.is_some()
     }
 
-    pub(super) fn hold(&mut self, active: &mut Active, index: u32) {
+    pub(super) fn hold(&mut self, active: &mut Active) {
         if !active.holding {
             active.holding = true;
-            self.holding.push_back(index);
+            self.holding.push_back(active.index);
         }
     }
 
@@ -268,25 +268,24 @@ impl Shared {
 
     /// Says receiver-not-ready to this sender.
     //= wire.md R-RNR-1
-    pub(super) fn refuse(&mut self, conn: &mut Conn, index: u32) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub(super) fn refuse(&mut self, conn: &mut ActiveConn<'_>) {
+        let active = &mut *conn.active;
         active.refusing = true;
-        conn.rx_epoch = conn.rx_epoch.wrapping_add(1);
+        conn.base.rx_epoch = conn.base.rx_epoch.wrapping_add(1);
         if !active.listed {
             active.listed = true;
-            self.refused.push_back(index);
+            self.refused.push_back(active.index);
         }
         active.counters.rnr_sent += 1;
         self.counters.rnr_sent += 1;
-        self.ack_now(active, index);
+        self.ack_now(active);
     }
 
     //= wire.md R-ORD-1
     /// Delivers what is held, as far as order and the program allow; true if the program took all it was offered.
-    pub(super) fn deliver_held(&mut self, conn: &mut Conn, index: u32, sink: &mut impl Sink) -> bool {
-        let (key, token, ordered) =
-            (conn.key(index), conn.token, conn.attribute == Attribute::ReliableOrdered);
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+    pub(super) fn deliver_held(&mut self, conn: &mut ActiveConn<'_>, sink: &mut impl Sink) -> bool {
+        let (key, token, ordered) = (conn.key(), conn.base.token, conn.base.is_ordered());
+        let active = &mut *conn.active;
         let Some(mut ring) = active.rx_ring.take() else { return true };
         let mut took_all = true;
         let mut seq = active.rx.deliver;
@@ -316,7 +315,7 @@ impl Shared {
             active.rx_ring = Some(ring);
         }
         if !took_all {
-            self.hold(active, index);
+            self.hold(active);
         } else if let Some(reason) = active.untold.take() {
             sink.event(Event::Disconnected { conn: key, token, reason });
         }
@@ -325,9 +324,9 @@ impl Shared {
 
     /// Each message at most once, and only if its number is not too old to tell.
     //= wire.md R-UU-1
-    fn on_unreliable(&mut self, conn: &mut Conn, head: &Head, body: &[u8], sink: &mut impl Sink) {
-        let (key, token) = (conn.key(head.index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn on_unreliable(&mut self, conn: &mut ActiveConn<'_>, head: &Head, body: &[u8], sink: &mut impl Sink) {
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let rx = &mut active.rx;
         if head.seq.precedes(rx.end) {
             if head.seq.precedes(rx.deliver) || rx.has(head.seq) {
@@ -368,18 +367,18 @@ impl Shared {
     }
 
     #[inline]
-    pub(super) fn ack_now(&mut self, active: &mut Active, index: u32) {
+    pub(super) fn ack_now(&mut self, active: &mut Active) {
         active.wants |= want::ACK;
         if active.bond.is_none() {
             active.ack_due = Time::FAR;
         }
-        self.enqueue(active, index);
+        self.enqueue(active);
     }
 
     /// In order: every second bundle, or when the delay is over.
     //= wire.md R-ACK-5
     #[inline]
-    fn ack_soon(&mut self, active: &mut Active, index: u32, by: u8, now: Time) {
+    fn ack_soon(&mut self, active: &mut Active, by: u8, now: Time) {
         let waited = active.ack_pending != 0;
         active.ack_pending += 1;
         let pending = match active.bond.as_deref_mut() {
@@ -387,7 +386,7 @@ impl Shared {
             Some(bond) => bond.one_pending(by),
         };
         if pending >= ACK_BUNDLES {
-            self.ack_now(active, index);
+            self.ack_now(active);
         } else {
             let delay_ns = (active.path(by).rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
             let due = now.plus(delay_ns);
@@ -397,22 +396,27 @@ impl Shared {
     }
 
     /// The peer asks for an answer.
-    pub(super) fn on_probe(&mut self, conn: &mut Conn, head: &Head, by: u8, now: Time, sink: &mut impl Sink) {
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.path_mut(by).came(head.timestamp, now);
-            active.ack_by(by, head);
-            if active.refusing {
-                self.deliver_held(conn, head.index, sink);
-            }
+    pub(super) fn on_probe(
+        &mut self,
+        conn: &mut ActiveConn<'_>,
+        head: &Head,
+        by: u8,
+        now: Time,
+        sink: &mut impl Sink,
+    ) {
+        let active = &mut *conn.active;
+        active.path_mut(by).came(head.timestamp, now);
+        active.ack_by(by, head);
+        if active.refusing {
+            self.deliver_held(conn, sink);
         }
-        let (key, token) = (conn.key(head.index), conn.token);
-        if let Some(active) = conn.active.as_deref_mut() {
-            let ready = active.refusing && active.rx.deliver == active.rx.next;
-            if ready && sink.has_buffer_for(key, token) {
-                active.refusing = false;
-            }
-            self.ack_now(active, head.index);
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
+        let ready = active.refusing && active.rx.deliver == active.rx.next;
+        if ready && sink.has_buffer_for(key, token) {
+            active.refusing = false;
         }
+        self.ack_now(active);
     }
 }
 
@@ -439,19 +443,17 @@ impl Endpoint {
         for _ in 0..holding.min(WAITING_PER_RETURN_MAX) {
             let Some(index) = self.shared.holding.pop_front() else { break };
             let Some(conn) = self.table.at_mut(index) else { continue };
-            let (key, token) = (conn.key(index), conn.token);
-            let Some(active) = conn.active.as_deref_mut().filter(|active| active.holding) else { continue };
+            let Some(mut conn) = conn.awake().filter(|conn| conn.active.holding) else { continue };
+            let (key, token) = (conn.key(), conn.base.token);
             if !sink.has_buffer_for(key, token) {
                 // None is left that is its share; others may have theirs.
                 self.shared.holding.push_back(index);
                 continue;
             }
-            active.holding = false;
-            active.used_at = now;
-            let took_all = self.shared.deliver_held(conn, index, sink);
-            if let Some(active) = conn.active.as_deref_mut() {
-                self.shared.arm(active);
-            }
+            conn.active.holding = false;
+            conn.active.used_at = now;
+            let took_all = self.shared.deliver_held(&mut conn, sink);
+            self.shared.arm(conn.active);
             if !took_all && sink.has_buffer_for(key, token) {
                 return false; // no more buffers, and nobody knows whose; the one that waits goes to the end of the queue
             }
@@ -464,8 +466,9 @@ impl Endpoint {
             }
             let Some(index) = self.shared.refused.pop_front() else { break };
             let Some(conn) = self.table.at_mut(index) else { continue };
-            let (key, token) = (conn.key(index), conn.token);
-            let Some(active) = conn.active.as_deref_mut().filter(|active| active.listed) else { continue };
+            let Some(conn) = conn.awake().filter(|conn| conn.active.listed) else { continue };
+            let (key, token) = (conn.key(), conn.base.token);
+            let active = conn.active;
             if active.refusing && !sink.has_buffer_for(key, token) {
                 self.shared.refused.push_back(index);
                 continue;
@@ -474,7 +477,7 @@ impl Endpoint {
             if active.refusing {
                 active.refusing = false;
                 active.used_at = now;
-                self.shared.ack_now(active, index);
+                self.shared.ack_now(active);
                 told += 1;
             }
         }

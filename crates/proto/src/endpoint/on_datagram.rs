@@ -5,7 +5,7 @@ use super::elsewhere::is_plain_question;
 use super::paths::{learn_way, way_from};
 use crate::conn::path::FIRST;
 use crate::conn::state::Input;
-use crate::conn::{Conn, want};
+use crate::conn::{ActiveConn, want};
 use crate::wire::{Head, Holds, Kind, Packet, Reset, Sack, flags, timestamp, timestamp_ns_between};
 use crate::{Address, ConnKey, ConnState, DisconnectReason, Event, PeerFault, Sink, Time};
 
@@ -55,18 +55,18 @@ impl Endpoint {
         let Some(conn) = self
             .table
             .at_mut(head.index)
-            .filter(|conn| conn.generation == head.generation && conn.is_established())
+            .filter(|conn| conn.base.generation == head.generation && conn.base.is_established())
         else {
             return self.on_unestablished(now, from, head, body, sink);
         };
         //= wire.md R-CONN-1
-        if conn.nonce != head.nonce || conn.peer_index != head.source_index {
+        if conn.base.nonce != head.nonce || conn.base.peer_index != head.source_index {
             return Err(PeerFault::Nonce);
         }
         if is_plain_question(conn, head, from) {
             return self.answer_plainly(now, from, head, body);
         }
-        if head.kind == Kind::Path && conn.state == ConnState::Accepting {
+        if head.kind == Kind::Path && conn.base.state == ConnState::Accepting {
             return Ok(()); // no way is learnt before the client has shown that it is where we answer it
         }
         //= wire.md R-CONN-2
@@ -76,33 +76,30 @@ impl Endpoint {
             None => return Err(PeerFault::Source),
         };
         let shared = &mut self.shared;
-        if !shared.wake(conn, head.index, now) {
+        let Some(mut conn) = shared.wake(conn, head.index, now) else {
             shared.counters.no_buffer_drops += 1;
             return Ok(());
-        }
-        conn.peer_window_kib = head.window_kib;
-        conn.idle_window.note_heard();
-        if let Some(active) = conn.active.as_deref_mut() {
-            (active.heard_at, active.used_at) = (now, now);
-            active.heard_by(by);
-        }
-        if conn.state == ConnState::Accepting {
+        };
+        let conn = &mut conn;
+        conn.base.peer_window_kib = head.window_kib;
+        conn.base.idle_window.note_heard();
+        (conn.active.heard_at, conn.active.used_at) = (now, now);
+        conn.active.heard_by(by);
+        if conn.base.state == ConnState::Accepting {
             confirmed(conn, head, by, now);
             shared.counters.connections_opened += 1;
-            sink.event(Event::Accepted { conn: conn.key(head.index), token: conn.token });
-            if let Some(active) = conn.active.as_deref_mut() {
-                let keepalive_ns = active.keepalive_or(shared.config.keepalive_ns);
-                active.start_keepalive(now, keepalive_ns, ConnState::Up);
-            }
+            sink.event(Event::Accepted { conn: conn.key(), token: conn.base.token });
+            let keepalive_ns = conn.active.keepalive_or(shared.config.keepalive_ns);
+            conn.active.start_keepalive(now, keepalive_ns, ConnState::Up);
         }
         //= wire.md R-ACK-1
-        let outcome = if conn.attribute.is_reliable() {
+        let outcome = if conn.base.attribute.is_reliable() {
             shared.on_ack(conn, head, sack, by, now, sink)
         } else {
             Ok(())
         };
         if head.flags & flags::CLOSING != 0 {
-            shared.on_peer_closing(conn, head.index, sink);
+            shared.on_peer_closing(conn, sink);
         }
         match head.kind {
             Kind::Data => shared.on_data(conn, head, by, (holds, body), now, sink),
@@ -118,18 +115,16 @@ impl Endpoint {
                 return outcome;
             }
             Kind::CloseAck => {
-                if conn.state == ConnState::Closing {
-                    conn.enter(Input::Over);
+                if conn.base.state == ConnState::Closing {
+                    conn.base.enter(Input::Over);
                     self.finish(head.index, sink);
                     return outcome;
                 }
                 Ok(())
             }
         }?;
-        shared.settle_operations(conn, head.index);
-        if let Some(active) = conn.active.as_deref_mut() {
-            shared.arm(active);
-        }
+        shared.settle_operations(conn);
+        shared.arm(conn.active);
         outcome
     }
 
@@ -143,7 +138,7 @@ impl Endpoint {
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
         let key = ConnKey { index: head.index, generation: head.generation };
-        if self.table.get(key).is_some_and(|conn| conn.state == ConnState::Dialing) {
+        if self.table.get(key).is_some_and(|conn| conn.base.state == ConnState::Dialing) {
             return self.on_unproved(now, from, head, body, sink);
         }
         self.on_unknown(now, from, head)
@@ -180,34 +175,36 @@ impl Endpoint {
         reset: &Reset,
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
-        let conn =
-            self.table.at_mut(reset.index).filter(|conn| conn.is_established()).ok_or(PeerFault::Unknown)?;
+        let conn = self
+            .table
+            .at_mut(reset.index)
+            .filter(|conn| conn.base.is_established())
+            .ok_or(PeerFault::Unknown)?;
         //= wire.md R-RST-2
-        if conn.peer_nonce != reset.nonce
-            || conn.peer_index != reset.dead_index
-            || conn.peer_generation != reset.dead_generation
+        if conn.base.peer_nonce != reset.nonce
+            || conn.base.peer_index != reset.dead_index
+            || conn.base.peer_generation != reset.dead_generation
         {
             return Err(PeerFault::Nonce);
         }
         if way_from(conn, from).is_none() {
             return Err(PeerFault::Source);
         }
-        self.shared.counters.connections_broken += u64::from(conn.state == ConnState::Up);
+        self.shared.counters.connections_broken += u64::from(conn.base.state == ConnState::Up);
         self.peer_is_gone(now, reset.index, DisconnectReason::Died, sink);
         Ok(())
     }
 }
 
 /// The first datagram with our nonce: the client has our acceptance.
-fn confirmed(conn: &mut Conn, head: &Head, by: u8, now: Time) {
-    conn.enter(Input::Confirmed);
-    if let Some(active) = conn.active.as_deref_mut() {
-        active.wants &= !want::ACCEPT;
-        active.unconfirmed = false;
-        (active.step_due, active.send_due) = (Time::FAR, Time::FAR);
-        let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
-        if rtt_ns != 0 && by == FIRST {
-            active.path.rtt.sample(now, rtt_ns);
-        }
+fn confirmed(conn: &mut ActiveConn<'_>, head: &Head, by: u8, now: Time) {
+    conn.base.enter(Input::Confirmed);
+    let active = &mut *conn.active;
+    active.wants &= !want::ACCEPT;
+    active.unconfirmed = false;
+    (active.step_due, active.send_due) = (Time::FAR, Time::FAR);
+    let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
+    if rtt_ns != 0 && by == FIRST {
+        active.path.rtt.sample(now, rtt_ns);
     }
 }

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use super::transmit::{clear, count_on_path, head};
 use crate::congestion::Window;
 use crate::conn::path::{Bond, FIRST, Path, SECOND, Way, other};
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, Conn, want};
 use crate::limits::{
     HEADER_BYTES, PATH_MEASURE_NS, PATH_PROBES_TRUSTED, PATH_SILENCE_NS, WINDOW_BUNDLES_MAX,
 };
@@ -34,14 +34,14 @@ impl Endpoint {
             downs: way.downs,
         };
         let [first, second] = &bond.ways;
-        Some([info(Some(conn.peer), &active.path, first), info(bond.to, &bond.second, second)])
+        Some([info(Some(conn.base.peer), &active.path, first), info(bond.to, &bond.second, second)])
     }
 }
 
 /// By which way a datagram of this connection came from there; `None`: it is none of them.
 #[inline]
 pub(super) fn way_from(conn: &Conn, from: Address) -> Option<u8> {
-    if conn.peer == from {
+    if conn.base.peer == from {
         return Some(FIRST);
     }
     let bond = conn.active.as_deref()?.bond.as_deref()?;
@@ -61,7 +61,7 @@ pub(super) fn learn_way(
     draw: impl FnOnce() -> u64,
 ) -> Result<u8, PeerFault> {
     let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
-    let alike = conn.peer.is_secured() == from.is_secured();
+    let alike = conn.base.peer.is_secured() == from.is_secured();
     let bond = bond.filter(|bond| alike && !bond.dialed && bond.ways[1].state == PathState::Unproved);
     match (bond, PathBody::parse(body)) {
         (Some(bond), Ok(asked)) if asked.challenge != 0 => {
@@ -76,16 +76,19 @@ impl Shared {
     /// Makes the connection a bonded one, if there is memory for it.
     pub(super) fn bond(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         second: (Option<Address>, bool),
         challenges: [u64; 2],
         now: Time,
     ) {
         let fits = self.fits(Bond::COST_BYTES);
-        let Some(active) = conn.active.as_deref_mut().filter(|_| fits) else { return };
+        if !fits {
+            return;
+        }
+        let active = &mut *conn.active;
         self.bonds += 1;
         let newest = active.rx.next;
-        active.bond = Some(Box::new(Bond::new(second, challenges, newest, conn.datagram_bytes, now)));
+        active.bond = Some(Box::new(Bond::new(second, challenges, newest, conn.base.datagram_bytes, now)));
         if second.1 {
             active.wants |= want::PATH;
         }
@@ -100,14 +103,14 @@ impl Shared {
     /// A question about the way it came, an answer to ours, or both.
     pub(super) fn on_path(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         which: u8,
         body: &[u8],
         now: Time,
     ) -> Result<(), PeerFault> {
         let body = PathBody::parse(body)?;
-        let Some(active) = conn.active.as_deref_mut() else { return Ok(()) };
+        let active = &mut *conn.active;
         let Some(bond) = active.bond.as_deref_mut() else { return Err(PeerFault::Unexpected) };
         let way = bond.way(which);
         //= wire.md R-PATH-5
@@ -116,7 +119,7 @@ impl Shared {
         }
         active.path_mut(which).came(head.timestamp, now);
         if body.answer != 0 {
-            active.path_proved(which, head, body.challenge == 0, conn.datagram_bytes, now);
+            active.path_proved(which, head, body.challenge == 0, conn.base.datagram_bytes, now);
         }
         let Some(bond) = active.bond.as_deref_mut() else { return Ok(()) };
         //= wire.md R-PATH-2
@@ -126,20 +129,19 @@ impl Shared {
             way.wanted = true;
             active.wants |= want::PATH;
         }
-        self.enqueue(active, head.index);
+        self.enqueue(active);
         Ok(())
     }
 
     /// Every question and answer about the ways that waits; false: the carrier is full.
     pub(super) fn send_paths(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         now: Time,
         out: &mut impl Transmit,
     ) -> bool {
         for which in [FIRST, SECOND] {
-            let Some(active) = conn.active.as_deref() else { return true };
+            let active = &*conn.active;
             let Some(bond) = active.bond.as_deref() else { break };
             let way = &bond.ways[usize::from(which)];
             if !way.wanted || (which == SECOND && bond.to.is_none()) {
@@ -147,14 +149,14 @@ impl Shared {
             }
             let body = PathBody { challenge: way.question(), answer: way.answer };
             let seq = active.tx.unsent;
-            let head = head(conn, active, index, Kind::Path, seq, self.window_kib(), which, now);
+            let head = head(conn, Kind::Path, seq, self.window_kib(), which, now);
             let Some(buffer) = out.begin(conn.address(which), HEADER_BYTES + PathBody::BYTES, false) else {
                 return false;
             };
             let len = head.emit_path(body, buffer);
             self.committed(len, out);
             count_on_path(conn, which, len);
-            if let Some(bond) = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut()) {
+            if let Some(bond) = conn.active.bond.as_deref_mut() {
                 (bond.way(which).wanted, bond.way(which).answer) = (false, 0);
             }
         }
@@ -163,7 +165,7 @@ impl Shared {
     }
 
     /// Questions about ways whose time has come.
-    pub(super) fn ask_due(&mut self, active: &mut Active, index: u32, now: Time) {
+    pub(super) fn ask_due(&mut self, active: &mut Active, now: Time) {
         active.give_up_silent(now, self);
         let Some(bond) = active.bond.as_deref_mut() else { return };
         for way in bond.ways.iter_mut().filter(|way| way.step_due <= now) {
@@ -171,7 +173,7 @@ impl Shared {
             active.wants |= want::PATH;
         }
         if active.wants & want::PATH != 0 {
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The program sends a message.
 
 use super::Endpoint;
-use crate::conn::Active;
+use crate::conn::{Active, ActiveConn};
 use crate::limits::{HEADER_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, WINDOW_BUNDLES_MAX, record_bytes};
 use crate::reliable::sends::SendId;
 use crate::reliable::tx::TxSlot;
@@ -25,22 +25,24 @@ impl Endpoint {
     ) -> Result<(), SendError> {
         let is_alone = self.table.used() < 2;
         let conn = self.table.get_mut(key).ok_or(SendError::Unknown)?;
-        match conn.state {
+        match conn.base.state {
             ConnState::Up => {}
             ConnState::Dialing | ConnState::Accepting => return Err(SendError::NotConnected),
             _ => return Err(SendError::Disconnected),
         }
         let len = segments.iter().map(|segment| segment.len()).sum();
-        let max = conn.message_bytes_max();
+        let max = conn.base.message_bytes_max();
         if len > max {
             return Err(SendError::TooLong { max });
         }
         let shared = &mut self.shared;
-        if shared.sends.is_full() || !shared.wake(conn, key.index, now) {
+        if shared.sends.is_full() {
             return Err(SendError::WouldBlock);
         }
-        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
-        let Some(active) = conn.active.as_deref_mut() else { return Err(SendError::WouldBlock) };
+        let Some(ActiveConn { base, active, .. }) = shared.wake(conn, key.index, now) else {
+            return Err(SendError::WouldBlock);
+        };
+        let body_bytes_max = usize::from(base.datagram_bytes) - HEADER_BYTES;
         // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
         // nobody else from theirs. Without any it always may.
         if active.tx.sends >= shared.sends.left() && !is_alone {
@@ -50,10 +52,10 @@ impl Endpoint {
         active.append(shared, now, segments, len, context, silent)?;
         active.used_at = now;
         if active.send_due == Time::FAR {
-            active.send_due = now.plus(shared.send_timeout_ns(conn.send_timeout_ms));
+            active.send_due = now.plus(shared.send_timeout_ns(base.send_timeout_ms));
             shared.arm(active);
         }
-        shared.enqueue(active, key.index);
+        shared.enqueue(active);
         active.counters.messages_sent += 1;
         active.counters.message_bytes_sent += len as u64;
         shared.counters.messages_sent += 1;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::parts::Parts;
 use crate::conn::path::Bond;
-use crate::conn::{Active, Conn, IdleRtt};
+use crate::conn::{Active, ActiveConn, Conn, IdleRtt};
 use crate::limits::{
     IDLE_NS, PARTS_SHARE, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
 };
@@ -148,10 +148,13 @@ impl Shared {
         self.ops.make_room(nodes, room_bytes)
     }
 
-    /// Gives the connection its active state if it has none. False: no memory.
+    /// The connection with its active state, which it gets if it has none; `None`: there is no memory.
     #[inline]
-    pub fn wake(&mut self, conn: &mut Conn, index: u32, now: Time) -> bool {
-        conn.active.is_some() || self.wake_up(conn, index, now)
+    pub fn wake<'a>(&mut self, conn: &'a mut Conn, index: u32, now: Time) -> Option<ActiveConn<'a>> {
+        if conn.active.is_none() && !self.wake_up(conn, index, now) {
+            return None;
+        }
+        conn.awake()
     }
 
     #[cold]
@@ -167,7 +170,7 @@ impl Shared {
             }
             self.actives += 1;
         }
-        let active = Active::wake(conn, self.timers.add(index), now);
+        let active = Active::wake(&conn.base, index, self.timers.add(index), now);
         conn.active = Some(match spare {
             Some(mut place) => {
                 *place = active;
@@ -194,10 +197,10 @@ impl Shared {
     pub fn sleep(&mut self, conn: &mut Conn) {
         let Some(mut active) = conn.active.take() else { return };
         assert!(active.tx.is_empty() && active.rx.held == 0, "nothing may be forgotten");
-        conn.idle_tx = active.tx.next;
-        conn.idle_rx = active.rx.end;
-        conn.idle_rtt = IdleRtt::new(active.path.rtt.smoothed_ns_or_zero());
-        conn.idle_window.set_kib(active.path.window.kib());
+        conn.base.idle_tx = active.tx.next;
+        conn.base.idle_rx = active.rx.end;
+        conn.base.idle_rtt = IdleRtt::new(active.path.rtt.smoothed_ns_or_zero());
+        conn.base.idle_window.set_kib(active.path.window.kib());
         self.timers.remove(active.timer);
         if let Some(ring) = active.tx_ring.take() {
             self.spare_tx.push(ring);
@@ -239,10 +242,10 @@ impl Shared {
 
     /// The connection has something to send.
     #[inline]
-    pub fn enqueue(&mut self, active: &mut Active, index: u32) {
+    pub fn enqueue(&mut self, active: &mut Active) {
         if !active.queued {
             active.queued = true;
-            self.ready.push_back(index);
+            self.ready.push_back(active.index);
         }
     }
 
@@ -334,11 +337,11 @@ impl Shared {
     }
 
     /// Ends all sends and operations of a connection with `status`; nothing of them is sent any more.
-    pub fn fail_sends(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
-        self.empty_window(conn, index, status, sink);
-        self.fail_operations(conn, index, status, sink);
-        let state = conn.state;
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub fn fail_sends(&mut self, conn: &mut ActiveConn<'_>, status: Status, sink: &mut impl Sink) {
+        self.empty_window(conn, status, sink);
+        self.fail_operations(conn, status, sink);
+        let state = conn.base.state;
+        let active = &mut *conn.active;
         active.stop_probing();
         active.send_due = Time::FAR;
         active.rnr = false;
@@ -347,9 +350,9 @@ impl Shared {
         }
     }
 
-    fn empty_window(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
-        let (key, token) = (conn.key(index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn empty_window(&mut self, conn: &mut ActiveConn<'_>, status: Status, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let Some(mut ring) = active.tx_ring.take() else { return };
         while active.tx.unacked != active.tx.next {
             let seq = active.tx.unacked;

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::shared::Shared;
 use crate::conn::state::Input;
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, Conn, want};
 use crate::limits::{
     CLOSE_TRIES_MAX, DIAL_RETRY_NS_MAX, IDLE_NS, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN, SIZE_SUSPECT_COPIES,
 };
@@ -28,13 +28,13 @@ impl Endpoint {
         }
         while let Some(index) = self.shared.timers.pop_due(now) {
             let Some(conn) = self.table.at_mut(index) else { continue };
-            match conn.state {
+            match conn.base.state {
                 ConnState::Dialing => self.on_dial_due(now, index, sink),
                 ConnState::Accepting => self.on_accept_due(now, index, sink),
                 ConnState::Closing => self.on_close_due(now, index, sink),
                 ConnState::Free | ConnState::Done => {}
                 ConnState::Up | ConnState::PeerClosed | ConnState::Lingering | ConnState::Broken => {
-                    self.shared.on_due(conn, index, now, sink);
+                    self.shared.on_due(conn, now, sink);
                 }
             }
         }
@@ -52,11 +52,11 @@ impl Endpoint {
         if let Some(dial) = active.dial.as_deref_mut().filter(|dial| dial.cookie.is_none())
             && let Some(other) = dial.other.as_mut()
         {
-            std::mem::swap(other, &mut conn.peer);
+            std::mem::swap(other, &mut conn.base.peer);
         }
         active.next_step(now, want::DIAL, DIAL_RETRY_NS_MAX);
         active.step_due = active.step_due.min(give_up_at);
-        self.shared.enqueue(active, index);
+        self.shared.enqueue(active);
         self.shared.arm(active);
     }
 
@@ -64,11 +64,11 @@ impl Endpoint {
         let Some(conn) = self.table.at_mut(index) else { return };
         let Some(active) = conn.active.as_deref_mut() else { return };
         if active.send_due <= now {
-            conn.enter(Input::Failed);
+            conn.base.enter(Input::Failed);
             return self.finish_with(index, Some(AcceptFailure::TimedOut), sink);
         }
         active.next_step(now, want::ACCEPT, DIAL_RETRY_NS_MAX);
-        self.shared.enqueue(active, index);
+        self.shared.enqueue(active);
         self.shared.arm(active);
     }
 
@@ -78,89 +78,99 @@ impl Endpoint {
         active.next_step(now, want::CLOSE, PROBE_NS_MAX);
         //= wire.md R-CLOSE-4
         if active.steps > CLOSE_TRIES_MAX {
-            conn.enter(Input::Over);
+            conn.base.enter(Input::Over);
             return self.finish(index, sink);
         }
-        self.shared.enqueue(active, index);
+        self.shared.enqueue(active);
         self.shared.arm(active);
     }
 }
 
 impl Shared {
-    fn on_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        let token = conn.token;
-        let key = conn.key(index);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn on_due(&mut self, conn: &mut Conn, now: Time, sink: &mut impl Sink) {
+        let Some(mut awake) = conn.awake() else { return };
+        if self.on_active_due(&mut awake, now, sink) {
+            self.sleep(conn);
+        }
+    }
+
+    /// Does what is due. True if nothing more is going on: the connection may go to sleep.
+    fn on_active_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> bool {
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         if active.ack_pending != 0 && active.ack_due <= now {
             if let Some(bond) = active.bond.as_deref_mut() {
                 bond.ack_all_pending();
             }
-            self.ack_now(active, index);
+            self.ack_now(active);
         }
         if active.rack_due <= now {
             active.find_losses(now);
             for which in active.ways() {
                 active.path_mut(which).set_probe(now);
             }
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         for which in active.ways() {
             if active.path(which).probe_due <= now {
                 active.probe(which, now, self);
-                self.enqueue(active, index);
+                self.enqueue(active);
             }
         }
         if active.bond.is_some() {
-            self.ask_due(active, index, now);
+            self.ask_due(active, now);
         }
         if active.blocked == Some(Blocked::Pacing) && active.pace_due() <= now {
             active.blocked = None;
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         if let Some(rma) = active.rma.as_deref_mut().filter(|rma| rma.retry_due <= now) {
             rma.retry_due = Time::FAR;
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         if active.rnr && active.step_due <= now {
             //= wire.md R-RNR-5
             // Several answers must fit into the send timeout, or a receiver that is not ready would be taken for dead.
-            let probe_ns_max =
-                (self.send_timeout_ns(conn.send_timeout_ms) / 8).clamp(RNR_PROBE_NS_MIN, RNR_PROBE_NS_MAX);
+            let probe_ns_max = (self.send_timeout_ns(conn.base.send_timeout_ms) / 8)
+                .clamp(RNR_PROBE_NS_MIN, RNR_PROBE_NS_MAX);
             active.next_step(now, want::PING, probe_ns_max);
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         if active.keepalive_due <= now && active.asks != 0 {
-            self.on_ask_due(conn, index, now, sink);
+            self.on_ask_due(conn, now, sink);
         } else if active.keepalive_due <= now {
             if active.keepalive(now) {
                 sink.event(Event::KeepaliveTimedOut { conn: key, token });
             } else if active.wants & want::PING != 0 {
-                self.enqueue(active, index);
+                self.enqueue(active);
             }
         }
-        let Some(active) = conn.active.as_deref_mut() else { return };
+        let active = &mut *conn.active;
         if active.send_due <= now {
-            self.on_send_due(conn, index, now, sink);
+            self.on_send_due(conn, now, sink);
         }
-        if conn.state == ConnState::PeerClosed {
-            self.on_last_words_due(conn, index, now, sink);
+        if conn.base.state == ConnState::PeerClosed {
+            self.on_last_words_due(conn, now, sink);
         }
-        if conn.active.as_deref().is_some_and(|active| active.unended.due <= now) {
-            self.on_unended_due(conn, index, now, sink);
+        if conn.active.unended.due <= now {
+            self.on_unended_due(conn, now, sink);
         }
-        let Some(active) = conn.active.as_deref_mut() else { return };
-        if active.is_quiet() && now.since(active.used_at) >= IDLE_NS {
-            self.sleep(conn);
-        } else {
+        let active = &mut *conn.active;
+        let is_idle = active.is_quiet() && now.since(active.used_at) >= IDLE_NS;
+        if !is_idle {
             self.arm_after(active, now.plus(1_000));
         }
+        is_idle
     }
 
     /// A peer that has begun to close may have died before it was done, or have nothing more to say.
     //= wire.md R-CLOSE-6
-    fn on_last_words_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-        let Some(active) = conn.active.as_deref_mut().filter(|active| active.step_due <= now) else { return };
+    fn on_last_words_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
+        let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
+        let active = &mut *conn.active;
+        if active.step_due > now {
+            return;
+        }
         // While this side's program takes nothing, the peer can't go on.
         if active.rx.end != active.last_words.0 || active.holding || active.refusing {
             active.last_words = (active.rx.end, now);
@@ -169,38 +179,36 @@ impl Shared {
         active.step_due = active.heard_at.plus(timeout_ns).min(patience);
         if active.step_due <= now {
             self.counters.connections_broken += 1;
-            self.lose(conn, index, (Status::Disconnected, DisconnectReason::TimedOut), now, sink);
+            self.lose(conn, (Status::Disconnected, DisconnectReason::TimedOut), now, sink);
         }
     }
 
     /// A send or an operation may have taken too long.
-    fn on_send_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn on_send_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
+        let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
+        let active = &mut *conn.active;
         let deadline = Deadline::new(timeout_ns, (!active.rnr).then_some(active.rnr_end), now);
         if active.tx.is_empty() {
             active.send_due = Time::FAR;
         } else {
-            self.on_bundles_due(conn, index, deadline, now, sink);
+            self.on_bundles_due(conn, deadline, now, sink);
         }
-        let due = self.end_late(conn, index, deadline, now, sink);
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.send_due = active.send_due.min(due);
-        }
-        self.settle_operations(conn, index);
+        let due = self.end_late(conn, deadline, now, sink);
+        let active = &mut *conn.active;
+        active.send_due = active.send_due.min(due);
+        self.settle_operations(conn);
     }
 
     fn on_bundles_due(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+        let active = &mut *conn.active;
         let (timeout_ns, silent_ns) = (deadline.timeout_ns, now.since(active.heard_at));
-        let lingers = conn.state == ConnState::Lingering;
+        let lingers = conn.base.state == ConnState::Lingering;
         // Records have no time of their own: an operation that takes too long ends, and they stay. Those that are refused
         // only show whether the peer lives.
         let waited_ns = match active.oldest_ns(self, now) {
@@ -216,22 +224,22 @@ impl Shared {
             active.send_due = now.plus(timeout_ns - waited_ns);
         } else if active.rnr && silent_ns < timeout_ns {
             //= wire.md R-RNR-6
-            self.give_up_refused(conn, index, deadline, now, sink);
+            self.give_up_refused(conn, deadline, now, sink);
         } else {
-            self.give_up(conn, index, now, sink);
+            self.give_up(conn, now, sink);
         }
     }
 
     /// The peer has not acknowledged in time what it must: all is over that it was to take.
-    fn give_up(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        if conn.state == ConnState::Lingering {
-            self.fail_sends(conn, index, Status::TimedOut, sink);
-            conn.enter(Input::Delivered);
-            self.start_closing(conn, index);
+    fn give_up(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
+        if conn.base.state == ConnState::Lingering {
+            self.fail_sends(conn, Status::TimedOut, sink);
+            conn.base.enter(Input::Delivered);
+            self.start_closing(conn);
         } else {
             //= wire.md R-LOSS-5
             self.counters.connections_broken += 1;
-            self.lose(conn, index, (Status::TimedOut, DisconnectReason::TimedOut), now, sink);
+            self.lose(conn, (Status::TimedOut, DisconnectReason::TimedOut), now, sink);
         }
     }
 
@@ -239,15 +247,14 @@ impl Shared {
     /// that they can never be delivered after their sender was told that they were not.
     fn give_up_refused(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) {
-        let (key, token, epoch) = (conn.key(index), conn.token, conn.tx_epoch);
+        let (key, token, epoch) = (conn.key(), conn.base.token, conn.base.tx_epoch);
         let timeout_ns = deadline.timeout_ns;
-        let Some(active) = conn.active.as_deref_mut() else { return };
+        let active = &mut *conn.active;
         let Some(mut ring) = active.tx_ring.take() else { return };
         let mut seq = active.tx.unacked;
         let (mut left, mut far_past) = (false, false);
@@ -292,17 +299,17 @@ impl Shared {
         active.tx_ring = Some(ring);
         if far_past {
             // A receiver that takes nothing raises its epoch (R-RNR-1), and one that does not takes what was sent in it.
-            return self.give_up(conn, index, now, sink);
+            return self.give_up(conn, now, sink);
         }
         left |= active.operations() != 0;
         let (send_ns, record_ns) = active.oldest_ns(self, now);
         let oldest_ns = send_ns.max(record_ns).unwrap_or(0);
         active.send_due =
             Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
-        if !left && conn.state == ConnState::Lingering {
-            self.fail_sends(conn, index, Status::ReceiverNotReady, sink);
-            conn.enter(Input::Delivered);
-            self.start_closing(conn, index);
+        if !left && conn.base.state == ConnState::Lingering {
+            self.fail_sends(conn, Status::ReceiverNotReady, sink);
+            conn.base.enter(Input::Delivered);
+            self.start_closing(conn);
         }
     }
 }

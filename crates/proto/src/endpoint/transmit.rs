@@ -4,7 +4,7 @@ use super::Endpoint;
 use super::handshake::dial_datagram;
 use super::shared::Shared;
 use crate::conn::path::{Bond, FIRST, Path, SECOND};
-use crate::conn::{Active, Conn, want};
+use crate::conn::{Active, ActiveConn, want};
 use crate::limits::{
     FRAGMENT_RESENDS, HEADER_BYTES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, SACK_WORDS_MAX,
     TURN_DATAGRAMS, padded,
@@ -36,27 +36,25 @@ impl Endpoint {
                 self.shared.ready.pop_front();
                 continue;
             };
-            if conn.state == ConnState::Done {
+            if conn.base.state == ConnState::Done {
                 self.shared.ready.pop_front();
                 self.finish(index, sink);
                 continue;
             }
-            if !conn.active.as_deref().is_some_and(|active| active.queued) {
+            let Some(mut conn) = conn.awake().filter(|conn| conn.active.queued) else {
                 self.shared.ready.pop_front(); // gone meanwhile, or asleep
                 continue;
-            }
-            let turn = self.shared.take_turn(conn, index, now, out, sink);
+            };
+            let turn = self.shared.take_turn(&mut conn, now, out, sink);
             if turn == Turn::Full {
                 return; // stays at the head of the queue
             }
             self.shared.ready.pop_front();
-            if let Some(active) = conn.active.as_deref_mut() {
-                active.queued = false;
-                if turn == Turn::More {
-                    self.shared.enqueue(active, index);
-                }
-                self.shared.arm(active);
+            conn.active.queued = false;
+            if turn == Turn::More {
+                self.shared.enqueue(conn.active);
             }
+            self.shared.arm(conn.active);
         }
     }
 }
@@ -64,44 +62,42 @@ impl Endpoint {
 impl Shared {
     fn take_turn(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         now: Time,
         out: &mut impl Transmit,
         sink: &mut impl Sink,
     ) -> Turn {
-        let Some(wants) = conn.active.as_deref().map(|active| active.wants) else { return Turn::Done };
-        if wants & !want::ACK != 0 && !self.send_wanted(conn, index, wants, now, out) {
+        let wants = conn.active.wants;
+        if wants & !want::ACK != 0 && !self.send_wanted(conn, wants, now, out) {
             return Turn::Full;
         }
-        let turn = if conn.state == ConnState::Up || conn.state == ConnState::Lingering {
-            self.send_data(conn, index, now, out, sink)
+        let turn = if conn.base.state == ConnState::Up || conn.base.state == ConnState::Lingering {
+            self.send_data(conn, now, out, sink)
         } else {
             Turn::Done
         };
-        self.settle_operations(conn, index);
-        let wants_ack = conn.active.as_deref().is_some_and(|active| active.wants & want::ACK != 0);
-        let due = turn == Turn::Done && wants_ack && conn.is_established();
-        if due && !self.send_acks(conn, index, now, out) {
+        self.settle_operations(conn);
+        let wants_ack = conn.active.wants & want::ACK != 0;
+        let due = turn == Turn::Done && wants_ack && conn.base.is_established();
+        if due && !self.send_acks(conn, now, out) {
             return Turn::Full;
         }
         turn
     }
 
     /// Acknowledges by every way by which that is due; false: the carrier is full.
-    fn send_acks(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
-        let by = conn.active.as_deref().map_or(0, |active| active.acks_by());
+    fn send_acks(&mut self, conn: &mut ActiveConn<'_>, now: Time, out: &mut impl Transmit) -> bool {
+        let by = conn.active.acks_by();
         for which in (FIRST..=SECOND).filter(|which| by >> which & 1 != 0) {
-            if !self.send_bare(conn, index, Kind::Ack, 0, which, now, out) {
+            if !self.send_bare(conn, Kind::Ack, 0, which, now, out) {
                 return false;
             }
             self.counters.acks_sent += 1;
         }
-        if let Some(active) = conn.active.as_deref_mut() {
-            active.wants &= !want::ACK;
-            if let Some(bond) = active.bond.as_deref_mut() {
-                active.ack_pending = bond.acked();
-            }
+        let active = &mut *conn.active;
+        active.wants &= !want::ACK;
+        if let Some(bond) = active.bond.as_deref_mut() {
+            active.ack_pending = bond.acked();
         }
         true
     }
@@ -109,64 +105,72 @@ impl Shared {
     /// The special datagrams; false: the carrier is full.
     fn send_wanted(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         wants: u8,
         now: Time,
         out: &mut impl Transmit,
     ) -> bool {
-        if wants & want::DIAL != 0 && !self.send_dial(conn, index, now, out) {
+        if wants & want::DIAL != 0 && !self.send_dial(conn, now, out) {
             return false;
         }
-        if wants & want::ACCEPT != 0 && !self.send_accept(conn, index, now, out) {
+        if wants & want::ACCEPT != 0 && !self.send_accept(conn, now, out) {
             return false;
         }
-        if wants & want::PING != 0 && conn.is_established() {
+        if wants & want::PING != 0 && conn.base.is_established() {
             let which = take_turn(conn);
-            if !self.send_bare(conn, index, Kind::Ping, flags::PROBE, which, now, out) {
+            if !self.send_bare(conn, Kind::Ping, flags::PROBE, which, now, out) {
                 return false;
             }
             clear(conn, want::PING);
         }
-        if wants & want::CLOSE != 0 && conn.state == ConnState::Closing {
+        if wants & want::CLOSE != 0 && conn.base.state == ConnState::Closing {
             let which = take_turn(conn);
-            if !self.send_bare(conn, index, Kind::Close, 0, which, now, out) {
+            if !self.send_bare(conn, Kind::Close, 0, which, now, out) {
                 return false;
             }
             clear(conn, want::CLOSE);
         }
-        if wants & want::PATH != 0 && conn.is_established() {
-            return self.send_paths(conn, index, now, out);
+        if wants & want::PATH != 0 && conn.base.is_established() {
+            return self.send_paths(conn, now, out);
         }
         true
     }
 
-    fn send_dial(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
+    fn send_dial(&mut self, conn: &mut ActiveConn<'_>, now: Time, out: &mut impl Transmit) -> bool {
         let own = (self.config.datagram_bytes_max, self.window_kib());
-        let generation = conn.generation;
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let generation = conn.base.generation;
+        let active = &mut *conn.active;
         let Some(dial) = active.dial.as_deref() else { return true };
         let len_max = Hello::BYTES.max(Connect::FIXED_BYTES + padded(dial.request.len()));
-        let Some(buffer) = out.begin(conn.peer, len_max, false) else { return false };
+        let Some(buffer) = out.begin(conn.base.peer, len_max, false) else { return false };
         let seq = active.tx.next;
-        let len = dial_datagram(dial, (index, generation), conn.nonce, seq, own, conn.attribute, now, buffer);
+        let len = dial_datagram(
+            dial,
+            (active.index, generation),
+            conn.base.nonce,
+            seq,
+            own,
+            conn.base.attribute,
+            now,
+            buffer,
+        );
         self.committed(len, out);
         active.wants &= !want::DIAL;
         true
     }
 
-    fn send_accept(&mut self, conn: &mut Conn, index: u32, now: Time, out: &mut impl Transmit) -> bool {
+    fn send_accept(&mut self, conn: &mut ActiveConn<'_>, now: Time, out: &mut impl Transmit) -> bool {
         let window_kib = self.window_kib();
-        let Some(active) = conn.active.as_deref_mut() else { return true };
-        let Some(buffer) = out.begin(conn.peer, Accept::BYTES, false) else { return false };
+        let active = &mut *conn.active;
+        let Some(buffer) = out.begin(conn.base.peer, Accept::BYTES, false) else { return false };
         let accept = Accept {
-            index: conn.peer_index,
-            generation: conn.peer_generation,
-            source_index: index,
-            nonce: conn.peer_nonce,
-            source_generation: conn.generation,
+            index: conn.base.peer_index,
+            generation: conn.base.peer_generation,
+            source_index: active.index,
+            nonce: conn.base.peer_nonce,
+            source_generation: conn.base.generation,
             first_seq: active.tx.next,
-            source_nonce: conn.nonce,
+            source_nonce: conn.base.nonce,
             timestamp: timestamp(now),
             echo: active.path.echo_now(now),
             datagram_bytes_max: self.config.datagram_bytes_max,
@@ -183,17 +187,16 @@ impl Shared {
     #[allow(clippy::too_many_arguments)] // the fields of one datagram
     fn send_bare(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         kind: Kind,
         more_flags: u8,
         which: u8,
         now: Time,
         out: &mut impl Transmit,
     ) -> bool {
-        let Some(active) = conn.active.as_deref() else { return true };
-        let sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
-        let mut head = head(conn, active, index, kind, active.tx.unsent, self.window_kib(), which, now);
+        let active = &*conn.active;
+        let sack = if conn.base.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
+        let mut head = head(conn, kind, active.tx.unsent, self.window_kib(), which, now);
         head.flags |= more_flags;
         let Some(buffer) = out.begin(conn.address(which), HEADER_BYTES + sack.bytes(), false) else {
             return false;
@@ -216,18 +219,17 @@ impl Shared {
     /// Bundles, the lost ones first, as far as windows and pace allow.
     fn send_data(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         now: Time,
         out: &mut impl Transmit,
         sink: &mut impl Sink,
     ) -> Turn {
         for _ in 0..TURN_DATAGRAMS {
-            let window_kib = conn.peer_window_kib;
-            let reliable = conn.attribute.is_reliable();
+            let window_kib = conn.base.peer_window_kib;
+            let reliable = conn.base.attribute.is_reliable();
             let room = out.room();
-            let lacking = if room { self.pump(conn, index, now, sink) } else { None };
-            let Some(active) = conn.active.as_deref_mut() else { return Turn::Done };
+            let lacking = if room { self.pump(conn, now, sink) } else { None };
+            let active = &mut *conn.active;
             if !active.tx.has_work() {
                 active.blocked = lacking;
                 // Without room nothing was made of what waits: it must be looked at again.
@@ -246,11 +248,11 @@ impl Shared {
                 }
             }
             active.blocked = None;
-            if !self.send_bundle(conn, index, seq, which, now, out, sink) {
+            if !self.send_bundle(conn, seq, which, now, out, sink) {
                 return Turn::Full;
             }
             if !reliable {
-                self.left(conn, index, seq, sink);
+                self.left(conn, seq, sink);
             }
         }
         Turn::More
@@ -260,8 +262,7 @@ impl Shared {
     #[allow(clippy::too_many_arguments)] // one bundle, and where everything it needs is
     fn send_bundle(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         seq: Seq,
         which: u8,
         now: Time,
@@ -269,16 +270,16 @@ impl Shared {
         sink: &mut impl Sink,
     ) -> bool {
         let window_kib = self.window_kib();
-        let Some(active) = conn.active.as_deref() else { return true };
+        let active = &*conn.active;
         let Some(slot) = active.tx_ring.as_ref().map(|ring| *ring.get(seq)) else { return true };
         let body_bytes = usize::from(slot.body_bytes);
         if let Some(cut) = self.cut(conn, seq, &slot, now) {
-            return self.send_in_parts(conn, index, seq, cut, which, now, out, sink);
+            return self.send_in_parts(conn, seq, cut, which, now, out, sink);
         }
-        let Some(active) = conn.active.as_deref() else { return true };
-        let mut sack = if conn.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
+        let active = &*conn.active;
+        let mut sack = if conn.base.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
         // The bundle was filled without regard to the acknowledgement: what does not fit travels alone.
-        let room = usize::from(conn.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
+        let room = usize::from(conn.base.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
         let cut = sack.bytes() > room;
         if cut {
             sack = Sack { words: [0; SACK_WORDS_MAX], len: 0 };
@@ -286,8 +287,8 @@ impl Shared {
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
         //= wire.md R-MTU-2
         let fragment = slot.resends >= FRAGMENT_RESENDS;
-        let mut head = head(conn, active, index, Kind::Data, seq, window_kib, which, now);
-        if active.waits_after(which, slot.body_bytes, conn.peer_window_kib) {
+        let mut head = head(conn, Kind::Data, seq, window_kib, which, now);
+        if active.waits_after(which, slot.body_bytes, conn.base.peer_window_kib) {
             head.flags |= flags::PROBE;
         }
         let Some(buffer) = out.begin(conn.address(which), len, fragment) else { return false };
@@ -296,18 +297,18 @@ impl Shared {
             buffer[at..len].copy_from_slice(self.pool.get(slot.buf, body_bytes));
             body_bytes
         } else {
-            let (key, token) = (conn.key(index), conn.token);
-            let Some(active) = conn.active.as_deref_mut() else { return true };
+            let (key, token) = (conn.key(), conn.base.token);
+            let active = &mut *conn.active;
             self.write_bulk(active, key, token, seq, now, &mut buffer[at..len], sink)
         };
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let active = &mut *conn.active;
         head.emit(&sack, body_bytes, buffer);
         self.committed(at + body_bytes, out);
         let had_want = active.wants & want::ACK != 0;
         acked_now(conn, which);
         count_on_path(conn, which, at + body_bytes);
-        let epoch = conn.tx_epoch;
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+        let epoch = conn.base.tx_epoch;
+        let active = &mut *conn.active;
         if cut && had_want {
             active.wants |= want::ACK;
         }
@@ -317,9 +318,9 @@ impl Shared {
 
     /// An unreliable bundle has left: that is all that was promised.
     //= wire.md R-UU-2
-    fn left(&mut self, conn: &mut Conn, index: u32, seq: Seq, sink: &mut impl Sink) {
-        let (key, token) = (conn.key(index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    fn left(&mut self, conn: &mut ActiveConn<'_>, seq: Seq, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let Some(ring) = active.tx_ring.as_mut() else { return };
         let slot = std::mem::replace(ring.at(seq), TxSlot::EMPTY);
         self.pool.give_back(slot.buf);
@@ -331,9 +332,9 @@ impl Shared {
         if active.tx.is_empty() {
             self.spare_tx_ring(active.tx_ring.take());
             active.send_due = Time::FAR;
-            if conn.state == ConnState::Lingering {
-                conn.enter(crate::conn::state::Input::Delivered);
-                self.start_closing(conn, index);
+            if conn.base.state == ConnState::Lingering {
+                conn.base.enter(crate::conn::state::Input::Delivered);
+                self.start_closing(conn);
             }
         }
     }
@@ -343,41 +344,39 @@ impl Shared {
 #[inline]
 #[allow(clippy::too_many_arguments)] // the fields of one datagram
 pub(super) fn head(
-    conn: &Conn,
-    active: &Active,
-    index: u32,
+    conn: &ActiveConn<'_>,
     kind: Kind,
     seq: Seq,
     window_kib: u16,
     which: u8,
     now: Time,
 ) -> Head {
-    let mut flags = if active.refusing { flags::RNR } else { 0 };
+    let mut flags = if conn.active.refusing { flags::RNR } else { 0 };
     if conn.takes_no_more() {
         flags |= flags::CLOSING;
     }
     Head {
         kind,
         flags,
-        index: conn.peer_index,
-        generation: conn.peer_generation,
-        source_index: index,
-        nonce: conn.peer_nonce,
+        index: conn.base.peer_index,
+        generation: conn.base.peer_generation,
+        source_index: conn.active.index,
+        nonce: conn.base.peer_nonce,
         seq,
-        ack: active.rx.next,
+        ack: conn.active.rx.next,
         timestamp: timestamp(now),
-        echo: active.path(which).echo_now(now),
+        echo: conn.active.path(which).echo_now(now),
         window_kib,
-        epoch: conn.tx_epoch,
-        epoch_ack: conn.rx_epoch,
+        epoch: conn.base.tx_epoch,
+        epoch_ack: conn.base.rx_epoch,
     }
 }
 
 /// Everything that has come is acknowledged by what was just written. Of a bonded connection, what came another way is
 /// acknowledged that way too: else the peer would hear nothing there, and not know how long it takes.
 #[inline]
-pub(super) fn acked_now(conn: &mut Conn, which: u8) {
-    let Some(active) = conn.active.as_deref_mut() else { return };
+pub(super) fn acked_now(conn: &mut ActiveConn<'_>, which: u8) {
+    let active = &mut *conn.active;
     let left = match active.bond.as_deref_mut() {
         Some(bond) => bond.acked_by(which),
         None => 0,
@@ -390,8 +389,8 @@ pub(super) fn acked_now(conn: &mut Conn, which: u8) {
 
 /// Counts a datagram of a bonded connection.
 #[inline]
-pub(super) fn count_on_path(conn: &mut Conn, which: u8, len: usize) {
-    let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
+pub(super) fn count_on_path(conn: &mut ActiveConn<'_>, which: u8, len: usize) {
+    let bond = conn.active.bond.as_deref_mut();
     if let Some(bond) = bond {
         let way = bond.way(which);
         way.datagrams_sent += 1;
@@ -400,15 +399,14 @@ pub(super) fn count_on_path(conn: &mut Conn, which: u8, len: usize) {
 }
 
 /// By which way a question goes that the peer must answer.
-fn take_turn(conn: &mut Conn) -> u8 {
-    let bond = conn.active.as_deref_mut().and_then(|active| active.bond.as_deref_mut());
+fn take_turn(conn: &mut ActiveConn<'_>) -> u8 {
+    let bond = conn.active.bond.as_deref_mut();
     bond.map_or(FIRST, Bond::take_turn)
 }
 
-pub(super) fn clear(conn: &mut Conn, want: u8) {
-    if let Some(active) = conn.active.as_deref_mut() {
-        active.wants &= !want;
-    }
+pub(super) fn clear(conn: &mut ActiveConn<'_>, want: u8) {
+    let active = &mut *conn.active;
+    active.wants &= !want;
 }
 
 impl Active {

@@ -2,33 +2,30 @@
 
 use super::shared::Shared;
 use crate::conn::unended::Unended;
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, ActiveConn, Base};
 use crate::limits::{PROGRESS_BYTES_PER_SECOND_MIN, UNENDED_NS_MIN};
 use crate::{ConnState, DisconnectReason, Sink, Status, Time};
 
 impl Shared {
-    fn unended_ns(&self, conn: &Conn) -> u64 {
-        self.send_timeout_ns(conn.send_timeout_ms).max(UNENDED_NS_MIN)
+    fn unended_ns(&self, base: &Base) -> u64 {
+        self.send_timeout_ns(base.send_timeout_ms).max(UNENDED_NS_MIN)
     }
 
     /// The peer has begun something: it is looked at in a while.
     #[inline]
-    pub fn watch(&mut self, conn: &mut Conn, now: Time) {
-        if conn.active.as_deref().is_some_and(|active| active.unended.due == Time::FAR) {
-            let due = now.plus(self.unended_ns(conn));
-            if let Some(active) = conn.active.as_deref_mut() {
-                active.unended.due = due;
-            }
+    pub fn watch(&mut self, conn: &mut ActiveConn<'_>, now: Time) {
+        if conn.active.unended.due == Time::FAR {
+            conn.active.unended.due = now.plus(self.unended_ns(conn.base));
         }
     }
 
     /// Breaks the connection if something is still as it was at the last look. So whatever a peer must end has the longer of
     /// the send timeout and 30 s, and twice that at most.
     //= wire.md R-DUE-4
-    pub fn on_unended_due(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) {
-        let look_ns = self.unended_ns(conn);
-        let (state, rx_epoch) = (conn.state, conn.rx_epoch);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub fn on_unended_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
+        let look_ns = self.unended_ns(conn.base);
+        let (state, rx_epoch) = (conn.base.state, conn.base.rx_epoch);
+        let active = &mut *conn.active;
         let before = std::mem::replace(&mut active.unended, Unended::NONE);
         if !matches!(state, ConnState::Up | ConnState::PeerClosed) {
             return; // ends by itself
@@ -46,7 +43,7 @@ impl Shared {
             self.counters.connections_broken += 1;
             let status = if closing { Status::Disconnected } else { Status::TimedOut };
             let reason = if dead { DisconnectReason::TimedOut } else { DisconnectReason::Refused };
-            return self.lose(conn, index, (status, reason), now, sink);
+            return self.lose(conn, (status, reason), now, sink);
         }
         let due = if closing || active.rnr || active.owes() { now.plus(look_ns) } else { Time::FAR };
         active.unended = Unended { due, missing, closing: closes };

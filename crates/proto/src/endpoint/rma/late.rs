@@ -1,7 +1,7 @@
 //! Operations that end before their time: with their connection, or because nothing happens.
 
 use crate::conn::state::Input;
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, ActiveConn};
 use crate::endpoint::shared::Shared;
 use crate::reliable::tx::{TxSlot, holds};
 use crate::rma::Record;
@@ -17,9 +17,9 @@ const LOOK_NS_MIN: u64 = 1_000_000;
 
 impl Shared {
     /// Ends all operations of a connection whose window is being emptied, and takes back what it borrowed for them.
-    pub fn fail_operations(&mut self, conn: &mut Conn, index: u32, status: Status, sink: &mut impl Sink) {
-        let (key, token) = (conn.key(index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub fn fail_operations(&mut self, conn: &mut ActiveConn<'_>, status: Status, sink: &mut impl Sink) {
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let Some(mut rma) = active.rma.take() else { return };
         let Shared { ops, counters, .. } = &mut *self;
         Desk { ops, counters, rma: &mut rma, key, token, now_ticks: 0, serve: false }.end_all(status, sink);
@@ -29,20 +29,20 @@ impl Shared {
     /// Operations may be over now. If the program has disconnected, the peer is told when all are.
     //= wire.md R-RMA-10
     #[inline]
-    pub fn settle_operations(&mut self, conn: &mut Conn, index: u32) {
-        let Some(active) = conn.active.as_deref_mut() else { return };
+    pub fn settle_operations(&mut self, conn: &mut ActiveConn<'_>) {
+        let active = &mut *conn.active;
         let Some(rma) = active.rma.as_deref_mut().filter(|rma| rma.ops == 0) else { return };
         if active.tx.is_empty() {
             active.send_due = Time::FAR;
         }
-        if conn.state != ConnState::Lingering {
+        if conn.base.state != ConnState::Lingering {
             return;
         }
         rma.drop_answers();
         self.drop_held(active);
         if active.tx.is_empty() {
-            conn.enter(Input::Delivered);
-            self.start_closing(conn, index);
+            conn.base.enter(Input::Delivered);
+            self.start_closing(conn);
         }
     }
 
@@ -50,14 +50,13 @@ impl Shared {
     //= wire.md R-RMA-9
     pub fn end_late(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         deadline: Deadline,
         now: Time,
         sink: &mut impl Sink,
     ) -> Time {
-        let (key, token) = (conn.key(index), conn.token);
-        let Some(active) = conn.active.as_deref_mut() else { return Time::FAR };
+        let (key, token) = (conn.key(), conn.base.token);
+        let active = &mut *conn.active;
         let Some(mut rma) = active.rma.take() else { return Time::FAR };
         if rma.ops == 0 {
             active.rma = Some(rma);
@@ -70,7 +69,7 @@ impl Shared {
         let has_work = rma.has_work();
         active.rma = Some(rma);
         if has_work {
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         match longest_ns {
             Some(counted_ns) => now.plus(deadline.timeout_ns.saturating_sub(counted_ns).max(LOOK_NS_MIN)),

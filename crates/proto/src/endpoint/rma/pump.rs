@@ -1,6 +1,6 @@
 //! Records are made of what waits, as room comes: answers first, then data and our own operations in turn.
 
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, ActiveConn};
 use crate::endpoint::shared::Shared;
 use crate::limits::{
     HEADER_BYTES, MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED,
@@ -50,18 +50,17 @@ impl Shared {
     /// Makes records as far as one bundle takes them. Says what keeps it from making more, if that is not for lack
     /// of work.
     #[inline]
-    pub fn pump(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
-        let has_work =
-            conn.active.as_deref().is_some_and(|active| active.rma.as_deref().is_some_and(Rma::has_work));
-        if has_work { self.pump_some(conn, index, now, sink) } else { None }
+    pub fn pump(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
+        let has_work = conn.active.has_rma_work();
+        if has_work { self.pump_some(conn, now, sink) } else { None }
     }
 
-    fn pump_some(&mut self, conn: &mut Conn, index: u32, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
-        let (key, token) = (conn.key(index), conn.token);
-        let body_bytes_max = usize::from(conn.datagram_bytes) - HEADER_BYTES;
-        let (closing, peer_window_kib) = (conn.state == ConnState::Lingering, conn.peer_window_kib);
-        let timeout_ns = self.send_timeout_ns(conn.send_timeout_ms);
-        let active = conn.active.as_deref_mut()?;
+    fn pump_some(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
+        let (key, token) = (conn.key(), conn.base.token);
+        let body_bytes_max = usize::from(conn.base.datagram_bytes) - HEADER_BYTES;
+        let (closing, peer_window_kib) = (conn.base.state == ConnState::Lingering, conn.base.peer_window_kib);
+        let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
+        let active = &mut *conn.active;
         if active.tx.resend != 0 {
             return None; // what was lost goes first
         }

@@ -5,7 +5,7 @@
 //! such bundles are another matter: they wait for the program if need be, as all messages do, and nothing of remote
 //! memory access waits for them.
 
-use crate::conn::{Active, Conn};
+use crate::conn::{Active, ActiveConn};
 use crate::endpoint::shared::Shared;
 use crate::pool::Buf;
 use crate::rma::Record;
@@ -13,20 +13,13 @@ use crate::time::ticks;
 use crate::transfers::desk::Desk;
 use crate::transfers::state::Rma;
 use crate::wire::{Content, Head, Holds, Records, set_message_at, set_void_at};
-use crate::{Attribute, ConnState, Seq, Sink, Time};
+use crate::{ConnState, Seq, Sink, Time};
 
 /// How far a bundle could be dealt with.
 enum Taken {
     All,
     /// Up to this byte: the program has no buffer for the message there.
     UpTo(usize),
-}
-
-impl Conn {
-    /// The peer may be answered.
-    fn serves(&self) -> bool {
-        matches!(self.state, ConnState::Up | ConnState::Lingering)
-    }
 }
 
 impl Shared {
@@ -36,7 +29,7 @@ impl Shared {
     #[expect(clippy::too_many_arguments, reason = "a bundle and where it belongs")]
     pub fn take_in_rma(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut ActiveConn<'_>,
         head: &Head,
         all: Holds,
         body: &[u8],
@@ -44,8 +37,8 @@ impl Shared {
         now: Time,
         sink: &mut impl Sink,
     ) -> bool {
-        let ordered = conn.attribute == Attribute::ReliableOrdered;
-        let Some(active) = conn.active.as_deref_mut() else { return false };
+        let ordered = conn.base.is_ordered();
+        let active = &mut *conn.active;
         // Whoever cannot remember a refusal must not take the record.
         if !self.has_rma(active) {
             self.counters.no_buffer_drops += 1;
@@ -54,7 +47,7 @@ impl Shared {
         let ready = offset == 0;
         let messages = all == Holds::Rma { messages: true };
         if all == Holds::Bulk || (ready && !messages) {
-            self.process(conn, head.index, body, now, sink);
+            self.process(conn, body, now, sink);
             return true;
         }
         let deliverable = ready && !active.holding && (!ordered || active.rx.deliver == active.rx.next);
@@ -62,12 +55,12 @@ impl Shared {
         // A message for which there is no buffer must be kept, once what is before it is done.
         let single = Records::from(body, 0).nth(1).is_none();
         if deliverable && (single || (self.pool.any() && self.has_rx_ring(active))) {
-            match self.process(conn, head.index, body, now, sink) {
+            match self.process(conn, body, now, sink) {
                 Taken::All => return true,
                 Taken::UpTo(part) => at = part,
             }
         }
-        let Some(active) = conn.active.as_deref_mut() else { return false };
+        let active = &mut *conn.active;
         let gap = active.has_gap(ordered) && ready;
         if (at != 0 || gap || self.pool.fair(active.rx.held))
             && self.has_rx_ring(active)
@@ -79,8 +72,8 @@ impl Shared {
             }
             active.rx.held += 1;
             if ready {
-                self.hold(active, head.index);
-                self.pass(conn, head.index, buf, now, sink);
+                self.hold(active);
+                self.pass(conn, buf, now, sink);
             } else {
                 active.rx.unpassed += 1;
             }
@@ -88,24 +81,17 @@ impl Shared {
         }
         self.counters.no_buffer_drops += 1;
         if ready && !gap {
-            self.refuse(conn, head.index);
+            self.refuse(conn);
         }
         false
     }
 
     /// Deals with the records of a body in order, as far as the program takes the messages among them.
-    fn process(
-        &mut self,
-        conn: &mut Conn,
-        index: u32,
-        body: &[u8],
-        now: Time,
-        sink: &mut impl Sink,
-    ) -> Taken {
-        let (key, token, serve) = (conn.key(index), conn.token, conn.serves());
+    fn process(&mut self, conn: &mut ActiveConn<'_>, body: &[u8], now: Time, sink: &mut impl Sink) -> Taken {
+        let (key, token, serve) = (conn.key(), conn.base.token, conn.base.serves());
         // A program that has disconnected takes no messages; they are as good as delivered.
-        let discard = conn.state == ConnState::Lingering;
-        let Some(active) = conn.active.as_deref_mut() else { return Taken::All };
+        let discard = conn.base.state == ConnState::Lingering;
+        let active = &mut *conn.active;
         let Some(mut rma) = active.rma.take() else { return Taken::All };
         let Shared { ops, counters, .. } = &mut *self;
         let now_ticks = ticks(now.0);
@@ -135,16 +121,16 @@ impl Shared {
             }
             done = end;
         }
-        self.after_records(active, rma, index);
+        self.after_records(active, rma);
         self.count_messages(active, messages, bytes);
         taken
     }
 
     /// Deals with the records of a stored body whose turn has come, and leaves the messages. A notification becomes a
     /// message like any other. False: it has no messages.
-    fn pass(&mut self, conn: &mut Conn, index: u32, buf: Buf, now: Time, sink: &mut impl Sink) -> bool {
-        let (key, token, serve) = (conn.key(index), conn.token, conn.serves());
-        let Some(active) = conn.active.as_deref_mut() else { return true };
+    fn pass(&mut self, conn: &mut ActiveConn<'_>, buf: Buf, now: Time, sink: &mut impl Sink) -> bool {
+        let (key, token, serve) = (conn.key(), conn.base.token, conn.base.serves());
+        let active = &mut *conn.active;
         let Some(mut rma) = active.rma.take() else { return true };
         let Shared { ops, counters, pool, .. } = &mut *self;
         let now_ticks = ticks(now.0);
@@ -168,14 +154,14 @@ impl Shared {
             }
             at = end;
         }
-        self.after_records(active, rma, index);
+        self.after_records(active, rma);
         messages
     }
 
     /// What came may have to be answered, or may have made room for more.
-    fn after_records(&mut self, active: &mut Active, rma: Box<Rma>, index: u32) {
+    fn after_records(&mut self, active: &mut Active, rma: Box<Rma>) {
         if rma.has_work() {
-            self.enqueue(active, index);
+            self.enqueue(active);
         }
         active.rma = Some(rma);
     }
@@ -184,25 +170,24 @@ impl Shared {
     #[cold]
     pub fn pass_stored(
         &mut self,
-        conn: &mut Conn,
-        index: u32,
+        conn: &mut ActiveConn<'_>,
         from: Seq,
         now: Time,
         sink: &mut impl Sink,
     ) -> bool {
-        let discard = conn.state == ConnState::Lingering;
+        let discard = conn.base.state == ConnState::Lingering;
         let mut any = false;
         let mut seq = from;
         loop {
-            let Some(active) = conn.active.as_deref_mut() else { return any };
+            let active = &mut *conn.active;
             if seq == active.rx.next || active.rx.unpassed == 0 {
                 return any;
             }
             let buf = active.rx_ring.as_ref().map_or(Buf::NONE, |ring| ring.get(seq));
             if buf.is_some() && self.is_unpassed(buf) {
                 any = true;
-                let messages = self.pass(conn, index, buf, now, sink);
-                let Some(active) = conn.active.as_deref_mut() else { return any };
+                let messages = self.pass(conn, buf, now, sink);
+                let active = &mut *conn.active;
                 active.rx.unpassed -= 1;
                 if discard || !messages {
                     if let Some(ring) = active.rx_ring.as_mut() {

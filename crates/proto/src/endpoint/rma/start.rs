@@ -1,5 +1,6 @@
 //! The program starts remote memory operations.
 
+use crate::conn::ActiveConn;
 use crate::endpoint::Endpoint;
 use crate::limits::RMA_PIECES_MAX;
 use crate::reliable::sends::SendId;
@@ -74,23 +75,22 @@ impl Endpoint {
     fn start(&mut self, now: Time, key: ConnKey, new: &NewOp<'_>) -> Result<(), RmaError> {
         let is_alone = self.table.used() < 2;
         let conn = self.table.get_mut(key).ok_or(RmaError::Unknown)?;
-        match conn.state {
+        match conn.base.state {
             ConnState::Up => {}
             ConnState::Dialing | ConnState::Accepting => return Err(RmaError::NotConnected),
             _ => return Err(RmaError::Disconnected),
         }
-        if !conn.attribute.is_reliable() {
+        if !conn.base.attribute.is_reliable() {
             return Err(RmaError::Unreliable);
         }
-        let (max, message_bytes) = (conn.message_bytes_max(), new.message.map_or(0, <[u8]>::len));
+        let (max, message_bytes) = (conn.base.message_bytes_max(), new.message.map_or(0, <[u8]>::len));
         if message_bytes > max {
             return Err(RmaError::TooLong { max });
         }
         let shared = &mut self.shared;
-        if !shared.wake(conn, key.index, now) {
+        let Some(ActiveConn { base, active, .. }) = shared.wake(conn, key.index, now) else {
             return Err(RmaError::WouldBlock);
-        }
-        let Some(active) = conn.active.as_deref_mut() else { return Err(RmaError::WouldBlock) };
+        };
         let nodes = Ops::nodes_for(new.pieces.len(), new.atomic.is_some(), message_bytes);
         if !shared.has_rma(active) {
             return Err(RmaError::WouldBlock);
@@ -113,10 +113,10 @@ impl Endpoint {
         rma.ops += 1;
         active.used_at = now;
         if active.send_due == Time::FAR {
-            active.send_due = now.plus(shared.send_timeout_ns(conn.send_timeout_ms));
+            active.send_due = now.plus(shared.send_timeout_ns(base.send_timeout_ms));
             shared.arm(active);
         }
-        shared.enqueue(active, key.index);
+        shared.enqueue(active);
         Ok(())
     }
 

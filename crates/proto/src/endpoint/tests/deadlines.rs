@@ -30,15 +30,15 @@ fn say(net: &mut Net, client: ConnKey, kind: Kind, body: &[u8], change: impl FnO
         flags: 0,
         index: client.index,
         generation: client.generation,
-        source_index: conn.peer_index,
-        nonce: conn.nonce,
-        seq: active.map_or(conn.idle_rx, |active| active.rx.next),
-        ack: active.map_or(conn.idle_tx, |active| active.tx.unacked),
+        source_index: conn.base.peer_index,
+        nonce: conn.base.nonce,
+        seq: active.map_or(conn.base.idle_rx, |active| active.rx.next),
+        ack: active.map_or(conn.base.idle_tx, |active| active.tx.unacked),
         timestamp: timestamp(now),
         echo: timestamp(now),
         window_kib: 1000,
-        epoch: conn.rx_epoch,
-        epoch_ack: conn.tx_epoch,
+        epoch: conn.base.rx_epoch,
+        epoch_ack: conn.base.tx_epoch,
     };
     change(&mut head);
     let mut datagram = vec![0; limits::HEADER_BYTES + body.len()];
@@ -125,7 +125,7 @@ fn who_is_told_of_a_close_and_says_not_ready_does_not_stop_it() {
 /// Everything that end 0 has sent is acknowledged by a peer that says this.
 fn all_sent(net: &Net, client: ConnKey) -> Seq {
     let conn = net.ends[0].table.get(client).expect("open");
-    conn.active.as_deref().map_or(conn.idle_tx, |active| active.tx.unsent)
+    conn.active.as_deref().map_or(conn.base.idle_tx, |active| active.tx.unsent)
 }
 
 /// Answers the read in this slot of end 0 with these bytes of it, and acknowledges all that was sent.

@@ -38,7 +38,7 @@ impl Liar {
         let conn = self.conn();
         let (ack, seq, path) = match conn.active.as_deref() {
             Some(active) => (active.tx.unacked, active.rx.next, active.path.rtt.min_ns()),
-            None => (conn.idle_tx, conn.idle_rx, 0),
+            None => (conn.base.idle_tx, conn.base.idle_rx, 0),
         };
         let now = crate::wire::timestamp(self.net.now);
         Head {
@@ -46,15 +46,15 @@ impl Liar {
             flags: 0,
             index: self.key.index,
             generation: self.key.generation,
-            source_index: conn.peer_index,
-            nonce: conn.nonce,
+            source_index: conn.base.peer_index,
+            nonce: conn.base.nonce,
             seq,
             ack,
             timestamp: now,
             echo: now.wrapping_sub((path >> 6) as u32),
             window_kib: u16::MAX,
-            epoch: conn.rx_epoch,
-            epoch_ack: conn.tx_epoch,
+            epoch: conn.base.rx_epoch,
+            epoch_ack: conn.base.tx_epoch,
         }
     }
 
@@ -277,22 +277,22 @@ fn who_ends_no_bundle_does_not_push_out_who_does() {
         }
         let say = |net: &mut Net, (end, key): (usize, ConnKey), more: u32, body: &[u8]| {
             let conn = net.ends[0].table.get(key).expect("a connection");
-            let next = conn.active.as_deref().map_or(conn.idle_rx, |active| active.rx.next);
-            let tx = conn.active.as_deref().map_or(conn.idle_tx, |active| active.tx.unacked);
+            let next = conn.active.as_deref().map_or(conn.base.idle_rx, |active| active.rx.next);
+            let tx = conn.active.as_deref().map_or(conn.base.idle_tx, |active| active.tx.unacked);
             let head = Head {
                 kind: Kind::Data,
                 flags: flags::PART,
                 index: key.index,
                 generation: key.generation,
-                source_index: conn.peer_index,
-                nonce: conn.nonce,
+                source_index: conn.base.peer_index,
+                nonce: conn.base.nonce,
                 seq: next.plus(more),
                 ack: tx,
                 timestamp: 0,
                 echo: 0,
                 window_kib: 1_000,
-                epoch: conn.rx_epoch,
-                epoch_ack: conn.tx_epoch,
+                epoch: conn.base.rx_epoch,
+                epoch_ack: conn.base.tx_epoch,
             };
             let mut bytes = vec![0; HEADER_BYTES + body.len()];
             head.emit(&Sack::default(), body.len(), &mut bytes);

@@ -24,15 +24,15 @@ fn inject_with(net: &mut Net, server: ConnKey, body: &[u8], skip: u32, ack: impl
         flags: 0,
         index: server.index,
         generation: server.generation,
-        source_index: conn.peer_index,
-        nonce: conn.nonce,
+        source_index: conn.base.peer_index,
+        nonce: conn.base.nonce,
         seq: active.rx.next.plus(skip),
         ack: ack(active),
         timestamp: 0,
         echo: 0,
         window_kib: u16::MAX,
-        epoch: conn.rx_epoch,
-        epoch_ack: conn.tx_epoch,
+        epoch: conn.base.rx_epoch,
+        epoch_ack: conn.base.tx_epoch,
     };
     let mut bytes = vec![0; 48 + body.len()];
     let at = head.emit(&Sack::default(), body.len(), &mut bytes);

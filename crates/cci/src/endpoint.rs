@@ -23,7 +23,7 @@ use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
 use crate::transport::any::Beyond;
-use crate::transport::{self, Armed, Transport};
+use crate::transport::{self, Activity, Armed, Report, Transport};
 use cci_proto::RmaSegment;
 use cci_sys::process::fork;
 use cci_sys::{SysError, clock, cpu, random};
@@ -150,7 +150,7 @@ impl Endpoint {
 
     /// What others connect to. It holds as long as the endpoint lives.
     pub fn uri(&self) -> &str {
-        self.transport.uri()
+        self.transport.about().uri
     }
 
     /// The device it was opened on.
@@ -430,12 +430,7 @@ impl Endpoint {
     #[cold]
     fn settle(&mut self, fates: Vec<Fate>) {
         for fate in fates {
-            match fate {
-                Fate::Refused { via, ticket, inner } => {
-                    self.transport.refused(&mut self.core, via, ticket, inner);
-                }
-                Fate::Taken { via, ticket } => self.transport.taken(&mut self.core, via, ticket),
-            }
+            self.transport.decided(&mut self.core, fate);
         }
     }
 
@@ -666,9 +661,10 @@ impl Endpoint {
         counters.rma_refused_by_name = self.core.regions.refused_by_name;
         counters.regions = u64::from(self.core.regions.len());
         self.core.registrations.count(&mut counters);
-        self.transport.counters(&mut counters.device, &mut counters.drops);
+        let report = Report::Counters { into: &mut counters.device, drops: &mut counters.drops };
+        self.transport.report(&self.core, report);
         let mut kinds = self.core.memory().to_vec();
-        self.transport.memory(&mut kinds);
+        self.transport.report(&self.core, Report::Memory(&mut kinds));
         // The program asks for it by name and size, so the cap rises with it.
         let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
         kinds.push(("allocated for remote access", rma_bytes));
@@ -681,7 +677,8 @@ impl Endpoint {
     /// Counters of one connection.
     pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
         let link = self.link(connection).ok()?;
-        let mut counters = self.transport.connection_counters(link);
+        let mut counters = ConnectionCounters::default();
+        self.transport.report(&self.core, Report::Connection { link, into: &mut counters });
         counters.sends_in_progress += u64::from(self.core.waiting.len_of(connection));
         Some(counters)
     }
@@ -698,7 +695,8 @@ impl Endpoint {
             ..Explanation::default()
         };
         if conn.link != u64::MAX {
-            self.transport.explain(conn.link, &mut explanation);
+            let report = Report::Explanation { link: conn.link, into: &mut explanation };
+            self.transport.report(&self.core, report);
         }
         let waiting = self.core.waiting.len_of(connection);
         if waiting > 0 {
@@ -742,10 +740,10 @@ impl Endpoint {
             while self.core.pop_event().is_some() {}
             self.progress();
             let none_waits = self.core.operations.is_empty() && self.core.waiting.is_empty();
-            if none_waits && self.transport.is_drained() && !self.core.has_events() {
+            if none_waits && self.transport.activity() >= Activity::Drained && !self.core.has_events() {
                 return true;
             }
-            if !all_delivered && none_waits && self.transport.has_delivered_all() {
+            if !all_delivered && none_waits && self.transport.activity() >= Activity::Delivered {
                 all_delivered = true;
                 until_ns = until_ns.min(clock::now_ns().saturating_add(limits::FAREWELL_NS_MAX));
             }

@@ -74,7 +74,7 @@ impl Endpoint {
             return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
         }
         self.reach_beyond(uri)?;
-        if attribute.is_multicast() && !self.transport.offers_multicast() {
+        if attribute.is_multicast() && !self.transport.about().offers_multicast {
             return Err(ConnectError::Unsupported);
         }
         let (uri, proof) = transport::own_part(&self.device.0, uri)?;

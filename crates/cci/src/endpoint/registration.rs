@@ -4,6 +4,7 @@ use super::Endpoint;
 use crate::engine::registrations::Known;
 use crate::error::{RegisterError, RmaError};
 use crate::rma::{Access, Memory, RegionHandle, Registration};
+use crate::transport::RegionChange;
 use cci_memory::bytes::Bytes;
 use cci_proto::RemoteAddress;
 use cci_sys::SysError;
@@ -78,7 +79,8 @@ impl Endpoint {
     pub fn deregister(&mut self, handle: &RegionHandle) -> Result<(), RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
-        self.transport.region_removed(&mut self.core, handle.region(), &region);
+        let change = RegionChange::Removed { id: handle.region(), region: &region };
+        self.transport.region(&mut self.core, &change);
         if !region.memory.is_library() {
             self.core.registrations.release(addresses(region.bytes));
         }

@@ -1,14 +1,13 @@
 //! An endpoint's remote memory access.
 
 use super::Endpoint;
-use crate::engine::core::ConnState;
-use crate::engine::operations::Operation;
-use crate::error::{RmaError, SendError};
+use crate::engine::core::{ConnState, OperationOp};
+use crate::error::RmaError;
 use crate::event::{Connection, Status};
 use crate::limits;
 use crate::options::Attribute;
 use crate::rma::{RegionAddress, Rma, RmaFlags, Segment};
-use crate::transport::{AtomicRequest, RmaRequest};
+use crate::transport::{Action, AtomicRequest, Operation, RmaRequest, Started};
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 
@@ -171,7 +170,9 @@ impl Endpoint {
     }
 
     fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        let (link, mss) = self.rma_link(connection, rma.flags)?;
+        let (link, mss, is_ordered) = self.rma_link(connection, rma.flags)?;
+        let op =
+            OperationOp { context: rma.context, silent: rma.flags.contains(RmaFlags::SILENT), is_ordered };
         if let Some(message) = rma.message
             && message.len() > mss as usize
         {
@@ -180,18 +181,12 @@ impl Endpoint {
         let mut pieces = std::mem::take(&mut self.pieces);
         let started = self.cut(rma, &mut pieces).and_then(|()| {
             if rma.remote.iter().any(|piece| is_beyond(piece.address, piece.len_bytes)) {
-                self.refused_at_once(connection, link, rma.context, rma.flags);
+                self.refused_at_once(connection, link, op);
                 return Ok(());
             }
             let fence = rma.flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind: rma.kind, pieces: &pieces, message: rma.message, fence };
-            if let Some(status) = self.transport.rma_at_once(&mut self.core, connection, link, &request) {
-                self.ended_at_once(connection, link, rma.context, rma.flags, status);
-                return Ok(());
-            }
-            self.begin(connection, link, rma.context, rma.flags, |endpoint, operation| {
-                endpoint.transport.rma(&mut endpoint.core, connection, link, &request, operation)
-            })
+            self.begin(connection, link, Operation { action: Action::Transfer(request), op })
         });
         if started.is_ok() {
             let len_bytes: u64 = pieces.iter().map(|piece| piece.len_bytes).sum();
@@ -211,7 +206,8 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        let (link, _) = self.rma_link(connection, flags)?;
+        let (link, _, is_ordered) = self.rma_link(connection, flags)?;
+        let op = OperationOp { context, silent: flags.contains(RmaFlags::SILENT), is_ordered };
         let result = result.map(place);
         if let Some(result) = result {
             self.check_local(result, 8, true)?;
@@ -221,54 +217,29 @@ impl Endpoint {
             return Err(RmaError::Lengths);
         }
         if is_beyond(target, atomic.width.bytes() as u64) {
-            self.refused_at_once(connection, link, context, flags);
+            self.refused_at_once(connection, link, op);
             self.core.counters.atomics += 1;
             return Ok(());
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: place(target), result, fence };
-        if let Some(status) = self.transport.atomic_at_once(&mut self.core, connection, link, &request) {
-            self.ended_at_once(connection, link, context, flags, status);
-        } else {
-            self.begin(connection, link, context, flags, |endpoint, operation| {
-                endpoint.transport.atomic(&mut endpoint.core, connection, link, &request, operation)
-            })?;
-        }
+        self.begin(connection, link, Operation { action: Action::Atomic(request), op })?;
         self.core.counters.atomics += 1;
         Ok(())
     }
 
     /// An operation reaches beyond the region, by what the handle itself says of it: the owner would refuse it, but maybe
     /// only when the part that is inside has been written.
-    fn refused_at_once(&mut self, connection: Connection, link: u64, context: u64, flags: RmaFlags) {
-        self.ended_at_once(connection, link, context, flags, Status::RmaHandle);
-    }
-
-    /// An operation was over before it was in any table; it may still have to wait for its turn to be told.
-    fn ended_at_once(
-        &mut self,
-        connection: Connection,
-        link: u64,
-        context: u64,
-        flags: RmaFlags,
-        status: Status,
-    ) {
-        let silent = flags.contains(RmaFlags::SILENT);
-        let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
-        let sends = if ordered { self.sends_to_be_told(connection, link) } else { 0 };
-        let stands_in_line = sends > 0 || ordered && self.core.order.holds(connection.index);
-        let order = &mut self.core.order;
-        let place =
-            stands_in_line.then(|| order.enter_operation(connection.index, context, silent, || sends));
-        // There is memory: it was reserved before the operation began.
-        let place = place.flatten();
-        self.core.end_operation(Operation { connection, context, silent, place }, status);
+    #[cold]
+    fn refused_at_once(&mut self, connection: Connection, link: u64, op: OperationOp) {
+        let sends = self.transport.link_state(link).map_or(0, |state| state.to_be_told);
+        self.core.end_unentered(connection, op, Status::RmaHandle, sends);
         self.touched();
     }
 
-    /// The transport's name of an open, reliable connection, and its MSS. Reserves what an operation needs to wait for its turn.
+    /// The transport's name of an open, reliable connection, its MSS, and whether it is ordered. Reserves what an operation needs to wait for its turn.
     /// A fenced one has to come after sends that still wait for room, and waits for them outside.
-    fn rma_link(&mut self, connection: Connection, flags: RmaFlags) -> Result<(u64, u32), RmaError> {
+    fn rma_link(&mut self, connection: Connection, flags: RmaFlags) -> Result<(u64, u32, bool), RmaError> {
         if !self.is_ours() {
             return Err(RmaError::OtherProcess);
         }
@@ -281,49 +252,22 @@ impl Endpoint {
         if !conn.attribute.is_reliable() {
             return Err(RmaError::Unreliable);
         }
+        let is_ordered = conn.attribute == Attribute::ReliableOrdered;
         let (link, mss) = (conn.link, conn.mss);
         if !self.core.order.reserve_operation()
             || flags.contains(RmaFlags::FENCE) && self.core.waiting.holds(connection)
         {
             return Err(RmaError::WouldBlock);
         }
-        Ok((link, mss))
+        Ok((link, mss, is_ordered))
     }
 
-    /// Enters an operation into the tables, and takes it out again if the transport refuses it.
-    fn begin(
-        &mut self,
-        connection: Connection,
-        link: u64,
-        context: u64,
-        flags: RmaFlags,
-        start: impl FnOnce(&mut Endpoint, u64) -> Result<(), SendError>,
-    ) -> Result<(), RmaError> {
-        if !self.core.reserve_completion() {
-            return Err(RmaError::WouldBlock);
+    /// Has the transport start an operation.
+    fn begin(&mut self, connection: Connection, link: u64, operation: Operation<'_>) -> Result<(), RmaError> {
+        let started = self.transport.start(&mut self.core, connection, link, &operation)?;
+        if let Started::Done { status, sends } = started {
+            self.core.end_unentered(connection, operation.op, status, sends);
         }
-        let silent = flags.contains(RmaFlags::SILENT);
-        let ordered = self.attribute(connection) == Some(Attribute::ReliableOrdered);
-        let mut place = None;
-        if ordered {
-            let earlier = self.sends_to_be_told(connection, link);
-            place = self.core.order.enter_operation(connection.index, context, silent, || earlier);
-            if place.is_none() {
-                return Err(RmaError::WouldBlock);
-            }
-        }
-        let operation = Operation { connection, context, silent, place };
-        let is_alone = self.core.counters.connections_open < 2;
-        let begun = match self.core.operations.insert(operation, is_alone) {
-            Some(name) => start(self, name).inspect_err(|_| {
-                self.core.operations.remove(name);
-            }),
-            None => Err(SendError::WouldBlock),
-        };
-        if let (Err(_), Some(entry)) = (&begun, place) {
-            self.core.order.take_back(connection.index, entry);
-        }
-        begun?;
         self.touched();
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::DisconnectPolicy;
 use crate::error::OptionError;
 use crate::event::Connection;
 use crate::limits;
+use crate::transport::Setting;
 use std::time::Duration;
 
 impl Endpoint {
@@ -55,7 +56,11 @@ impl Endpoint {
             return;
         }
         let options = &self.core.options;
-        self.transport.set_defaults(as_ns(options.send_timeout), options.keepalive.map_or(0, as_ns));
+        let defaults = Setting::Defaults {
+            send_timeout_ns: as_ns(options.send_timeout),
+            keepalive_ns: options.keepalive.map_or(0, as_ns),
+        };
+        self.transport.configure(&mut self.core, defaults);
     }
 
     /// What becomes of connections whose peers close or are lost, from now on: see [`DisconnectPolicy`]. Language bindings need
@@ -75,7 +80,8 @@ impl Endpoint {
     /// [`OptionError::UnknownConnection`].
     pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
         let link = self.link(connection)?;
-        self.transport.set_send_timeout(link, as_ns(timeout));
+        let setting = Setting::SendTimeout { link, timeout_ns: as_ns(timeout) };
+        self.transport.configure(&mut self.core, setting);
         self.timeout_changed(connection, timeout);
         self.touched();
         Ok(())
@@ -91,7 +97,8 @@ impl Endpoint {
         timeout: Option<Duration>,
     ) -> Result<(), OptionError> {
         let link = self.link(connection)?;
-        self.transport.set_keepalive(&mut self.core, link, timeout.map_or(0, as_ns));
+        let setting = Setting::Keepalive { link, timeout_ns: timeout.map_or(0, as_ns) };
+        self.transport.configure(&mut self.core, setting);
         self.touched();
         Ok(())
     }
@@ -99,8 +106,8 @@ impl Endpoint {
     /// The send timeout and keepalive in force for a connection.
     pub fn timeouts(&self, connection: Connection) -> Option<(Duration, Option<Duration>)> {
         let link = self.link(connection).ok()?;
-        let (send_ns, keepalive_ns) = self.transport.timeouts_ns(link)?;
-        let keepalive = (keepalive_ns > 0).then(|| Duration::from_nanos(keepalive_ns));
-        Some((Duration::from_nanos(send_ns), keepalive))
+        let state = self.transport.link_state(link)?;
+        let keepalive = (state.keepalive_ns > 0).then(|| Duration::from_nanos(state.keepalive_ns));
+        Some((Duration::from_nanos(state.send_timeout_ns), keepalive))
     }
 }

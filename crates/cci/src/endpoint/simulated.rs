@@ -7,6 +7,7 @@ use crate::engine::regions::Keys;
 use crate::error::CreateError;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::options::Options;
+use crate::transport::Activity;
 use crate::transport::datagram::{self, Network, Place};
 use cci_sys::process::fork;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub fn is_drained(endpoint: &Endpoint) -> bool {
     endpoint.core.operations.is_empty()
         && endpoint.core.waiting.is_empty()
         && endpoint.core.connections().is_empty()
-        && endpoint.transport.is_drained()
+        && endpoint.transport.activity() >= Activity::Drained
         && !endpoint.has_news()
 }
 

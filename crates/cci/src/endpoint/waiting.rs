@@ -6,7 +6,7 @@ use crate::engine::waiting::{Arrival, Head, Line};
 use crate::error::SendError;
 use crate::event::{Connection, Status};
 use crate::options::Attribute;
-use crate::transport::Armed;
+use crate::transport::{Armed, LinkState, PeerState, Report, Setting};
 
 /// Sends of one connection that leave in its turn.
 const SENDS_PER_TURN: u32 = 64;
@@ -44,8 +44,8 @@ impl Endpoint {
         op: SendOp,
     ) -> Result<(), SendError> {
         let now_ns = self.transport.now_ns();
-        let is_soon = self.transport.drains_by_itself(link)
-            && self.core.waiting.moved_since(connection, now_ns.saturating_sub(RECENT_NS));
+        let is_soon = self.core.waiting.moved_since(connection, now_ns.saturating_sub(RECENT_NS))
+            && self.transport.link_state(link).is_some_and(|state| state.drains_by_itself);
         if is_soon {
             self.advance_soon(connection, now_ns);
         } else if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_LOOK) {
@@ -54,7 +54,9 @@ impl Endpoint {
         if self.core.conn(connection).is_none_or(|conn| conn.state != ConnState::Open) {
             return Err(SendError::Disconnected);
         }
-        if !self.has_send_buffer(connection, link) {
+        // Once sends that waited have left, this says what is true now.
+        let Some(state) = self.transport.link_state(link) else { return Err(SendError::UnknownConnection) };
+        if !self.has_send_buffer(connection, &state) {
             return Err(SendError::WouldBlock);
         }
         if !self.core.waiting.holds(connection) {
@@ -67,11 +69,12 @@ impl Endpoint {
             }
         }
         if self.core.waiting.lacks_memory() {
-            let spare_bytes = self.transport.spare_bytes(&mut self.core);
+            let mut spare_bytes = 0;
+            self.transport.report(&self.core, Report::SpareBytes(&mut spare_bytes));
             self.core.waiting.borrow(spare_bytes);
-            self.transport.lend(self.core.waiting.borrowed_bytes());
+            self.settle_loan();
         }
-        let timeout_ns = self.transport.timeouts_ns(link).map_or(0, |(send_ns, _)| send_ns);
+        let timeout_ns = state.send_timeout_ns;
         let is_alone = self.is_alone();
         let SendOp { context, silent } = op;
         let arrival =
@@ -98,17 +101,19 @@ impl Endpoint {
 
     /// Whether one more send of a connection may be in progress: no more than are left for all others, unless it is the only one
     /// (ADR 19).
-    fn has_send_buffer(&self, connection: Connection, link: u64) -> bool {
+    fn has_send_buffer(&self, connection: Connection, state: &LinkState) -> bool {
         let waiting = &self.core.waiting;
-        let used = self.transport.sends_held().saturating_add(waiting.len());
+        let mut used = waiting.len();
+        self.transport.report(&self.core, Report::SendsHeld(&mut used));
         let left = self.core.options.send_buffers.saturating_sub(used);
-        let held = self.transport.sends_held_by(link).saturating_add(waiting.len_of(connection));
+        let held = state.held.saturating_add(waiting.len_of(connection));
         held < left || left > 0 && self.is_alone()
     }
 
-    /// Sends of a connection that are in progress and will be told, wherever they are.
-    pub(super) fn sends_to_be_told(&self, connection: Connection, link: u64) -> u32 {
-        self.transport.sends_in_progress(link) + self.core.waiting.to_be_told(connection)
+    /// Tells the transport how much of its memory the waiting sends have borrowed.
+    fn settle_loan(&mut self) {
+        let bytes = self.core.waiting.borrowed_bytes();
+        self.transport.configure(&mut self.core, Setting::Lent { bytes });
     }
 
     /// Progress was made: sends that wait may leave, or be overdue. True: some did.
@@ -177,7 +182,7 @@ impl Endpoint {
             self.transport.disconnect(&mut self.core, connection, link);
         }
         if self.core.waiting.settle() {
-            self.transport.lend(self.core.waiting.borrowed_bytes());
+            self.settle_loan();
         }
         true
     }
@@ -192,11 +197,11 @@ impl Endpoint {
     ) -> Moved {
         let connection = line.connection;
         if line.is_overdue(head, now_ns) {
-            if attribute == Attribute::ReliableOrdered && self.transport.sends_in_progress(link) > 0 {
+            if attribute == Attribute::ReliableOrdered && self.has_sends_under_way(link) {
                 // Those before it have not ended yet.
                 return Moved::NotYet;
             }
-            let is_refused = line.failed == Some(Status::ReceiverNotReady) || self.transport.is_refused(link);
+            let is_refused = line.failed == Some(Status::ReceiverNotReady) || self.is_refused(link);
             let status = if is_refused { Status::ReceiverNotReady } else { Status::TimedOut };
             self.core.waiting.drop_head(line);
             self.core.complete(connection, SendOp::of(head), status);
@@ -219,6 +224,17 @@ impl Endpoint {
             }
             Err(_) => Moved::Over,
         }
+    }
+
+    fn has_sends_under_way(&self, link: u64) -> bool {
+        self.transport.link_state(link).is_some_and(|state| state.to_be_told > 0)
+    }
+
+    /// Whether the peer's program has no receive buffer free.
+    fn is_refused(&self, link: u64) -> bool {
+        let mut peer = PeerState::default();
+        self.transport.report(&self.core, Report::Peer { link, into: &mut peer });
+        peer.refuses
     }
 
     /// The send timeout of a connection has changed: those that wait do not outlive later ones.

@@ -17,6 +17,7 @@ use super::regions::Regions;
 use super::registrations::Registrations;
 use super::shares::{Shares, holder};
 use super::waiting::{Head, Line, Waiting};
+use crate::error::SendError;
 use crate::event::{ConnectRequest, Connection, DisconnectReason, Event, Status};
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
@@ -39,6 +40,17 @@ impl SendOp {
     pub fn of(head: &Head) -> SendOp {
         SendOp { context: head.context, silent: head.silent }
     }
+}
+
+/// How the completion of an operation on remote memory reaches the program.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OperationOp {
+    /// The program's, returned unchanged.
+    pub context: u64,
+    /// No event on success.
+    pub silent: bool,
+    /// Completions of its connection come in the order in which operations and messages were started.
+    pub is_ordered: bool,
 }
 
 /// Life of a connection as the program sees it.
@@ -301,6 +313,60 @@ impl Core {
         if !self.order.is_empty() {
             self.tell_in_order(connection);
         }
+    }
+
+    /// Enters an operation that a transport is about to start. `sends`: those of the connection whose completions the transport has
+    /// yet to report, without the silent ones; asked only on ordered connections. Returns the operation's identifier.
+    ///
+    /// # Errors
+    /// `WouldBlock`: as many are in progress as may be, or there is no memory.
+    pub fn begin_operation(
+        &mut self,
+        connection: Connection,
+        op: OperationOp,
+        sends: impl FnOnce() -> u32,
+    ) -> Result<u64, SendError> {
+        let OperationOp { context, silent, is_ordered } = op;
+        if !self.reserve_completion() {
+            return Err(SendError::WouldBlock);
+        }
+        let mut place = None;
+        if is_ordered {
+            let earlier = sends() + self.waiting.to_be_told(connection);
+            place = self.order.enter_operation(connection.index, context, silent, || earlier);
+            if place.is_none() {
+                return Err(SendError::WouldBlock);
+            }
+        }
+        let operation = Operation { connection, context, silent, place };
+        let id = self.operations.insert(operation, self.counters.connections_open < 2);
+        if let (None, Some(entry)) = (id, place) {
+            self.order.take_back(connection.index, entry);
+        }
+        id.ok_or(SendError::WouldBlock)
+    }
+
+    /// Takes the operation that was entered last out again: the transport could not start it.
+    #[cold]
+    pub fn withdraw_operation(&mut self, id: u64) {
+        if let Some(Operation { connection, place: Some(entry), .. }) = self.operations.remove(id) {
+            self.order.take_back(connection.index, entry);
+        }
+    }
+
+    /// An operation was over before it was entered. On ordered connections it may still have to wait behind so many sends, whose
+    /// completions the transport has yet to report.
+    pub fn end_unentered(&mut self, connection: Connection, op: OperationOp, status: Status, sends: u32) {
+        let OperationOp { context, silent, is_ordered } = op;
+        let mut place = None;
+        if is_ordered {
+            let sends = sends + self.waiting.to_be_told(connection);
+            if sends > 0 || self.order.holds(connection.index) {
+                // There is memory: it was reserved before the operation began.
+                place = self.order.enter_operation(connection.index, context, silent, || sends);
+            }
+        }
+        self.end_operation(Operation { connection, context, silent, place }, status);
     }
 
     /// A remote memory operation ended: `name` is what the transport knew it by.

@@ -44,6 +44,15 @@ pub(crate) enum Fate {
     Taken { via: TransportKind, ticket: u64 },
 }
 
+impl Fate {
+    /// The transport by which the request came.
+    pub fn via(&self) -> TransportKind {
+        match *self {
+            Fate::Refused { via, .. } | Fate::Taken { via, .. } => via,
+        }
+    }
+}
+
 /// One per endpoint; shared with the requests that came to it. Off the data path: one relaxed load per poll.
 pub(crate) struct Origin {
     news: AtomicBool,

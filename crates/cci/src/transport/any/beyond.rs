@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::reach;
 use crate::transport::shm::{self, Admission};
-use crate::transport::{self, Transport};
+use crate::transport::{self, Report, Transport};
 use cci_sys::clock;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -155,7 +155,10 @@ pub(crate) fn around(home: Box<dyn Transport>, core: &Core, beyond: Beyond) -> B
         busy: true,
         transport: home,
     };
-    Box::new(Any { beyond: Some(beyond), ..Any::of(part.transport.uri().to_owned(), vec![part], Vec::new()) })
+    Box::new(Any {
+        beyond: Some(beyond),
+        ..Any::of(part.transport.about().uri.to_owned(), vec![part], Vec::new())
+    })
 }
 
 /// Stands in a transport's place for a moment.
@@ -227,7 +230,7 @@ impl Any {
     fn leaves(&self, core: &Core, bytes: u64) -> bool {
         self.parts.iter().filter(|part| part.kind == TransportKind::Shm).all(|part| {
             let mut kinds = core.memory().to_vec();
-            part.transport.memory(&mut kinds);
+            part.transport.report(core, Report::Memory(&mut kinds));
             let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
             held_bytes + part.set_apart_bytes + bytes <= core.options.memory_bytes_max
         })

@@ -14,7 +14,7 @@ use crate::error::ConnectError;
 use crate::event::Connection;
 use crate::options::Attribute;
 use crate::security::NO_NAMES;
-use crate::transport::Dial;
+use crate::transport::{Dial, PeerState, Report};
 use cci_sys::clock;
 use std::cmp::Reverse;
 
@@ -235,7 +235,7 @@ impl Any {
     ) -> Result<u64, ConnectError> {
         let place = self.place_for(core, kind, dial.uri)?;
         let part = self.parts.get_mut(place).ok_or(ConnectError::Unsupported)?;
-        if dial.attribute.is_multicast() && !part.transport.offers_multicast() {
+        if dial.attribute.is_multicast() && !part.transport.about().offers_multicast {
             return Err(ConnectError::Unsupported);
         }
         let configured = part.expected.clone();
@@ -312,15 +312,19 @@ impl Any {
         while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let Some(Reverse((_, bits))) = self.due.pop() else { return };
             let connection = Connection::from_bits(bits);
-            let Some(conn) = core.conn_mut(connection) else { continue };
+            let Some(conn) = core.conn(connection) else { continue };
             let (place, link) = unpack(conn.link);
             let Some(part) = self.parts.get_mut(place) else { continue };
-            if conn.attempt == Following::Heard || part.transport.heard(link) {
+            let mut peer = PeerState::default();
+            part.transport.report(core, Report::Peer { link, into: &mut peer });
+            if conn.attempt == Following::Heard || peer.has_answered {
                 continue;
             }
             let Some(mut attempt) = self.attempts.remove(&bits) else { continue };
             // As if the program had disconnected: nothing more is heard of this handle.
-            conn.state = ConnState::Closing;
+            if let Some(conn) = core.conn_mut(connection) {
+                conn.state = ConnState::Closing;
+            }
             part.turn(core, |transport, core| transport.disconnect(core, connection, link));
             attempt.note(Outcome::Silent);
             attempt.why = ConnectFailure::TimedOut;

@@ -26,15 +26,14 @@ pub(crate) use uri::part_for;
 
 use self::dial::{Attempt, Outcomes};
 use self::parts::{Part, pack, unpack};
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
-use crate::counters::{ConnectionCounters, DropReason};
+use super::{
+    About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,
+};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{RequestBody, RequestInner};
-use crate::engine::regions::Region;
+use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
-use crate::event::{Connection, Status};
-use crate::explain::Explanation;
+use crate::event::Connection;
 use cci_sys::clock;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -139,19 +138,16 @@ impl Any {
             if !part.busy {
                 part.turn(core, |transport, core| transport.progress(core));
             }
-            part.busy = !part.transport.is_idle();
+            part.busy = part.transport.activity() != Activity::Idle;
         }
         self.time_out(core, now_ns);
     }
 }
 
 impl Transport for Any {
-    fn uri(&self) -> &str {
-        &self.uri
-    }
-
-    fn offers_multicast(&self) -> bool {
-        self.beyond.is_some() || self.parts.iter().any(|part| part.transport.offers_multicast())
+    fn about(&self) -> About<'_> {
+        let has = |part: &Part| part.transport.about().offers_multicast;
+        About { uri: &self.uri, offers_multicast: self.beyond.is_some() || self.parts.iter().any(has) }
     }
 
     fn connect(
@@ -201,15 +197,9 @@ impl Transport for Any {
         Ok(pack(place, link))
     }
 
-    fn refused(&mut self, core: &mut Core, via: TransportKind, ticket: u64, inner: RequestInner) {
-        if let Some(part) = self.parts.iter_mut().find(|part| part.kind == via) {
-            part.turn(core, |transport, core| transport.refused(core, via, ticket, inner));
-        }
-    }
-
-    fn taken(&mut self, core: &mut Core, via: TransportKind, ticket: u64) {
-        if let Some(part) = self.parts.iter_mut().find(|part| part.kind == via) {
-            part.turn(core, |transport, core| transport.taken(core, via, ticket));
+    fn decided(&mut self, core: &mut Core, decision: Fate) {
+        if let Some(part) = self.parts.iter_mut().find(|part| part.kind == decision.via()) {
+            part.turn(core, |transport, core| transport.decided(core, decision));
         }
     }
 
@@ -233,101 +223,20 @@ impl Transport for Any {
     }
 
     #[inline]
-    fn rma_at_once(
+    fn start(
         &mut self,
         core: &mut Core,
         connection: Connection,
         link: u64,
-        request: &RmaRequest<'_>,
-    ) -> Option<Status> {
-        self.turn(core, link, |transport, core, link| transport.rma_at_once(core, connection, link, request))?
+        operation: &Operation<'_>,
+    ) -> Result<Started, SendError> {
+        self.turn(core, link, |transport, core, link| transport.start(core, connection, link, operation))
+            .unwrap_or(Err(SendError::UnknownConnection))
     }
 
-    fn rma(
-        &mut self,
-        core: &mut Core,
-        connection: Connection,
-        link: u64,
-        request: &RmaRequest<'_>,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.turn(core, link, |transport, core, link| {
-            transport.rma(core, connection, link, request, operation)
-        })
-        .unwrap_or(Err(SendError::UnknownConnection))
-    }
-
-    #[inline]
-    fn atomic_at_once(
-        &mut self,
-        core: &mut Core,
-        connection: Connection,
-        link: u64,
-        request: &AtomicRequest,
-    ) -> Option<Status> {
-        self.turn(core, link, |transport, core, link| {
-            transport.atomic_at_once(core, connection, link, request)
-        })?
-    }
-
-    fn atomic(
-        &mut self,
-        core: &mut Core,
-        connection: Connection,
-        link: u64,
-        request: &AtomicRequest,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.turn(core, link, |transport, core, link| {
-            transport.atomic(core, connection, link, request, operation)
-        })
-        .unwrap_or(Err(SendError::UnknownConnection))
-    }
-
-    fn region_removed(&mut self, core: &mut Core, region_id: u64, region: &Region) {
+    fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
         for part in &mut self.parts {
-            part.turn(core, |transport, core| transport.region_removed(core, region_id, region));
-        }
-    }
-
-    fn heard(&self, link: u64) -> bool {
-        self.part(link).is_some_and(|(transport, link)| transport.heard(link))
-    }
-
-    fn is_idle(&self) -> bool {
-        self.parts.iter().all(|part| part.transport.is_idle())
-    }
-
-    #[inline]
-    fn sends_in_progress(&self, link: u64) -> u32 {
-        self.part(link).map_or(0, |(transport, link)| transport.sends_in_progress(link))
-    }
-
-    fn sends_held(&self) -> u32 {
-        self.parts.iter().map(|part| part.transport.sends_held()).sum()
-    }
-
-    fn sends_held_by(&self, link: u64) -> u32 {
-        self.part(link).map_or(0, |(transport, link)| transport.sends_held_by(link))
-    }
-
-    fn is_refused(&self, link: u64) -> bool {
-        self.part(link).is_some_and(|(transport, link)| transport.is_refused(link))
-    }
-
-    fn drains_by_itself(&self, link: u64) -> bool {
-        self.part(link).is_some_and(|(transport, link)| transport.drains_by_itself(link))
-    }
-
-    fn spare_bytes(&mut self, core: &mut Core) -> u64 {
-        // Whichever part has no room: the first has most of the memory.
-        let first = self.parts.first_mut();
-        first.map_or(0, |part| part.turn(core, |transport, core| transport.spare_bytes(core)))
-    }
-
-    fn lend(&mut self, bytes: u64) {
-        if let Some(part) = self.parts.first_mut() {
-            part.transport.lend(bytes);
+            part.turn(core, |transport, core| transport.region(core, change));
         }
     }
 
@@ -362,49 +271,68 @@ impl Transport for Any {
         if core.told.is_empty() { Armed::Sleep { deadline_ns: earliest_ns } } else { Armed::Pending }
     }
 
-    fn is_drained(&self) -> bool {
-        self.parts.iter().all(|part| part.transport.is_drained())
+    fn activity(&self) -> Activity {
+        let parts = self.parts.iter().map(|part| part.transport.activity());
+        parts.min().unwrap_or(Activity::Idle)
     }
 
-    fn has_delivered_all(&self) -> bool {
-        self.parts.iter().all(|part| part.transport.has_delivered_all())
+    #[inline]
+    fn link_state(&self, link: u64) -> Option<LinkState> {
+        let (transport, link) = self.part(link)?;
+        transport.link_state(link)
     }
 
-    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
-        let (place, link) = unpack(link);
-        if let Some(part) = self.parts.get_mut(place) {
-            part.transport.set_send_timeout(link, timeout_ns);
+    fn configure(&mut self, core: &mut Core, setting: Setting) {
+        match setting {
+            Setting::SendTimeout { link, timeout_ns } => {
+                self.turn(core, link, |transport, core, link| {
+                    transport.configure(core, Setting::SendTimeout { link, timeout_ns });
+                });
+            }
+            Setting::Keepalive { link, timeout_ns } => {
+                self.turn(core, link, |transport, core, link| {
+                    transport.configure(core, Setting::Keepalive { link, timeout_ns });
+                });
+            }
+            Setting::Defaults { .. } => {
+                for part in &mut self.parts {
+                    part.turn(core, |transport, core| transport.configure(core, setting));
+                }
+            }
+            // The first part has most of the memory, and is the one that was asked: see `report`.
+            Setting::Lent { .. } => {
+                if let Some(part) = self.parts.first_mut() {
+                    part.turn(core, |transport, core| transport.configure(core, setting));
+                }
+            }
         }
     }
 
-    fn set_keepalive(&mut self, core: &mut Core, link: u64, timeout_ns: u64) {
-        self.turn(core, link, |transport, core, link| transport.set_keepalive(core, link, timeout_ns));
-    }
-
-    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
-        for part in &mut self.parts {
-            part.transport.set_defaults(send_timeout_ns, keepalive_ns);
+    fn report(&self, core: &Core, report: Report<'_>) {
+        match report {
+            Report::Counters { into, drops } => self.count(core, into, drops),
+            Report::Memory(into) => self.count_memory(core, into),
+            Report::SpareBytes(into) => {
+                if let Some(part) = self.parts.first() {
+                    part.transport.report(core, Report::SpareBytes(into));
+                }
+            }
+            Report::SendsHeld(into) => {
+                for part in &self.parts {
+                    part.transport.report(core, Report::SendsHeld(&mut *into));
+                }
+            }
+            Report::Connection { link, into } => {
+                if let Some((transport, link)) = self.part(link) {
+                    transport.report(core, Report::Connection { link, into });
+                }
+            }
+            Report::Explanation { link, into } => self.explain_connection(core, link, into),
+            Report::Peer { link, into } => {
+                if let Some((transport, link)) = self.part(link) {
+                    transport.report(core, Report::Peer { link, into });
+                }
+            }
         }
-    }
-
-    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
-        self.part(link).and_then(|(transport, link)| transport.timeouts_ns(link))
-    }
-
-    fn connection_counters(&self, link: u64) -> ConnectionCounters {
-        self.part(link)
-            .map_or_else(ConnectionCounters::default, |(transport, link)| transport.connection_counters(link))
-    }
-
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        self.count(into, drops);
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        self.count_memory(into);
-    }
-
-    fn explain(&self, link: u64, into: &mut Explanation) {
-        self.explain_connection(link, into);
     }
 }

@@ -9,7 +9,8 @@ use crate::engine::poller::Poller;
 use crate::error::{CreateError, SysError};
 use crate::options::Options;
 use crate::sealing::Sealing;
-use crate::transport::shm::{self, Admission, Commitment, Proof};
+use crate::transport::commitment::Commitment;
+use crate::transport::shm::{self, Admission, Proof};
 use crate::transport::{self, Transport};
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ pub(crate) fn open(
     if parts.is_empty() {
         return Err(CreateError::DeviceDown);
     }
-    let uri = uri::format(id, parts.iter().map(|part| (part.kind, part.transport.uri())));
+    let uri = uri::format(id, parts.iter().map(|part| (part.kind, part.transport.about().uri)));
     Ok(Box::new(Any { beyond, ..Any::of(uri, parts, left_out) }))
 }
 

@@ -7,18 +7,26 @@ use super::uri::ORDER;
 use crate::ConnectFailure;
 use crate::counters::DropReason;
 use crate::device::TransportKind;
+use crate::engine::core::Core;
 use crate::explain::{Explanation, PathOption};
+use crate::transport::Report;
 
 const SHARED_MEMORY: &str = "shared memory";
 /// What transports say of ways that they are not themselves: here that is told of every way.
 const OTHERS: [&str; 2] = [SHARED_MEMORY, "network devices"];
 
 impl Any {
-    pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+    pub(super) fn count(
+        &self,
+        core: &Core,
+        into: &mut Vec<(&'static str, u64)>,
+        drops: &mut Vec<DropReason>,
+    ) {
         let mut all = Vec::new();
         let mut all_drops = Vec::new();
         for part in &self.parts {
-            part.transport.counters(&mut all, &mut all_drops);
+            let report = Report::Counters { into: &mut all, drops: &mut all_drops };
+            part.transport.report(core, report);
         }
         sum(into, all);
         for DropReason { name, count } in all_drops {
@@ -35,10 +43,10 @@ impl Any {
         ]);
     }
 
-    pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
+    pub(super) fn count_memory(&self, core: &Core, into: &mut Vec<(&'static str, u64)>) {
         let mut all = Vec::new();
         for part in &self.parts {
-            part.transport.memory(&mut all);
+            part.transport.report(core, Report::Memory(&mut all));
         }
         sum(into, all);
         let entry = size_of::<(u64, super::Outcomes)>() as u64;
@@ -48,10 +56,10 @@ impl Any {
     }
 
     /// First what the connection's own transport says, with the ways in front.
-    pub(super) fn explain_connection(&self, link: u64, into: &mut Explanation) {
+    pub(super) fn explain_connection(&self, core: &Core, link: u64, into: &mut Explanation) {
         let (place, own) = unpack(link);
         let Some(part) = self.parts.get(place) else { return };
-        part.transport.explain(own, into);
+        part.transport.report(core, Report::Explanation { link: own, into: &mut *into });
         into.paths.retain(|path| path.chosen || !OTHERS.contains(&path.path.as_str()));
         let mut ways = match self.ways.get(&link) {
             Some(outcomes) => self.tell(outcomes),

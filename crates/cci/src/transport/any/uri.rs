@@ -11,7 +11,7 @@
 //! quotes in a shell.
 
 use crate::device::TransportKind;
-use crate::transport::shm::Commitment;
+use crate::transport::commitment::Commitment;
 
 pub(super) const SCHEME: &str = "any://";
 /// The longest URI that is read: room for the longest path, four addresses, and parts yet to come.

@@ -35,14 +35,14 @@ pub(crate) use udp::open as open_udp;
 use self::carrier::{Carrier, Narrow, Nobody, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
 use self::open::Sizes;
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport};
-use crate::counters::{ConnectionCounters, DropReason};
-use crate::device::TransportKind;
+use super::{
+    About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
+    Started, Transport,
+};
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::event::Connection;
-use crate::explain::Explanation;
 use crate::limits;
 use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
 
@@ -137,8 +137,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
-    /// next progress, or when there is a batch.
+    /// An operation was queued: it leaves now if it is `lone`, or if there is a batch.
     fn operation_queued(&mut self, core: &mut Core, lone: bool, len_bytes: u64) {
         let len = usize::try_from(len_bytes).unwrap_or(QUEUED_BYTES_MAX).min(QUEUED_BYTES_MAX);
         self.queued_bytes += len + OPERATION_BYTES;
@@ -283,8 +282,8 @@ impl<C: Carrier> Datagram<C> {
 }
 
 impl<C: Carrier> Transport for Datagram<C> {
-    fn uri(&self) -> &str {
-        &self.uri
+    fn about(&self) -> About<'_> {
+        About { uri: &self.uri, offers_multicast: false }
     }
 
     fn connect(
@@ -373,18 +372,21 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
     }
 
-    fn refused(&mut self, core: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
-        self.glue.forget(ticket);
-        if let Ok(request) = inner.downcast::<Request>() {
-            let now = self.read_clock();
-            self.proto.reject(now, *request);
-            self.transmit(core);
-        }
-    }
-
-    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
-        if let Some(ticket) = self.glue.forget(ticket) {
-            self.proto.request_taken(ticket);
+    fn decided(&mut self, core: &mut Core, decision: Fate) {
+        match decision {
+            Fate::Refused { ticket, inner, .. } => {
+                self.glue.forget(ticket);
+                if let Ok(request) = inner.downcast::<Request>() {
+                    let now = self.read_clock();
+                    self.proto.reject(now, *request);
+                    self.transmit(core);
+                }
+            }
+            Fate::Taken { ticket, .. } => {
+                if let Some(ticket) = self.glue.forget(ticket) {
+                    self.proto.request_taken(ticket);
+                }
+            }
         }
     }
 
@@ -423,63 +425,39 @@ impl<C: Carrier> Transport for Datagram<C> {
         Ok(())
     }
 
-    fn rma(
+    fn start(
         &mut self,
         core: &mut Core,
-        _: Connection,
+        connection: Connection,
         link: u64,
-        request: &RmaRequest<'_>,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        let (key, now) = (link::unpack(link), self.read_clock());
+        operation: &Operation<'_>,
+    ) -> Result<Started, SendError> {
+        let key = link::unpack(link);
+        let sends = || self.proto.sends_in_progress_on(key);
+        let id = core.begin_operation(connection, operation.op, sends)?;
+        let now = self.read_clock();
+        // As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
+        // next progress, or when there is a batch.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
-        let RmaRequest { kind, pieces, message, fence } = *request;
-        let taken = self.proto.rma(now, key, kind, pieces, message, fence, operation);
-        taken.map_err(glue::rma_error)?;
-        let len_bytes = pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.len_bytes));
-        self.operation_queued(core, lone, len_bytes);
-        Ok(())
-    }
-
-    fn atomic(
-        &mut self,
-        core: &mut Core,
-        _: Connection,
-        link: u64,
-        request: &AtomicRequest,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        let (key, now) = (link::unpack(link), self.read_clock());
-        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
-        let AtomicRequest { atomic, target, result, fence } = *request;
-        let taken = self.proto.atomic(now, key, atomic, target, result, fence, operation);
-        taken.map_err(glue::rma_error)?;
-        self.operation_queued(core, lone, 0);
-        Ok(())
-    }
-
-    fn sends_in_progress(&self, link: u64) -> u32 {
-        self.proto.sends_in_progress_on(link::unpack(link))
-    }
-
-    fn sends_held(&self) -> u32 {
-        self.proto.sends_in_progress()
-    }
-
-    fn sends_held_by(&self, link: u64) -> u32 {
-        self.proto.sends_held_by(link::unpack(link))
-    }
-
-    fn is_refused(&self, link: u64) -> bool {
-        self.proto.is_refused(link::unpack(link))
-    }
-
-    fn spare_bytes(&mut self, _: &mut Core) -> u64 {
-        self.proto.spare_bytes(limits::KEPT_SHARE)
-    }
-
-    fn lend(&mut self, bytes: u64) {
-        self.proto.lend(bytes);
+        let taken = match operation.action {
+            Action::Transfer(RmaRequest { kind, pieces, message, fence }) => {
+                let taken = self.proto.rma(now, key, kind, pieces, message, fence, id);
+                taken.map(|()| pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.len_bytes)))
+            }
+            Action::Atomic(AtomicRequest { atomic, target, result, fence }) => {
+                self.proto.atomic(now, key, atomic, target, result, fence, id).map(|()| 0)
+            }
+        };
+        match taken {
+            Ok(len_bytes) => {
+                self.operation_queued(core, lone, len_bytes);
+                Ok(Started::Pending)
+            }
+            Err(error) => {
+                core.withdraw_operation(id);
+                Err(glue::rma_error(error))
+            }
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -529,55 +507,67 @@ impl<C: Carrier> Transport for Datagram<C> {
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }
 
-    fn is_drained(&self) -> bool {
-        self.glue.live == 0 && self.carrier.pending() == 0 && !self.proto.wants_transmit()
+    fn activity(&self) -> Activity {
+        if self.carrier.pending() > 0 {
+            Activity::Active
+        } else if self.glue.live == 0 && !self.proto.wants_transmit() {
+            Activity::Idle
+        } else if self.proto.sends_in_progress() == 0 {
+            Activity::Delivered
+        } else {
+            Activity::Active
+        }
     }
 
-    fn has_delivered_all(&self) -> bool {
-        self.proto.sends_in_progress() == 0 && self.carrier.pending() == 0
+    fn link_state(&self, link: u64) -> Option<LinkState> {
+        let key = link::unpack(link);
+        let info = self.proto.connection(key)?;
+        Some(LinkState {
+            to_be_told: self.proto.sends_in_progress_on(key),
+            held: self.proto.sends_held_by(key),
+            drains_by_itself: false,
+            send_timeout_ns: info.send_timeout_ns,
+            keepalive_ns: info.keepalive_ns,
+        })
     }
 
-    fn heard(&self, link: u64) -> bool {
-        self.proto.connection(link::unpack(link)).is_some_and(|info| info.heard)
+    fn configure(&mut self, _: &mut Core, setting: Setting) {
+        match setting {
+            // The engine has checked the connection; one that has ended since has no timeouts.
+            Setting::SendTimeout { link, timeout_ns } => {
+                let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);
+            }
+            Setting::Keepalive { link, timeout_ns } => {
+                let now = self.read_clock();
+                let _ = self.proto.set_keepalive(now, link::unpack(link), timeout_ns);
+            }
+            Setting::Defaults { send_timeout_ns, keepalive_ns } => {
+                self.proto.set_default_send_timeout(send_timeout_ns);
+                self.proto.set_default_keepalive(keepalive_ns);
+            }
+            Setting::Lent { bytes } => self.proto.lend(bytes),
+        }
     }
 
-    fn is_idle(&self) -> bool {
-        self.is_drained()
-    }
-
-    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
-        // The engine has checked the connection; one that has ended since has no timeouts.
-        let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);
-    }
-
-    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
-        let now = self.read_clock();
-        let _ = self.proto.set_keepalive(now, link::unpack(link), timeout_ns);
-    }
-
-    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
-        self.proto.set_default_send_timeout(send_timeout_ns);
-        self.proto.set_default_keepalive(keepalive_ns);
-    }
-
-    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
-        let info = self.proto.connection(link::unpack(link))?;
-        Some((info.send_timeout_ns, info.keepalive_ns))
-    }
-
-    fn connection_counters(&self, link: u64) -> ConnectionCounters {
-        report::connection_counters(&self.proto, link::unpack(link))
-    }
-
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        report::counters(&self.proto, &self.carrier, &self.glue, into, drops);
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        report::memory(&self.proto, &self.carrier, &self.glue, into);
-    }
-
-    fn explain(&self, link: u64, into: &mut Explanation) {
-        report::explain(&self.proto, &self.carrier, link::unpack(link), into);
+    fn report(&self, _: &Core, report: Report<'_>) {
+        match report {
+            Report::Counters { into, drops } => {
+                report::counters(&self.proto, &self.carrier, &self.glue, into, drops);
+            }
+            Report::Memory(into) => report::memory(&self.proto, &self.carrier, &self.glue, into),
+            Report::SpareBytes(into) => *into += self.proto.spare_bytes(limits::KEPT_SHARE),
+            Report::SendsHeld(into) => *into += self.proto.sends_in_progress(),
+            Report::Connection { link, into } => {
+                *into = report::connection_counters(&self.proto, link::unpack(link));
+            }
+            Report::Explanation { link, into } => {
+                report::explain(&self.proto, &self.carrier, link::unpack(link), into);
+            }
+            Report::Peer { link, into } => {
+                let key = link::unpack(link);
+                into.refuses = self.proto.is_refused(key);
+                into.has_answered = self.proto.connection(key).is_some_and(|info| info.heard);
+            }
+        }
     }
 }

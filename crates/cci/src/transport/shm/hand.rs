@@ -6,8 +6,8 @@
 //! [`dial`]: super::dial
 //! [`listen`]: super::listen
 
-use super::commitment::Commitment;
 use super::wire::{PeerConn, Request};
+use crate::transport::commitment::Commitment;
 use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
 use cci_sys::segment::Segment;

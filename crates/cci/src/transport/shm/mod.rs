@@ -19,7 +19,6 @@ mod admission;
 #[cfg(any(test, fuzzing))]
 mod by_hand;
 mod close;
-mod commitment;
 mod dial;
 mod doorbell;
 #[cfg(any(test, fuzzing))]
@@ -48,23 +47,22 @@ mod wire;
 mod tests;
 
 pub(crate) use self::admission::Admission;
-pub(crate) use self::commitment::Commitment;
 pub(crate) use self::proof::Proof;
 
 use self::hand::{Peer, Side, Stage};
 use self::link::Link;
 use self::quota::{Requests, RingMemory};
 use self::table::{Conn, Counts, Table, from_us, to_us};
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
-use crate::counters::{ConnectionCounters, DropReason};
-use crate::device::{DeviceInfo, TransportKind};
+use super::{
+    About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
+    Transport, token,
+};
+use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::origin::{Fate, RequestBody};
 use crate::engine::poller::Poller;
-use crate::engine::regions::Region;
 use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::event::{Connection, Status};
-use crate::explain::Explanation;
+use crate::event::Connection;
 use crate::limits;
 use crate::options::Options;
 use cci_memory::ring::{payload_bytes_limit, region_bytes};
@@ -248,7 +246,7 @@ impl Shm {
     /// Everything that the endpoint holds, what other parts of its transport may, and what flows may.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
-        self.memory(&mut kinds);
+        self.count_memory(&mut kinds);
         let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
         held_bytes + core.set_apart_bytes + self.table.rma.unused_bytes()
     }
@@ -281,8 +279,8 @@ impl Shm {
 }
 
 impl Transport for Shm {
-    fn uri(&self) -> &str {
-        &self.uri
+    fn about(&self) -> About<'_> {
+        About { uri: &self.uri, offers_multicast: false }
     }
 
     fn connect(
@@ -303,12 +301,11 @@ impl Transport for Shm {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn refused(&mut self, _: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
-        self.refuse(ticket, inner);
-    }
-
-    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
-        self.shown.leave(ticket);
+    fn decided(&mut self, _: &mut Core, decision: Fate) {
+        match decision {
+            Fate::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
+            Fate::Taken { ticket, .. } => self.shown.leave(ticket),
+        }
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
@@ -331,44 +328,42 @@ impl Transport for Shm {
         self.send_message(core, Key::from_bits(link), segments, op)
     }
 
-    #[inline]
-    fn rma_at_once(
+    fn start(
         &mut self,
         core: &mut Core,
-        _: Connection,
+        connection: Connection,
         link: u64,
-        request: &RmaRequest<'_>,
-    ) -> Option<Status> {
-        self.copy_at_once(core, Key::from_bits(link), request)
+        operation: &Operation<'_>,
+    ) -> Result<Started, SendError> {
+        let (key, op) = (Key::from_bits(link), operation.op);
+        let done = match &operation.action {
+            Action::Transfer(request) => self.copy_at_once(core, key, request),
+            Action::Atomic(request) => self.change_at_once(core, key, request),
+        };
+        let sends = || self.table.conns.get(key).map_or(0, |conn| conn.to_be_told);
+        if let Some(status) = done {
+            return Ok(Started::Done { status, sends: if op.is_ordered { sends() } else { 0 } });
+        }
+        let id = core.begin_operation(connection, op, sends)?;
+        let started = match &operation.action {
+            Action::Transfer(request) => self.start_rma(core, key, request, id),
+            Action::Atomic(request) => self.start_atomic(core, key, request, id),
+        };
+        match started {
+            Ok(()) => Ok(Started::Pending),
+            Err(error) => {
+                core.withdraw_operation(id);
+                Err(error)
+            }
+        }
     }
 
-    fn rma(
-        &mut self,
-        core: &mut Core,
-        _: Connection,
-        link: u64,
-        request: &RmaRequest<'_>,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.start_rma(core, Key::from_bits(link), request, operation)
-    }
-
-    #[inline]
-    fn atomic_at_once(
-        &mut self,
-        core: &mut Core,
-        _: Connection,
-        link: u64,
-        request: &AtomicRequest,
-    ) -> Option<Status> {
-        self.change_at_once(core, Key::from_bits(link), request)
-    }
-
-    fn region_removed(&mut self, core: &mut Core, region_id: u64, _: &Region) {
+    fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
+        let RegionChange::Removed { id, .. } = *change;
         if !self.is_ours() {
             return;
         }
-        for key in self.table.rma.owner.removed(&mut self.links, region_id) {
+        for key in self.table.rma.owner.removed(&mut self.links, id) {
             let Some(link) = self.links.get_mut(key) else { continue };
             link.out.flush();
             if link.out.control.len() > rma::CONTROL_LEN_MAX {
@@ -377,47 +372,6 @@ impl Transport for Shm {
                 self.care_for(key);
             }
         }
-    }
-
-    fn atomic(
-        &mut self,
-        core: &mut Core,
-        _: Connection,
-        link: u64,
-        request: &AtomicRequest,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.start_atomic(core, Key::from_bits(link), request, operation)
-    }
-
-    #[inline]
-    fn sends_in_progress(&self, link: u64) -> u32 {
-        self.table.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
-    }
-
-    fn sends_held(&self) -> u32 {
-        self.table.sends.in_use()
-    }
-
-    fn sends_held_by(&self, link: u64) -> u32 {
-        self.table.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.in_progress)
-    }
-
-    fn is_refused(&self, link: u64) -> bool {
-        self.link_of(Key::from_bits(link)).is_some_and(|link| link.out.producer.is_stalled())
-    }
-
-    fn drains_by_itself(&self, _: u64) -> bool {
-        true
-    }
-
-    fn spare_bytes(&mut self, core: &mut Core) -> u64 {
-        let kept_bytes = self.held_bytes(core).saturating_add(self.own_bytes_max / limits::KEPT_SHARE);
-        core.options.memory_bytes_max.saturating_sub(kept_bytes)
-    }
-
-    fn lend(&mut self, _: u64) {
-        // What the engine holds leaves so much less for rings: see `held_bytes`.
     }
 
     #[inline]
@@ -429,48 +383,63 @@ impl Transport for Shm {
         self.prepare_sleep(core)
     }
 
-    fn is_drained(&self) -> bool {
-        // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
-        // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
-        !self.is_ours() || self.table.rma.flows.ops.len() == 0
+    fn activity(&self) -> Activity {
+        if self.links.is_empty() && self.table.conns.is_empty() && self.table.hands.is_empty() {
+            Activity::Idle
+        } else if !self.is_ours() || self.table.rma.flows.ops.len() == 0 {
+            // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
+            // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
+            Activity::Drained
+        } else {
+            Activity::Active
+        }
     }
 
-    fn is_idle(&self) -> bool {
-        self.links.is_empty() && self.table.conns.is_empty() && self.table.hands.is_empty()
-    }
-
-    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
-        self.change_send_timeout(Key::from_bits(link), timeout_ns);
-    }
-
-    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
-        self.change_keepalive(Key::from_bits(link), timeout_ns);
-    }
-
-    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
-        self.table.send_timeout_us = to_us(send_timeout_ns);
-        self.table.keepalive_us = to_us(keepalive_ns);
-    }
-
-    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
+    fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.table.conns.get(Key::from_bits(link))?;
-        Some((conn.send_timeout_ns(), from_us(conn.keepalive_us)))
+        Some(LinkState {
+            to_be_told: conn.to_be_told,
+            held: conn.in_progress,
+            drains_by_itself: true,
+            send_timeout_ns: conn.send_timeout_ns(),
+            keepalive_ns: from_us(conn.keepalive_us),
+        })
     }
 
-    fn connection_counters(&self, link: u64) -> ConnectionCounters {
-        self.count_connection(Key::from_bits(link))
+    fn configure(&mut self, _: &mut Core, setting: Setting) {
+        match setting {
+            Setting::SendTimeout { link, timeout_ns } => {
+                self.change_send_timeout(Key::from_bits(link), timeout_ns);
+            }
+            Setting::Keepalive { link, timeout_ns } => {
+                self.change_keepalive(Key::from_bits(link), timeout_ns)
+            }
+            Setting::Defaults { send_timeout_ns, keepalive_ns } => {
+                self.table.send_timeout_us = to_us(send_timeout_ns);
+                self.table.keepalive_us = to_us(keepalive_ns);
+            }
+            // What the engine holds leaves so much less for rings: see `held_bytes`.
+            Setting::Lent { .. } => {}
+        }
     }
 
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        self.count(into, drops);
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        self.count_memory(into);
-    }
-
-    fn explain(&self, link: u64, into: &mut Explanation) {
-        self.explain_connection(Key::from_bits(link), into);
+    fn report(&self, core: &Core, report: Report<'_>) {
+        match report {
+            Report::Counters { into, drops } => self.count(into, drops),
+            Report::Memory(into) => self.count_memory(into),
+            Report::SpareBytes(into) => {
+                let kept_bytes =
+                    self.held_bytes(core).saturating_add(self.own_bytes_max / limits::KEPT_SHARE);
+                *into += core.options.memory_bytes_max.saturating_sub(kept_bytes);
+            }
+            Report::SendsHeld(into) => *into += self.table.sends.in_use(),
+            Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
+            Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
+            Report::Peer { link, into } => {
+                let link = self.link_of(Key::from_bits(link));
+                into.refuses = link.is_some_and(|link| link.out.producer.is_stalled());
+            }
+        }
     }
 }
 

@@ -6,12 +6,12 @@
 //! write to. Whoever shows it was told it by the endpoint, over a socket of this host, as a process that may connect:
 //! of the same user, or root. That the segment came and could be mapped proves the rest of the way, too.
 
-use super::commitment::{Commitment, SECRET_BYTES};
 use super::hand::{Hand, Stage};
 use super::wire::Said;
 use super::{HANDSHAKE_NS_MAX, Shm};
 use crate::ConnectFailure;
 use crate::engine::core::Core;
+use crate::transport::commitment::{Commitment, SECRET_BYTES};
 use cci_memory::bytes::Backing;
 use cci_memory::slab::Key;
 use cci_sys::segment::Segment;

@@ -45,15 +45,14 @@ pub(crate) use open::open;
 use self::conn::{Conn, Shared, State};
 use self::hand::Hands;
 use self::requests::Shown;
-use super::{Armed, AtomicRequest, Dial, RmaRequest, Transport, token};
-use crate::counters::{ConnectionCounters, DropReason};
-use crate::device::TransportKind;
+use super::{
+    About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
+    Transport, token,
+};
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{RequestBody, RequestInner};
-use crate::engine::regions::Region;
+use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::event::Connection;
-use crate::explain::Explanation;
 use crate::limits;
 use cci_memory::slab::{Key, Slab};
 use cci_sys::clock;
@@ -141,8 +140,8 @@ pub(super) struct Tcp {
 }
 
 impl Transport for Tcp {
-    fn uri(&self) -> &str {
-        &self.uri
+    fn about(&self) -> About<'_> {
+        About { uri: &self.uri, offers_multicast: false }
     }
 
     fn connect(
@@ -163,12 +162,11 @@ impl Transport for Tcp {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn refused(&mut self, _: &mut Core, _: TransportKind, ticket: u64, inner: RequestInner) {
-        self.refuse(ticket, inner);
-    }
-
-    fn taken(&mut self, _: &mut Core, _: TransportKind, ticket: u64) {
-        self.request_decided(ticket);
+    fn decided(&mut self, _: &mut Core, decision: Fate) {
+        match decision {
+            Fate::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
+            Fate::Taken { ticket, .. } => self.request_decided(ticket),
+        }
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
@@ -193,55 +191,32 @@ impl Transport for Tcp {
         self.send_message(core, Key::from_bits(link), segments, op)
     }
 
-    fn rma(
+    fn start(
         &mut self,
         core: &mut Core,
-        _: Connection,
+        connection: Connection,
         link: u64,
-        request: &RmaRequest<'_>,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.start_rma(core, Key::from_bits(link), request, operation)
+        operation: &Operation<'_>,
+    ) -> Result<Started, SendError> {
+        let key = Key::from_bits(link);
+        let sends = || self.conns.get(key).map_or(0, |conn| conn.to_be_told);
+        let id = core.begin_operation(connection, operation.op, sends)?;
+        let started = match &operation.action {
+            Action::Transfer(request) => self.start_rma(core, key, request, id),
+            Action::Atomic(request) => self.start_atomic(core, key, request, id),
+        };
+        match started {
+            Ok(()) => Ok(Started::Pending),
+            Err(error) => {
+                core.withdraw_operation(id);
+                Err(error)
+            }
+        }
     }
 
-    fn atomic(
-        &mut self,
-        core: &mut Core,
-        _: Connection,
-        link: u64,
-        request: &AtomicRequest,
-        operation: u64,
-    ) -> Result<(), SendError> {
-        self.start_atomic(core, Key::from_bits(link), request, operation)
-    }
-
-    fn region_removed(&mut self, core: &mut Core, region_id: u64, region: &Region) {
-        self.bulk_region_removed(core, region_id, region);
-    }
-
-    #[inline]
-    fn sends_in_progress(&self, link: u64) -> u32 {
-        self.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.to_be_told)
-    }
-
-    fn sends_held(&self) -> u32 {
-        self.shared.sends.in_use()
-    }
-
-    fn sends_held_by(&self, link: u64) -> u32 {
-        self.conns.get(Key::from_bits(link)).map_or(0, |conn| conn.out.sends())
-    }
-
-    fn is_refused(&self, link: u64) -> bool {
-        self.conns.get(Key::from_bits(link)).is_some_and(|conn| conn.out.is_refused())
-    }
-
-    fn spare_bytes(&mut self, _: &mut Core) -> u64 {
-        self.shared.lent.spare_bytes(&self.shared.chunks)
-    }
-
-    fn lend(&mut self, bytes: u64) {
-        self.shared.lent.lend(&mut self.shared.chunks, bytes);
+    fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
+        let RegionChange::Removed { id, region } = *change;
+        self.bulk_region_removed(core, id, region);
     }
 
     #[inline]
@@ -253,52 +228,57 @@ impl Transport for Tcp {
         self.prepare_sleep(core)
     }
 
-    fn is_drained(&self) -> bool {
-        self.bulk_operations() == 0 && self.conns.iter().all(|(_, conn)| conn.state == State::Gone)
+    fn activity(&self) -> Activity {
+        if self.conns.is_empty() && self.hands.is_empty() {
+            Activity::Idle
+        } else if self.shared.sends.in_use() > 0 || self.bulk_operations() > 0 {
+            Activity::Active
+        } else if self.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
+            Activity::Delivered
+        } else {
+            Activity::Drained
+        }
     }
 
-    fn has_delivered_all(&self) -> bool {
-        self.shared.sends.in_use() == 0 && self.bulk_operations() == 0
-    }
-
-    fn heard(&self, link: u64) -> bool {
-        self.conns.get(Key::from_bits(link)).is_some_and(|conn| conn.is_heard)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.conns.is_empty() && self.hands.is_empty()
-    }
-
-    fn set_send_timeout(&mut self, link: u64, timeout_ns: u64) {
-        self.change_send_timeout(Key::from_bits(link), timeout_ns);
-    }
-
-    fn set_keepalive(&mut self, _: &mut Core, link: u64, timeout_ns: u64) {
-        self.change_keepalive(Key::from_bits(link), timeout_ns);
-    }
-
-    fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
-        (self.send_timeout_ns, self.keepalive_ns) = (send_timeout_ns, keepalive_ns);
-    }
-
-    fn timeouts_ns(&self, link: u64) -> Option<(u64, u64)> {
+    fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.conns.get(Key::from_bits(link))?;
-        Some((conn.send_timeout_ns, conn.keepalive_ns))
+        Some(LinkState {
+            to_be_told: conn.to_be_told,
+            held: conn.out.sends(),
+            drains_by_itself: false,
+            send_timeout_ns: conn.send_timeout_ns,
+            keepalive_ns: conn.keepalive_ns,
+        })
     }
 
-    fn connection_counters(&self, link: u64) -> ConnectionCounters {
-        self.count_connection(Key::from_bits(link))
+    fn configure(&mut self, _: &mut Core, setting: Setting) {
+        match setting {
+            Setting::SendTimeout { link, timeout_ns } => {
+                self.change_send_timeout(Key::from_bits(link), timeout_ns);
+            }
+            Setting::Keepalive { link, timeout_ns } => {
+                self.change_keepalive(Key::from_bits(link), timeout_ns)
+            }
+            Setting::Defaults { send_timeout_ns, keepalive_ns } => {
+                (self.send_timeout_ns, self.keepalive_ns) = (send_timeout_ns, keepalive_ns);
+            }
+            Setting::Lent { bytes } => self.shared.lent.lend(&mut self.shared.chunks, bytes),
+        }
     }
 
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        self.count(into, drops);
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        self.count_memory(into);
-    }
-
-    fn explain(&self, link: u64, into: &mut Explanation) {
-        self.explain_connection(Key::from_bits(link), into);
+    fn report(&self, _: &Core, report: Report<'_>) {
+        match report {
+            Report::Counters { into, drops } => self.count(into, drops),
+            Report::Memory(into) => self.count_memory(into),
+            Report::SpareBytes(into) => *into += self.shared.lent.spare_bytes(&self.shared.chunks),
+            Report::SendsHeld(into) => *into += self.shared.sends.in_use(),
+            Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
+            Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
+            Report::Peer { link, into } => {
+                if let Some(conn) = self.conns.get(Key::from_bits(link)) {
+                    (into.refuses, into.has_answered) = (conn.out.is_refused(), conn.is_heard);
+                }
+            }
+        }
     }
 }

@@ -9,9 +9,9 @@ use crate::engine::core::{Core, SendOp};
 use crate::error::{ConnectError, SendError, SysError};
 use crate::event::Connection;
 use crate::options::Attribute;
-use crate::transport::Dial;
 use crate::transport::datagram::ROOM_RETRY_NS;
 use crate::transport::datagram::udp::uri;
+use crate::transport::{Activity, Dial, LinkState, Setting};
 use cci_memory::slab::{Key, Slab};
 use cci_sys::{clock, net};
 use std::io::{Error, ErrorKind};
@@ -260,24 +260,57 @@ impl Groups {
         waits.then(|| clock::now_ns().saturating_add(ROOM_RETRY_NS))
     }
 
-    /// Nothing waits to leave.
-    pub fn has_sent_all(&self) -> bool {
-        !self.out.as_ref().is_some_and(Out::has_pending)
+    /// How much is left to do. What was sent to a group needs nothing of anybody once it has left.
+    pub fn activity(&self) -> Activity {
+        if self.out.as_ref().is_some_and(Out::has_pending) {
+            Activity::Active
+        } else if self.is_idle() {
+            Activity::Idle
+        } else {
+            Activity::Drained
+        }
     }
 
-    /// They hold for connections made from now on.
-    pub fn set_defaults(&mut self, send_timeout_ns: u64, keepalive_ns: u64) {
-        self.settings.send_timeout_ns = send_timeout_ns;
-        self.settings.keepalive_ns = keepalive_ns;
+    /// How the sends of a group connection stand.
+    pub fn link_state(&self, link: u64) -> Option<LinkState> {
+        let own = self.link(link)?;
+        let in_progress = self.connection_counters(link).sends_in_progress;
+        Some(LinkState {
+            to_be_told: u32::try_from(in_progress).unwrap_or(u32::MAX),
+            held: 0,
+            drains_by_itself: false,
+            send_timeout_ns: own.send_timeout_ns,
+            keepalive_ns: own.keepalive_ns,
+        })
     }
 
-    /// None also if the name is not of a group connection.
+    /// Changes a group connection, or what holds for those made from now on.
+    pub fn configure(&mut self, setting: Setting) {
+        match setting {
+            Setting::SendTimeout { link, timeout_ns } => {
+                if let Some(link) = self.link_mut(link) {
+                    link.send_timeout_ns = timeout_ns;
+                }
+            }
+            Setting::Keepalive { link, timeout_ns } => {
+                if let Some(link) = self.link_mut(link) {
+                    link.keepalive_ns = timeout_ns;
+                }
+            }
+            Setting::Defaults { send_timeout_ns, keepalive_ns } => {
+                self.settings.send_timeout_ns = send_timeout_ns;
+                self.settings.keepalive_ns = keepalive_ns;
+            }
+            Setting::Lent { .. } => {}
+        }
+    }
+
+    /// `None` if this is not the name of a group connection.
     pub(super) fn link(&self, link: u64) -> Option<&Link> {
         if is_group(link) { self.links.get(unpack(link)) } else { None }
     }
 
-    /// The same.
-    pub(super) fn link_mut(&mut self, link: u64) -> Option<&mut Link> {
+    fn link_mut(&mut self, link: u64) -> Option<&mut Link> {
         if is_group(link) { self.links.get_mut(unpack(link)) } else { None }
     }
 }

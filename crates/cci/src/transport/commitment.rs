@@ -1,11 +1,11 @@
-//! What an endpoint's URI says of its secret, which it has to show: see [`proof`](super::proof).
+//! What an endpoint's URI says of its secret, which the endpoint has to show to who asks for a connection.
 
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
 /// The length of a secret.
-pub(super) const SECRET_BYTES: usize = 16;
+pub(in crate::transport) const SECRET_BYTES: usize = 16;
 const COMMITMENT_BYTES: usize = 16;
 /// So that the hash is of no use to anything else that hashes 16 bytes.
 const PURPOSE: &[u8] = b"CCI endpoint secret, version 1";
@@ -17,7 +17,7 @@ pub(crate) struct Commitment([u8; COMMITMENT_BYTES]);
 
 impl Commitment {
     /// The commitment to this secret.
-    pub(super) fn to(secret: &[u8; SECRET_BYTES]) -> Commitment {
+    pub(in crate::transport) fn to(secret: &[u8; SECRET_BYTES]) -> Commitment {
         let hash = Sha256::new().chain_update(PURPOSE).chain_update(secret).finalize();
         let mut bytes = [0; COMMITMENT_BYTES];
         bytes.iter_mut().zip(hash).for_each(|(byte, hashed)| *byte = hashed);

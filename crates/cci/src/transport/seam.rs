@@ -1,0 +1,263 @@
+//! What a transport must do: the seam below the engine.
+//!
+//! There is one transport for each endpoint, and calls come from one thread at a time. The engine knows a connection by its handle,
+//! and the transport by a number of its own, the *link*, which it returns from [`Transport::connect`] and
+//! [`Transport::accept`]; the engine keeps the link in its table and passes it with each call. So a message costs one look-up in the
+//! engine's table, one dynamic call, and one look-up in the transport's table.
+//!
+//! The seam has a place for what is to come. A burst of messages will be a provided method beside [`Transport::send`] that calls it
+//! for each; a request to transmit what was queued will be one beside [`Transport::progress`]. A message in a buffer that the
+//! transport has lent will be a form of what `send` takes. A receive handler is the engine's: it will be called where
+//! [`Core::deliver_with`] queues an event today. Transports that must register memory will be told by
+//! [`RegionChange`] of regions that are added. A transport without a descriptor to sleep on will say so by another variant of
+//! [`Armed`].
+
+use super::commitment::Commitment;
+use crate::counters::{ConnectionCounters, DropReason};
+use crate::engine::core::{Core, OperationOp, SendOp};
+use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::regions::Region;
+use crate::error::{AcceptError, ConnectError, SendError};
+use crate::event::{Connection, Status};
+use crate::explain::Explanation;
+use crate::options::Attribute;
+use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
+use cci_sys::clock;
+
+/// One endpoint's transport.
+///
+/// Each `connect` and `accept` that returned `Ok` ends in exactly one [`Core::opened`] or [`Core::failed`]. Each send that returned
+/// `Ok` ends in exactly one [`Core::complete`], before [`Core::closed`] of its connection.
+pub(crate) trait Transport: Send {
+    /// What stays the same for as long as the endpoint is open.
+    fn about(&self) -> About<'_>;
+
+    /// Starts a connection. `connection` is in the engine's table already. Returns the link.
+    fn connect(&mut self, core: &mut Core, connection: Connection, to: Dial<'_>)
+    -> Result<u64, ConnectError>;
+
+    /// Completes a request, which may have come to another endpoint's transport. Returns the link. On error the transport has seen
+    /// to it that the peer learns of the refusal.
+    fn accept(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        request: RequestBody,
+    ) -> Result<u64, AcceptError>;
+
+    /// A request that came to this endpoint was refused, or another endpoint accepted it.
+    fn decided(&mut self, core: &mut Core, decision: Fate);
+
+    /// Closes a connection from this side. What was sent goes on being delivered until it is, or times out; then comes
+    /// [`Core::closed`].
+    fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64);
+
+    /// Takes one message, made of the segments, and copies it. The engine has checked its length against the MSS, and the
+    /// connection's state. After [`SendError::WouldBlock`] nothing was taken.
+    fn send(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        segments: &[&[u8]],
+        op: SendOp,
+    ) -> Result<(), SendError>;
+
+    /// Starts an operation on remote memory, on a reliable and open connection. Its local addresses were checked.
+    ///
+    /// What needs no answer of the peer's may be over when this returns. Everything else is entered into the engine's tables by
+    /// [`Core::begin_operation`], which gives it an identifier, and ends in exactly one [`Core::complete_operation`] with that,
+    /// before [`Core::closed`] of its connection. After an error it must not be there any more
+    /// ([`Core::withdraw_operation`]).
+    fn start(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        operation: &Operation<'_>,
+    ) -> Result<Started, SendError>;
+
+    /// The table of regions has changed. When this returns, peers change nothing of a region that was removed.
+    fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
+        let _ = (core, change);
+    }
+
+    /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
+    fn progress(&mut self, core: &mut Core);
+
+    /// Prepares for sleep: see [`crate::engine::poller`].
+    fn arm(&mut self, core: &mut Core) -> Armed;
+
+    /// How much it has left to do.
+    fn activity(&self) -> Activity;
+
+    /// How a connection's sends stand. `None` if there is no such connection.
+    fn link_state(&self, link: u64) -> Option<LinkState>;
+
+    /// Changes what can be changed of a connection or of the endpoint.
+    fn configure(&mut self, core: &mut Core, setting: Setting);
+
+    /// Answers a question about counters, memory or a connection.
+    fn report(&self, core: &Core, report: Report<'_>);
+
+    /// The clock of this endpoint, nanoseconds: the system's, except in simulations.
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+}
+
+/// What a transport is. See [`Transport::about`].
+pub(crate) struct About<'a> {
+    /// What others connect to.
+    pub uri: &'a str,
+    /// It can send to groups and join them. Without that it is never asked to connect to one.
+    pub offers_multicast: bool,
+}
+
+/// An operation on remote memory.
+pub(crate) struct Operation<'a> {
+    pub action: Action<'a>,
+    /// How its completion reaches the program.
+    pub op: OperationOp,
+}
+
+/// What an operation does.
+pub(crate) enum Action<'a> {
+    /// Reads or writes.
+    Transfer(RmaRequest<'a>),
+    /// Changes a value atomically.
+    Atomic(AtomicRequest),
+}
+
+/// A read or write of remote memory.
+pub(crate) struct RmaRequest<'a> {
+    pub kind: RmaKind,
+    /// In order, each contiguous on both sides; at least one.
+    pub pieces: &'a [RmaSegment],
+    /// For the peer's program, behind the data. Its length was checked.
+    pub message: Option<&'a [u8]>,
+    pub fence: bool,
+}
+
+/// An atomic operation.
+pub(crate) struct AtomicRequest {
+    pub atomic: Atomic,
+    pub target: RemoteAddress,
+    /// Where the value from before goes, as wide as the operation.
+    pub result: Option<RemoteAddress>,
+    pub fence: bool,
+}
+
+/// What became of an operation that was started.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Started {
+    /// It is over, and was never in the engine's tables.
+    Done {
+        /// How it ended.
+        status: Status,
+        /// On ordered connections: how many sends before it have completions that the program has yet to get.
+        sends: u32,
+    },
+    /// It is in progress.
+    Pending,
+}
+
+/// What has changed in the table of regions.
+pub(crate) enum RegionChange<'a> {
+    /// A region was taken out.
+    Removed { id: u64, region: &'a Region },
+}
+
+/// What came of arming.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// Something came meanwhile: make progress instead of sleeping.
+    Pending,
+    /// Sleep is safe: a watched descriptor becomes readable when something comes; wake at the deadline at the latest.
+    Sleep {
+        /// On the monotonic clock.
+        deadline_ns: Option<u64>,
+    },
+}
+
+/// How much a transport has left to do, the most first: a transport made of several is in the least of their states.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Activity {
+    /// Sends are in progress.
+    Active,
+    /// No send is in progress. What is left is to take leave of the peers.
+    Delivered,
+    /// Nothing sent is on its way, and no closing connection is left: the endpoint may go.
+    Drained,
+    /// There are no connections and none is being made. Whatever comes next may wait a few microseconds.
+    Idle,
+}
+
+/// How a connection's sends stand.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct LinkState {
+    /// Sends that have not completed, without the silent ones.
+    pub to_be_told: u32,
+    /// Sends that have not completed, as far as the transport keeps something of each.
+    pub held: u32,
+    /// The peer takes what is sent without anything that this side does meanwhile: there may be room in the next moment.
+    pub drains_by_itself: bool,
+    pub send_timeout_ns: u64,
+    /// 0: off.
+    pub keepalive_ns: u64,
+}
+
+/// What can be changed of an open endpoint.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Setting {
+    /// The send timeout of one connection.
+    SendTimeout { link: u64, timeout_ns: u64 },
+    /// The keepalive of one connection; 0 turns it off.
+    Keepalive { link: u64, timeout_ns: u64 },
+    /// Both, for connections made from now on.
+    Defaults { send_timeout_ns: u64, keepalive_ns: u64 },
+    /// So many bytes of the transport's part of the memory cap, of those that it could spare, are the engine's for now.
+    Lent { bytes: u64 },
+}
+
+/// A question, and where the answer goes. Numbers are added to what is there, so that a transport made of several passes
+/// most questions on to each.
+pub(crate) enum Report<'a> {
+    /// The transport's own counters, by name.
+    Counters { into: &'a mut Vec<(&'static str, u64)>, drops: &'a mut Vec<DropReason> },
+    /// Bytes held beside the engine's, by kind.
+    Memory(&'a mut Vec<(&'static str, u64)>),
+    /// Of the endpoint's memory cap, the bytes that the transport can do without for now.
+    SpareBytes(&'a mut u64),
+    /// Sends of all connections that have not completed, as far as the transport keeps something of each.
+    SendsHeld(&'a mut u32),
+    /// Counters of one connection.
+    Connection { link: u64, into: &'a mut ConnectionCounters },
+    /// Path, facts and what holds a connection up. The engine fills in transport and attribute.
+    Explanation { link: u64, into: &'a mut Explanation },
+    /// What the peer has let this side know.
+    Peer { link: u64, into: &'a mut PeerState },
+}
+
+/// What the peer of a connection has let this side know.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerState {
+    /// Its program has no receive buffer free.
+    pub refuses: bool,
+    /// Its library has answered the attempt to connect, so that its program may have heard of it. Asked only while the engine's
+    /// own note of it ([`Core::heard`]) does not say so.
+    pub has_answered: bool,
+}
+
+/// What a connection attempt needs.
+pub(crate) struct Dial<'a> {
+    pub uri: &'a str,
+    pub request: &'a [u8],
+    pub attribute: Attribute,
+    /// None: try for ever.
+    pub timeout_ns: Option<u64>,
+    /// The name of who must be at the other end; `None`: whoever may be connected.
+    pub expected: Option<&'a str>,
+    /// What the peer has to prove before it hears of the request.
+    pub proof: Option<Commitment>,
+}

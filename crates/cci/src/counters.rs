@@ -1,4 +1,4 @@
-//! What was counted: always on, read at any time.
+//! Counters of endpoints and connections. They are always on and may be read at any time.
 
 use cci_proto::RmaKind;
 
@@ -8,19 +8,19 @@ use cci_proto::RmaKind;
 pub struct DropReason {
     /// A short, stable name, such as `bad_nonce`.
     pub name: &'static str,
-    /// How often.
+    /// How many there were.
     pub count: u64,
 }
 
-/// Memory by kind, bytes. All of it lies under the endpoint's cap.
+/// The memory that an endpoint holds, by kind, in bytes. All of it counts under the endpoint's cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// Kind and bytes: receive buffers, send buffers, rings, connection table, queues.
+    /// Each kind of memory with its bytes: receive buffers, send buffers, rings, connection table, queues.
     pub kinds: Vec<(&'static str, u64)>,
-    /// The sum.
+    /// The sum over all kinds.
     pub total_bytes: u64,
-    /// What `Options::memory_bytes_max` allows.
+    /// The cap, which is `Options::memory_bytes_max`.
     pub cap_bytes: u64,
 }
 
@@ -30,29 +30,30 @@ pub struct MemoryUse {
 pub struct EndpointCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,
-    /// Bytes in them.
+    /// Payload bytes of the messages taken for sending.
     pub bytes_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
-    /// Bytes in them.
+    /// Payload bytes of the messages handed to the program.
     pub bytes_received: u64,
     /// Remote memory writes started.
     pub rma_writes: u64,
     /// Remote memory reads started.
     pub rma_reads: u64,
-    /// Bytes in both.
+    /// Bytes moved by remote memory reads and writes that were started.
     pub rma_bytes: u64,
     /// Atomic operations started.
     pub atomics: u64,
-    /// Accesses of peers that were refused: handle, range or right.
+    /// Accesses of peers that were refused, because of their handle, range or right.
     pub rma_refused: u64,
-    /// Of those, the ones that the region allows, but not to a peer of that name (`allow_rma_read`, `allow_rma_write`).
+    /// Accesses of peers that a region allows, but not to a peer of that name (`allow_rma_read`, `allow_rma_write`). They count
+    /// among those refused, too.
     pub rma_refused_by_name: u64,
     /// Regions registered now.
     pub regions: u64,
     /// Registrations of the program's own memory that needed no check, since all of it was known.
     pub registration_hits: u64,
-    /// Those of which something had to be checked.
+    /// Registrations of the program's own memory of which something had to be checked.
     pub registration_misses: u64,
     /// Runs of known memory that were forgotten for `Options::idle_registered_bytes_max`.
     pub registration_evictions: u64,
@@ -60,9 +61,10 @@ pub struct EndpointCounters {
     pub registrations_idle_bytes: u64,
     /// Sends and operations that ended with an error, silent ones included.
     pub sends_failed: u64,
-    /// Times a message waited because every receive buffer was out with the program, or all that were its sender's share.
+    /// Times a message waited because the program held every receive buffer, or all of the sender's quota.
     pub receiver_not_ready: u64,
-    /// Of these, for the latter: its connection held as many as were left for all others.
+    /// Times a message waited because its connection had used up its quota of receive buffers: it held as many as were
+    /// free for all others.
     pub over_share: u64,
     /// Connections open now.
     pub connections_open: u64,
@@ -96,17 +98,17 @@ impl EndpointCounters {
 pub struct ConnectionCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,
-    /// Bytes in them.
+    /// Payload bytes of the messages taken for sending.
     pub bytes_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
-    /// Bytes in them.
+    /// Payload bytes of the messages handed to the program.
     pub bytes_received: u64,
-    /// Retransmissions (0 where the device loses nothing).
+    /// Datagrams that were retransmitted; 0 where the device loses nothing.
     pub retransmissions: u64,
     /// Smoothed round trip, if one was measured.
     pub rtt_ns: Option<u64>,
-    /// How much may be under way at once, bytes.
+    /// The congestion window: bytes that may be in flight at once.
     pub window_bytes: u64,
     /// Times the peer said that it had no receive buffer.
     pub receiver_not_ready: u64,

@@ -57,9 +57,9 @@ pub struct PciAddress {
 /// Something that a device or this machine can't do, why, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What, e.g. "udp receive offload (GRO)".
+    /// What is missing, such as "udp receive offload (GRO)".
     pub what: String,
-    /// Why not.
+    /// Why it is missing.
     pub reason: String,
     /// What to do about it.
     pub remedy: String,
@@ -88,9 +88,9 @@ pub struct Device(pub(crate) Arc<DeviceInfo>);
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cma {
     Off,
-    /// Where it works and pays.
+    /// Use such reads where they work and are faster.
     On,
-    /// Wherever it works.
+    /// Use such reads wherever they work.
     Always,
 }
 
@@ -123,10 +123,10 @@ pub(crate) struct DeviceInfo {
     pub shm: ShmKeys,
     pub eth: EthKeys,
     pub multicast: MulticastKeys,
-    /// How peers are known and what passes is sealed; None: it is not.
+    /// How peers are known and how messages are sealed. None: they are neither.
     pub security: Option<Security>,
     pub unavailable: Vec<Unavailable>,
-    /// Whether others may ask its endpoints for connections. They may not where an endpoint opens it only to dial.
+    /// Whether others may ask its endpoints for connections. They may not where an endpoint opens the device only to dial.
     pub serves: bool,
     /// The devices by which its endpoints connect, too, where these lead to a URI; itself is the first. Empty: it stands for
     /// itself alone.

@@ -231,12 +231,12 @@ pub enum RegisterError {
 pub enum RmaError {
     /// The connection is unreliable: remote memory needs a reliable one (CCI-054).
     Unreliable,
-    /// The local and the remote pieces are not equally long in total, the total is 0, or an offset is beyond counting.
+    /// the local and the remote segments are not equally long in total, the total is 0, or an offset is beyond counting.
     Lengths,
-    /// A local handle names no region of this endpoint, the piece is not within it, or it is to be written and its
+    /// A local handle names no region of this endpoint, the segment is not within it, or it is to be written and its
     /// memory is read-only.
     LocalHandle,
-    /// The lists of pieces make more runs than one operation takes.
+    /// The lists of segments make more contiguous runs than one operation takes.
     TooManyPieces {
         /// Runs that are contiguous on both sides, at most.
         max: usize,
@@ -355,7 +355,7 @@ impl fmt::Display for ConnectError {
                 "this endpoint requires security, which multicast groups do not have: use an endpoint of a device without it"
             ),
             ConnectError::CannotExpect { name, reason } => write!(f, "expecting {name:?}: {reason}"),
-            ConnectError::NoMemory => write!(f, "{NO_ROOM}"),
+            ConnectError::NoMemory => write!(f, "{EXHAUSTED}"),
             ConnectError::System(error) => write!(f, "{error}"),
         }
     }
@@ -378,11 +378,11 @@ impl fmt::Display for ConnectFailure {
             ),
             ConnectFailure::WrongPeer => write!(
                 f,
-                "somebody else is there than was expected: the name of his key, or those of his certificate, are others"
+                "the peer is not the one that was expected: its key or its certificate has another name"
             ),
             ConnectFailure::NoMemory => write!(
                 f,
-                "one side has no room for it: no memory under its memory_bytes_max or of the system, no descriptor \
+                "one side has no capacity for it: no memory under its memory_bytes_max or of the system, no descriptor \
                  (ulimit -n), or shared memory above the limit of file sizes (ulimit -f)"
             ),
             ConnectFailure::Disconnected => write!(f, "the peer closed or died while connecting"),
@@ -408,13 +408,13 @@ impl fmt::Display for AcceptError {
                 "the request is this endpoint's own, and with security on it can't connect to itself: accept it on \
                  another one"
             ),
-            AcceptError::NoMemory => write!(f, "{NO_ROOM}"),
+            AcceptError::NoMemory => write!(f, "{EXHAUSTED}"),
             AcceptError::System(error) => write!(f, "{error}"),
         }
     }
 }
 
-const NO_ROOM: &str = "out of connections or of memory: the endpoint's memory_bytes_max is used up, or the system has none left";
+const EXHAUSTED: &str = "out of connections or of memory: the endpoint's memory_bytes_max is used up, or the system has none left";
 
 const OTHER_PROCESS: &str =
     "another process opened the endpoint, and this is its fork child: open your own here";
@@ -468,16 +468,16 @@ impl fmt::Display for RmaError {
             RmaError::Unreliable => write!(f, "remote memory needs a reliable connection (RO or RU)"),
             RmaError::Lengths => write!(
                 f,
-                "the local and the remote pieces must have the same total length, of one byte at least, and end within 64 bits"
+                "the local and the remote segments must have the same total length, of one byte at least, and end within 64 bits"
             ),
             RmaError::LocalHandle => {
                 write!(
                     f,
-                    "a local handle names no region of this endpoint, its piece is not within it, or can't be written"
+                    "a local handle names no region of this endpoint, its segment is not within it, or can't be written"
                 )
             }
             RmaError::TooManyPieces { max } => {
-                write!(f, "the pieces make more than {max} contiguous runs: use several operations")
+                write!(f, "the segments make more than {max} contiguous runs: use several operations")
             }
             RmaError::TooLong { len_bytes, max_bytes } => {
                 write!(f, "message of {len_bytes} bytes on a connection that takes {max_bytes}")

@@ -1,4 +1,4 @@
-//! A connection explains itself: the path chosen, the paths not chosen and why, and what it waits for.
+//! The explanation of a connection: the path it takes, the paths it does not take and why, and what it waits for.
 
 use std::fmt;
 
@@ -18,15 +18,15 @@ pub struct PathOption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// In words.
+    /// A fact in words.
     Text(String),
-    /// Yes or no.
+    /// A fact that is true or false.
     Flag(bool),
     /// A number of things.
     Count(u64),
     /// A number of bytes.
     Bytes(u64),
-    /// Nanoseconds.
+    /// A number of nanoseconds.
     Ns(u64),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Fact {
     }
 }
 
-/// Why a connection goes where it goes and what holds it up. `Display` gives it in plain words.
+/// Why a connection takes its path, and what holds it up. `Display` says it in plain words.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Explanation {

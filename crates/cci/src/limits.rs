@@ -4,23 +4,23 @@
 pub const REQUEST_BYTES_MAX: usize = 1024;
 /// Receive buffers of an endpoint unless told otherwise: with [`MESSAGE_BYTES_MAX`] about 8 MB (CCI-079).
 pub const RECV_BUFFERS_DEFAULT: u32 = 1024;
-/// Most receive buffers an endpoint may be given.
+/// The largest number of receive buffers that an endpoint may be opened with.
 pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
 /// Sends started and not yet completed, per endpoint, unless told otherwise.
 pub const SENDS_DEFAULT: u32 = 16 * 1024;
-/// Most sends in progress an endpoint may be given.
+/// The largest number of sends in progress that an endpoint may be opened with.
 pub const SENDS_MAX: u32 = 1 << 22;
 /// Remote memory operations started and not yet completed, per endpoint, unless told otherwise: as many as programs post that
 /// were written for the published library. What they need is borrowed as they are begun.
 pub const RMA_OPERATIONS_DEFAULT: u32 = 16 * 1024;
-/// Of these, those whose completions have a place in the queue of events from the beginning.
+/// Remote memory operations whose completions have a place in the queue of events from the beginning.
 pub const RMA_EVENTS_RESERVED: u32 = 4 * 1024;
-/// Most that an endpoint may be given.
+/// The largest number of remote memory operations in progress that an endpoint may be opened with.
 pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
 /// The least rate at which a peer has to take, or to bring, what remote operations over a channel move, bytes a second. An
 /// operation has so much more time than its send timeout.
 pub const RMA_BYTES_PER_S_MIN: u64 = 64 << 10;
-/// What an operation counts for beside its data, bytes: answering takes time, too.
+/// Bytes that an operation counts for beside its data, since answering it takes time, too.
 pub const RMA_OPERATION_BYTES: u64 = 256;
 /// Memory that idles in the registration cache, unless told otherwise, bytes.
 pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
@@ -43,7 +43,7 @@ pub const CONNECTIONS_MAX: u32 = 4 << 20;
 pub const SPIN_NS_MAX: u64 = 50_000;
 /// Shortest spin: long enough to notice that spinning has begun to pay again.
 pub const SPIN_NS_MIN: u64 = 2_000;
-/// How often a blocking send that found no room looks again.
+/// How often a blocking send that found no space tries again.
 pub const ROOM_POLL_NS: u64 = 1_000_000;
 /// How long a program has called nothing before the progress thread takes over. A shorter nap costs more looks at a busy
 /// program, each a few microseconds; a longer one makes the peers of a program that has begun to compute wait.
@@ -54,22 +54,22 @@ pub const EVENTS_PER_PROGRESS: u32 = 16;
 pub const PROGRESS_NS: u64 = 50_000;
 /// How long destroying an endpoint may go on delivering what was sent before.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
-/// How long it may go on taking leave once everything sent has been delivered: long enough for CLOSE to be repeated where
+/// How long an endpoint may go on closing its connections once everything sent has been delivered: long enough for CLOSE to be repeated where
 /// it was lost, short enough for a program whose peer is busy elsewhere and answers late.
 pub const FAREWELL_NS_MAX: u64 = 50_000_000;
 
 /// TCP: seconds without a byte from the peer's kernel after which ours asks it whether the connection is still there,
 pub const TCP_IDLE_S: u64 = 30;
-/// and up to so many more, which differ from connection to connection.
+/// TCP: up to so many seconds are added to that, a different number for each connection.
 pub const TCP_IDLE_JITTER_S: u64 = 15;
 /// TCP: seconds between two such questions.
 pub const TCP_ASK_S: u64 = 10;
 /// TCP: questions in vain after which the connection is broken.
 pub const TCP_ASKS: u32 = 9;
-/// Of its part of the memory cap, what a transport does not lend to sends that wait for room: one part in this many.
+/// A transport lends its part of the memory cap to sends that wait for space, except for one part in this many.
 pub const KEPT_SHARE: u64 = 8;
 
-/// The time that so many bytes take at the least rate, nanoseconds.
+/// The time in nanoseconds that `len_bytes` take at the least rate.
 pub const fn progress_ns(bytes: u64) -> u64 {
     let ns = bytes as u128 * 1_000_000_000 / RMA_BYTES_PER_S_MIN as u128;
     if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }

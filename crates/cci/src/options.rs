@@ -1,4 +1,4 @@
-//! What a program chooses: options of an endpoint, attribute of a connection, flags of a send.
+//! What a program chooses: the options of an endpoint, the attribute of a connection, the flags of a send.
 
 use crate::CreateError;
 use crate::limits;
@@ -13,7 +13,7 @@ pub enum Attribute {
     ReliableOrdered,
     /// RU: every message arrives once, in whatever order the network brings it.
     ReliableUnordered,
-    /// UU: a message arrives once at most. One that is lost on this host or the peer's is counted there. A send completes when it
+    /// UU: a message arrives once at most. A host that loses one counts it. A send completes when it
     /// has left.
     Unreliable,
     /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Nobody is asked, so the
@@ -46,14 +46,14 @@ impl Attribute {
     }
 }
 
-/// How a send is made; combine with `|`.
+/// Flags of a send, combined with `|`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct SendFlags(u8);
 
 impl SendFlags {
     /// Copy the message before returning, raise an event at completion.
     pub const NONE: SendFlags = SendFlags(0);
-    /// No completion event. A failure is counted in `sends_failed`. One that ends the connection is told by
+    /// No completion event. A failure is counted in `sends_failed`. One that ends the connection is followed by
     /// [`Event::Disconnected`](crate::Event::Disconnected).
     pub const SILENT: SendFlags = SendFlags(1);
     /// The message need not be copied before the call returns. A permission the library may use or not: from
@@ -104,16 +104,16 @@ pub struct Options {
     /// the peer goes on taking others has more time, as long as those before it need at 64 KiB a second. Not zero.
     pub send_timeout: Duration,
     /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off. Peers that have gone are
-    /// found without it, and told by [`Event::Disconnected`](crate::Event::Disconnected).
+    /// found without it, and reported by [`Event::Disconnected`](crate::Event::Disconnected).
     pub keepalive: Option<Duration>,
     /// Cap on every byte the endpoint holds for buffers, queues, connections and mappings of peers' memory: 256 MiB. Memory from
     /// [`Endpoint::allocate`](crate::Endpoint::allocate) counts beside it.
     pub memory_bytes_max: u64,
-    /// Of the program's own memory that was registered and is no longer, so many bytes are remembered as checked: 64 MiB. 0:
-    /// every registration checks; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
+    /// How many bytes of the program's own memory the endpoint remembers as checked after they were deregistered: 64 MiB. With 0
+    /// every registration checks its memory anew; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
     pub idle_registered_bytes_max: u64,
-    /// Who may be a peer, and that all is encrypted. None: as the device's configuration says, which is in the clear if it says
-    /// nothing. Needs the feature `sealing`, which is on by default; not for devices of shared memory.
+    /// Who may be a peer, and that everything is encrypted. None: the device's configuration decides; without one, nothing is
+    /// encrypted. Needs the feature `sealing`, which is on by default; not for devices of shared memory.
     pub security: Option<Security>,
 }
 
@@ -197,7 +197,7 @@ impl Options {
         self
     }
 
-    /// Whether each is in its range.
+    /// Checks that each option is in its range.
     pub(crate) fn check(&self) -> Result<(), CreateError> {
         let bad = |name, reason: String| Err(CreateError::BadOption { name, reason });
         if self.recv_buffers == 0 || self.recv_buffers > limits::RECV_BUFFERS_MAX {

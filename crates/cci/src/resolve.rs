@@ -1,4 +1,4 @@
-//! From host names to addresses: apart from everything else, since asking for a name may take seconds.
+//! Host names become addresses here and nowhere else, since looking up a name may take seconds.
 
 use crate::error::ResolveError;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -35,7 +35,7 @@ pub fn resolve(uri: &str) -> Result<String, ResolveError> {
     Ok(format!("{scheme}://{}", parts.map_err(failed)?.join(",")))
 }
 
-/// What stood in the way.
+/// What went wrong.
 enum Failure {
     /// The text.
     Uri(String),

@@ -20,12 +20,12 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Security {
-    /// None: the device's.
+    /// None: the device's credentials.
     pub(crate) credentials: Option<Credentials>,
-    /// None: as the device has it, or on.
+    /// None: as the device's configuration says; on if it says nothing.
     pub(crate) required: Option<bool>,
     pub(crate) authorisation: Authorisation,
-    /// None: whoever may be connected.
+    /// None: everyone who may be connected.
     pub(crate) expected: Option<Box<str>>,
 }
 
@@ -40,10 +40,10 @@ impl Security {
         Credentials::psk_file(path.as_ref(), process::uid()).map(Security::with)
     }
 
-    /// The same from the text of such a file.
+    /// Pre-shared keys from text in the form that [`Security::psk_file`] reads.
     ///
     /// # Errors
-    /// As [`Security::psk_file`].
+    /// [`CredentialsError`] says where the text is wrong, what is wrong, and what to do.
     pub fn psk(text: &[u8]) -> Result<Security, CredentialsError> {
         Credentials::psk(text).map(Security::with)
     }
@@ -65,10 +65,10 @@ impl Security {
             .map(Security::with)
     }
 
-    /// The same from the texts of such files.
+    /// Certificates from texts in the form that [`Security::certificate_files`] reads.
     ///
     /// # Errors
-    /// As [`Security::certificate_files`].
+    /// [`CredentialsError`] says where a text is wrong, what is wrong, and what to do.
     pub fn certificates(
         certificate: &[u8],
         private_key: &[u8],
@@ -77,7 +77,7 @@ impl Security {
         Credentials::certificates(certificate, private_key, authorities).map(Security::with)
     }
 
-    /// As the device has it, to be narrowed: by [`Security::allow_connect`] and its like.
+    /// The device's own security, which [`Security::allow_connect`] and the other methods may narrow.
     pub fn of_device() -> Security {
         Security {
             credentials: None,
@@ -91,21 +91,21 @@ impl Security {
         Security { credentials: Some(credentials), ..Security::of_device() }
     }
 
-    /// True, as unless given: peers without security get no answer at all. False: they are served, too, in the clear and
-    /// without a name; what this side asks for is sealed all the same.
+    /// Whether peers without security get no answer at all, which is the default. With `false` they are served, too, in the clear
+    /// and without a name; connections that this side asks for are sealed all the same.
     #[must_use]
     pub fn required(self, required: bool) -> Security {
         Security { required: Some(required), ..self }
     }
 
-    /// Who may be at the other end of a connection, whichever side asks for it. Everyone who is known unless given.
+    /// Who may be at the other end of a connection, whichever side asks for it. By default everyone who is known.
     #[must_use]
     pub fn allow_connect(self, names: Names) -> Security {
         Security { authorisation: Authorisation { connect: names, ..self.authorisation }, ..self }
     }
 
-    /// Who must be at the other end of every connection that this side asks for; whoever may be connected unless given. As
-    /// [`Endpoint::connect_expecting`](crate::Endpoint::connect_expecting) for all of them. Connections that others ask for
+    /// Who must be at the other end of every connection that this side asks for, as
+    /// [`Endpoint::connect_expecting`](crate::Endpoint::connect_expecting) says it for one. By default everyone who may be connected. Connections that others ask for
     /// are [`Security::allow_connect`]'s alone.
     #[must_use]
     pub fn expect(self, peer: &str) -> Security {
@@ -113,19 +113,19 @@ impl Security {
     }
 
     /// Who may read the regions registered here, as far as each allows it. Atomic operations need this right and the one
-    /// to write. Everyone who is known unless given.
+    /// to write. By default everyone who is known.
     #[must_use]
     pub fn allow_rma_read(self, names: Names) -> Security {
         Security { authorisation: Authorisation { rma_read: names, ..self.authorisation }, ..self }
     }
 
-    /// Who may write to the regions registered here, as far as each allows it. Everyone who is known unless given.
+    /// Who may write to the regions registered here, as far as each allows it. By default everyone who is known.
     #[must_use]
     pub fn allow_rma_write(self, names: Names) -> Security {
         Security { authorisation: Authorisation { rma_write: names, ..self.authorisation }, ..self }
     }
 
-    /// For people: `psk (this side is node1), required`.
+    /// A line for people, such as `psk (this side is node1), required`.
     pub(crate) fn describe(&self) -> String {
         let how = self.credentials.as_ref().map_or_else(
             || "as the device says".to_owned(),

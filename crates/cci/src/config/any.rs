@@ -13,7 +13,7 @@ pub(super) fn device(shm: DeviceInfo, udp: DeviceInfo) -> DeviceInfo {
     };
     DeviceInfo {
         up: true,
-        info: format!("shared memory, {network}: each connection by the best way"),
+        info: format!("shared memory, {network}: each connection by the best path"),
         conf_argv: vec!["transport=any".to_owned()],
         // Its receive buffers are for all of them.
         max_send_size: MESSAGE_BYTES_MAX,

@@ -7,7 +7,7 @@ use std::ops::BitOr;
 /// An address in a region: of this endpoint's, or of a peer's.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RegionAddress {
-    /// The region.
+    /// The region that the address is in.
     pub handle: RegionHandle,
     /// Bytes from its start.
     pub offset: u64,
@@ -23,9 +23,9 @@ impl RegionAddress {
 /// Contiguous bytes in a region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins.
+    /// The address of its first byte.
     pub address: RegionAddress,
-    /// How long it is.
+    /// Its length in bytes.
     pub len_bytes: u64,
 }
 
@@ -36,7 +36,7 @@ impl Segment {
     }
 }
 
-/// How an operation is made; combine with `|`.
+/// Flags of an operation, combined with `|`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct RmaFlags(u8);
 
@@ -62,8 +62,8 @@ impl BitOr for RmaFlags {
     }
 }
 
-/// One operation, whole: from any pieces of local memory to any pieces of remote memory, or back. Both lists have the
-/// same total length, and each at least one piece; they need not be cut alike.
+/// One operation, whole: from any segments of local memory to any segments of remote memory, or back. Both lists have the
+/// same total length, and each at least one segment; they need not be divided alike.
 ///
 /// ```
 /// use cci::{Connection, Endpoint, Segment, Rma, RmaError, RmaFlags, RegionHandle, RmaKind};
@@ -85,15 +85,15 @@ impl BitOr for RmaFlags {
 pub struct Rma<'a> {
     /// Write to the peer's memory, or read from it.
     pub kind: RmaKind,
-    /// Pieces of regions of this endpoint, in order.
+    /// Segments of regions of this endpoint, in order.
     pub local: &'a [Segment],
-    /// Pieces of regions of the peer's, in order.
+    /// Segments of regions of the peer's, in order.
     pub remote: &'a [Segment],
     /// Delivered to the peer as an ordinary message once all the data is there (CCI-064); nothing is delivered when the
     /// operation fails.
     pub message: Option<&'a [u8]>,
     /// Returned unchanged with the completion.
     pub context: u64,
-    /// How.
+    /// Options of the operation.
     pub flags: RmaFlags,
 }

@@ -1,19 +1,42 @@
 //! A connection, and what all of them share.
 
 use super::counts::Counts;
-use super::input::{Input, Keepers};
+use super::input::{Input, Keepers, Take};
 use super::lent::Lent;
-use super::out::Out;
-use super::pipe::Pipe;
+use super::out::{Flow, Out, Wrote};
+use super::pace::Pace;
 use super::said::Ticket;
 use super::second_stream::Bulk;
 use super::sends::{Send, Sends};
+use super::streams::{Listed, Streams};
+use super::watched::Watched;
 use super::wire::{Header, Kind};
 use crate::engine::chunks::Chunks;
-use crate::engine::core::Core;
+use crate::engine::core::{Core, SendOp};
+use crate::error::SendError;
 use crate::event::{Connection, Status};
 use crate::transport::quota::Host;
+use crate::transport::token::NOWHERE;
+use cci_sys::event::Interest;
+use std::io;
 use std::net::SocketAddr;
+
+/// Messages queued on a connection leave without waiting for the next progress once they are so many bytes.
+const BATCH_BYTES: u64 = 48 << 10;
+/// A connection may always have so many chunks, if there are any.
+const CHUNKS_MIN: u32 = 4;
+/// A connection may never have more chunks than these: a megabyte.
+const CHUNKS_MAX: u32 = 64;
+/// Between the two a connection may have this part of what is left, so that one slow peer does not take it all.
+const CHUNKS_SHARE: u32 = 4;
+/// How long a record may take from its first byte to its last, unless the send timeout is longer. Only a peer that stands still in
+/// the middle takes so long: where this side does not read, its time does not count.
+const RECORD_NS_MAX: u64 = if cfg!(test) { 1_500_000_000 } else { 30_000_000_000 };
+
+/// How long a record may take on a connection with this send timeout.
+pub(super) fn record_ns_max(send_timeout_ns: u64) -> u64 {
+    RECORD_NS_MAX.max(send_timeout_ns)
+}
 
 /// Where a connection stands.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -45,20 +68,29 @@ impl State {
     }
 }
 
+/// What came of writing on a connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Written {
+    Done,
+    /// The stream is of no use any more. What the peer sent before may still be there.
+    Failed,
+    /// The connection closes, and may have come a step further.
+    MayClose,
+}
+
 /// See the module.
 pub(super) struct Conn {
     /// The engine's handle.
     pub connection: Connection,
+    /// Its name in the endpoint's table, and in which lists it is.
+    pub listed: Listed,
     /// None: gone, or to be dialled again.
-    pub stream: Option<Pipe>,
+    pub stream: Option<Watched>,
     pub state: State,
     pub is_reliable: bool,
     /// We dialled it.
     pub dialled: bool,
-    /// It is in the endpoint's epoll set.
-    pub is_watched: bool,
-    /// The set tells when it can be written, too.
-    pub is_watched_for_room: bool,
     /// The peer's library has answered HELLO.
     pub is_heard: bool,
     /// CLOSING was said, and has come.
@@ -66,8 +98,6 @@ pub(super) struct Conn {
     pub closing_came: bool,
     /// In [`super::Tcp::making`].
     pub has_deadline: bool,
-    /// In [`super::Tcp::unfinished`].
-    pub has_part: bool,
     /// Since when a part of a record of the first stream is here.
     pub record_ns: Option<u64>,
     /// That part was left in the kernel, which tells when the record is whole.
@@ -76,12 +106,6 @@ pub(super) struct Conn {
     pub has_room_behind_parts: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
     pub hot_reads: u32,
-    /// In [`super::Tcp::dirty`].
-    pub is_dirty: bool,
-    /// In [`super::Tcp::acks`].
-    pub owes_ack: bool,
-    /// In [`super::Tcp::starved`].
-    pub is_starved: bool,
     pub input: Input,
     pub out: Out,
     /// The longest message, both sides considered.
@@ -130,24 +154,19 @@ impl Conn {
     pub fn new(connection: Connection, state: State, is_reliable: bool, timeouts_ns: (u64, u64)) -> Conn {
         Conn {
             connection,
+            listed: Listed::nowhere(NOWHERE),
             stream: None,
             state,
             is_reliable,
             dialled: state == State::Dialing,
-            is_watched: false,
-            is_watched_for_room: false,
             is_heard: false,
             closing_said: false,
             closing_came: false,
             has_deadline: false,
-            has_part: false,
             record_ns: None,
             leaves_part: false,
             has_room_behind_parts: false,
             hot_reads: 0,
-            is_dirty: false,
-            owes_ack: false,
-            is_starved: false,
             input: Input::new(),
             out: Out::new(),
             mss: 0,
@@ -187,10 +206,216 @@ impl Conn {
         Header { kind, len, ack: self.input.tell() }
     }
 
-    /// Queues a control record. False: the peer lets too many pile up.
-    pub fn say(&mut self, kind: Kind) -> bool {
+    /// Queues a control record, which leaves with the next progress.
+    pub fn send_control(&mut self, streams: &mut Streams, kind: Kind) {
         let header = self.header(kind, 0);
-        self.out.say(header, None)
+        if !self.out.send_control(header, None) {
+            // The peer lets too many pile up.
+            streams.doom(self.listed.key);
+        }
+        streams.write_later(&mut self.listed);
+    }
+
+    /// Takes a message, and writes it at once if it is alone: a lone message must not wait for the next progress. One behind
+    /// others may, and shares their write.
+    #[inline]
+    pub fn send(
+        &mut self,
+        shared: &mut Shared,
+        core: &mut Core,
+        segments: &[&[u8]],
+        op: SendOp,
+        is_alone: bool,
+    ) -> Result<Written, SendError> {
+        let lone = self.out.is_quiet() && self.out.lone_poll != shared.pace.polls;
+        shared.pace.begin_send(lone, &mut shared.now_ns);
+        let len = segments.iter().map(|segment| segment.len()).sum();
+        let ack = if lone { self.input.tell() } else { self.input.taken() };
+        let deadline_ns = shared.now_ns.saturating_add(self.send_timeout_ns);
+        let chunks_max = (shared.chunks.left() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
+        if self.out.sends() == 0 {
+            self.moved_ns = shared.now_ns;
+        }
+        let header = Out::message(len, ack);
+        let Shared { sends, chunks, .. } = shared;
+        if !self.out.has_room(sends, is_alone)
+            || !self.out.push(sends, chunks, header, segments, op, deadline_ns, chunks_max)
+        {
+            return Err(SendError::WouldBlock);
+        }
+        shared.sends_due_ns = shared.sends_due_ns.min(deadline_ns);
+        self.to_be_told += u32::from(!op.silent);
+        self.messages_sent += 1;
+        self.bytes_sent += len as u64;
+        if lone {
+            return Ok(self.write_lone(shared, core));
+        }
+        shared.streams.write_later(&mut self.listed);
+        let is_full = self.out.unwritten_bytes() >= BATCH_BYTES && !self.out.blocked;
+        Ok(if is_full && self.out.flow == Flow::Going { self.flush(shared, core) } else { Written::Done })
+    }
+
+    #[inline]
+    fn write_lone(&mut self, shared: &mut Shared, core: &mut Core) -> Written {
+        self.out.lone_poll = shared.pace.polls;
+        let Some(stream) = &mut self.stream else { return Written::Done };
+        let wrote = self.out.write_lone(stream, &shared.sends);
+        shared.counts.lone += 1;
+        let is_done = wrote.is_ok() && !self.out.blocked && self.is_reliable;
+        if let Ok(wrote) = &wrote {
+            shared.counts.writes += wrote.writes;
+            shared.counts.bytes_written += wrote.bytes;
+        }
+        if is_done { Written::Done } else { self.after_write(shared, core, wrote.map(|_| Wrote::default())) }
+    }
+
+    /// Writes what waits.
+    pub fn flush(&mut self, shared: &mut Shared, core: &mut Core) -> Written {
+        let Some(stream) = &mut self.stream else { return Written::Done };
+        if matches!(self.state, State::Gone) || self.out.blocked && stream.is_watched_for_room() {
+            return Written::Done;
+        }
+        let wrote = self.out.write(stream, &shared.sends);
+        self.after_write(shared, core, wrote)
+    }
+
+    /// What follows from a write.
+    fn after_write(&mut self, shared: &mut Shared, core: &mut Core, wrote: io::Result<Wrote>) -> Written {
+        let Ok(Wrote { bytes, writes }) = wrote else { return Written::Failed };
+        shared.counts.bytes_written += bytes;
+        shared.counts.writes += writes;
+        shared.counts.batches += u64::from(writes > 0);
+        if !self.is_reliable {
+            //= wire.md R-TCP-12
+            while let Some(send) = self.out.pop_written(&mut shared.sends, &mut shared.chunks) {
+                self.complete(core, &send, Status::Success);
+            }
+        }
+        if self.out.blocked && self.stream.as_ref().is_some_and(|stream| stream.lacks_buffer()) {
+            // Nobody tells when there is one: it is tried again with the next progress.
+            self.out.blocked = false;
+            shared.streams.write_later(&mut self.listed);
+        }
+        self.watch_for_room(core);
+        match (self.state, &self.stream) {
+            (State::Closing, _) => Written::MayClose,
+            (State::Lingering, Some(stream)) if !self.out.wants() && !stream.has_unsent() => {
+                // One that fails has nothing to shut down any more.
+                let _ = stream.shutdown_write();
+                Written::Done
+            }
+            _ => Written::Done,
+        }
+    }
+
+    /// Tells the kernel whether to tell when there is room.
+    fn watch_for_room(&mut self, core: &Core) {
+        let Some(stream) = &mut self.stream else { return };
+        let is_read = stream.interest().is_some();
+        if is_read || self.out.blocked && !self.input.is_holding() && self.state != State::PeerClosed {
+            let interest = if self.out.blocked { Interest::Both } else { Interest::Read };
+            stream.watch(&core.poller, Some(interest));
+        }
+    }
+
+    /// Has the kernel tell of the stream, if it does not.
+    pub fn watch(&mut self, core: &Core) {
+        if self.state == State::PeerClosed {
+            return;
+        }
+        let interest = if self.out.blocked { Interest::Both } else { Interest::Read };
+        if let Some(stream) = self.stream.as_mut().filter(|stream| stream.interest().is_none()) {
+            stream.watch(&core.poller, Some(interest));
+        }
+    }
+
+    /// The kernel tells of the stream.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.interest().is_some())
+    }
+
+    /// The kernel tells when the stream can be written, too.
+    #[inline]
+    pub fn is_watched_for_room(&self) -> bool {
+        self.stream.as_ref().is_some_and(Watched::is_watched_for_room)
+    }
+
+    /// Has the kernel tell nothing of the stream.
+    pub fn unwatch(&mut self, core: &Core) {
+        if let Some(stream) = &mut self.stream {
+            stream.watch(&core.poller, None);
+        }
+    }
+
+    /// When a record of which a part has come has to be whole, on whichever stream that is.
+    pub fn record_due_ns(&self, now_ns: u64) -> Option<u64> {
+        let second = self.bulk.as_ref().and_then(|bulk| bulk.part_since_ns(now_ns));
+        let since_ns = [self.record_ns, second].into_iter().flatten().min()?;
+        Some(since_ns.saturating_add(record_ns_max(self.send_timeout_ns)))
+    }
+
+    /// A part of a record has come on one of the streams: it has a time from now on.
+    #[inline]
+    pub fn await_rest(&mut self, shared: &mut Shared) {
+        if !self.listed.is_unfinished() {
+            let due_ns = self.record_due_ns(shared.now_ns).unwrap_or(u64::MAX);
+            shared.streams.await_rest(&mut self.listed, due_ns);
+        }
+    }
+
+    /// From here on messages are dropped, and the peer is told.
+    pub fn drop_messages(&mut self, shared: &mut Shared) {
+        //= wire.md R-TCP-9
+        self.input.take = Take::Dropping;
+        shared.counts.not_ready_sent += 1;
+        self.send_control(&mut shared.streams, Kind::NotReady);
+        shared.streams.starve(&mut self.listed);
+    }
+
+    /// Asks the peer for a sign of life.
+    pub fn ping(&mut self, streams: &mut Streams) {
+        //= wire.md R-TCP-16
+        let header = self.header(Kind::Ping, 0);
+        // One that finds no room is not needed: the peer has enough to answer.
+        let _ = self.out.send_control(header, None);
+        streams.write_later(&mut self.listed);
+    }
+
+    /// Tells the peer that there are receive buffers again, for so many messages. False: it lets too many answers pile up.
+    pub fn say_ready(&mut self, shared: &mut Shared, window: u32) -> bool {
+        //= wire.md R-TCP-11
+        self.input.take = Take::Awaited;
+        let header = self.header(Kind::Ready, 4);
+        shared.streams.write_later(&mut self.listed);
+        self.out.send_control(header, Some(window))
+    }
+
+    /// Nothing could be read: if that is because a sealed record is not whole, that has a time.
+    pub fn note_sealed_part(&mut self, shared: &mut Shared) {
+        if self.stream.as_ref().is_some_and(|stream| stream.has_part()) {
+            self.record_ns.get_or_insert(shared.now_ns);
+            self.await_rest(shared);
+        } else if self.input.kept().is_empty() {
+            self.record_ns = None;
+        }
+    }
+
+    /// A send has ended.
+    #[inline]
+    pub fn complete(&mut self, core: &mut Core, send: &Send, status: Status) {
+        let op = send.op();
+        if !op.silent {
+            self.to_be_told = self.to_be_told.saturating_sub(1);
+        }
+        core.complete(self.connection, op, status);
+    }
+
+    /// Every send ends with this status.
+    pub fn end_sends(&mut self, shared: &mut Shared, core: &mut Core, status: Status) {
+        while let Some(send) = self.out.abandon(&mut shared.sends, &mut shared.chunks) {
+            self.complete(core, &send, status);
+        }
     }
 
     /// The second stream is there, or was.
@@ -227,23 +452,6 @@ pub(super) struct Shared {
     /// No send is overdue before.
     pub sends_due_ns: u64,
     pub keepers: Keepers,
-}
-
-impl Shared {
-    /// A send of a connection has ended.
-    #[inline]
-    pub fn complete(conn: &mut Conn, core: &mut Core, send: &Send, status: Status) {
-        let op = send.op();
-        if !op.silent {
-            conn.to_be_told = conn.to_be_told.saturating_sub(1);
-        }
-        core.complete(conn.connection, op, status);
-    }
-
-    /// Every send of a connection ends so.
-    pub fn end_sends(&mut self, conn: &mut Conn, core: &mut Core, status: Status) {
-        while let Some(send) = conn.out.abandon(&mut self.sends, &mut self.chunks) {
-            Self::complete(conn, core, &send, status);
-        }
-    }
+    pub streams: Streams,
+    pub pace: Pace,
 }

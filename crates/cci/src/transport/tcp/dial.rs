@@ -5,6 +5,7 @@ use super::counts::Fault;
 use super::hand::Unread;
 use super::pipe::{self, Pipe, Refusal};
 use super::said::Said;
+use super::watched::Watched;
 use super::wire::Kind;
 use super::{SCHEME, Tcp};
 use crate::engine::core::{Attempt, Core};
@@ -19,7 +20,6 @@ use cci_sys::event::Interest;
 use cci_sys::tcp::Stream;
 use cci_sys::{SysError, clock};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 
 /// How soon a peer that the network does not reach, or that has too many clients, is tried again.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
@@ -97,6 +97,9 @@ impl Tcp {
         }
         let timeouts_ns = (self.send_timeout_ns, self.keepalive_ns);
         let key = self.conns.insert(Conn::new(connection, state, is_reliable, timeouts_ns)).ok()?;
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.listed.key = key;
+        }
         self.conns_max = self.conns_max.max(key.index + 1);
         Some(key)
     }
@@ -120,16 +123,13 @@ impl Tcp {
         match dialled {
             Ok(stream) => {
                 conn.out = super::out::Out::new();
-                conn.out.say_first(&conn.hello);
+                conn.out.send_first(&conn.hello);
                 // A stream that is not connected yet has no room; the kernel tells when it has.
                 conn.out.blocked = true;
-                conn.stream = Some(stream);
-                self.watch(core, key);
-                if let Some(conn) = self.conns.get_mut(key)
-                    && let Some(stream) = &conn.stream
-                    && stream.peer_addr().is_ok()
-                {
-                    conn.is_watched_for_room = false;
+                let is_connected = stream.peer_addr().is_ok();
+                conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
+                conn.watch(core);
+                if is_connected {
                     self.connected(core, key);
                 }
             }
@@ -148,13 +148,11 @@ impl Tcp {
         if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
             return self.dial_failed(core, key, ConnectFailure::Refused);
         }
-        conn.is_watched_for_room = false;
         if let Err(error) = conn.out.write(stream, &self.shared.sends) {
             return self.call_failed(core, key, &error);
         }
-        conn.is_watched_for_room = conn.out.blocked && stream.waits_for_room();
-        let interest = if conn.is_watched_for_room { Interest::Both } else { Interest::Read };
-        core.poller.rewatch(stream.as_fd(), token::make(token::CONN, key), interest);
+        let waits = conn.out.blocked && stream.waits_for_room();
+        stream.watch(&core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
     /// The system, or the network, says why the peer was not reached.
@@ -163,7 +161,7 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-            && conn.stream.as_ref().is_some_and(Pipe::is_shaking);
+            && conn.stream.as_ref().is_some_and(|stream| stream.is_shaking());
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
         if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
             self.shared.counts.fault(refusal.fault);
@@ -180,7 +178,7 @@ impl Tcp {
             }
             // The network may come back, ports and descriptors may become free: until the time is over.
             _ => {
-                Self::unwatch(core, conn);
+                conn.unwatch(core);
                 conn.stream = None;
                 conn.again_ns = now_ns + AGAIN_NS;
                 self.shared.counts.refused_system += 1;
@@ -227,7 +225,7 @@ impl Tcp {
             Said::Heard if !conn.is_heard => {
                 conn.is_heard = true;
                 if !conn.request.is_empty() {
-                    conn.out.say_first(&std::mem::take(&mut conn.request));
+                    conn.out.send_first(&std::mem::take(&mut conn.request));
                     self.flush(core, key);
                 }
                 self.answered(core, key);
@@ -244,7 +242,7 @@ impl Tcp {
                 self.identify(core, key);
                 self.open_conn(core, key);
                 //= wire.md R-TCP-3
-                self.say(key, Kind::Confirm);
+                self.send_control(key, Kind::Confirm);
                 self.flush(core, key);
             }
             Said::Reject { no_memory: true } => self.dial_failed(core, key, ConnectFailure::NoMemory),
@@ -277,6 +275,6 @@ impl Tcp {
         }
         self.bound_silence(key);
         core.opened(connection, mss);
-        self.make_hot(core, key);
+        self.activate(core, key);
     }
 }

@@ -6,6 +6,7 @@ use super::hand::{Hand, Stage};
 use super::pipe::Pipe;
 use super::requests::Request;
 use super::said::{Said, Ticket};
+use super::watched::Watched;
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::engine::core::Core;
 use crate::engine::origin::RequestBody;
@@ -13,6 +14,7 @@ use crate::engine::peer::Peer;
 use crate::error::AcceptError;
 use crate::event::Connection;
 use crate::limits::MESSAGE_BYTES_MAX;
+use crate::transport::token;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use cci_sys::{clock, random};
@@ -135,10 +137,12 @@ impl Tcp {
         conn.until_ns = self.shared.now_ns + self.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
         //= wire.md R-TCP-3
         let accept = Said::Accept { mss: self.mss, port: self.local.port(), ticket: conn.ticket };
-        conn.out.say_first(&accept.bytes());
-        conn.stream = Some(stream);
+        conn.out.send_first(&accept.bytes());
+        conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
         self.identify(core, key);
-        self.watch(core, key);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.watch(core);
+        }
         self.make(key);
         self.flush(core, key);
         // If it has ended at once the event is there already, and the key names nothing any more.
@@ -166,11 +170,6 @@ impl Tcp {
         if let Some(who) = conn.stream.as_ref().and_then(|stream| self.peer_on(stream)) {
             core.identify(conn.connection, &who);
         }
-    }
-
-    /// The client has confirmed.
-    pub(super) fn confirmed(&mut self, core: &mut Core, key: Key) {
-        self.open_conn(core, key);
     }
 
     /// Clients that said nothing, and second streams that were not made.

@@ -3,15 +3,14 @@
 //! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
 //! it), and a second one once remote memory is used ([`bulk`]), so that a long transfer does not stand in front of a short
 //! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second`], which remember a [`hand`] for
-//! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`close`].
+//! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`links`].
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
-//! it and what is behind it, says so, and gets it again when it has one ([`read`]). A poll is in [`poll`], deadlines are in
+//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). A poll is in [`poll`], deadlines are in
 //! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
 
 mod bulk;
-mod close;
 mod conn;
 mod counts;
 mod dial;
@@ -20,21 +19,23 @@ pub(super) mod fuzzing;
 mod hand;
 mod input;
 mod lent;
+mod links;
 mod listen;
 mod open;
 mod out;
+mod pace;
 mod pipe;
 mod poll;
-mod read;
+mod receive;
 mod report;
 mod requests;
 mod said;
 mod second;
 mod second_stream;
-mod send;
 mod sends;
+mod streams;
 mod timeout;
-mod unfinished;
+mod watched;
 mod wire;
 
 #[cfg(test)]
@@ -105,38 +106,16 @@ pub(super) struct Tcp {
     bulks_again: Vec<Key>,
     shared: Shared,
     bulks: bulk::Bulks,
-    /// Read in every poll; the one active last first.
-    hot: Vec<Key>,
-    /// Those with something to be written.
-    dirty: Vec<Key>,
-    /// Those with something to be acknowledged.
-    acks: Vec<Key>,
-    /// Those with a message that waits for a receive buffer.
-    starved: VecDeque<Key>,
     /// Those with a deadline of their own: being made, or being left.
     making: Vec<Key>,
     making_due_ns: u64,
     hands_due_ns: u64,
-    /// Those with a part of a record.
-    unfinished: Vec<Key>,
-    unfinished_due_ns: u64,
     keepalive: Vec<Key>,
     next_keepalive_ns: u64,
-    /// To be cut off at the next poll.
-    doomed: Vec<Key>,
     /// Where streams are read into; empty while it is worked in.
     scratch: Box<[u8]>,
     /// None while its contents are worked on.
     events: Option<Events>,
-    polls: u32,
-    polls_per_ask: u32,
-    polls_to_ask: u32,
-    kernel_polled_ns: u64,
-    /// The clock as a poll last read it, polls since, and how many that may be.
-    clock_ns: u64,
-    polls_since_clock: u64,
-    polls_per_clock: u64,
-    sends_since_clock: u32,
 }
 
 impl Transport for Tcp {

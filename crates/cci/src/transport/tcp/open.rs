@@ -5,9 +5,11 @@ use super::counts::Counts;
 use super::hand::Hands;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;
+use super::pace::Pace;
 use super::pipe::Security;
 use super::requests::Shown;
 use super::sends::{Send, Sends};
+use super::streams::Streams;
 use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
 use crate::device::DeviceInfo;
 use crate::engine::chunks::Chunks;
@@ -86,34 +88,21 @@ pub(crate) fn open(
             now_ns: clock::now_ns(),
             sends_due_ns: u64::MAX,
             keepers: Keepers::new(rest_bytes / INPUTS_SHARE),
+            streams: Streams::new(),
+            pace: Pace::new(),
         },
         bulks: bulk::Bulks::new(
             options.rma_operations,
             device.max_send_size.min(MESSAGE_BYTES_MAX),
             options.memory_bytes_max,
         ),
-        hot: Vec::with_capacity(4),
-        dirty: Vec::new(),
-        acks: Vec::new(),
-        starved: VecDeque::new(),
         making: Vec::new(),
         making_due_ns: u64::MAX,
         hands_due_ns: u64::MAX,
-        unfinished: Vec::new(),
-        unfinished_due_ns: u64::MAX,
         keepalive: Vec::new(),
         next_keepalive_ns: 0,
-        doomed: Vec::new(),
         scratch: fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
-        polls: 0,
-        polls_per_ask: 1,
-        polls_to_ask: 0,
-        kernel_polled_ns: 0,
-        clock_ns: 0,
-        polls_since_clock: 0,
-        polls_per_clock: 1,
-        sends_since_clock: 0,
     };
     tcp.watch_listener(poller)?;
     Ok(Box::new(tcp))

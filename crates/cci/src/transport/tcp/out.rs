@@ -49,7 +49,7 @@ pub(super) struct Out {
 
 /// What came of writing.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct Wrote {
     pub bytes: u64,
     pub writes: u64,
 }
@@ -149,7 +149,7 @@ impl Out {
 
     /// Writes the one message that waits; [`Out::is_quiet`] was true before it was pushed.
     #[inline]
-    pub fn write_lone(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Written> {
+    pub fn write_lone(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Wrote> {
         if stream.has_unsent() {
             return self.write(stream, sends);
         }
@@ -161,18 +161,18 @@ impl Out {
             Ok(len) => {
                 self.advance(len as u64, sends);
                 self.blocked = self.written < self.queue.tail() || stream.has_unsent();
-                Ok(Written { bytes: len as u64, writes: 1 })
+                Ok(Wrote { bytes: len as u64, writes: 1 })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.blocked = true;
-                Ok(Written { bytes: 0, writes: 1 })
+                Ok(Wrote { bytes: 0, writes: 1 })
             }
             Err(error) => Err(error),
         }
     }
 
     /// Queues a control record. False: the peer lets too many pile up.
-    pub fn say(&mut self, header: Header, number: Option<u32>) -> bool {
+    pub fn send_control(&mut self, header: Header, number: Option<u32>) -> bool {
         // An acknowledgement behind another one, of which nothing has left, says it all: an honest peer may not read for a
         // long time while what it sent before still comes.
         if let Some(at) = self.ack_at.take().filter(|at| *at >= self.control_written)
@@ -196,14 +196,14 @@ impl Out {
     }
 
     /// Queues bytes that come before everything else: a handshake's.
-    pub fn say_first(&mut self, bytes: &[u8]) {
+    pub fn send_first(&mut self, bytes: &[u8]) {
         self.ack_at = None;
         self.control.extend_from_slice(bytes);
     }
 
     /// Writes what may be written until all is, or the kernel has no room.
-    pub fn write(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Written> {
-        let mut done = Written::default();
+    pub fn write(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Wrote> {
+        let mut done = Wrote::default();
         self.blocked = !stream.flush()?;
         while !self.blocked && self.wants() {
             match self.write_once(stream, sends) {
@@ -409,13 +409,13 @@ mod tests {
     }
 
     fn full_of_pongs(out: &mut Out) -> usize {
-        (0..1 << 16).take_while(|_| out.say(header(Kind::Pong, 0), None)).count()
+        (0..1 << 16).take_while(|_| out.send_control(header(Kind::Pong, 0), None)).count()
     }
 
     #[test]
     fn answers_are_bounded_although_a_part_of_one_has_left() {
         let mut out = Out::new();
-        assert!(out.say(header(Kind::Pong, 0), None));
+        assert!(out.send_control(header(Kind::Pong, 0), None));
         out.control_written = 3;
         assert!(full_of_pongs(&mut out) < 2048);
         // Some leave, never all: what has left is forgotten.
@@ -429,18 +429,20 @@ mod tests {
     #[test]
     fn acknowledgements_that_wait_become_one() {
         let mut out = Out::new();
-        assert!(out.say(header(Kind::Ping, 1), None));
+        assert!(out.send_control(header(Kind::Ping, 1), None));
         for ack in 0..100_000 {
-            assert!(out.say(header(Kind::Ack, ack), None), "{ack}");
+            assert!(out.send_control(header(Kind::Ack, ack), None), "{ack}");
         }
         let records = [header(Kind::Ping, 1), header(Kind::Ack, 99_999)].map(Header::bytes).concat();
         assert_eq!(out.control, records);
         // One of which a part has left stays.
         out.control_written = 9;
-        assert!(out.say(header(Kind::Ack, 100_000), None));
+        assert!(out.send_control(header(Kind::Ack, 100_000), None));
         assert_eq!(out.control, [records.as_slice(), &header(Kind::Ack, 100_000).bytes()].concat());
         // And so does what is none.
-        assert!(out.say(header(Kind::Pong, 5), None) && out.say(header(Kind::Ack, 6), None));
+        assert!(
+            out.send_control(header(Kind::Pong, 5), None) && out.send_control(header(Kind::Ack, 6), None)
+        );
         assert_eq!(out.control.len(), 5 * HEADER_BYTES);
     }
 
@@ -454,6 +456,8 @@ mod tests {
         out.advance(100, &sends);
         out.dropped(&sends).unwrap();
         assert_eq!(out.control.len(), RECORD_BYTES_MAX - 100);
-        assert!(out.say(header(Kind::Ack, 1), None) && out.say(header(Kind::Resume, 1), None));
+        assert!(
+            out.send_control(header(Kind::Ack, 1), None) && out.send_control(header(Kind::Resume, 1), None)
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! What a poll looks at.
 //!
-//! - *Hot* connections, the one or two active last, are read in every poll: nothing is faster than to ask the stream itself.
-//! - All others are reported by the kernel, which is asked in every poll while it has something to report, then less and
-//!   less often, and every [`KERNEL_POLL_NS`] at least. So a poll costs as much with ten connections as with ten thousand.
+//! - *Active* connections, the one or two with something new last, are read in every poll: nothing is faster than to ask the
+//!   stream itself.
+//! - All others are reported by the kernel, which is asked [now and then](super::pace).
 
-use super::conn::State;
+use super::conn::{Conn, Shared, State};
 use super::{Tcp, token};
 use crate::engine::core::Core;
 use crate::event::DisconnectReason;
@@ -14,19 +14,9 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::os::fd::AsFd;
 
-/// Connections read in every poll.
-const HOT_MAX: usize = 2;
-/// Polls between questions to the kernel at most,
-const POLLS_PER_ASK_MAX: u32 = 64;
-/// and time.
-const KERNEL_POLL_NS: u64 = 50_000;
-/// A hot connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
+/// An active connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
 /// kernel's entry in it for each segment that comes costs more than these two calls.
 const HOT_READS: u32 = 64;
-/// Polls may share a reading of the clock as far as that makes it no older than this,
-const CLOCK_AGE_NS: u64 = 5_000;
-/// and so many at most.
-const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
@@ -38,29 +28,24 @@ impl Tcp {
     /// One poll.
     #[inline]
     pub(super) fn poll(&mut self, core: &mut Core) {
-        self.polls = self.polls.wrapping_add(1);
-        self.polls_since_clock += 1;
-        if self.polls_since_clock >= self.polls_per_clock {
-            self.read_clock();
+        let Shared { pace, now_ns, streams, .. } = &mut self.shared;
+        pace.begin_poll(now_ns);
+        if streams.has_unwritten() {
+            self.flush_unwritten(core);
         }
-        if !self.dirty.is_empty() || !self.doomed.is_empty() {
-            self.flush_dirty(core);
-        }
-        if !self.starved.is_empty() {
+        if self.shared.streams.starved() > 0 {
             self.feed(core);
         }
-        self.polls_to_ask = self.polls_to_ask.saturating_sub(1);
-        let since_ns = self.shared.now_ns.saturating_sub(self.kernel_polled_ns);
-        let asked = self.polls_to_ask == 0 || since_ns >= KERNEL_POLL_NS;
+        let asked = self.shared.pace.is_time_to_ask(self.shared.now_ns);
         if asked {
             self.ask_kernel(core);
         }
         let mut at = 0;
-        while let Some(&key) = self.hot.get(at) {
-            self.read_hot(core, key, asked);
+        while let Some(&key) = self.shared.streams.active().get(at) {
+            self.read_active(core, key, asked);
             at += 1;
         }
-        if !self.acks.is_empty() {
+        if self.shared.streams.has_unacknowledged() {
             self.acknowledge(core, false);
         }
         self.bulk_turn(core);
@@ -69,19 +54,10 @@ impl Tcp {
         }
     }
 
-    /// A program that polls as fast as it can would else spend a tenth of its time on the clock.
-    fn read_clock(&mut self) {
-        let now_ns = clock::now_ns();
-        let poll_ns = now_ns.saturating_sub(self.clock_ns) / self.polls_since_clock.max(1);
-        self.polls_per_clock = (CLOCK_AGE_NS / poll_ns.max(1)).clamp(1, POLLS_PER_CLOCK_MAX);
-        self.polls_since_clock = 0;
-        (self.clock_ns, self.shared.now_ns) = (now_ns, now_ns);
-    }
-
     /// `asked`: the kernel has just reported all streams in its set.
     #[inline]
-    fn read_hot(&mut self, core: &mut Core, key: Key, asked: bool) {
-        if asked && self.conns.get(key).is_none_or(|conn| conn.is_watched) {
+    fn read_active(&mut self, core: &mut Core, key: Key, asked: bool) {
+        if asked && self.conns.get(key).is_none_or(Conn::is_watched) {
             return;
         }
         if self.read(core, key)
@@ -89,30 +65,29 @@ impl Tcp {
         {
             conn.hot_reads = conn.hot_reads.saturating_add(1);
             if conn.hot_reads == HOT_READS && !conn.out.blocked {
-                Self::unwatch(core, conn);
+                conn.unwatch(core);
             }
         }
     }
 
     /// Takes what the kernel has to report.
     fn ask_kernel(&mut self, core: &mut Core) {
-        self.kernel_polled_ns = self.shared.now_ns;
+        let now_ns = self.shared.now_ns;
         self.shakes_left = SHAKES_MAX;
         self.shared.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
-        let mut found_cold = false;
+        let mut found_idle = false;
         for _ in 0..KERNEL_ROUNDS_MAX {
             core.poller.ready(&mut events);
             for event in events.iter() {
-                found_cold |= self.kernel_says(core, event.token, event.readable, event.hung_up);
+                found_idle |= self.kernel_says(core, event.token, event.readable, event.hung_up);
             }
             if events.len() < super::KERNEL_EVENTS {
                 break;
             }
         }
         self.events = Some(events);
-        self.polls_per_ask = if found_cold { 1 } else { (self.polls_per_ask * 2).min(POLLS_PER_ASK_MAX) };
-        self.polls_to_ask = self.polls_per_ask;
+        self.shared.pace.asked(now_ns, found_idle);
     }
 
     /// Answers whether it was about a connection that polls do not look at.
@@ -144,7 +119,7 @@ impl Tcp {
     fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.state == State::Dialing {
-            if conn.is_watched_for_room || conn.out.blocked {
+            if conn.is_watched_for_room() || conn.out.blocked {
                 self.connected(core, key);
             }
             if (readable || hung_up) && self.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
@@ -152,15 +127,15 @@ impl Tcp {
             }
             return false;
         }
-        if conn.out.blocked && conn.is_watched_for_room {
+        if conn.out.blocked && conn.is_watched_for_room() {
             // Tried at once: if there is no room it says so.
             conn.out.blocked = false;
             self.flush(core, key);
         }
-        let is_hot = self.hot.contains(&key);
+        let is_active = self.shared.streams.active().contains(&key);
         let came = self.read(core, key);
-        if came && !is_hot {
-            self.make_hot(core, key);
+        if came && !is_active {
+            self.activate(core, key);
             return true;
         }
         if !came && hung_up {
@@ -179,47 +154,24 @@ impl Tcp {
         }
     }
 
-    /// Reads a connection in every poll from now on, instead of the one that was idle longest.
-    pub(super) fn make_hot(&mut self, core: &Core, key: Key) {
-        self.hot.retain(|hot| *hot != key && self.conns.get(*hot).is_some());
-        self.hot.insert(0, key);
-        if self.hot.len() > HOT_MAX
-            && let Some(cold) = self.hot.pop()
-        {
-            self.watch_again(core, cold);
-        }
-    }
-
-    /// Has the kernel report a connection again that was asked itself.
-    fn watch_again(&mut self, core: &Core, key: Key) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.hot_reads = 0;
-            if !conn.input.is_holding() {
-                self.watch(core, key);
-            }
-        }
-    }
-
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
     pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
         self.shared.now_ns = clock::now_ns();
         self.acknowledge(core, true);
-        self.flush_dirty(core);
+        self.flush_unwritten(core);
         if self.shared.now_ns >= self.due_ns() {
             self.time_out(core);
-            self.flush_dirty(core);
+            self.flush_unwritten(core);
         }
-        // The next poll asks the kernel what has woken us, and the clock when that is.
-        self.polls_to_ask = 0;
-        self.polls_per_clock = 0;
+        self.shared.pace.sleep();
         let mut deadline_ns = self.due_ns();
-        for at in 0..self.hot.len() {
-            if let Some(&key) = self.hot.get(at) {
+        for at in 0..self.shared.streams.active().len() {
+            if let Some(&key) = self.shared.streams.active().get(at) {
                 self.watch_again(core, key);
             }
         }
-        if !self.starved.is_empty() {
+        if self.shared.streams.starved() > 0 {
             // A buffer that another thread gives back wakes nobody.
             deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
         }
@@ -228,7 +180,7 @@ impl Tcp {
             Armed::Sleep { deadline_ns: Some(at_ns) } => deadline_ns = deadline_ns.min(at_ns),
             Armed::Sleep { deadline_ns: None } => {}
         }
-        if !self.dirty.is_empty() && self.dirty.iter().any(|key| self.can_write(*key)) {
+        if self.shared.streams.unwritten().iter().any(|key| self.can_write(*key)) {
             deadline_ns = deadline_ns.min(self.shared.now_ns + AGAIN_NS);
         }
         if core.events_queued() > events_before {
@@ -248,7 +200,7 @@ impl Tcp {
             .sends_due_ns
             .min(self.making_due_ns)
             .min(self.hands_due_ns)
-            .min(self.unfinished_due_ns)
+            .min(self.shared.streams.unfinished_due_ns)
             .min(self.listen_again_ns.unwrap_or(u64::MAX))
             .min(if self.keepalive.is_empty() { u64::MAX } else { self.next_keepalive_ns })
     }

@@ -3,7 +3,6 @@
 use super::conn::{Conn, State};
 use super::counts::Fault;
 use super::input::SCRATCH_BYTES;
-use super::pipe::Pipe;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
@@ -13,13 +12,8 @@ use cci_memory::slab::Key;
 impl Tcp {
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
         let busy: usize = self.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
-        let lists = self.dirty.capacity()
-            + self.acks.capacity()
-            + self.starved.capacity()
-            + self.making.capacity()
-            + self.keepalive.capacity()
-            + self.waiting.capacity()
-            + self.unfinished.capacity();
+        let lists = self.making.capacity() + self.keepalive.capacity() + self.waiting.capacity();
+        let lists = self.shared.streams.bytes() + lists * size_of::<Key>();
         into.extend([
             ("connections", (self.conns.bytes() + busy) as u64),
             ("handshakes", self.hands.bytes() + self.shown.bytes()),
@@ -27,7 +21,7 @@ impl Tcp {
             ("sends in progress", self.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),
             ("read and not taken yet", self.shared.keepers.bytes()),
-            ("lists", (lists * size_of::<Key>()) as u64),
+            ("lists", lists as u64),
         ]);
         if let Some(security) = &self.security {
             into.push(("sealed, or to be opened", security.bytes()));
@@ -68,7 +62,7 @@ impl Tcp {
 
     pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
         let Some(conn) = self.conns.get(key) else { return ConnectionCounters::default() };
-        let info = conn.stream.as_ref().and_then(Pipe::info).unwrap_or_default();
+        let info = conn.stream.as_ref().and_then(|stream| stream.info()).unwrap_or_default();
         ConnectionCounters {
             messages_sent: conn.messages_sent,
             bytes_sent: conn.bytes_sent,
@@ -101,7 +95,7 @@ impl Tcp {
         into.facts.push(("state", state(conn.state).into()));
         into.facts.push(("largest message", Fact::Bytes(conn.mss.into())));
         if self.security.is_some() {
-            let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
+            let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
             let text = match (peer, &conn.stream) {
                 (Some(peer), _) => Sealing::describe(&peer),
                 (None, Some(stream)) if stream.is_sealed() && conn.state == State::Dialing => {
@@ -111,7 +105,7 @@ impl Tcp {
             };
             into.facts.push(("encryption", text.into()));
         }
-        if let Some(info) = conn.stream.as_ref().and_then(Pipe::info) {
+        if let Some(info) = conn.stream.as_ref().and_then(|stream| stream.info()) {
             into.facts.extend([
                 ("round trip, smoothed", Fact::Ns(info.rtt_ns)),
                 ("congestion window", Fact::Bytes(info.window_bytes)),

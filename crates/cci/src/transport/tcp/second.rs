@@ -35,7 +35,7 @@ impl Tcp {
         } else {
             //= wire.md R-TCP-15
             conn.wants_bulk = true;
-            self.say(key, Kind::AskBulk);
+            self.send_control(key, Kind::AskBulk);
         }
     }
 
@@ -69,7 +69,7 @@ impl Tcp {
         }
         let stream = stream.and_then(Result::ok);
         // Whoever is at the end of the first stream must be at that of the second one; with keys, it is asked by the same.
-        let peer = conn.stream.as_ref().and_then(Pipe::peer).and_then(|peer| peer.identity);
+        let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
         let expected = peer.as_ref().map(Identity::name);
         let (security, host) = (self.security.as_ref(), conn.host());
         let stream = stream.and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());

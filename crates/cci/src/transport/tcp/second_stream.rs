@@ -1,14 +1,13 @@
 //! The second stream of a connection, and what the connection has for remote memory beside it.
 
-use super::pipe::Pipe;
+use super::watched::Watched;
 use crate::engine::core::Core;
 use crate::event::Connection;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
 use crate::transport::ordered_rma::{Flow, Flows, Parked};
-use crate::transport::token::{self, NOWHERE};
+use crate::transport::token::NOWHERE;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
-use std::os::fd::AsFd;
 
 /// On whose account a connection has its memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -22,15 +21,13 @@ pub(super) enum Admitted {
 /// What a connection has for remote memory.
 pub(super) struct Bulk {
     /// None: it is being made, or has ended.
-    pub stream: Option<Pipe>,
+    pub stream: Option<Watched>,
     /// Lent while something is under way.
     pub flow: Key,
     pub writer: Writer,
     pub reader: Reader,
     /// What of its flow is kept while it has none.
     pub parked: Parked,
-    /// What the kernel tells of it; None: nothing.
-    pub watched: Option<Interest>,
     /// In [`Bulks::active`](super::bulk::Bulks), or in [`Bulks::waiting`](super::bulk::Bulks) since then.
     pub is_active: bool,
     pub is_waiting: bool,
@@ -61,7 +58,6 @@ impl Bulk {
             writer: Writer::default(),
             reader: Reader::default(),
             parked: Parked::default(),
-            watched: None,
             is_active: false,
             is_waiting: false,
             waiting_ns: 0,
@@ -122,25 +118,10 @@ impl Bulk {
         flows.get(self.flow).is_some_and(|flow| flow.operations() > 0)
     }
 
-    /// Has the kernel tell of this, and of nothing else. None: of nothing at all.
-    pub fn watch(&mut self, core: &Core, key: Key, interest: Option<Interest>) {
-        let Some(stream) = &self.stream else { return };
-        let name = token::make(token::BULK, key);
-        match (self.watched, interest) {
-            // Where the system refuses, the next arming tries again.
-            (None, Some(wanted)) if core.poller.watch(stream.as_fd(), name).is_ok() => {
-                self.watched = Some(Interest::Read);
-                self.watch(core, key, Some(wanted));
-            }
-            (Some(_), None) => {
-                core.poller.unwatch(stream.as_fd());
-                self.watched = None;
-            }
-            (Some(is), Some(wanted)) if is != wanted => {
-                core.poller.rewatch(stream.as_fd(), name, wanted);
-                self.watched = Some(wanted);
-            }
-            _ => {}
+    /// Has the kernel tell of this, and of nothing else. `None`: of nothing at all.
+    pub fn watch(&mut self, core: &Core, interest: Option<Interest>) {
+        if let Some(stream) = &mut self.stream {
+            stream.watch(&core.poller, interest);
         }
     }
 }

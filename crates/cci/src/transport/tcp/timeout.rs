@@ -1,9 +1,8 @@
 //! Deadlines: of sends, of connections being made and left, of silent peers.
 
 use super::Tcp;
-use super::conn::{Shared, State};
+use super::conn::State;
 use super::out::Flow;
-use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::engine::core::Core;
 use crate::event::{DisconnectReason, Status};
@@ -29,7 +28,7 @@ impl Tcp {
         if self.shared.sends_due_ns <= now_ns {
             self.time_out_sends(core);
         }
-        if self.unfinished_due_ns <= now_ns {
+        if self.shared.streams.unfinished_due_ns <= now_ns {
             self.time_out_unfinished(core);
         }
         if !self.keepalive.is_empty() && self.next_keepalive_ns <= now_ns {
@@ -103,7 +102,7 @@ impl Tcp {
     /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time: the send
     /// timeout once more, whatever it says.
     fn time_out_sends(&mut self, core: &mut Core) {
-        self.flush_dirty(core);
+        self.flush_unwritten(core);
         let mut next_ns = u64::MAX;
         for index in 0..self.conns_max {
             let Some(key) = self.conns.key_at(index) else { continue };
@@ -130,7 +129,7 @@ impl Tcp {
             if let Some(send) = conn.out.take_back(&mut shared.sends, &mut shared.chunks) {
                 //= wire.md R-TCP-10
                 let status = if refused { Status::ReceiverNotReady } else { Status::TimedOut };
-                Shared::complete(conn, core, &send, status);
+                conn.complete(core, &send, status);
                 continue;
             }
             //= wire.md R-TCP-17
@@ -175,13 +174,7 @@ impl Tcp {
                 && now_ns.saturating_sub(conn.pinged_ns) >= limit_ns / 2
             {
                 conn.pinged_ns = now_ns;
-                //= wire.md R-TCP-16
-                // One that can't be said any more is not needed: the peer has enough to answer.
-                let _ = conn.say(Kind::Ping);
-                if !conn.is_dirty {
-                    conn.is_dirty = true;
-                    self.dirty.push(key);
-                }
+                conn.ping(&mut self.shared.streams);
             }
             next_ns = next_ns.min(now_ns.saturating_add((limit_ns / 4).max(1)));
             true

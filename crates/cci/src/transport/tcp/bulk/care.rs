@@ -2,9 +2,8 @@
 
 use super::super::Tcp;
 use super::super::conn::State;
+use super::super::conn::record_ns_max;
 use super::super::counts::Fault;
-use super::super::pipe::Pipe;
-use super::super::unfinished::record_ns_max;
 use super::Bulks;
 use crate::engine::core::Core;
 use crate::event::DisconnectReason;
@@ -149,7 +148,7 @@ impl Tcp {
         };
         let lacks = |key: &Key| {
             let bulk = self.conns.get(*key).and_then(|conn| conn.bulk.as_ref());
-            bulk.and_then(|bulk| bulk.stream.as_ref()).is_some_and(Pipe::lacks_buffer)
+            bulk.and_then(|bulk| bulk.stream.as_ref()).is_some_and(|stream| stream.lacks_buffer())
         };
         if self.bulks.active.iter().any(|key| holds(key) || lacks(key)) {
             // A buffer that another thread gives back wakes nobody.
@@ -181,7 +180,6 @@ impl Tcp {
             let reads = bulk.yields_ns.is_none() && !bulk.is_slim;
             bulk.watch(
                 core,
-                *key,
                 Some(match (reads, wants_room) {
                     (true, true) => Interest::Both,
                     (true, false) => Interest::Read,

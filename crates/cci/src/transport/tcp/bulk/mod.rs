@@ -15,6 +15,7 @@ use super::Tcp;
 use super::conn::State;
 use super::pipe::{self, Pipe};
 use super::second_stream::{Admitted, Bulk};
+use super::watched::Watched;
 use crate::engine::core::Core;
 use crate::engine::regions::Region;
 use crate::error::SendError;
@@ -22,6 +23,7 @@ use crate::event::{DisconnectReason, Status};
 use crate::transport::ordered_rma::stream::{ByteStream, Ended, scratch_bytes};
 use crate::transport::ordered_rma::{Flow, Flows, Start, What};
 use crate::transport::quota::Host;
+use crate::transport::token;
 use crate::transport::{AtomicRequest, RmaRequest};
 use cci_memory::bytes::Bytes;
 use cci_memory::fallible;
@@ -223,7 +225,7 @@ impl Tcp {
     pub(super) fn bulk_came(&mut self, core: &mut Core, key: Key, mut stream: Pipe) {
         if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
             // Nobody else knows the ticket: its CONFIRM is on the way.
-            self.confirmed(core, key);
+            self.open_conn(core, key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.bulk_may_come()) else { return };
         let bulk = conn.bulk.get_or_insert_with(Bulk::new);
@@ -237,8 +239,8 @@ impl Tcp {
             self.bulks.scratch = scratch.into_vec();
         }
         stream.want();
-        bulk.stream = Some(stream);
-        bulk.watch(core, key, Some(Interest::Read));
+        bulk.stream = Some(Watched::new(stream, token::make(token::BULK, key)));
+        bulk.watch(core, Some(Interest::Read));
         conn.wants_bulk = true;
         self.bulks.counts.streams += 1;
         // What this side waits for can go; of what comes the kernel tells.
@@ -253,8 +255,9 @@ impl Tcp {
         if bulk.stream.is_none() {
             return false;
         }
-        if bulk.watched.is_some_and(|interest| interest != Interest::Read) {
-            bulk.watch(core, key, Some(Interest::Read));
+        let interest = bulk.stream.as_ref().and_then(Watched::interest);
+        if interest.is_some_and(|interest| interest != Interest::Read) {
+            bulk.watch(core, Some(Interest::Read));
             bulk.writer.has_room();
         }
         if hung_up {
@@ -315,11 +318,11 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let host = conn.host();
         let Some(bulk) = conn.bulk.take() else { return };
-        self.drop_stream(core, key, host, bulk, status);
+        self.drop_stream(core, host, bulk, status);
     }
 
-    fn drop_stream(&mut self, core: &mut Core, key: Key, host: Host, mut bulk: Box<Bulk>, status: Status) {
-        bulk.watch(core, key, None);
+    fn drop_stream(&mut self, core: &mut Core, host: Host, mut bulk: Box<Bulk>, status: Status) {
+        bulk.watch(core, None);
         self.bulks.places.release(host, &mut bulk);
         if let Some((flow, ops)) = self.bulks.flows.get_mut(bulk.flow) {
             flow.end(ops, core, status);
@@ -340,7 +343,7 @@ impl Tcp {
             self.bulks.active.push(key);
         }
         self.bulks.due_ns = self.bulks.due_ns.min(until_ns);
-        self.drop_stream(core, key, host, bulk, Status::Disconnected);
+        self.drop_stream(core, host, bulk, Status::Disconnected);
         self.go_on_closing(core, key);
     }
 

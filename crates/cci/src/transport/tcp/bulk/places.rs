@@ -169,7 +169,7 @@ impl Tcp {
             // Without memory for that, the kernel tells again.
             return;
         }
-        bulk.watch(core, key, None);
+        bulk.watch(core, None);
         (bulk.is_waiting, bulk.waiting_ns) = (true, now_ns);
         self.bulks.waiting.push_back(key);
         self.bulks.counts.waited += 1;
@@ -185,7 +185,7 @@ impl Tcp {
             }
             if self.admit(key, Admitted::Peer) {
                 if let Some(bulk) = self.conns.get_mut(key).and_then(|conn| conn.bulk.as_mut()) {
-                    bulk.watch(core, key, Some(Interest::Read));
+                    bulk.watch(core, Some(Interest::Read));
                 }
                 self.bulks.at_once = true;
             } else {
@@ -205,7 +205,7 @@ impl Tcp {
                 let conn = self.conns.get(*key).filter(|conn| conn.host() == crowd)?;
                 conn.bulk.as_ref()?.stands_since_ns(&self.bulks.flows)
             };
-            let all = self.bulks.active.iter().chain(&self.unfinished);
+            let all = self.bulks.active.iter().chain(self.shared.streams.unfinished());
             let standing = all.filter_map(|key| Some((stands_since_ns(key)?, *key)));
             let Some((since_ns, key)) = standing.min_by_key(|(since_ns, _)| *since_ns) else { return };
             let until_ns = since_ns.saturating_add(CROWDED_NS);
@@ -291,7 +291,7 @@ impl Tcp {
         let held = bulk.reader.held_bytes();
         places.charge(host, bulk, held);
         (bulk.flow, bulk.is_active, bulk.yields_ns) = (token::NOWHERE, false, None);
-        bulk.watch(core, key, Some(Interest::Read));
+        bulk.watch(core, Some(Interest::Read));
         Ok(true)
     }
 

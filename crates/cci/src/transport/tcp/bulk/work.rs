@@ -137,7 +137,7 @@ impl Tcp {
             *still_turns = 0;
         }
         if has_part {
-            self.note_part(key);
+            conn.await_rest(&mut self.shared);
         }
         Ok(())
     }

@@ -1,0 +1,171 @@
+//! What a connection does with the records that come: from bytes to messages.
+
+use super::conn::{Conn, Shared, State};
+use super::counts::Fault;
+use super::input::Take;
+use super::out::Flow;
+use super::wire::{HEADER_BYTES, Header, Kind};
+use crate::engine::core::Core;
+use crate::event::Status;
+
+/// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
+const HOLD_NS: u64 = 2_000_000;
+
+/// What came that concerns more than the connection's messages.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// The client has confirmed: the connection is open. The record that says so has not been dealt with.
+    Confirm,
+    /// The peer asks for the second stream.
+    AskSecond,
+    Closing,
+    Close,
+    Fault(Fault),
+}
+
+impl From<Fault> for Came {
+    fn from(fault: Fault) -> Came {
+        Came::Fault(fault)
+    }
+}
+
+/// Whether there is more to deal with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Next,
+    /// This message has to wait, and so does everything behind it.
+    Hold,
+}
+
+/// A connection whose records are dealt with.
+pub(super) struct Receiver<'a> {
+    pub conn: &'a mut Conn,
+    pub shared: &'a mut Shared,
+    pub core: &'a mut Core,
+    /// A message without a receive buffer is held for a moment, rather than dropped.
+    pub may_hold: bool,
+}
+
+impl Receiver<'_> {
+    /// Deals with whole records from byte `used` on, and says how far it came. It stops where a message has to wait, and,
+    /// with an error, behind a record that others have to deal with.
+    pub fn deal(&mut self, bytes: &[u8], used: &mut usize) -> Result<(), Came> {
+        loop {
+            let Some(rest) = bytes.get(*used..) else { return Ok(()) };
+            let Some(header) = rest.first_chunk::<HEADER_BYTES>() else { return Ok(()) };
+            let header = Header::parse(*header, self.conn.mss).map_err(|_| Fault::Record)?;
+            let len = HEADER_BYTES + usize::from(header.len);
+            let Some(payload) = rest.get(HEADER_BYTES..len) else { return Ok(()) };
+            if header.ack != self.conn.input.acked {
+                self.acknowledged(header.ack)?;
+                if self.conn.out.wants() {
+                    // The window has opened.
+                    self.shared.streams.write_later(&mut self.conn.listed);
+                }
+            }
+            if self.conn.state == State::Accepting {
+                return Err(Came::Confirm);
+            }
+            if header.kind == Kind::Message {
+                if self.message(payload) == Step::Hold {
+                    return Ok(());
+                }
+                *used += len;
+            } else {
+                *used += len;
+                self.control(header.kind, payload)?;
+            }
+        }
+    }
+
+    /// The peer has taken messages.
+    #[inline]
+    fn acknowledged(&mut self, ack: u32) -> Result<(), Fault> {
+        //= wire.md R-TCP-7
+        let (conn, shared) = (&mut *self.conn, &mut *self.shared);
+        let count = ack.wrapping_sub(conn.input.acked);
+        if count > u32::MAX / 2 {
+            // Older than one that came before: of a record that was queued then.
+            return Ok(());
+        }
+        conn.out.acked(count).map_err(|_| Fault::Record)?;
+        conn.input.acked = ack;
+        conn.moved_ns = shared.now_ns;
+        for _ in 0..count {
+            let Some(send) = conn.out.pop_written(&mut shared.sends, &mut shared.chunks) else { break };
+            conn.complete(self.core, &send, Status::Success);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn message(&mut self, payload: &[u8]) -> Step {
+        let (conn, shared) = (&mut *self.conn, &mut *self.shared);
+        if !conn.takes_messages() {
+            //= wire.md R-TCP-13
+            shared.counts.after_close += 1;
+            return Step::Next;
+        }
+        if matches!(conn.input.take, Take::Dropping | Take::Awaited) {
+            return Step::Next;
+        }
+        if self.core.deliver(conn.connection, payload) {
+            conn.messages_received += 1;
+            conn.bytes_received += payload.len() as u64;
+            if conn.is_reliable {
+                conn.input.took(shared.pace.polls);
+                shared.streams.acknowledge_later(&mut conn.listed);
+            }
+            return Step::Next;
+        }
+        if !conn.is_reliable {
+            //= wire.md R-TCP-12
+            shared.counts.unreliable_no_buffer += 1;
+            return Step::Next;
+        }
+        if self.may_hold {
+            conn.input.take = Take::Holding { until_ns: shared.now_ns + HOLD_NS };
+            shared.streams.starve(&mut conn.listed);
+            return Step::Hold;
+        }
+        conn.drop_messages(shared);
+        Step::Next
+    }
+
+    /// Records that are not messages.
+    fn control(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Came> {
+        let (conn, shared) = (&mut *self.conn, &mut *self.shared);
+        match kind {
+            Kind::Message | Kind::Ack | Kind::Pong => {}
+            // Confirming is all that it is for; the state has changed already.
+            Kind::Confirm if !conn.dialled => {}
+            Kind::NotReady if conn.is_reliable => {
+                conn.not_ready += 1;
+                conn.moved_ns = shared.now_ns;
+                conn.out.dropped(&shared.sends).map_err(|_| Fault::Record)?;
+                if let Some(oldest) = conn.out.oldest(&shared.sends) {
+                    // One that is overdue can be taken back now, before the peer asks for it again.
+                    shared.sends_due_ns = shared.sends_due_ns.min(oldest.deadline_ns);
+                }
+                shared.counts.not_ready_received += 1;
+                shared.streams.write_later(&mut conn.listed);
+            }
+            Kind::Ready if conn.is_reliable && conn.out.flow == Flow::Stalled => {
+                let window = payload.first_chunk().map_or(1, |window| u32::from_le_bytes(*window));
+                conn.moved_ns = shared.now_ns;
+                //= wire.md R-TCP-11
+                conn.send_control(&mut shared.streams, Kind::Resume);
+                conn.out.resume(window);
+            }
+            Kind::Resume if conn.input.take == Take::Awaited => conn.input.take = Take::All,
+            Kind::Ping => conn.send_control(&mut shared.streams, Kind::Pong),
+            Kind::AskBulk if conn.dialled && conn.is_reliable => return Err(Came::AskSecond),
+            Kind::Closing if !conn.closing_came => return Err(Came::Closing),
+            Kind::Close => return Err(Came::Close),
+            Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::Closing | Kind::AskBulk => {
+                return Err(Came::Fault(Fault::Record));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Which connections the next polls look at, and what for.
+
+use cci_memory::slab::Key;
+use std::collections::VecDeque;
+
+/// Connections read in every poll.
+const ACTIVE_MAX: usize = 2;
+
+/// Lists of connections. A connection that is gone may stand in one still: its key names nothing any more.
+pub(super) struct Streams {
+    /// Read in every poll; the one active last first.
+    active: Vec<Key>,
+    /// Those with something to be written.
+    unwritten: Vec<Key>,
+    /// Those with something to be acknowledged.
+    unacknowledged: Vec<Key>,
+    /// Those with a message that waits for a receive buffer.
+    starved: VecDeque<Key>,
+    /// Those with a part of a record, on either stream.
+    unfinished: Vec<Key>,
+    /// None of these has to be whole before.
+    pub unfinished_due_ns: u64,
+    /// Those that let answers pile up, to be cut off at the next poll.
+    doomed: Vec<Key>,
+}
+
+/// A connection's name, and in which lists of [`Streams`] it is.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub key: Key,
+    is_unwritten: bool,
+    is_unacknowledged: bool,
+    is_starved: bool,
+    is_unfinished: bool,
+}
+
+impl Listed {
+    pub const fn nowhere(key: Key) -> Listed {
+        Listed { key, is_unwritten: false, is_unacknowledged: false, is_starved: false, is_unfinished: false }
+    }
+
+    /// A part of a record is known to have come.
+    #[inline]
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// The connection was taken out of the list of those with something to be written.
+    pub fn left_unwritten(&mut self) {
+        self.is_unwritten = false;
+    }
+
+    /// The connection was taken out of the list of those with something to be acknowledged.
+    pub fn left_unacknowledged(&mut self) {
+        self.is_unacknowledged = false;
+    }
+
+    /// The connection was taken out of the list of those with a message that waits.
+    pub fn left_starved(&mut self) {
+        self.is_starved = false;
+    }
+
+    /// The connection was taken out of the list of those with a part of a record.
+    pub fn left_unfinished(&mut self) {
+        self.is_unfinished = false;
+    }
+}
+
+impl Streams {
+    pub fn new() -> Streams {
+        Streams {
+            active: Vec::with_capacity(ACTIVE_MAX + 2),
+            unwritten: Vec::new(),
+            unacknowledged: Vec::new(),
+            starved: VecDeque::new(),
+            unfinished: Vec::new(),
+            unfinished_due_ns: u64::MAX,
+            doomed: Vec::new(),
+        }
+    }
+
+    /// Something is to be written on a connection.
+    #[inline]
+    pub fn write_later(&mut self, listed: &mut Listed) {
+        if !std::mem::replace(&mut listed.is_unwritten, true) {
+            self.unwritten.push(listed.key);
+        }
+    }
+
+    /// Something came on a connection that is to be acknowledged.
+    #[inline]
+    pub fn acknowledge_later(&mut self, listed: &mut Listed) {
+        if !std::mem::replace(&mut listed.is_unacknowledged, true) {
+            self.unacknowledged.push(listed.key);
+        }
+    }
+
+    /// A message of a connection waits for a receive buffer.
+    pub fn starve(&mut self, listed: &mut Listed) {
+        if !std::mem::replace(&mut listed.is_starved, true) {
+            self.starved.push_back(listed.key);
+        }
+    }
+
+    /// A part of a record has come, whose rest is due then.
+    pub fn await_rest(&mut self, listed: &mut Listed, due_ns: u64) {
+        if !std::mem::replace(&mut listed.is_unfinished, true) {
+            self.unfinished_due_ns = self.unfinished_due_ns.min(due_ns);
+            self.unfinished.push(listed.key);
+        }
+    }
+
+    /// A connection is to be cut off.
+    pub fn doom(&mut self, key: Key) {
+        self.doomed.push(key);
+    }
+
+    /// Something is to be written, or somebody to be cut off.
+    #[inline]
+    pub fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty() || !self.doomed.is_empty()
+    }
+
+    /// Those with something to be written.
+    pub fn unwritten(&self) -> &[Key] {
+        &self.unwritten
+    }
+
+    /// Takes out those with something to be written. The list has to come back with [`Streams::put_back`].
+    pub fn take_unwritten(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// Puts the list back that was taken, and that is empty; what was queued meanwhile stays in it.
+    pub fn put_back(&mut self, mut list: Vec<Key>) {
+        list.append(&mut self.unwritten);
+        self.unwritten = list;
+    }
+
+    /// Takes out one that is to be cut off.
+    pub fn next_doomed(&mut self) -> Option<Key> {
+        self.doomed.pop()
+    }
+
+    #[inline]
+    pub fn has_unacknowledged(&self) -> bool {
+        !self.unacknowledged.is_empty()
+    }
+
+    pub fn unacknowledged(&self, at: usize) -> Option<Key> {
+        self.unacknowledged.get(at).copied()
+    }
+
+    /// Takes one out; another one may be there then.
+    pub fn take_unacknowledged(&mut self, at: usize) {
+        self.unacknowledged.swap_remove(at);
+    }
+
+    #[inline]
+    pub fn starved(&self) -> usize {
+        self.starved.len()
+    }
+
+    pub fn next_starved(&mut self) -> Option<Key> {
+        self.starved.pop_front()
+    }
+
+    /// Those with a part of a record.
+    pub fn unfinished(&self) -> &[Key] {
+        &self.unfinished
+    }
+
+    /// Takes one out; another one may be there then.
+    pub fn take_unfinished(&mut self, at: usize) {
+        self.unfinished.swap_remove(at);
+    }
+
+    /// Those that are read in every poll.
+    #[inline]
+    pub fn active(&self) -> &[Key] {
+        &self.active
+    }
+
+    /// Reads a connection in every poll from now on, instead of the one that was idle longest: that one is answered.
+    pub fn activate(&mut self, key: Key, lives: impl Fn(Key) -> bool) -> Option<Key> {
+        self.active.retain(|active| *active != key && lives(*active));
+        self.active.insert(0, key);
+        if self.active.len() > ACTIVE_MAX { self.active.pop() } else { None }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        let entries = self.unwritten.capacity()
+            + self.unacknowledged.capacity()
+            + self.starved.capacity()
+            + self.unfinished.capacity();
+        entries * size_of::<Key>()
+    }
+}

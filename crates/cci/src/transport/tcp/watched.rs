@@ -1,0 +1,69 @@
+//! A stream, and what the kernel tells of it.
+
+use super::pipe::Pipe;
+use crate::engine::poller::Poller;
+use cci_sys::event::Interest;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
+
+/// See the module.
+pub(super) struct Watched {
+    pipe: Pipe,
+    /// What the kernel knows it by.
+    token: u64,
+    /// `None`: the kernel tells of nothing.
+    interest: Option<Interest>,
+}
+
+impl Watched {
+    /// A stream of which the kernel does not tell yet.
+    pub fn new(pipe: Pipe, token: u64) -> Watched {
+        Watched { pipe, token, interest: None }
+    }
+
+    /// What the kernel tells of it; `None`: nothing.
+    #[inline]
+    pub fn interest(&self) -> Option<Interest> {
+        self.interest
+    }
+
+    /// The kernel tells when the stream can be written, too.
+    #[inline]
+    pub fn is_watched_for_room(&self) -> bool {
+        self.interest == Some(Interest::Both)
+    }
+
+    /// Has the kernel tell of this and of nothing else; `None`: of nothing at all. Where the system refuses, the next call
+    /// tries again.
+    pub fn watch(&mut self, poller: &Poller, wanted: Option<Interest>) {
+        match (self.interest, wanted) {
+            (None, Some(wanted)) if poller.watch(self.pipe.as_fd(), self.token).is_ok() => {
+                self.interest = Some(Interest::Read);
+                self.watch(poller, Some(wanted));
+            }
+            (Some(_), None) => {
+                poller.unwatch(self.pipe.as_fd());
+                self.interest = None;
+            }
+            (Some(is), Some(wanted)) if is != wanted => {
+                poller.rewatch(self.pipe.as_fd(), self.token, wanted);
+                self.interest = Some(wanted);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Deref for Watched {
+    type Target = Pipe;
+
+    fn deref(&self) -> &Pipe {
+        &self.pipe
+    }
+}
+
+impl DerefMut for Watched {
+    fn deref_mut(&mut self) -> &mut Pipe {
+        &mut self.pipe
+    }
+}

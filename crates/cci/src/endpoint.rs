@@ -9,15 +9,16 @@ mod settings;
 pub(crate) mod simulated;
 mod waiting;
 
+use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
 use crate::engine::core::{ConnState, Core, SendOp};
+use crate::engine::event::Event;
 use crate::engine::origin::Fate;
 use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
 use crate::engine::spin::Spin;
 use crate::error::{CreateError, OptionError, SendError, WaitError};
-use crate::event::{Connection, Event, Status};
 use crate::explain::{Explanation, Fact};
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};

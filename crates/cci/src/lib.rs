@@ -43,13 +43,13 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod connection;
 mod context;
 mod counters;
 mod device;
 mod endpoint;
 mod engine;
 mod error;
-mod event;
 mod explain;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -67,16 +67,17 @@ pub mod simulated;
 mod transport;
 
 pub use config::ConfigNote;
+pub use connection::{Connection, DisconnectReason, Status};
 pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
 pub use engine::core::DisconnectPolicy;
+pub use engine::event::{ConnectRequest, Event, Message, RawMessage};
 pub use error::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
 };
-pub use event::{ConnectRequest, Connection, DisconnectReason, Event, Message, RawMessage, Status};
 pub use explain::{Explanation, Fact, PathOption};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;

@@ -2,9 +2,9 @@
 
 use super::{Endpoint, as_ns};
 use crate::engine::core::ConnState;
+use crate::engine::event::ConnectRequest;
 use crate::engine::origin::Fate;
 use crate::error::{AcceptError, ConnectError};
-use crate::event::ConnectRequest;
 use crate::limits;
 use crate::options::Attribute;
 use crate::security::NOBODY;

@@ -1,7 +1,7 @@
 //! Whom an endpoint is connected with.
 
 use super::Endpoint;
-use crate::event::Connection;
+use crate::connection::Connection;
 use cci_secure::Identity;
 
 impl Endpoint {

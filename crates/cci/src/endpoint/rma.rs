@@ -1,9 +1,9 @@
 //! An endpoint's remote memory access.
 
 use super::Endpoint;
+use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, OperationOp};
 use crate::error::RmaError;
-use crate::event::{Connection, Status};
 use crate::limits;
 use crate::options::Attribute;
 use crate::rma::{RegionAddress, Rma, RmaFlags, Segment};

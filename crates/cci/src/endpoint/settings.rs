@@ -2,8 +2,8 @@
 
 use super::{Endpoint, as_ns};
 use crate::DisconnectPolicy;
+use crate::connection::Connection;
 use crate::error::OptionError;
-use crate::event::Connection;
 use crate::limits;
 use crate::transport::Setting;
 use std::time::Duration;

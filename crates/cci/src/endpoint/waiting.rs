@@ -1,10 +1,10 @@
 //! Sends that wait for room in the transport: who may have one, and when they leave ([`crate::engine::waiting`]).
 
 use super::{Endpoint, as_ns};
+use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
 use crate::engine::waiting::{Arrival, Head, Line};
 use crate::error::SendError;
-use crate::event::{Connection, Status};
 use crate::options::Attribute;
 use crate::transport::{Armed, LinkState, PeerState, Report, Setting};
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod chunks;
 pub(crate) mod core;
+pub(crate) mod event;
 pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod origin;

@@ -2,7 +2,7 @@
 
 use super::order::EntryId;
 use super::shares::{Shares, holder};
-use crate::event::Connection;
+use crate::connection::Connection;
 use cci_memory::slab::{Key, Slab};
 
 /// One operation, by the name that the transport knows it by.

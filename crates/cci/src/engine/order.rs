@@ -7,7 +7,7 @@
 //! The entries of all lines lie in one table, which grows with use and is kept. How many of them a connection may have is
 //! the engine's to say ([`Order::held_by`]).
 
-use crate::event::Status;
+use crate::connection::Status;
 use std::collections::HashMap;
 
 /// What is told at last: to whom, and how it ended.

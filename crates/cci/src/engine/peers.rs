@@ -1,7 +1,7 @@
 //! The peers of an endpoint's connections, where they were proved.
 
 use super::peer::Peer;
-use crate::event::Connection;
+use crate::connection::Connection;
 use std::collections::HashMap;
 
 /// The peers of an endpoint's connections. Empty where nothing is sealed.

@@ -2,7 +2,8 @@
 //! event that was written in pieces waits until the pieces are in the cache, behind all that was stored before.
 
 use super::receive::{Filled, ReceiveBuffers};
-use crate::event::{Connection, DisconnectReason, Event, Message, Status};
+use crate::connection::{Connection, DisconnectReason, Status};
+use crate::engine::event::{Event, Message};
 use cci_memory::fallible;
 use cci_memory::pool::Parked;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The regions of an endpoint: what is registered, who may do what with it. Every access of a peer's is checked here,
 //! against this table and nothing else.
 
-use crate::event::Connection;
+use crate::connection::Connection;
 use crate::rma::{Access, Memory, RegionHandle, atomic_op};
 use cci_memory::bytes::{AtomicRefusal, Bytes};
 use cci_memory::slab::{Key, Slab};

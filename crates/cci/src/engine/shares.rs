@@ -6,7 +6,7 @@
 //! are counted, which takes a look at each, so seldom that a message costs a few nanoseconds more; between two
 //! counts it is known what has changed, though not whose returned buffers were.
 
-use crate::event::Connection;
+use crate::connection::Connection;
 use cci_memory::fallible;
 
 /// Bits of a holder's number that are its connection's index; the others are of its generation.

@@ -6,7 +6,7 @@
 //! endpoint's to say (`endpoint/waiting.rs`); here they are kept.
 
 use super::chunks::{CHUNK_BYTES, Chunks, Queue};
-use crate::event::{Connection, Status};
+use crate::connection::{Connection, Status};
 use crate::limits;
 use std::collections::{HashMap, VecDeque};
 

@@ -1,8 +1,8 @@
 //! Handles that come from peers, against a table of regions, and a list that says what should come of each.
 
 use super::Script;
+use crate::connection::Connection;
 use crate::engine::regions::Regions;
-use crate::event::Connection;
 use crate::rma::{Access, Memory, RegionHandle};
 use cci_memory::bytes::Foreign;
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress};

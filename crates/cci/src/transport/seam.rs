@@ -13,12 +13,12 @@
 //! [`Armed`].
 
 use super::commitment::Commitment;
+use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::engine::regions::Region;
 use crate::error::{AcceptError, ConnectError, SendError};
-use crate::event::{Connection, Status};
 use crate::explain::Explanation;
 use crate::options::Attribute;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};

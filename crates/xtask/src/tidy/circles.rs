@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate and folder of modules, and those of them that form a circle.
 const KNOWN: &[(&str, &[&str])] = &[
-    ("cci", &["engine", "event", "rma"]),
     ("cci-secure::handshake", &["noise", "wiped"]),
     ("cci-testkit::sim", &["ledger", "rma"]),
     ("cci::transport::datagram", &["multicast", "udp"]),

@@ -2,7 +2,7 @@
 //! and the program is told once, behind the last message and the last completion.
 
 use super::{ConnState, Core, key};
-use crate::event::{Connection, DisconnectReason};
+use crate::connection::{Connection, DisconnectReason};
 use cci_memory::slab::Slab;
 use std::collections::VecDeque;
 

@@ -29,11 +29,11 @@ use self::parts::{Part, pack, unpack};
 use super::{
     About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,
 };
+use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
-use crate::event::Connection;
 use cci_sys::clock;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -2,8 +2,8 @@
 
 use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::Core;
+use crate::engine::event::Event;
 use crate::engine::poller::Poller;
-use crate::event::Event;
 use crate::limits::{self, CONNECTIONS_MAX};
 use crate::options::Options;
 use crate::transport::Transport;

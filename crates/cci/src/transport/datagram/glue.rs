@@ -1,11 +1,11 @@
 //! Between the protocol and the engine: events, errors and names, both ways.
 
 use super::carrier::Who;
+use crate::connection::{Connection, DisconnectReason, Status};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::RequestBody;
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
-use crate::event::{Connection, DisconnectReason, Status};
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
 use crate::rma::Access;

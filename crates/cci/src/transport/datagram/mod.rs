@@ -39,10 +39,10 @@ use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
     Started, Transport,
 };
+use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
-use crate::event::Connection;
 use crate::limits;
 use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
 

@@ -6,8 +6,8 @@ use super::step::{Step, Turn};
 use super::target::Target;
 use super::wire::{self, Head, Parsed};
 use super::{Arrived, Channel, Fault, Start, Taken};
+use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
-use crate::event::{Connection, Status};
 use cci_memory::bytes::Bytes;
 
 /// What each round of a turn takes of its budget beside the data it moves.

@@ -3,7 +3,7 @@
 use super::SLOTS;
 use super::flow::Flow;
 use super::operations::Ops;
-use crate::event::Connection;
+use crate::connection::Connection;
 use cci_memory::fallible;
 use cci_memory::slab::{Key, Slab};
 

@@ -46,8 +46,8 @@ pub(crate) use initiator::{Trial, put_result};
 pub(crate) use operations::{Ops, Start, What};
 pub(crate) use step::Turn;
 
+use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
-use crate::event::{Connection, Status};
 use cci_memory::bytes::Bytes;
 use cci_proto::limits;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};

@@ -1,7 +1,7 @@
 //! Operations of this side that have not ended: in one table of the endpoint, whose room is kept for the next ones. Their messages
 //! and pieces lie in memory that all connections share, by the threshold rule of ADR 19.
 
-use crate::event::Status;
+use crate::connection::Status;
 use cci_memory::slab::{Key, Slab};
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 

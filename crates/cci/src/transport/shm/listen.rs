@@ -7,10 +7,10 @@ use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{
     HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, SILENCE_NS_MIN, Shm, token,
 };
+use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::origin::{Fate, RequestBody, RequestInner};
-use crate::event::Connection;
 use crate::transport::crowd::oldest_of_most;
 use crate::{AcceptError, ConnectFailure, limits};
 use cci_memory::slab::Key;

@@ -57,12 +57,12 @@ use super::{
     About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
     Transport, token,
 };
+use crate::connection::Connection;
 use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::engine::poller::Poller;
 use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::event::Connection;
 use crate::limits;
 use crate::options::Options;
 use cci_memory::ring::{payload_bytes_limit, region_bytes};

@@ -11,8 +11,8 @@ use super::link::{Life, Link};
 use super::sleep::cool;
 use super::{Shm, token};
 use super::{doorbell, receive, rma};
+use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
-use crate::event::DisconnectReason;
 use cci_memory::slab::{Key, Slab};
 use cci_sys::clock;
 

@@ -8,8 +8,8 @@ use super::rma::{self, TakenRma};
 use super::say;
 use super::table::{State, Table};
 use super::wire::{PeerConn, kind};
+use crate::connection::Connection;
 use crate::engine::core::Core;
-use crate::event::Connection;
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 

@@ -5,9 +5,9 @@ use super::link::Link;
 use super::pending::Sends;
 use super::table::State;
 use super::wire::kind;
+use crate::connection::Status;
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
-use crate::event::Status;
 use cci_memory::ring::{PushError, RecordHeader};
 use cci_memory::slab::Key;
 

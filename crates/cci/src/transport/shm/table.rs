@@ -5,8 +5,8 @@ use super::pending::Sends;
 use super::rma::state::Rma;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
+use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
-use crate::event::{Connection, Status};
 use cci_memory::slab::{Key, Slab};
 
 /// What became of a connection, as far as the transport is concerned.

@@ -7,8 +7,8 @@ use super::say;
 use super::table::{State, Table, complete, from_us, to_us};
 use super::{Shm, wire};
 use crate::ConnectFailure;
+use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
-use crate::event::{DisconnectReason, Status};
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 

@@ -50,10 +50,10 @@ use super::{
     About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
     Transport, token,
 };
+use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
-use crate::event::Connection;
 use crate::limits;
 use cci_memory::slab::{Key, Slab};
 use cci_sys::clock;

@@ -6,8 +6,8 @@
 
 use super::conn::{Conn, Shared, State};
 use super::{Tcp, token};
+use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
-use crate::event::DisconnectReason;
 use crate::limits;
 use crate::transport::Armed;
 use cci_memory::slab::Key;

@@ -5,8 +5,8 @@ use super::counts::Fault;
 use super::input::Take;
 use super::out::Flow;
 use super::wire::{HEADER_BYTES, Header, Kind};
+use crate::connection::Status;
 use crate::engine::core::Core;
-use crate::event::Status;
 
 /// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
 const HOLD_NS: u64 = 2_000_000;

@@ -1,8 +1,8 @@
 //! The second stream of a connection, and what the connection has for remote memory beside it.
 
 use super::watched::Watched;
+use crate::connection::Connection;
 use crate::engine::core::Core;
-use crate::event::Connection;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
 use crate::transport::ordered_rma::{Flow, Flows, Parked};
 use crate::transport::token::NOWHERE;

@@ -1,6 +1,6 @@
 //! One connection to or from a group, and its name.
 
-use crate::event::Connection;
+use crate::connection::Connection;
 use cci_memory::slab::Key;
 
 /// Marks the name of a group connection: a place in the protocol's table is never so high.

@@ -2,9 +2,9 @@
 
 use super::settings::Settings;
 use super::us::Us;
+use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::{SendError, SysError};
-use crate::event::{Connection, Status};
 use crate::transport::datagram::{LONE_GAP_NS, QUEUED_BYTES_MAX};
 use cci_memory::fallible;
 use cci_memory::slab::{Key, Slab};

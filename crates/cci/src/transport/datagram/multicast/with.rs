@@ -2,10 +2,10 @@
 
 use super::Groups;
 use super::link::is_group;
+use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
-use crate::event::Connection;
 use crate::security::NOBODY;
 use crate::transport::{
     About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::type_complexity, reason = "only tests and fuzzing have it")]
 
 use super::{ByteStream, Bytes, Ended, Intake, Reader, StreamChannel, Writer, scratch_bytes};
+use crate::connection::Connection;
 use crate::engine::core::Core;
 use crate::engine::operations::Operation;
 use crate::engine::poller::Poller;
-use crate::event::Connection;
 use crate::fuzzing::Script;
 use crate::options::Options;
 use crate::rma::{Access, Memory, RegionHandle};

@@ -1,10 +1,11 @@
 //! Two ends of a stream that is cut anywhere.
 
 use super::*;
+use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
+use crate::engine::event::Event;
 use crate::engine::operations::Operation;
 use crate::engine::poller::Poller;
-use crate::event::{Connection, Event, Status};
 use crate::options::Options;
 use crate::rma::{Access, Memory, RegionHandle};
 use crate::transport::ordered_rma::flow::Flow;

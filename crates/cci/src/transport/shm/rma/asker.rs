@@ -2,8 +2,8 @@
 
 use super::grant::{Grant, NotMapped};
 use super::mapped::{Charge, MappedBytes};
+use crate::connection::Status;
 use crate::engine::core::Core;
-use crate::event::Status;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
 use crate::transport::shm::out::Out;

@@ -3,8 +3,8 @@
 use super::asker::Asker;
 use super::pull::Pull;
 use super::state::{LinkRma, Notify};
+use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
-use crate::event::{Connection, Status};
 use crate::transport::ordered_rma::{self, Arrived, Channel, Fault, Pulled, Pushed, Turn};
 use crate::transport::shm::RING_BYTES_MIN;
 use crate::transport::shm::link::{Life, Link};

@@ -3,8 +3,8 @@
 use super::granted::Owner;
 use super::mapped::MappedBytes;
 use super::pull::Word;
+use crate::connection::Connection;
 use crate::device::Cma;
-use crate::event::Connection;
 use crate::transport::ordered_rma::{FLOW_BYTES, Flows};
 use crate::transport::shm::quota;
 use cci_memory::ring::Span;

@@ -12,7 +12,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("cci-secure::handshake", &["noise", "wiped"]),
     ("cci-testkit::sim", &["ledger", "rma"]),
     ("cci::transport::datagram", &["multicast", "udp"]),
-    ("cci::transport::shm", &["link", "rma", "say", "table"]),
 ];
 
 /// Lists circles that are not known, and known ones that are gone.

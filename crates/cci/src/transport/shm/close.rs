@@ -6,11 +6,12 @@
 //! sees it first; the other side drains what is in the ring and follows.
 
 use super::Shm;
+use super::common::Common;
+use super::connections::{State, complete};
 use super::link::{Life, Link};
 use super::out::Control;
-use super::rma;
-use super::say::{NOBODY, peer_of, say_close};
-use super::table::{State, Table, complete};
+use super::transfers;
+use super::wire::NOBODY;
 use super::wire::kind;
 use crate::ConnectFailure;
 use crate::connection::{Connection, DisconnectReason, Status};
@@ -23,38 +24,39 @@ use std::os::fd::AsFd;
 /// The peer disconnected.
 pub(super) fn close_came(
     link: &mut Link,
-    table: &mut Table,
+    common: &mut Common,
     core: &mut Core,
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
     let here = link.key;
-    let Some((key, conn)) = table.named(conn, generation).filter(|(_, conn)| conn.at == here) else {
-        table.counts.unknown_connection += 1;
+    let Some((key, conn)) = common.connections.named(conn, generation).filter(|(_, conn)| conn.at == here)
+    else {
+        common.connections.counts.unknown_connection += 1;
         return Ok(());
     };
     match conn.state {
         State::Open | State::Broken => {
-            let (connection, to) = (conn.connection, peer_of(conn));
+            let (connection, to) = (conn.connection, conn.peer());
             // First: if the ring turns out to be corrupt, the connection ends with its link, which must still find it.
-            link.complete_taken(table, core)?;
-            if let Some(conn) = table.conns.get_mut(key) {
+            link.complete_taken(&mut common.connections, core)?;
+            if let Some(conn) = common.connections.conns.get_mut(key) {
                 conn.state = State::Gone;
                 conn.at = token::NOWHERE;
             }
-            link.end_sends(table, core, key.index, Status::Disconnected);
-            rma::end_flow(link, table, core, key, Status::Disconnected);
+            link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
+            common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
             core.ended(connection, DisconnectReason::Closed);
             link.conns = link.conns.saturating_sub(1);
-            link.say(Control::about(kind::CLOSE_ACK, to, NOBODY))
+            link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))
         }
         State::Closing => {
-            let to = peer_of(conn);
-            if rma::end_flow(link, table, core, key, Status::Disconnected) {
+            let to = conn.peer();
+            if common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected) {
                 // We have not closed yet, as operations were under way: the peer waits for an answer.
-                link.say(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
+                link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
             }
-            closed(link, table, core, key)
+            closed(link, common, core, key)
         }
         State::Making | State::Gone => Ok(()),
     }
@@ -62,19 +64,25 @@ pub(super) fn close_came(
 
 /// Ends a connection whose peer asks for more than there is for its process. The peer hears of it behind what was sent before.
 #[cold]
-pub(super) fn shut_out(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Result<(), Corrupt> {
-    link.complete_taken(table, core)?;
+pub(super) fn shut_out(
+    link: &mut Link,
+    common: &mut Common,
+    core: &mut Core,
+    key: Key,
+) -> Result<(), Corrupt> {
+    link.complete_taken(&mut common.connections, core)?;
     let here = link.key;
-    let Some(conn) = table.conns.get_mut(key).filter(|conn| conn.at == here && conn.state == State::Open)
+    let Some(conn) =
+        common.connections.conns.get_mut(key).filter(|conn| conn.at == here && conn.state == State::Open)
     else {
         return Ok(());
     };
-    let said = say_close(link, conn);
+    let said = link.send_close(conn);
     let connection = conn.connection;
     (conn.state, conn.at) = (State::Gone, token::NOWHERE);
-    table.counts.operations_over_quota += 1;
-    link.end_sends(table, core, key.index, Status::Disconnected);
-    rma::end_flow(link, table, core, key, Status::Disconnected);
+    common.connections.counts.operations_over_quota += 1;
+    link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
+    common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
     core.ended(connection, DisconnectReason::Refused);
     link.conns = link.conns.saturating_sub(1);
     said
@@ -83,27 +91,27 @@ pub(super) fn shut_out(link: &mut Link, table: &mut Table, core: &mut Core, key:
 /// The peer has seen our CLOSE, and all that was before it.
 pub(super) fn close_ack_came(
     link: &mut Link,
-    table: &mut Table,
+    common: &mut Common,
     core: &mut Core,
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
     let here = link.key;
-    match table.named(conn, generation) {
+    match common.connections.named(conn, generation) {
         Some((key, conn)) if conn.at == here && conn.state == State::Closing => {
-            closed(link, table, core, key)
+            closed(link, common, core, key)
         }
         _ => Ok(()),
     }
 }
 
 /// Nothing more can come for a connection that we closed.
-fn closed(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Result<(), Corrupt> {
-    link.complete_taken(table, core)?;
-    link.end_sends(table, core, key.index, Status::Disconnected);
-    rma::end_flow(link, table, core, key, Status::Disconnected);
+fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Result<(), Corrupt> {
+    link.complete_taken(&mut common.connections, core)?;
+    link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
+    common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
     link.conns = link.conns.saturating_sub(1);
-    if let Some(conn) = table.conns.remove(key) {
+    if let Some(conn) = common.connections.conns.remove(key) {
         core.closed(conn.connection);
     }
     Ok(())
@@ -111,14 +119,14 @@ fn closed(link: &mut Link, table: &mut Table, core: &mut Core, key: Key) -> Resu
 
 impl Shm {
     pub(super) fn disconnect_conn(&mut self, core: &mut Core, connection: Connection, key: Key) {
-        let Some(conn) = self.table.conns.get_mut(key) else {
+        let Some(conn) = self.common.connections.conns.get_mut(key) else {
             core.closed(connection);
             return;
         };
         match conn.state {
             State::Closing => {}
             State::Gone => {
-                self.table.conns.remove(key);
+                self.common.connections.conns.remove(key);
                 core.closed(connection);
             }
             State::Making => {
@@ -129,17 +137,17 @@ impl Shm {
             }
             State::Open | State::Broken => {
                 conn.state = State::Closing;
-                let at = conn.at;
+                let (at, flow_key) = (conn.at, conn.flow);
                 // The last look at the clock may be long ago.
-                self.table.now_ns = cci_sys::clock::now_ns();
-                let until_ns = self.table.now_ns.saturating_add(conn.send_timeout_ns());
-                self.table.closes_by(key, until_ns);
-                if rma::delays_close(&mut self.table, key) {
+                self.common.connections.now_ns = cci_sys::clock::now_ns();
+                let until_ns = self.common.connections.now_ns.saturating_add(conn.send_timeout_ns());
+                self.common.connections.closes_by(key, until_ns);
+                if self.common.transfers.delays_close(flow_key) {
                     return;
                 }
-                let Some(conn) = self.table.conns.get(key) else { return };
+                let Some(conn) = self.common.connections.conns.get(key) else { return };
                 let Some(link) = self.links.get_mut(at) else { return };
-                let said = say_close(link, conn);
+                let said = link.send_close(conn);
                 link.out.flush();
                 self.care_for(at);
                 if said.is_err() {
@@ -151,19 +159,19 @@ impl Shm {
 
     /// Disconnected, and no answer until the send timeout: what was sent may or may not have arrived.
     pub(super) fn give_up_closing(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.table.conns.get(key) else { return };
+        let Some(conn) = self.common.connections.conns.get(key) else { return };
         let (connection, at) = (conn.connection, conn.at);
         if let Some(link) = self.links.get_mut(at) {
-            link.end_sends(&mut self.table, core, key.index, Status::TimedOut);
-            if rma::end_flow(link, &mut self.table, core, key, Status::TimedOut)
-                && let Some(conn) = self.table.conns.get(key)
+            link.end_sends(&mut self.common.connections, core, key.index, Status::TimedOut);
+            if self.common.transfers.end_flow(link, &mut self.common.connections, core, key, Status::TimedOut)
+                && let Some(conn) = self.common.connections.conns.get(key)
             {
                 // What it finds wrong with the ring, the next poll finds too.
-                let _ = say_close(link, conn);
+                let _ = link.send_close(conn);
             }
             link.conns = link.conns.saturating_sub(1);
         }
-        self.table.conns.remove(key);
+        self.common.connections.conns.remove(key);
         core.closed(connection);
         self.drop_if_unused(core, at);
     }
@@ -184,7 +192,7 @@ impl Shm {
 
     /// The link is of no use any more: the peer wrote nonsense into it.
     pub(super) fn kill(&mut self, core: &mut Core, key: Key) {
-        self.table.counts.link_corrupt += 1;
+        self.common.connections.counts.link_corrupt += 1;
         self.end_link(core, key, DisconnectReason::Refused);
     }
 
@@ -193,18 +201,18 @@ impl Shm {
         let Some(link) = self.links.get_mut(key) else { return };
         link.life = Life::Dead;
         // What the peer took before it died has arrived. If its last word is nonsense, that is no longer known.
-        let _ = link.complete_taken(&mut self.table, core);
-        let conns = &mut self.table.conns;
-        self.table.sends.retain(
+        let _ = link.complete_taken(&mut self.common.connections, core);
+        let conns = &mut self.common.connections.conns;
+        self.common.connections.sends.retain(
             &mut link.out.fifo,
             |_| true,
             |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
         );
-        rma::end_flows(link, &mut self.table, core);
+        self.common.transfers.end_flows(link, &mut self.common.connections, core);
         let has_conns = link.conns > 0;
-        self.table.rma.owner.link_ended(&self.links, key);
+        self.common.transfers.target.link_ended(&self.links, key);
         if has_conns {
-            self.table.counts.links_died += 1;
+            self.common.connections.counts.links_died += 1;
             self.end_conns_of(core, key, reason);
         }
         self.remove_link(core, key);
@@ -212,7 +220,7 @@ impl Shm {
 
     fn end_conns_of(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
         let mut over = Vec::new();
-        for (key, conn) in self.table.conns.iter_mut() {
+        for (key, conn) in self.common.connections.conns.iter_mut() {
             if conn.at != link {
                 continue;
             }
@@ -227,7 +235,7 @@ impl Shm {
             }
         }
         for key in over {
-            if let Some(conn) = self.table.conns.remove(key) {
+            if let Some(conn) = self.common.connections.conns.remove(key) {
                 core.closed(conn.connection);
             }
         }
@@ -246,8 +254,8 @@ impl Shm {
         let Some(mut link) = self.links.remove(key) else { return };
         // The peer may sleep until we answer; the lifeline tells it, but only if it watches that.
         link.out.flush();
-        self.table.counts.wakes_sent += link.out.wakes;
-        rma::report::keep_counts(&mut self.table.rma, &link);
+        self.common.connections.counts.wakes_sent += link.out.wakes;
+        transfers::report::keep_counts(&mut self.common.transfers, &link);
         core.poller.unwatch(link.bell.as_fd());
         core.poller.unwatch(link.lifeline.as_fd());
         self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(super::ring_charge(link.ring_bytes));

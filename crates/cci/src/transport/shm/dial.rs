@@ -2,7 +2,6 @@
 
 use super::hand::{Hand, Knock, Peer, Side, Stage};
 use super::out::Control;
-use super::table::{Conn, State};
 use super::wire::{Accept, Offer, PeerConn, Request, Said, kind};
 use super::{RETRY_NS, Shm, name, token};
 use crate::connection::Connection;
@@ -27,30 +26,31 @@ impl Shm {
             return Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NO_NAMES.to_owned() });
         }
         let place = name::parse_uri(to.uri)?;
-        self.table.now_ns = clock::now_ns();
+        self.common.connections.now_ns = clock::now_ns();
         let key =
             self.insert_conn(core, connection, to.attribute.is_reliable()).ok_or(ConnectError::NoMemory)?;
         let request = Request {
-            endpoint: self.table.endpoint,
+            endpoint: self.common.endpoint,
             conn: PeerConn { index: key.index, generation: key.generation },
-            mss: self.table.mss,
+            mss: self.common.connections.mss,
             attribute: to.attribute,
         };
         let knock =
             Knock { name: place.name, proof: to.proof, request, payload: to.request.to_vec(), again_ns: 0 };
-        let deadline_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.table.now_ns.saturating_add(ns));
+        let deadline_ns =
+            to.timeout_ns.map_or(u64::MAX, |ns| self.common.connections.now_ns.saturating_add(ns));
         let hand =
             Hand { stream: None, deadline_ns, stage: Stage::Knocking { conn: key, knock: Box::new(knock) } };
-        let Ok(hand) = self.table.hands.insert(hand) else {
-            self.table.conns.remove(key);
+        let Ok(hand) = self.common.hands.insert(hand) else {
+            self.common.connections.conns.remove(key);
             return Err(ConnectError::NoMemory);
         };
-        if let Some(conn) = self.table.conns.get_mut(key) {
+        if let Some(conn) = self.common.connections.conns.get_mut(key) {
             conn.at = hand;
         }
         if let Err(error) = self.knock(core, hand) {
-            self.table.hands.remove(hand);
-            self.table.conns.remove(key);
+            self.common.hands.remove(hand);
+            self.common.connections.conns.remove(key);
             return Err(error.into());
         }
         Ok(key)
@@ -63,38 +63,16 @@ impl Shm {
         connection: Connection,
         is_reliable: bool,
     ) -> Option<Key> {
-        // The table doubles when it is full.
-        let growth = if self.table.conns.len() as usize * Self::CONN_BYTES >= self.table.conns.bytes() {
-            self.table.conns.bytes() as u64
-        } else {
-            0
-        };
-        if growth > 0 && self.held_bytes(core) + growth > core.options.memory_bytes_max {
+        let growth_bytes = self.common.connections.growth_bytes();
+        if growth_bytes > 0 && self.held_bytes(core) + growth_bytes > core.options.memory_bytes_max {
             return None;
         }
-        let conn = Conn {
-            connection,
-            at: token::NOWHERE,
-            messages_sent: 0,
-            bytes_sent: 0,
-            messages_received: 0,
-            bytes_received: 0,
-            peer_index: 0,
-            send_timeout_us: self.table.send_timeout_us,
-            keepalive_us: self.table.keepalive_us,
-            in_progress: 0,
-            to_be_told: 0,
-            rma: token::NOWHERE,
-            peer_generation: 0,
-            state: State::Making,
-            is_reliable,
-        };
-        self.table.conns.insert(conn).ok()
+        self.common.connections.insert(connection, is_reliable)
     }
 
     /// Tries to reach the server. Errors are the system's; whatever the server does ends in an event.
     pub(super) fn knock(&mut self, core: &mut Core, key: Key) -> Result<(), crate::SysError> {
-        let Some(Hand { stage: Stage::Knocking { knock, conn }, .. }) = self.table.hands.get_mut(key) else {
+        let Some(Hand { stage: Stage::Knocking { knock, conn }, .. }) = self.common.hands.get_mut(key) else {
             return Ok(());
         };
         let conn = *conn;
@@ -118,7 +96,7 @@ impl Shm {
         };
         let server = stream.peer_credentials()?;
         if !self.admission.trusts_server(server.uid, name::named_uid(&knock.name)) {
-            self.table.counts.not_permitted += 1;
+            self.common.connections.counts.not_permitted += 1;
             self.end_hand(core, key, ConnectFailure::NotPermitted);
             return Ok(());
         }
@@ -128,7 +106,7 @@ impl Shm {
             if knock.proof.is_some() { Said::Who } else { Said::Request(knock.request, &knock.payload) };
         let _ = stream.send(said.bytes().as_slice(), &[]);
         core.poller.watch(stream.as_fd(), token::make(token::HAND, key))?;
-        if let Some(hand) = self.table.hands.get_mut(key) {
+        if let Some(hand) = self.common.hands.get_mut(key) {
             hand.stream = Some(stream);
             let was = std::mem::replace(&mut hand.stage, Stage::Asked { conn, server });
             if let Stage::Knocking { knock, .. } = was
@@ -142,7 +120,7 @@ impl Shm {
 
     /// The server's program has accepted.
     pub(super) fn accepted(&mut self, core: &mut Core, key: Key, accept: Accept, fds: ReceivedFds) {
-        let Some(hand) = self.table.hands.get(key) else { return };
+        let Some(hand) = self.common.hands.get(key) else { return };
         let Stage::Asked { conn, server } = hand.stage else { return };
         let peer = Peer { endpoint: accept.endpoint, pid: server.pid, uid: server.uid };
         match accept.offer {
@@ -170,17 +148,17 @@ impl Shm {
             return;
         };
         let own = PeerConn { index: conn.index, generation: conn.generation };
-        let said = link.say(Control::about(kind::CONFIRM, accept.conn, own));
+        let said = link.send_control(Control::about(kind::CONFIRM, accept.conn, own));
         link.conns += 1;
         link.out.flush();
         let at = link.key;
-        if let Some(hand) = self.table.hands.remove(key)
+        if let Some(hand) = self.common.hands.remove(key)
             && let Some(stream) = hand.stream
         {
             core.poller.unwatch(stream.as_fd());
         }
-        self.table.counts.links_joined += 1;
-        self.table.open(core, conn, at, accept.conn, accept.mss);
+        self.common.connections.counts.links_joined += 1;
+        self.common.connections.open(core, conn, at, accept.conn, accept.mss);
         self.care_for(at);
         if said.is_err() {
             self.kill(core, at);
@@ -200,7 +178,7 @@ impl Shm {
     ) -> Result<(), ConnectFailure> {
         let half = self.make_half(core, &peer).map_err(|error| error.why())?;
         let own_ring_bytes = half.ring_bytes;
-        let sent = match (self.table.hands.get(key), half.segment.fd()) {
+        let sent = match (self.common.hands.get(key), half.segment.fd()) {
             (Some(Hand { stream: Some(stream), .. }), Some(segment)) => {
                 let confirm = Said::Confirm { ring_bytes: own_ring_bytes };
                 stream.send(confirm.bytes().as_slice(), &[segment, half.bell.as_fd()]).is_ok()
@@ -213,12 +191,12 @@ impl Shm {
             return Err(ConnectFailure::Disconnected);
         }
         let ends = self.join_halves(half, ring_bytes, fds)?;
-        let Some(lifeline) = self.table.hands.get_mut(key).and_then(|hand| hand.stream.take()) else {
+        let Some(lifeline) = self.common.hands.get_mut(key).and_then(|hand| hand.stream.take()) else {
             return Err(ConnectFailure::Disconnected);
         };
         let link = self.insert_link(core, ends, lifeline, accept.link_id, Side::Client, peer)?;
-        self.table.hands.remove(key);
-        self.table.open(core, conn, link, accept.conn, accept.mss);
+        self.common.hands.remove(key);
+        self.common.connections.open(core, conn, link, accept.conn, accept.mss);
         Ok(())
     }
 }

@@ -3,11 +3,12 @@
 //! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: its size is
 //! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
 
+use super::common::Common;
+use super::connections::State;
 use super::hand::{Half, Hand, Peer, Side, Stage};
 use super::link::{Ends, Link};
 use super::out::Control;
-use super::rma;
-use super::table::{State, Table};
+use super::rma::channel::RECORD_BYTES_MAX;
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
 use super::{RING_BYTES_PEER_MAX, Shm, token};
 use crate::ConnectFailure;
@@ -30,37 +31,37 @@ const CONTROL_MAX: usize = 256;
 /// A client has joined the link: CONFIRM came through its ring.
 pub(super) fn confirm_came(
     link: &mut Link,
-    table: &mut Table,
+    common: &mut Common,
     core: &mut Core,
     conn: u32,
     generation: u8,
     from: PeerConn,
 ) -> Result<(), Corrupt> {
-    if let Some((key, conn)) = table.named(conn, generation)
+    if let Some((key, conn)) = common.connections.named(conn, generation)
         && conn.state == State::Making
         && let hand_key = conn.at
-        && let Some(hand) = table.hands.get(hand_key)
+        && let Some(hand) = common.hands.get(hand_key)
         && let Stage::Joining { guest, link: joined } = hand.stage
         && joined == link.key
         && guest.theirs == from
     {
-        if let Some(hand) = table.hands.remove(hand_key)
+        if let Some(hand) = common.hands.remove(hand_key)
             && let Some(stream) = hand.stream
         {
             core.poller.unwatch(stream.as_fd());
         }
-        table.counts.links_joined += 1;
-        table.open(core, key, link.key, guest.theirs, guest.mss);
+        common.connections.counts.links_joined += 1;
+        common.connections.open(core, key, link.key, guest.theirs, guest.mss);
         return Ok(());
     }
     // It came too late: we have given up. The client thinks that it is connected; tell it.
-    table.counts.unknown_connection += 1;
+    common.connections.counts.unknown_connection += 1;
     if link.out.control.len() >= CONTROL_MAX {
         // Nobody confirms so often and reads nothing.
         return Ok(());
     }
     let own = PeerConn { index: u32::MAX, generation: 0 };
-    link.say(Control::about(kind::CLOSE, from, own))
+    link.send_control(Control::about(kind::CLOSE, from, own))
 }
 
 /// Why a client is not offered a link.
@@ -97,18 +98,18 @@ impl Shm {
     pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
         // More than one message comes only with a hang-up behind it.
         for _ in 0..3 {
-            let Some(Hand { stream: Some(stream), .. }) = self.table.hands.get(key) else { return };
+            let Some(Hand { stream: Some(stream), .. }) = self.common.hands.get(key) else { return };
             let mut buffer = [0; wire::BYTES_MAX];
             match stream.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
                     // The peer's were closed with that: it has to hear of it, and its program may try again.
-                    self.table.counts.system_errors += 1;
+                    self.common.connections.counts.system_errors += 1;
                     self.say_on(key, &Said::Refuse(ConnectFailure::NoMemory));
                     return self.end_hand(core, key, ConnectFailure::NoMemory);
                 }
                 Err(_) => {
-                    self.table.counts.bad_handshake += 1;
+                    self.common.connections.counts.bad_handshake += 1;
                     return self.end_hand(core, key, ConnectFailure::Disconnected);
                 }
                 Ok(got) if got.len == 0 => return self.hand_hung_up(core, key),
@@ -121,7 +122,7 @@ impl Shm {
     }
 
     fn hand_hung_up(&mut self, core: &mut Core, key: Key) {
-        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        let Some(hand) = self.common.hands.get_mut(key) else { return };
         match hand.stage {
             // The client needs its socket no more: it confirms through the ring, perhaps behind much else.
             Stage::Joining { link, .. } if self.links.get(link).is_some() => {
@@ -135,7 +136,7 @@ impl Shm {
     }
 
     fn heard(&mut self, core: &mut Core, key: Key, said: Result<Said<'_>, NotUnderstood>, fds: ReceivedFds) {
-        let Some(hand) = self.table.hands.get(key) else { return };
+        let Some(hand) = self.common.hands.get(key) else { return };
         match (&hand.stage, said) {
             (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
                 self.request_came(core, key, request, payload);
@@ -150,7 +151,7 @@ impl Shm {
             (Stage::Joining { .. }, Ok(Said::NoLink)) => self.offer_anew(core, key),
             (Stage::Silent { .. }, Err(NotUnderstood::Version(_))) => {
                 // The head of our answer says which version we speak.
-                self.table.counts.bad_handshake += 1;
+                self.common.connections.counts.bad_handshake += 1;
                 self.say_on(key, &Said::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
                 self.end_hand(core, key, ConnectFailure::Refused);
             }
@@ -166,7 +167,7 @@ impl Shm {
             }
             (_, Ok(Said::Refuse(why))) => self.end_hand(core, key, why),
             _ => {
-                self.table.counts.bad_handshake += 1;
+                self.common.connections.counts.bad_handshake += 1;
                 self.say_on(key, &Said::Refuse(ConnectFailure::Refused));
                 self.end_hand(core, key, ConnectFailure::Disconnected);
             }
@@ -175,7 +176,7 @@ impl Shm {
 
     /// Says something on a handshake's socket, without descriptors. False: the peer is gone.
     pub(super) fn say_on(&self, key: Key, said: &Said<'_>) -> bool {
-        match self.table.hands.get(key) {
+        match self.common.hands.get(key) {
             Some(Hand { stream: Some(stream), .. }) => stream.send(said.bytes().as_slice(), &[]).is_ok(),
             _ => false,
         }
@@ -183,12 +184,12 @@ impl Shm {
 
     /// The attempt is over without a connection.
     pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
-        let Some(hand) = self.table.hands.remove(key) else { return };
+        let Some(hand) = self.common.hands.remove(key) else { return };
         if let Some(stream) = &hand.stream {
             core.poller.unwatch(stream.as_fd());
         }
         if let Some(conn) = hand.stage.conn() {
-            self.table.fail(core, conn, why);
+            self.common.connections.fail(core, conn, why);
         }
         match hand.stage {
             Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
@@ -217,7 +218,7 @@ impl Shm {
     /// A link died that these were about to join. Those whose client can still speak wait for its word.
     pub(super) fn fail_joining(&mut self, core: &mut Core, link: Key) {
         let mut over = Vec::new();
-        for (key, hand) in self.table.hands.iter() {
+        for (key, hand) in self.common.hands.iter() {
             if hand.stream.is_none()
                 && matches!(hand.stage, Stage::Joining { link: joined, .. } if joined == link)
             {
@@ -237,7 +238,7 @@ impl Shm {
             let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);
             Ok(Half { segment, bell, ring_bytes, link_id })
         };
-        let half = made().inspect_err(|_| self.table.counts.system_errors += 1)?;
+        let half = made().inspect_err(|_| self.common.connections.counts.system_errors += 1)?;
         self.ring_memory_bytes += super::ring_charge(ring_bytes);
         Ok(half)
     }
@@ -262,8 +263,8 @@ impl Shm {
             let mut theirs = theirs;
             theirs.drop_fd();
             Some(Ends {
-                consumer: ours.into_consumer(rma::RECORD_BYTES_MAX).ok()?,
-                producer: theirs.into_producer(rma::RECORD_BYTES_MAX).ok()?,
+                consumer: ours.into_consumer(RECORD_BYTES_MAX).ok()?,
+                producer: theirs.into_producer(RECORD_BYTES_MAX).ok()?,
                 bell: half.bell,
                 peer_bell,
                 ring_bytes: half.ring_bytes,
@@ -271,7 +272,7 @@ impl Shm {
             })
         })();
         if made.is_none() {
-            self.table.counts.bad_handshake += 1;
+            self.common.connections.counts.bad_handshake += 1;
             self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
         }
         made.ok_or(ConnectFailure::Disconnected)
@@ -293,7 +294,7 @@ impl Shm {
             self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
             return Err(ConnectFailure::NoMemory);
         }
-        let link = Box::new(Link::new(ends, lifeline, id, side, peer, self.table.now_ns));
+        let link = Box::new(Link::new(ends, lifeline, id, side, peer, self.common.connections.now_ns));
         let Ok(key) = self.links.insert_with(link, |mut link, key| {
             link.key = key;
             link
@@ -308,12 +309,12 @@ impl Shm {
             .watch(link.bell.as_fd(), token::make(token::BELL, key))
             .and_then(|()| core.poller.watch(link.lifeline.as_fd(), token::make(token::LIFELINE, key)));
         if watched.is_err() {
-            self.table.counts.system_errors += 1;
+            self.common.connections.counts.system_errors += 1;
             link.conns = 0;
             self.end_link(core, key, DisconnectReason::Died);
             return Err(ConnectFailure::NoMemory);
         }
-        self.table.counts.links_made += 1;
+        self.common.connections.counts.links_made += 1;
         self.links_by_id.insert((id, side), key);
         self.links_by_peer.insert(peer, key);
         self.link_places = self.link_places.max(key.index + 1);

@@ -1,15 +1,13 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
+use super::connections::{Conn, Connections, complete};
 use super::doorbell::Doorbell;
 use super::hand::{Peer, Side};
 use super::out::{Control, Out};
 use super::pending::Fifo;
-use super::rma::asker::Asker;
-use super::rma::pull::Pull;
-use super::rma::state::LinkRma;
-use super::table::{Table, complete};
-use super::wire::kind;
+use super::rma::state::LinkTransfers;
+use super::wire::{NOBODY, kind};
 use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
 use crate::transport::token;
@@ -85,11 +83,7 @@ pub(super) struct Link {
     /// Whose message it is.
     pub stalled_for: Option<Connection>,
     pub rnr: u64,
-    pub rma: LinkRma,
-    /// What is mapped of the peer's memory; made when it is first wanted.
-    pub asker: Option<Box<Asker>>,
-    /// Reading the peer's memory; likewise.
-    pub pull: Option<Box<Pull>>,
+    pub transfers: LinkTransfers,
 }
 
 impl Link {
@@ -134,9 +128,7 @@ impl Link {
             stalled_by_reliable: false,
             stalled_for: None,
             rnr: 0,
-            rma: LinkRma::new(),
-            asker: None,
-            pull: None,
+            transfers: LinkTransfers::new(),
         }
     }
 
@@ -156,7 +148,7 @@ impl Link {
             || self.consumer.is_stalled()
             || self.life != Life::Up
             || self.out.bell_failed
-            || self.rma.is_in_use()
+            || self.transfers.is_in_use()
     }
 
     /// Waits for the peer to take something.
@@ -164,18 +156,41 @@ impl Link {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
             || self.out.wants_room()
-            || self.rma_waits_for_progress()
+            || self.transfers_wait_for_progress()
     }
 
     /// Something of remote memory access is under way or wanted that needs the peer to take records.
-    fn rma_waits_for_progress(&self) -> bool {
-        self.rma.has_work() && self.life == Life::Up
+    fn transfers_wait_for_progress(&self) -> bool {
+        self.transfers.has_work() && self.life == Life::Up
     }
 
     /// Queues a record that is not a message, and writes what fits.
-    pub fn say(&mut self, control: Control) -> Result<(), Corrupt> {
+    pub fn send_control(&mut self, control: Control) -> Result<(), Corrupt> {
         self.out.control.push_back(control);
         self.push_control()
+    }
+
+    /// Tells the peer that nothing more comes for a connection.
+    pub fn send_close(&mut self, conn: &Conn) -> Result<(), Corrupt> {
+        self.send_control(Control::about(kind::CLOSE, conn.peer(), NOBODY))
+    }
+
+    /// Asks whether the peer is there. Not if the ring is full: then its reading tells.
+    pub fn send_ping(&mut self) -> Result<(), Corrupt> {
+        if self.out.control.is_empty() {
+            self.send_control(Control::about(kind::PING, NOBODY, NOBODY))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Answers a PING. Not if the ring is full: then the peer hears of us by our reading.
+    pub fn send_pong(&mut self) -> Result<(), Corrupt> {
+        if self.out.control.is_empty() {
+            self.send_control(Control::about(kind::PONG, NOBODY, NOBODY))
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes queued records as long as there is room.
@@ -226,15 +241,19 @@ impl Link {
     }
 
     /// Completes what the peer says it has taken, reading its own word for it.
-    pub fn complete_taken(&mut self, table: &mut Table, core: &mut Core) -> Result<bool, Corrupt> {
+    pub fn complete_taken(
+        &mut self,
+        connections: &mut Connections,
+        core: &mut Core,
+    ) -> Result<bool, Corrupt> {
         let consumed = self.out.producer.consumed()?;
-        Ok(self.out.complete_to(consumed, table, core))
+        Ok(self.out.complete_to(consumed, connections, core))
     }
 
     /// Ends every send of one connection that is still under way.
-    pub fn end_sends(&mut self, table: &mut Table, core: &mut Core, conn: u32, status: Status) {
-        let conns = &mut table.conns;
-        table.sends.retain(
+    pub fn end_sends(&mut self, connections: &mut Connections, core: &mut Core, conn: u32, status: Status) {
+        let conns = &mut connections.conns;
+        connections.sends.retain(
             &mut self.out.fifo,
             |send| send.conn == conn,
             |send| complete(conns, core, send.conn, send.op(), status),
@@ -258,21 +277,26 @@ impl Out {
 
     /// Completes what an acknowledgement that came with a record says.
     #[inline]
-    pub fn acknowledged(&mut self, ack: u32, table: &mut Table, core: &mut Core) -> Result<(), Corrupt> {
+    pub fn acknowledged(
+        &mut self,
+        ack: u32,
+        connections: &mut Connections,
+        core: &mut Core,
+    ) -> Result<(), Corrupt> {
         if let Some(consumed) = self.acknowledged_position(ack)? {
-            self.complete_to(consumed, table, core);
+            self.complete_to(consumed, connections, core);
         }
         Ok(())
     }
 
     #[inline]
-    fn complete_to(&mut self, consumed: u64, table: &mut Table, core: &mut Core) -> bool {
+    fn complete_to(&mut self, consumed: u64, connections: &mut Connections, core: &mut Core) -> bool {
         if consumed <= self.consumed {
             return false;
         }
         self.consumed = consumed;
-        while let Some(send) = table.sends.pop_consumed(&mut self.fifo, consumed) {
-            complete(&mut table.conns, core, send.conn, send.op(), Status::Success);
+        while let Some(send) = connections.sends.pop_consumed(&mut self.fifo, consumed) {
+            complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
         }
         true
     }

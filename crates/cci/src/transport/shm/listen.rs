@@ -42,7 +42,7 @@ impl Shm {
                 Ok(None) => return,
                 Err(_) => {
                     // Out of descriptors, most likely: those who wait in the queue go on waiting.
-                    self.table.counts.system_errors += 1;
+                    self.common.connections.counts.system_errors += 1;
                     return self.pause_listening(core);
                 }
             }
@@ -55,15 +55,16 @@ impl Shm {
         if self.silent < HANDS_SILENT_MAX {
             return true;
         }
-        let silent = self.table.hands.iter().filter_map(|(key, hand)| match hand.stage {
+        let silent = self.common.hands.iter().filter_map(|(key, hand)| match hand.stage {
             Stage::Silent { peer, since_ns, .. } => Some(((peer.uid, peer.pid), since_ns, key)),
             _ => None,
         });
-        let had_its_time = |since_ns: u64| since_ns.saturating_add(SILENCE_NS_MIN) <= self.table.now_ns;
+        let had_its_time =
+            |since_ns: u64| since_ns.saturating_add(SILENCE_NS_MIN) <= self.common.connections.now_ns;
         let Some((key, _)) = oldest_of_most(silent).filter(|(_, since_ns)| had_its_time(*since_ns)) else {
             return false;
         };
-        self.table.counts.handshake_timed_out += 1;
+        self.common.connections.counts.handshake_timed_out += 1;
         self.end_hand(core, key, ConnectFailure::Disconnected);
         true
     }
@@ -73,7 +74,7 @@ impl Shm {
         if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
             core.poller.unwatch(listener.as_fd());
         }
-        self.listen_again_ns = Some(self.table.now_ns + LISTEN_AGAIN_NS);
+        self.listen_again_ns = Some(self.common.connections.now_ns + LISTEN_AGAIN_NS);
     }
 
     pub(super) fn listen_again(&mut self, core: &mut Core) {
@@ -82,7 +83,7 @@ impl Shm {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {
-            self.listen_again_ns = Some(self.table.now_ns + LISTEN_AGAIN_NS);
+            self.listen_again_ns = Some(self.common.connections.now_ns + LISTEN_AGAIN_NS);
         }
     }
 
@@ -90,24 +91,24 @@ impl Shm {
         let peer = match stream.peer_credentials() {
             Ok(peer) if self.admission.admits_client(peer.uid) => peer,
             _ => {
-                self.table.counts.not_permitted += 1;
+                self.common.connections.counts.not_permitted += 1;
                 let _ = stream.send(Said::Refuse(ConnectFailure::NotPermitted).bytes().as_slice(), &[]);
                 return;
             }
         };
         stream.trust();
-        let deadline_ns = self.table.now_ns.saturating_add(SILENCE_NS_MAX);
-        let stage = Stage::Silent { peer, since_ns: self.table.now_ns, has_asked: false };
-        let Ok(key) = self.table.hands.insert(Hand { stream: None, deadline_ns, stage }) else {
+        let deadline_ns = self.common.connections.now_ns.saturating_add(SILENCE_NS_MAX);
+        let stage = Stage::Silent { peer, since_ns: self.common.connections.now_ns, has_asked: false };
+        let Ok(key) = self.common.hands.insert(Hand { stream: None, deadline_ns, stage }) else {
             return;
         };
         if core.poller.watch(stream.as_fd(), token::make(token::HAND, key)).is_err() {
-            self.table.counts.system_errors += 1;
-            self.table.hands.remove(key);
+            self.common.connections.counts.system_errors += 1;
+            self.common.hands.remove(key);
             return;
         }
         self.silent += 1;
-        if let Some(hand) = self.table.hands.get_mut(key) {
+        if let Some(hand) = self.common.hands.get_mut(key) {
             hand.stream = Some(stream);
         }
         // The request is usually there already.
@@ -116,7 +117,7 @@ impl Shm {
 
     /// A client said what it wants; it becomes an event.
     pub(super) fn request_came(&mut self, core: &mut Core, key: Key, request: Request, payload: &[u8]) {
-        let Some(hand) = self.table.hands.remove(key) else { return };
+        let Some(hand) = self.common.hands.remove(key) else { return };
         self.silent = self.silent.saturating_sub(1);
         let (Some(stream), Stage::Silent { peer, .. }) = (hand.stream, hand.stage) else { return };
         core.poller.unwatch(stream.as_fd());
@@ -127,7 +128,7 @@ impl Shm {
         let peer = Peer { endpoint: request.endpoint, pid: peer.pid, uid: peer.uid };
         let ticket = peer.process();
         if !self.shown.enter(ticket) {
-            self.table.counts.requests_over_quota += 1;
+            self.common.connections.counts.requests_over_quota += 1;
             let _ = stream.send(Said::Refuse(ConnectFailure::NoMemory).bytes().as_slice(), &[]);
             return;
         }
@@ -169,7 +170,7 @@ impl Shm {
         if Arc::ptr_eq(&origin, &core.origin) {
             self.shown.leave(ticket);
         }
-        self.table.now_ns = clock::now_ns();
+        self.common.connections.now_ns = clock::now_ns();
         let result = self.accept_asker(core, connection, asker, attribute.is_reliable());
         if result.is_err() && !Arc::ptr_eq(&origin, &core.origin) {
             origin.tell(Fate::Taken { via, ticket });
@@ -187,7 +188,7 @@ impl Shm {
         let Asker { stream, request, peer } = asker;
         // The request may have come to an endpoint that admits more.
         if !self.admission.admits_client(peer.uid) {
-            self.table.counts.not_permitted += 1;
+            self.common.connections.counts.not_permitted += 1;
             let _ = stream.send(Said::Refuse(ConnectFailure::NotPermitted).bytes().as_slice(), &[]);
             return Err(AcceptError::NotPermitted);
         }
@@ -200,22 +201,22 @@ impl Shm {
         };
         let Some(conn) = self.insert_conn(core, connection, is_reliable) else { return refuse(stream) };
         let guest = Guest { conn, theirs: request.conn, mss: request.mss, peer };
-        let deadline_ns = self.table.now_ns.saturating_add(HANDSHAKE_NS_MAX);
+        let deadline_ns = self.common.connections.now_ns.saturating_add(HANDSHAKE_NS_MAX);
         let hand = Hand { stream: None, deadline_ns, stage: Stage::Waiting { guest } };
-        let Ok(key) = self.table.hands.insert(hand) else {
-            self.table.conns.remove(conn);
+        let Ok(key) = self.common.hands.insert(hand) else {
+            self.common.connections.conns.remove(conn);
             return refuse(stream);
         };
         if let Err(error) = core.poller.watch(stream.as_fd(), token::make(token::HAND, key)) {
-            self.table.hands.remove(key);
-            self.table.conns.remove(conn);
+            self.common.hands.remove(key);
+            self.common.connections.conns.remove(conn);
             let _ = refuse(stream);
             return Err(error.into());
         }
-        if let Some(hand) = self.table.hands.get_mut(key) {
+        if let Some(hand) = self.common.hands.get_mut(key) {
             hand.stream = Some(stream);
         }
-        if let Some(conn) = self.table.conns.get_mut(conn) {
+        if let Some(conn) = self.common.connections.conns.get_mut(conn) {
             conn.at = key;
         }
         match self.offer(core, key, guest, true) {
@@ -224,7 +225,7 @@ impl Shm {
                 let why = error.why();
                 self.say_on(key, &Said::Refuse(why));
                 // Out of the table first: an accept that returns an error ends in no event.
-                self.table.conns.remove(conn);
+                self.common.connections.conns.remove(conn);
                 self.end_hand(core, key, why);
                 Err(match error {
                     NotOffered::System(error) => AcceptError::System(error),
@@ -263,7 +264,7 @@ impl Shm {
 
     fn set_stage(&mut self, key: Key, stage: Stage) {
         // Its deadline stays what it was when the program accepted: what others of the same process do prolongs nothing.
-        if let Some(hand) = self.table.hands.get_mut(key) {
+        if let Some(hand) = self.common.hands.get_mut(key) {
             hand.stage = stage;
         }
     }
@@ -277,8 +278,9 @@ impl Shm {
         half: Option<&Half>,
     ) -> Result<(), ConnectFailure> {
         let conn = PeerConn { index: guest.conn.index, generation: guest.conn.generation };
-        let accept = Accept { endpoint: self.table.endpoint, link_id, conn, mss: self.table.mss, offer };
-        let Some(Hand { stream: Some(stream), .. }) = self.table.hands.get(key) else {
+        let accept =
+            Accept { endpoint: self.common.endpoint, link_id, conn, mss: self.common.connections.mss, offer };
+        let Some(Hand { stream: Some(stream), .. }) = self.common.hands.get(key) else {
             return Err(ConnectFailure::Disconnected);
         };
         let message = Said::Accept(accept).bytes();
@@ -291,7 +293,7 @@ impl Shm {
 
     /// The client has let go of the link that it was to join: make a new one.
     pub(super) fn offer_anew(&mut self, core: &mut Core, key: Key) {
-        let Some(Hand { stage: Stage::Joining { guest, link }, .. }) = self.table.hands.get(key) else {
+        let Some(Hand { stage: Stage::Joining { guest, link }, .. }) = self.common.hands.get(key) else {
             return;
         };
         let (guest, link) = (*guest, *link);
@@ -313,7 +315,7 @@ impl Shm {
 
     /// The client has taken the offer: the link is made.
     pub(super) fn confirmed(&mut self, core: &mut Core, key: Key, ring_bytes: u32, fds: ReceivedFds) {
-        let Some(hand) = self.table.hands.remove(key) else { return };
+        let Some(hand) = self.common.hands.remove(key) else { return };
         let (Some(stream), Stage::Offered { guest, half }) = (hand.stream, hand.stage) else { return };
         core.poller.unwatch(stream.as_fd());
         let id = half.link_id;
@@ -321,8 +323,8 @@ impl Shm {
             .join_halves(*half, ring_bytes, fds)
             .and_then(|ends| self.insert_link(core, ends, stream, id, Side::Server, guest.peer));
         match made {
-            Ok(link) => self.table.open(core, guest.conn, link, guest.theirs, guest.mss),
-            Err(why) => self.table.fail(core, guest.conn, why),
+            Ok(link) => self.common.connections.open(core, guest.conn, link, guest.theirs, guest.mss),
+            Err(why) => self.common.connections.fail(core, guest.conn, why),
         }
         self.offer_ended(core, guest.peer);
     }
@@ -331,7 +333,7 @@ impl Shm {
     pub(super) fn offer_ended(&mut self, core: &mut Core, peer: Peer) {
         self.offers.remove(&peer);
         let waiting: Vec<(Key, Guest)> = self
-            .table
+            .common
             .hands
             .iter()
             .filter_map(|(key, hand)| match hand.stage {

@@ -19,6 +19,8 @@ mod admission;
 #[cfg(any(test, fuzzing))]
 mod by_hand;
 mod close;
+mod common;
+mod connections;
 mod dial;
 mod doorbell;
 #[cfg(any(test, fuzzing))]
@@ -36,11 +38,10 @@ mod quota;
 mod receive;
 mod report;
 mod rma;
-mod say;
 mod send;
 mod sleep;
-mod table;
 mod timeout;
+mod transfers;
 mod wire;
 
 #[cfg(test)]
@@ -49,15 +50,22 @@ mod tests;
 pub(crate) use self::admission::Admission;
 pub(crate) use self::proof::Proof;
 
+use self::common::Common;
+use self::connections::{Connections, Counts, State, from_us, to_us};
 use self::hand::{Peer, Side, Stage};
-use self::link::Link;
+use self::link::{Life, Link};
+use self::out::Out;
 use self::quota::{Requests, RingMemory};
-use self::table::{Conn, Counts, Table, from_us, to_us};
+use self::rma::grant::Grant;
+use self::rma::initiator::Initiator;
+use self::rma::mapped::Held;
+use self::transfers::{NewOperation, Transfers};
+use super::ordered_rma::What;
 use super::{
-    About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
-    Transport, token,
+    About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report,
+    RmaRequest, Setting, Started, Transport, token,
 };
-use crate::connection::Connection;
+use crate::connection::{Connection, Status};
 use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
@@ -69,7 +77,7 @@ use cci_memory::ring::{payload_bytes_limit, region_bytes};
 use cci_memory::slab::{Key, Slab};
 use cci_sys::event::Events;
 use cci_sys::process::fork;
-use cci_sys::unix::Listener;
+use cci_sys::unix::{Listener, ReceivedFds};
 use cci_sys::{clock, random};
 use std::collections::HashMap;
 use std::io;
@@ -140,7 +148,7 @@ pub(super) struct Shm {
     hot: Vec<Key>,
     /// Links that have something under way.
     busy: Vec<Key>,
-    table: Table,
+    common: Common,
     /// Our part of the memory cap.
     own_bytes_max: u64,
     ring_memory_bytes: u64,
@@ -190,6 +198,19 @@ pub(crate) fn open(
     }
     let (send_timeout, keepalive) =
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
+    let connections = Connections {
+        conns: Slab::new(limits::CONNECTIONS_MAX),
+        sends,
+        counts: Counts::default(),
+        closing: Vec::new(),
+        keepalive: Vec::new(),
+        next_keepalive_ns: 0,
+        now_ns: clock::now_ns(),
+        mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
+        send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
+        keepalive_us: to_us(u64::try_from(keepalive).unwrap_or(u64::MAX)),
+    };
+    let transfers = Transfers::new(options.rma_operations, own_bytes_max, device.shm.direct, device.shm.cma);
     Ok(Box::new(Shm {
         uri: place.uri,
         admission,
@@ -204,26 +225,7 @@ pub(crate) fn open(
         offers: HashMap::new(),
         hot: Vec::with_capacity(poll::HOT_MAX),
         busy: Vec::with_capacity(64),
-        table: Table {
-            endpoint: random::u64()?,
-            conns: Slab::new(limits::CONNECTIONS_MAX),
-            hands: Slab::new(HANDS_MAX),
-            sends,
-            counts: Counts::default(),
-            closing: Vec::new(),
-            keepalive: Vec::new(),
-            next_keepalive_ns: 0,
-            rma: rma::state::Rma::new(
-                options.rma_operations,
-                own_bytes_max,
-                device.shm.direct,
-                device.shm.cma,
-            ),
-            now_ns: clock::now_ns(),
-            mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
-            send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
-            keepalive_us: to_us(u64::try_from(keepalive).unwrap_or(u64::MAX)),
-        },
+        common: Common { endpoint: random::u64()?, connections, transfers, hands: Slab::new(HANDS_MAX) },
         own_bytes_max,
         ring_memory_bytes: 0,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
@@ -240,22 +242,19 @@ pub(crate) fn open(
 }
 
 impl Shm {
-    /// A connection's entry and its place.
-    const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
-
     /// Everything that the endpoint holds, what other parts of its transport may, and what flows may.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
         self.count_memory(&mut kinds);
         let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
-        held_bytes + core.set_apart_bytes + self.table.rma.unused_bytes()
+        held_bytes + core.set_apart_bytes + self.common.transfers.unused_bytes()
     }
 
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
     fn affordable_ring_bytes(&self, core: &Core, process: u64) -> Option<u32> {
         let left = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
         let of_links = self.links.iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
-        let of_offers = self.table.hands.iter().filter_map(|(_, hand)| match &hand.stage {
+        let of_offers = self.common.hands.iter().filter_map(|(_, hand)| match &hand.stage {
             Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
             _ => None,
         });
@@ -270,6 +269,154 @@ impl Shm {
             ring_bytes /= 2;
         }
         memory.has_room_for(ring_charge(ring_bytes)).then_some(ring_bytes)
+    }
+
+    /// Does an operation by plain copies, if everything of it is mapped.
+    #[inline]
+    fn copy_at_once(&mut self, core: &mut Core, key: Key, request: &RmaRequest<'_>) -> Option<Status> {
+        // The message needs the ring.
+        let (first, more) = request.pieces.split_first().filter(|_| request.message.is_none())?;
+        let (initiator, out) = self.initiator_at_once(core, key, request.fence)?;
+        initiator.copy(core, out, key, request.kind, first, more)
+    }
+
+    /// Does an atomic operation by the processor's, if its target is mapped.
+    #[inline]
+    fn change_at_once(&mut self, core: &mut Core, key: Key, request: &AtomicRequest) -> Option<Status> {
+        let AtomicRequest { atomic, target, result, fence } = *request;
+        let (initiator, out) = self.initiator_at_once(core, key, fence)?;
+        initiator.atomic(core, out, key, atomic, target, result)
+    }
+
+    /// What is mapped of a connection's peer; None: nothing, or a fence has to wait first.
+    #[inline]
+    fn initiator_at_once(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        fence: bool,
+    ) -> Option<(&mut Initiator, &mut Out)> {
+        if !self.is_ours() {
+            return None;
+        }
+        let connections = &mut self.common.connections;
+        let conn = connections.conns.get(key).filter(|conn| conn.state == State::Open)?;
+        let (at, flow_key, in_progress) = (conn.at, conn.flow, conn.in_progress);
+        // What there is of a peer that is gone is nobody's memory.
+        let link = self.links.get_mut(at).filter(|link| link.life == Life::Up)?;
+        link.transfers.initiator.as_ref()?;
+        if fence {
+            if self.common.transfers.operations(flow_key) > 0 {
+                return None;
+            }
+            if in_progress > 0 {
+                // If the peer's position makes no sense, the next poll finds that, too.
+                link.complete_taken(connections, core).ok()?;
+                if connections.conns.get(key).is_none_or(|conn| conn.in_progress > 0) {
+                    return None;
+                }
+            }
+        }
+        let Link { transfers, out, .. } = &mut **link;
+        Some((transfers.initiator.as_mut()?, out))
+    }
+
+    /// Enters a read or write, and does of it what can be done now.
+    fn start_rma(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &RmaRequest<'_>,
+        name: u64,
+    ) -> Result<(), SendError> {
+        let RmaRequest { kind, pieces: segments, message, fence } = *request;
+        self.start_operation(
+            core,
+            key,
+            &NewOperation { name, what: What::Move(kind), segments, message, fence },
+        )
+    }
+
+    /// Enters an atomic operation, and does of it what can be done now.
+    fn start_atomic(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        request: &AtomicRequest,
+        name: u64,
+    ) -> Result<(), SendError> {
+        let AtomicRequest { atomic, target, result, fence } = *request;
+        let what = What::Atomic { atomic, target, result };
+        self.start_operation(core, key, &NewOperation { name, what, segments: &[], message: None, fence })
+    }
+
+    fn start_operation(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        operation: &NewOperation<'_>,
+    ) -> Result<(), SendError> {
+        if !self.is_ours() {
+            return Err(SendError::Disconnected);
+        }
+        let Common { connections, transfers, .. } = &mut self.common;
+        let Some(conn) = connections.conns.get(key) else { return Err(SendError::UnknownConnection) };
+        if conn.state != State::Open {
+            return Err(SendError::Disconnected);
+        }
+        let at = conn.at;
+        let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
+        if transfers.start(link, connections, core, key, operation)?.is_err() {
+            self.kill(core, at);
+            return Ok(());
+        }
+        self.care_for(at);
+        self.make_hot(at);
+        Ok(())
+    }
+
+    /// Pushes and fetches what a link has to. Called in every poll while it has.
+    fn turn_transfers(&mut self, core: &mut Core, key: Key) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        let turned = self.common.transfers.turn(link, &mut self.common.connections, core);
+        link.out.flush();
+        if turned.is_err() {
+            return self.kill(core, key);
+        }
+        self.care_for(key);
+    }
+
+    /// Maintains the flows of a link; `now`: the endpoint is about to sleep.
+    fn maintain_transfers(&mut self, core: &mut Core, key: Key, now: bool) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        if self.common.transfers.maintain(link, &mut self.common.connections, core, now).is_err() {
+            self.kill(core, key);
+        }
+    }
+
+    /// A grant came over a link's socket. False: no honest peer sends this.
+    fn grant_came(&mut self, core: &Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
+        let Some(grant) = Grant::parse(bytes) else { return false };
+        let of =
+            |link: &Link| link.transfers.initiator.as_ref().map(|it| (it.awaits(&grant), it.mapped_bytes()));
+        let Some((is_awaited, own_bytes)) = self.links.get(key).and_then(|link| of(link)) else {
+            return false;
+        };
+        if !is_awaited {
+            // It was forgotten, or asked for twice.
+            return true;
+        }
+        let held = Held {
+            cap_bytes: core.options.memory_bytes_max,
+            total_bytes: self.held_bytes(core),
+            mapped_bytes: self.common.transfers.paths.mapped.total(),
+            is_alone: self.links.len() == 1,
+        };
+        let room_bytes = held.room_bytes(own_bytes);
+        let Some(link) = self.links.get_mut(key) else { return false };
+        let uid = link.peer.uid;
+        let initiator = link.transfers.initiator.as_mut();
+        initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, room_bytes))
     }
 
     /// In a fork child nothing is mapped: touching a ring would be the end of it.
@@ -340,7 +487,7 @@ impl Transport for Shm {
             Action::Transfer(request) => self.copy_at_once(core, key, request),
             Action::Atomic(request) => self.change_at_once(core, key, request),
         };
-        let sends = || self.table.conns.get(key).map_or(0, |conn| conn.to_be_told);
+        let sends = || self.common.connections.conns.get(key).map_or(0, |conn| conn.not_silent);
         if let Some(status) = done {
             return Ok(Started::Done { status, sends: if op.is_ordered { sends() } else { 0 } });
         }
@@ -363,10 +510,10 @@ impl Transport for Shm {
         if !self.is_ours() {
             return;
         }
-        for key in self.table.rma.owner.removed(&mut self.links, id) {
+        for key in self.common.transfers.target.removed(&mut self.links, id) {
             let Some(link) = self.links.get_mut(key) else { continue };
             link.out.flush();
-            if link.out.control.len() > rma::CONTROL_LEN_MAX {
+            if link.out.control.len() > transfers::CONTROL_LEN_MAX {
                 self.kill(core, key);
             } else {
                 self.care_for(key);
@@ -384,9 +531,9 @@ impl Transport for Shm {
     }
 
     fn activity(&self) -> Activity {
-        if self.links.is_empty() && self.table.conns.is_empty() && self.table.hands.is_empty() {
+        if self.links.is_empty() && self.common.connections.conns.is_empty() && self.common.hands.is_empty() {
             Activity::Idle
-        } else if !self.is_ours() || self.table.rma.flows.ops.len() == 0 {
+        } else if !self.is_ours() || self.common.transfers.flows.ops.len() == 0 {
             // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
             // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
             Activity::Drained
@@ -396,9 +543,9 @@ impl Transport for Shm {
     }
 
     fn link_state(&self, link: u64) -> Option<LinkState> {
-        let conn = self.table.conns.get(Key::from_bits(link))?;
+        let conn = self.common.connections.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            to_be_told: conn.to_be_told,
+            to_be_told: conn.not_silent,
             held: conn.in_progress,
             drains_by_itself: true,
             send_timeout_ns: conn.send_timeout_ns(),
@@ -415,8 +562,8 @@ impl Transport for Shm {
                 self.change_keepalive(Key::from_bits(link), timeout_ns)
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
-                self.table.send_timeout_us = to_us(send_timeout_ns);
-                self.table.keepalive_us = to_us(keepalive_ns);
+                self.common.connections.send_timeout_us = to_us(send_timeout_ns);
+                self.common.connections.keepalive_us = to_us(keepalive_ns);
             }
             // What the engine holds leaves so much less for rings: see `held_bytes`.
             Setting::Lent { .. } => {}
@@ -432,7 +579,7 @@ impl Transport for Shm {
                     self.held_bytes(core).saturating_add(self.own_bytes_max / limits::KEPT_SHARE);
                 *into += core.options.memory_bytes_max.saturating_sub(kept_bytes);
             }
-            Report::SendsHeld(into) => *into += self.table.sends.in_use(),
+            Report::SendsHeld(into) => *into += self.common.connections.sends.in_use(),
             Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
             Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
             Report::Peer { link, into } => {
@@ -447,7 +594,7 @@ impl Drop for Shm {
     fn drop(&mut self) {
         // What was granted ends with the endpoint; the memory may live on.
         if self.is_ours() {
-            self.table.rma.owner.end(&mut self.links);
+            self.common.transfers.target.end(&mut self.links);
         }
     }
 }

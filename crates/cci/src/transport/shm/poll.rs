@@ -8,9 +8,10 @@
 
 use super::handshake::ERRNO_DESCRIPTORS;
 use super::link::{Life, Link};
+use super::rma::grant::GRANT_BYTES;
 use super::sleep::cool;
 use super::{Shm, token};
-use super::{doorbell, receive, rma};
+use super::{doorbell, receive};
 use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
 use cci_memory::slab::{Key, Slab};
@@ -67,7 +68,7 @@ impl Shm {
         let Some(link) = self.links.get_mut(key) else { return };
         link.out.flush();
         let nothing = !link.consumer.is_stalled() && !link.consumer.may_have_more();
-        let drained = if nothing { Ok(0) } else { receive::drain(link, &mut self.table, core) };
+        let drained = if nothing { Ok(0) } else { receive::drain(link, &mut self.common, core) };
         let Ok(records) = drained else { return self.kill(core, key) };
         if records == 0 {
             link.idle_polls = link.idle_polls.wrapping_add(1);
@@ -76,13 +77,13 @@ impl Shm {
             }
             if link.idle_polls.is_multiple_of(POLLS_PER_LOOK)
                 && (!link.out.fifo.is_empty() || link.out.wants_room())
-                && link.complete_taken(&mut self.table, core).is_err()
+                && link.complete_taken(&mut self.common.connections, core).is_err()
             {
                 return self.kill(core, key);
             }
         }
-        if link.rma.has_work() {
-            self.turn_rma(core, key);
+        if link.transfers.has_work() {
+            self.turn_transfers(core, key);
         }
         let Some(link) = self.links.get_mut(key) else { return };
         if link.conns == 0 || link.life != Life::Up || link.out.bell_failed {
@@ -96,7 +97,7 @@ impl Shm {
     pub(super) fn poll_link(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(link) = self.links.get_mut(key) else { return false };
         link.out.flush();
-        match receive::drain(link, &mut self.table, core) {
+        match receive::drain(link, &mut self.common, core) {
             Err(_) => {
                 self.kill(core, key);
                 true
@@ -106,7 +107,7 @@ impl Shm {
                     self.make_hot(key);
                 }
                 if link_has_work(&self.links, key) {
-                    self.turn_rma(core, key);
+                    self.turn_transfers(core, key);
                 }
                 self.after_poll(core, key);
                 records > 0
@@ -153,11 +154,11 @@ impl Shm {
     fn care(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
         self.polls = 0;
-        self.polls_per_care = match now_ns.saturating_sub(self.table.now_ns) {
+        self.polls_per_care = match now_ns.saturating_sub(self.common.connections.now_ns) {
             CARE_NS_MAX.. => (self.polls_per_care / 2).max(1),
             _ => (self.polls_per_care + 1).min(POLLS_PER_CARE_MAX),
         };
-        self.table.now_ns = now_ns;
+        self.common.connections.now_ns = now_ns;
         let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
         if since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS {
             self.kernel_due = false;
@@ -192,7 +193,7 @@ impl Shm {
         }
         let mut fine = Ok(());
         if !link.is_hot && (!link.out.fifo.is_empty() || link.out.wants_room()) {
-            fine = link.complete_taken(&mut self.table, core).map(drop);
+            fine = link.complete_taken(&mut self.common.connections, core).map(drop);
         }
         if fine.is_ok() && !link.out.control.is_empty() {
             fine = link.push_control();
@@ -204,9 +205,9 @@ impl Shm {
         self.stamp(key);
         self.time_out_sends(core, key);
         if link_has_work(&self.links, key) {
-            self.turn_rma(core, key);
+            self.turn_transfers(core, key);
         }
-        self.care_for_rma(core, key, false);
+        self.maintain_transfers(core, key, false);
         let Some(link) = self.links.get_mut(key) else { return };
         if link.consumer.is_stalled() || link.life != Life::Up || link.out.bell_failed {
             self.poll_link(core, key);
@@ -251,7 +252,7 @@ impl Shm {
             return;
         }
         link.is_hot = true;
-        link.worked_ns = self.table.now_ns;
+        link.worked_ns = self.common.connections.now_ns;
         self.hot.push(key);
         if self.hot.len() > HOT_MAX {
             let idlest = self
@@ -273,14 +274,14 @@ impl Shm {
         if cool(link) {
             // Not so idle after all.
             link.consumer.disarm();
-            (link.armed, link.is_hot, link.worked_ns) = (false, true, self.table.now_ns);
+            (link.armed, link.is_hot, link.worked_ns) = (false, true, self.common.connections.now_ns);
             self.hot.push(key);
         }
     }
 
     /// Hot links with nothing for a while.
     fn cool_idle(&mut self) {
-        let now_ns = self.table.now_ns;
+        let now_ns = self.common.connections.now_ns;
         let idle = self.hot.iter().copied().find(|key| {
             self.links.get(*key).is_none_or(|link| now_ns.saturating_sub(link.worked_ns) > HOT_IDLE_NS)
         });
@@ -291,8 +292,8 @@ impl Shm {
 
     /// Takes what the kernel has to report.
     pub(super) fn ask_kernel(&mut self, core: &mut Core) {
-        self.kernel_polled_ns = self.table.now_ns;
-        self.table.counts.kernel_polls += 1;
+        self.kernel_polled_ns = self.common.connections.now_ns;
+        self.common.connections.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
         for _ in 0..KERNEL_ROUNDS_MAX {
             core.poller.ready(&mut events);
@@ -311,7 +312,7 @@ impl Shm {
         match token::kind(said) {
             token::LISTENER => self.let_in(core),
             token::HAND => {
-                if let Some(key) = self.table.hands.key_at(index).filter(|key| token::names(said, *key)) {
+                if let Some(key) = self.common.hands.key_at(index).filter(|key| token::names(said, *key)) {
                     self.hand_ready(core, key);
                 }
             }
@@ -332,7 +333,7 @@ impl Shm {
 
     fn bell_rang(&mut self, core: &mut Core, key: Key) {
         let Some(link) = self.links.get_mut(key) else { return };
-        self.table.counts.wakes_received += 1;
+        self.common.connections.counts.wakes_received += 1;
         link.out.bell_failed |= link.bell.drain().is_err();
         self.was_rung(core, key);
     }
@@ -342,7 +343,7 @@ impl Shm {
         let Some(link) = self.links.get_mut(key) else { return };
         link.rung = false;
         link.armed = false;
-        if link.waits_for_progress() && link.complete_taken(&mut self.table, core).is_err() {
+        if link.waits_for_progress() && link.complete_taken(&mut self.common.connections, core).is_err() {
             return self.kill(core, key);
         }
         self.poll_cold(core, key);
@@ -353,19 +354,19 @@ impl Shm {
         // Level-triggered: more than so many wait for the next time.
         for _ in 0..GRANTS_PER_POLL_MAX {
             let Some(link) = self.links.get(key) else { return };
-            let mut buffer = [0; rma::GRANT_BYTES];
+            let mut buffer = [0; GRANT_BYTES];
             match link.lifeline.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 // This process has no descriptor free for a grant: what was asked for goes through the ring.
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
-                    self.table.counts.system_errors += 1;
+                    self.common.connections.counts.system_errors += 1;
                     continue;
                 }
                 Ok(got) if got.len == 0 => return self.peer_hung_up(core, key),
                 Ok(got) => {
                     let bytes = buffer.get(..got.len).unwrap_or_default();
                     if bytes == doorbell::RING && got.fds.is_empty() {
-                        self.table.counts.wakes_received += 1;
+                        self.common.connections.counts.wakes_received += 1;
                         self.was_rung(core, key);
                         continue;
                     }
@@ -375,12 +376,12 @@ impl Shm {
                 }
                 Err(_) => {}
             }
-            self.table.counts.bad_handshake += 1;
+            self.common.connections.counts.bad_handshake += 1;
             return self.kill(core, key);
         }
     }
 }
 
 fn link_has_work(links: &Slab<Box<Link>>, key: Key) -> bool {
-    links.get(key).is_some_and(|link| link.rma.has_work())
+    links.get(key).is_some_and(|link| link.transfers.has_work())
 }

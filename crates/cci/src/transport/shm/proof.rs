@@ -51,7 +51,7 @@ impl Shm {
     /// A client asks who we are.
     pub(super) fn show_proof(&mut self, core: &mut Core, key: Key) {
         let page = self.proof.as_ref().and_then(|proof| proof.page.fd());
-        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        let Some(hand) = self.common.hands.get_mut(key) else { return };
         let shown = match (page, &hand.stream) {
             (Some(page), Some(stream)) => stream.send(Said::Shown.bytes().as_slice(), &[page]).is_ok(),
             _ => false,
@@ -70,14 +70,16 @@ impl Shm {
 
     /// The server shows a segment: only if the secret in it is that of the endpoint we want does it hear what for.
     pub(super) fn proof_came(&mut self, core: &mut Core, key: Key, fds: ReceivedFds) {
-        let Some(hand) = self.table.hands.get_mut(key) else { return };
+        let Some(hand) = self.common.hands.get_mut(key) else { return };
         let (conn, server, is_it) = match &hand.stage {
             Stage::Proving { conn, server, knock } => (*conn, *server, knock.proof == shown_in(fds)),
             _ => return,
         };
-        let Some(connection) = self.table.conns.get(conn).map(|conn| conn.connection) else { return };
+        let Some(connection) = self.common.connections.conns.get(conn).map(|conn| conn.connection) else {
+            return;
+        };
         if !is_it {
-            self.table.counts.not_proven += 1;
+            self.common.connections.counts.not_proven += 1;
             core.disproved(connection);
             return self.end_hand(core, key, ConnectFailure::NotPermitted);
         }

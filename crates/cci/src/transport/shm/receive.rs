@@ -2,11 +2,12 @@
 //! the ring into a receive buffer.
 
 use super::close;
+use super::common::Common;
+use super::connections::State;
 use super::handshake;
 use super::link::{Life, Link};
-use super::rma::{self, TakenRma};
-use super::say;
-use super::table::{State, Table};
+use super::transfers::TakenRma;
+use super::transfers::paths::About;
 use super::wire::{PeerConn, kind};
 use crate::connection::Connection;
 use crate::engine::core::Core;
@@ -26,8 +27,8 @@ enum Taken {
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
     /// A remote operation of a connection that can't have one under way.
     NoFlow(Key),
-    /// About mappings.
-    Words { kind: u8, conn: u32, generation: u8, words: [u64; 3] },
+    /// About mappings and reads of memory.
+    Memory(About),
 }
 
 /// Takes out what has come. Answers how many records.
@@ -39,7 +40,7 @@ enum Taken {
 /// # Errors
 /// The peer wrote what can't be: the link is to be given up.
 #[inline]
-pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<u32, Corrupt> {
+pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<u32, Corrupt> {
     if link.consumer.is_stalled() && !resume(link, core) {
         return Ok(0);
     }
@@ -51,7 +52,7 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
         {
             break;
         }
-        match take_one(link, table, core)? {
+        match take_one(link, common, core)? {
             None => break,
             Some(Taken::Yes) => {}
             Some(Taken::No { is_reliable, connection }) => {
@@ -59,21 +60,21 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
                 link.stalled_by_reliable = is_reliable;
                 link.stalled_for = connection;
                 link.stalls += 1;
-                table.counts.stalls += 1;
+                common.connections.counts.stalls += 1;
                 break;
             }
             Some(Taken::Other { kind, conn, generation, from }) => {
-                other(link, table, core, kind, conn, generation, from)?;
+                other(link, common, core, kind, conn, generation, from)?;
             }
             Some(Taken::NoFlow(conn)) => {
-                if rma::take_back_idle(link, table) {
+                if common.transfers.take_back_idle(link, &mut common.connections) {
                     // There is room now: the record is looked at again.
                     continue;
                 }
-                close::shut_out(link, table, core, conn)?;
+                close::shut_out(link, common, core, conn)?;
             }
-            Some(Taken::Words { kind, conn, generation, words }) => {
-                rma::said(link, table, core, kind, conn, generation, words);
+            Some(Taken::Memory(about)) => {
+                common.transfers.take_about(link, &mut common.connections, core, about);
             }
         }
         link.consumer.consume();
@@ -81,8 +82,8 @@ pub(super) fn drain(link: &mut Link, table: &mut Table, core: &mut Core) -> Resu
     }
     if records > 0 {
         link.idle_polls = 0;
-        link.worked_ns = table.now_ns;
-        link.heard_ns = table.now_ns;
+        link.worked_ns = common.connections.now_ns;
+        link.heard_ns = common.connections.now_ns;
         if link.armed {
             // The peer may have rung for this, or be about to.
             link.consumer.disarm();
@@ -115,22 +116,22 @@ fn resume(link: &mut Link, core: &mut Core) -> bool {
 }
 
 #[inline(always)]
-fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
+fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
     let Some(record) = link.consumer.peek()? else { return Ok(None) };
     let header = record.header();
     if header.kind != kind::MESSAGE {
-        return take_other(link, table, core);
+        return take_other(link, common, core);
     }
     // In front of the message: a program that has its answer may not look for more.
-    link.out.acknowledged(header.ack, table, core)?;
+    link.out.acknowledged(header.ack, &mut common.connections, core)?;
     // It may be answered: our next line is on its way while the message is handled.
     link.out.producer.prefetch();
     let len_bytes = record.len_bytes();
-    if len_bytes > table.mss {
+    if len_bytes > common.connections.mss {
         return Err(Corrupt::Length);
     }
-    let (here, counts) = (link.key, &mut table.counts);
-    let named = table.conns.at_mut(header.conn);
+    let (here, counts) = (link.key, &mut common.connections.counts);
+    let named = common.connections.conns.at_mut(header.conn);
     let Some((_, conn)) = named.filter(|(key, conn)| key.generation as u8 == header.flags && conn.at == here)
     else {
         counts.unknown_connection += 1;
@@ -165,30 +166,31 @@ fn take_one(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Optio
 
 /// A record that is no message.
 #[inline(never)]
-fn take_other(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
+fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
     let Some(record) = link.consumer.peek()? else { return Ok(None) };
     let header = record.header();
-    link.out.acknowledged(header.ack, table, core)?;
+    link.out.acknowledged(header.ack, &mut common.connections, core)?;
     if header.kind == kind::RMA {
-        let (pull, process) = (link.pull.as_deref_mut(), link.peer.process());
-        match rma::take(&record, link.key, &mut link.rma, pull, process, table, core)? {
+        let from = (link.key, link.peer.process());
+        let Common { connections, transfers, .. } = common;
+        match transfers.take(&record, from, &mut link.transfers, connections, core)? {
             TakenRma::Yes => return Ok(Some(Taken::Yes)),
             TakenRma::NoFlow(conn) => return Ok(Some(Taken::NoFlow(conn))),
             TakenRma::NoBuffer => {}
         }
-        let connection = table.named(header.conn, header.flags).map(|(_, conn)| conn.connection);
+        let connection = common.connections.named(header.conn, header.flags).map(|(_, conn)| conn.connection);
         return Ok(Some(Taken::No { is_reliable: true, connection }));
     }
     if matches!(header.kind, kind::MAP..=kind::TRIED) {
         let mut words = [[0; 8]; 3];
         if record.len_bytes() != 24 {
-            table.counts.bad_record += 1;
+            common.connections.counts.bad_record += 1;
             return Ok(Some(Taken::Yes));
         }
         record.copy_to(words.as_flattened_mut());
         let (kind, conn, generation) = (header.kind, header.conn, header.flags);
         let words = words.map(u64::from_ne_bytes);
-        return Ok(Some(Taken::Words { kind, conn, generation, words }));
+        return Ok(Some(Taken::Memory(About { kind, conn, generation, words })));
     }
     let mut own = [0; 8];
     record.copy_to(&mut own);
@@ -202,7 +204,7 @@ fn take_other(link: &mut Link, table: &mut Table, core: &mut Core) -> Result<Opt
 /// Records that are not messages. What names no connection of this link is counted and passed over: it can be late.
 fn other(
     link: &mut Link,
-    table: &mut Table,
+    common: &mut Common,
     core: &mut Core,
     kind: u8,
     conn: u32,
@@ -210,13 +212,13 @@ fn other(
     from: PeerConn,
 ) -> Result<(), Corrupt> {
     match kind {
-        kind::CLOSE => close::close_came(link, table, core, conn, generation),
-        kind::CLOSE_ACK => close::close_ack_came(link, table, core, conn, generation),
-        kind::CONFIRM => handshake::confirm_came(link, table, core, conn, generation, from),
-        kind::PING => say::say_pong(link),
+        kind::CLOSE => close::close_came(link, common, core, conn, generation),
+        kind::CLOSE_ACK => close::close_ack_came(link, common, core, conn, generation),
+        kind::CONFIRM => handshake::confirm_came(link, common, core, conn, generation, from),
+        kind::PING => link.send_pong(),
         kind::PONG => Ok(()),
         _ => {
-            table.counts.bad_record += 1;
+            common.connections.counts.bad_record += 1;
             Ok(())
         }
     }

@@ -1,10 +1,10 @@
 //! Counters, memory and explanations.
 
+use super::connections::State;
 use super::hand::Side;
 use super::link::{Life, Link};
 use super::out::Control;
-use super::rma;
-use super::table::State;
+use super::transfers;
 use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
@@ -15,7 +15,7 @@ const REQUEST_BYTES: u64 = 1_300;
 
 impl Shm {
     pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
-        let Some(conn) = self.table.conns.get(key) else { return ConnectionCounters::default() };
+        let Some(conn) = self.common.connections.conns.get(key) else { return ConnectionCounters::default() };
         let link = self.link_of(key);
         ConnectionCounters {
             messages_sent: conn.messages_sent,
@@ -31,7 +31,7 @@ impl Shm {
     }
 
     pub(super) fn link_of(&self, key: Key) -> Option<&Link> {
-        let conn = self.table.conns.get(key)?;
+        let conn = self.common.connections.conns.get(key)?;
         match conn.state {
             State::Open | State::Closing | State::Broken => self.links.get(conn.at).map(|link| &**link),
             State::Making | State::Gone => None,
@@ -39,7 +39,7 @@ impl Shm {
     }
 
     pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        let counts = &self.table.counts;
+        let counts = &self.common.connections.counts;
         into.extend([
             ("links", u64::from(self.links.len())),
             ("links_made", counts.links_made),
@@ -53,11 +53,11 @@ impl Shm {
             ("wakes_received", counts.wakes_received),
             ("kernel_polls", counts.kernel_polls),
             ("stalls", counts.stalls),
-            ("sends_in_progress", u64::from(self.table.sends.in_use())),
+            ("sends_in_progress", u64::from(self.common.connections.sends.in_use())),
             ("requests_waiting", u64::from(self.shown.total())),
             ("system_errors", counts.system_errors),
         ]);
-        rma::report::count(&self.table.rma, &self.links, into);
+        transfers::report::count(&self.common.transfers, &self.links, into);
         drops.extend(
             [
                 ("bad_record", counts.bad_record),
@@ -86,17 +86,17 @@ impl Shm {
         into.extend([
             ("rings", self.ring_memory_bytes),
             ("links", links),
-            ("connections", self.table.conns.bytes() as u64),
-            ("handshakes", self.table.hands.bytes() as u64 + u64::from(self.shown.total()) * REQUEST_BYTES),
+            ("connections", self.common.connections.conns.bytes() as u64),
+            ("handshakes", self.common.hands.bytes() as u64 + u64::from(self.shown.total()) * REQUEST_BYTES),
             ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
-            ("sends in progress", self.table.sends.bytes() as u64),
-            ("memory of peers, mapped", self.table.rma.mapped.total()),
-            ("remote memory access", rma::report::bytes(&self.table.rma, &self.links)),
+            ("sends in progress", self.common.connections.sends.bytes() as u64),
+            ("memory of peers, mapped", self.common.transfers.paths.mapped.total()),
+            ("remote memory access", transfers::report::bytes(&self.common.transfers, &self.links)),
         ]);
     }
 
     pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
-        let Some(conn) = self.table.conns.get(key) else { return };
+        let Some(conn) = self.common.connections.conns.get(key) else { return };
         into.paths.push(PathOption {
             path: "shared-memory ring".to_owned(),
             chosen: true,
@@ -116,7 +116,7 @@ impl Shm {
             return;
         };
         if conn.is_reliable {
-            rma::report::explain(&self.table.rma, link, &mut into.paths);
+            transfers::report::explain(&self.common.transfers, link, &mut into.paths);
         }
         let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
         into.peer = format!("process {pid} of user {}", link.peer.uid);
@@ -141,7 +141,7 @@ impl Shm {
             Some("the peer has gone; what it sent before is being delivered".to_owned())
         } else if conn.in_progress > 0 && link.out.producer.is_stalled() {
             Some("peer has no receive buffer".to_owned())
-        } else if in_ring + 2 * u64::from(self.table.mss) > u64::from(link.out.ring_bytes) {
+        } else if in_ring + 2 * u64::from(self.common.connections.mss) > u64::from(link.out.ring_bytes) {
             Some("ring full: the peer is not taking messages".to_owned())
         } else {
             None

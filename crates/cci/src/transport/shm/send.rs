@@ -1,9 +1,9 @@
 //! A message enters a ring.
 
 use super::Shm;
+use super::connections::State;
 use super::link::Link;
 use super::pending::Sends;
-use super::table::State;
 use super::wire::kind;
 use crate::connection::Status;
 use crate::engine::core::{Core, SendOp};
@@ -27,7 +27,9 @@ impl Shm {
             return Err(SendError::Disconnected);
         }
         let is_alone = self.links.len() < 2;
-        let Some(conn) = self.table.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
+        let Some(conn) = self.common.connections.conns.get_mut(key) else {
+            return Err(SendError::UnknownConnection);
+        };
         if conn.state != State::Open {
             return Err(SendError::Disconnected);
         }
@@ -37,10 +39,11 @@ impl Shm {
         let has_room = |sends: &Sends, link: &Link| {
             (!is_reliable || sends.has_room_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
         };
-        if !has_room(&self.table.sends, link) {
+        if !has_room(&self.common.connections.sends, link) {
             // Perhaps the peer has taken something that we have not looked at yet.
-            let looked = link.complete_taken(&mut self.table, core).and_then(|_| link.push_control());
-            if looked.is_err() || !has_room(&self.table.sends, link) {
+            let looked =
+                link.complete_taken(&mut self.common.connections, core).and_then(|_| link.push_control());
+            if looked.is_err() || !has_room(&self.common.connections.sends, link) {
                 return Err(SendError::WouldBlock);
             }
         }
@@ -64,13 +67,15 @@ impl Shm {
                 return Err(SendError::Disconnected);
             }
         };
-        let Some(conn) = self.table.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
+        let Some(conn) = self.common.connections.conns.get_mut(key) else {
+            return Err(SendError::UnknownConnection);
+        };
         conn.messages_sent += 1;
         conn.bytes_sent += segments.iter().map(|segment| segment.len() as u64).sum::<u64>();
         if is_reliable {
             conn.in_progress += 1;
-            conn.to_be_told += u32::from(!op.silent);
-            self.table.sends.push(&mut link.out.fifo, span, key.index, op);
+            conn.not_silent += u32::from(!op.silent);
+            self.common.connections.sends.push(&mut link.out.fifo, span, key.index, op);
         }
         if link.out.flush_after_send(was_flushed) {
             // The same look serves those who wait for our reading.
@@ -94,7 +99,7 @@ impl Shm {
     fn is_full(&mut self, core: &mut Core, at: Key) {
         let Some(link) = self.links.get_mut(at) else { return };
         // The sends that were taken meanwhile complete now, so that a program that waits for them sees them.
-        let _ = link.complete_taken(&mut self.table, core);
+        let _ = link.complete_taken(&mut self.common.connections, core);
         link.out.full_at = link.out.producer.tail();
         link.out.flush();
         // Messages that are not acknowledged leave no other trace: the peer is to wake us once it has taken them.

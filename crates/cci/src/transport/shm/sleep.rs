@@ -2,7 +2,6 @@
 
 use super::Shm;
 use super::link::{Life, Link};
-use super::rma;
 use crate::engine::core::Core;
 use crate::transport::Armed;
 use cci_memory::slab::Key;
@@ -17,14 +16,14 @@ impl Shm {
         if !self.is_ours() {
             return Armed::Sleep { deadline_ns: None };
         }
-        self.table.now_ns = clock::now_ns();
+        self.common.connections.now_ns = clock::now_ns();
         self.kernel_due = true;
         // Those that were queued before do not keep a sleeper awake who waits for something else.
         let events_before = core.events_queued();
         for at in 0..self.busy.len() {
             let Some(&key) = self.busy.get(at) else { break };
             self.stamp(key);
-            self.care_for_rma(core, key, true);
+            self.maintain_transfers(core, key, true);
             if self.arm_link(core, key) {
                 return Armed::Pending;
             }
@@ -44,10 +43,10 @@ impl Shm {
     /// True: something is there.
     fn arm_link(&mut self, core: &mut Core, key: Key) -> bool {
         if let Some(link) = self.links.get_mut(key)
-            && link.rma.has_work()
+            && link.transfers.has_work()
         {
-            match rma::turn(link, &mut self.table, core) {
-                Ok(moved) if moved || link.rma.at_once => return true,
+            match self.common.transfers.turn(link, &mut self.common.connections, core) {
+                Ok(moved) if moved || link.transfers.at_once => return true,
                 Ok(_) => {}
                 Err(_) => {
                     self.kill(core, key);
@@ -78,7 +77,7 @@ impl Shm {
             return false;
         }
         // Once more, after the attention word is up: see the ring's protocol for sleeping.
-        match link.complete_taken(&mut self.table, core) {
+        match link.complete_taken(&mut self.common.connections, core) {
             Ok(news) => news,
             Err(_) => {
                 self.kill(core, key);

@@ -61,6 +61,9 @@ pub(super) struct PeerConn {
     pub generation: u32,
 }
 
+/// Names no connection, in records that are about the link as a whole.
+pub(super) const NOBODY: PeerConn = PeerConn { index: u32::MAX, generation: 0 };
+
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub endpoint: u64,

@@ -132,7 +132,7 @@ fn what_is_only_wrong_is_refused_and_the_link_lives() {
 
 #[test]
 fn grants_that_nobody_asked_for_end_the_link() {
-    for bytes in [vec![0; super::super::rma::GRANT_BYTES], vec![1; 3], vec![0xFF; 500]] {
+    for bytes in [vec![0; super::super::rma::grant::GRANT_BYTES], vec![1; 3], vec![0xFF; 500]] {
         let (mut server, _, _, lie) = scene();
         lie.stream.send(&bytes, &[]).unwrap();
         until(&mut server, "the end of the link", |server, _| {

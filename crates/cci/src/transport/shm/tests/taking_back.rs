@@ -59,7 +59,7 @@ impl Lie {
         for _ in 0..50 {
             assert!(owner.next_event().is_none());
         }
-        let mut buffer = [0; super::super::rma::GRANT_BYTES];
+        let mut buffer = [0; super::super::rma::grant::GRANT_BYTES];
         let got = self.stream.recv(&mut buffer, 2).unwrap();
         let words = buffer.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
         Got { words: words.collect(), fds: got.fds }

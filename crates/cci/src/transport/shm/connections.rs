@@ -1,18 +1,17 @@
-//! The connections of a shared-memory endpoint, and what every part of the transport works with.
+//! The connections of a shared-memory endpoint: what the transport keeps of each, and what all of them share.
 
-use super::hand::Hand;
 use super::pending::Sends;
-use super::rma::state::Rma;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
+use crate::transport::token;
 use cci_memory::slab::{Key, Slab};
 
 /// What became of a connection, as far as the transport is concerned.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Being made: `at` names the [`Hand`].
+    /// Being made: `at` names the handshake.
     Making,
     /// Open: `at` names the link.
     Open,
@@ -24,39 +23,40 @@ pub(super) enum State {
     Gone,
 }
 
-/// A connection. What is idle costs these bytes, and the engine's.
+/// A connection. An idle one costs these bytes, and the engine's.
 pub(super) struct Conn {
     /// The engine's handle.
     pub connection: Connection,
-    /// A link or a hand, by [`State`].
+    /// A link or a handshake, depending on [`State`].
     pub at: Key,
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
     pub bytes_received: u64,
-    /// The peer's place for it.
+    /// The index of the peer's entry for it.
     pub peer_index: u32,
-    /// u32::MAX: for ever.
+    /// `u32::MAX` stands for ever.
     pub send_timeout_us: u32,
-    /// 0: off.
+    /// 0 means that keepalive is off.
     pub keepalive_us: u32,
+    /// Reliable sends that have not completed.
     pub in_progress: u32,
-    /// Of these, those that are not silent.
-    pub to_be_told: u32,
+    /// How many of the sends in progress are not silent.
+    pub not_silent: u32,
     /// Its flow while remote memory operations are under way; NOWHERE otherwise.
-    pub rma: Key,
-    /// Low bits of the generation of the peer's place.
+    pub flow: Key,
+    /// The low bits of the generation of the peer's entry.
     pub peer_generation: u8,
     pub state: State,
     pub is_reliable: bool,
 }
 
-/// Of a connection of ours, beside the engine's: place and generation.
-const PLACE_BYTES: usize = 8;
-/// The engine's entry and its place.
-const ENGINE_BYTES: usize = size_of::<crate::engine::core::Conn>() + PLACE_BYTES;
+/// What a slab adds to each entry: its generation, and a link of the list of free ones.
+const SLOT_BYTES: usize = 8;
+/// The engine's entry.
+const ENGINE_BYTES: usize = size_of::<crate::engine::core::Conn>() + SLOT_BYTES;
 const _: () = assert!(
-    size_of::<Option<Conn>>() + PLACE_BYTES + ENGINE_BYTES <= 120,
+    size_of::<Option<Conn>>() + SLOT_BYTES + ENGINE_BYTES <= 120,
     "an idle connection takes 120 bytes at most (design: what it must reach)"
 );
 
@@ -64,14 +64,19 @@ impl Conn {
     pub fn send_timeout_ns(&self) -> u64 {
         from_us(self.send_timeout_us)
     }
+
+    /// The connection as the peer names it.
+    pub fn peer(&self) -> PeerConn {
+        PeerConn { index: self.peer_index, generation: u32::from(self.peer_generation) }
+    }
 }
 
-/// To microseconds, up, so that no timeout becomes 0 by rounding; what is too long is for ever.
+/// Nanoseconds to microseconds, rounded up, so that no timeout becomes 0; what is too long is for ever.
 pub(super) fn to_us(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// Back; u32::MAX is for ever.
+/// Microseconds to nanoseconds; `u32::MAX` is for ever.
 pub(super) fn from_us(us: u32) -> u64 {
     if us == u32::MAX { u64::MAX } else { u64::from(us) * 1_000 }
 }
@@ -100,32 +105,65 @@ pub(super) struct Counts {
     pub system_errors: u64,
 }
 
-/// All but the links: what the handling of one link may touch.
-pub(super) struct Table {
-    /// Our name among endpoints: random.
-    pub endpoint: u64,
+/// The connections, their sends, and the settings and the clock that go with them. It knows no link.
+pub(super) struct Connections {
     pub conns: Slab<Conn>,
-    pub hands: Slab<Hand>,
     pub sends: Sends,
     pub counts: Counts,
-    /// Disconnected and not answered yet, with the time when we stop waiting.
+    /// Connections that were disconnected and not answered yet, with the time when we stop waiting.
     pub closing: Vec<(Key, u64)>,
     /// Connections with keepalive on.
     pub keepalive: Vec<Key>,
     pub next_keepalive_ns: u64,
-    pub rma: Rma,
-    /// The time when it was last looked at.
+    /// The time when the clock was last read.
     pub now_ns: u64,
     pub mss: u32,
     pub send_timeout_us: u32,
     pub keepalive_us: u32,
 }
 
-impl Table {
-    /// A connection as a peer names it: its place, and the low bits of its generation.
+impl Connections {
+    /// Bytes of one entry.
+    const CONN_BYTES: usize = size_of::<Option<Conn>>() + SLOT_BYTES;
+
+    /// By how many bytes the table grows with the next connection: it doubles when it is full.
+    pub fn growth_bytes(&self) -> u64 {
+        let is_full = self.conns.len() as usize * Self::CONN_BYTES >= self.conns.bytes();
+        if is_full { self.conns.bytes() as u64 } else { 0 }
+    }
+
+    /// Enters a connection that is to be made. None: the table is full, or the system has no memory for it.
+    pub fn insert(&mut self, connection: Connection, is_reliable: bool) -> Option<Key> {
+        let conn = Conn {
+            connection,
+            at: token::NOWHERE,
+            messages_sent: 0,
+            bytes_sent: 0,
+            messages_received: 0,
+            bytes_received: 0,
+            peer_index: 0,
+            send_timeout_us: self.send_timeout_us,
+            keepalive_us: self.keepalive_us,
+            in_progress: 0,
+            not_silent: 0,
+            flow: token::NOWHERE,
+            peer_generation: 0,
+            state: State::Making,
+            is_reliable,
+        };
+        self.conns.insert(conn).ok()
+    }
+
+    /// A connection as a peer names it: its index, and the low bits of its generation.
     #[inline]
     pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
         self.conns.at_mut(index).filter(|(key, _)| key.generation as u8 == generation)
+    }
+
+    /// A connection that rides on `link`, as a peer names it.
+    #[inline]
+    pub fn named_on(&mut self, link: Key, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
+        self.named(index, generation).filter(|(_, conn)| conn.at == link)
     }
 
     /// A connection is closing, and is given up at `until_ns`. Those that have closed since leave the list when it
@@ -166,6 +204,6 @@ impl Table {
 pub(super) fn complete(conns: &mut Slab<Conn>, core: &mut Core, conn: u32, op: SendOp, status: Status) {
     let Some((_, conn)) = conns.at_mut(conn) else { return };
     conn.in_progress = conn.in_progress.saturating_sub(1);
-    conn.to_be_told = conn.to_be_told.saturating_sub(u32::from(!op.silent));
+    conn.not_silent = conn.not_silent.saturating_sub(u32::from(!op.silent));
     core.complete(conn.connection, op, status);
 }

@@ -55,7 +55,7 @@ struct Usable {
 }
 
 /// See the module.
-pub(in crate::transport::shm) struct Asker {
+pub(in crate::transport::shm) struct Initiator {
     control: Option<(SegmentReader, Charge)>,
     /// Of the endpoint.
     sum: MappedBytes,
@@ -74,9 +74,9 @@ pub(in crate::transport::shm) struct Asker {
     pub grants_refused: u64,
 }
 
-impl Asker {
-    pub fn new(sum: &MappedBytes) -> Asker {
-        Asker {
+impl Initiator {
+    pub fn new(sum: &MappedBytes) -> Initiator {
+        Initiator {
             control: None,
             sum: sum.clone(),
             mappings: Vec::new(),
@@ -106,7 +106,7 @@ impl Asker {
 
     pub fn bytes(&self) -> u64 {
         let known = self.known.capacity() * size_of::<(u64, (u64, Key, Known))>();
-        (size_of::<Asker>() + known + self.mappings.capacity() * size_of::<Option<Mapping>>()) as u64
+        (size_of::<Initiator>() + known + self.mappings.capacity() * size_of::<Option<Mapping>>()) as u64
     }
 
     pub fn has_control(&self) -> bool {

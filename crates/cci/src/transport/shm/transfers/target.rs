@@ -9,18 +9,19 @@
 //! replaced, so that it goes on writing to pages that are nobody's. Everybody else's mappings of the old pages must
 //! not be used any more then, so all grants of that memory end, at whatever endpoint of this process they were made.
 
-use super::grant::{Grant, NotMapped};
-use super::granted::{Granted, Owner};
+use super::patience::Patience;
 use crate::engine::regions::Region;
-use crate::rma::{Access, Charged, LiveWord};
+use crate::rma::{Access, Charged, LiveWord, Memory};
 use crate::transport::shm::hand::Peer;
 use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
+use crate::transport::shm::rma::grant::{Grant, NotMapped};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
 use cci_memory::slab::{Key, Slab};
 use cci_sys::segment::Segment;
-use cci_sys::{clock, process};
+use cci_sys::{clock, process, random};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How often a peer that is waited for is asked whether it is there.
@@ -28,7 +29,87 @@ const LOOK_NS: u64 = 500_000;
 /// What the peers of other endpoints of this process get for their copies when pages are replaced.
 const OTHERS_NS: u64 = 5_000_000;
 
-impl Owner {
+/// Regions that may be granted at a time, less the first word, which names none.
+const WORDS: u32 = 2048;
+/// Regions that may be granted at a time.
+pub(in crate::transport::shm) const GRANTED_MAX: usize = WORDS as usize - 1;
+const CONTROL_BYTES: usize = WORDS as usize * 8;
+
+/// A region that some peers may use directly.
+pub(super) struct Granted {
+    word: u32,
+    token: u64,
+    links: Vec<Key>,
+    /// Must be taken back before it goes.
+    memory: Memory,
+    /// A peer that nobody looks at any more was in the middle of a copy of it.
+    is_lost: bool,
+}
+
+/// What an endpoint has granted; the owner's side.
+pub(in crate::transport::shm) struct Target {
+    control: Option<Arc<Segment>>,
+    free: Vec<u32>,
+    next: u32,
+    token: u64,
+    granted: HashMap<u64, Granted>,
+    patience: Patience,
+    pub waited: u64,
+    pub detached: u64,
+    pub detach_failed: u64,
+}
+
+impl Target {
+    pub fn new() -> Target {
+        Target {
+            control: None,
+            free: Vec::new(),
+            next: 1,
+            token: 0,
+            granted: HashMap::new(),
+            patience: Patience::default(),
+            waited: 0,
+            detached: 0,
+            detach_failed: 0,
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let control = self.control.as_ref().map_or(0, |control| control.len());
+        (control + self.patience.bytes() + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+    }
+
+    /// Processes that have nothing mapped any more.
+    pub fn barred(&self) -> usize {
+        self.patience.barred()
+    }
+
+    pub fn regions(&self) -> usize {
+        self.granted.len()
+    }
+
+    /// The control page, made when it is first wanted.
+    fn control(&mut self) -> Result<Arc<Segment>, NotMapped> {
+        if let Some(control) = &self.control {
+            return Ok(Arc::clone(control));
+        }
+        let control = Arc::new(Segment::create_read_only_for_others(CONTROL_BYTES)?);
+        self.token = random::u64()?;
+        self.control = Some(Arc::clone(&control));
+        Ok(control)
+    }
+
+    /// A live word that is not in use.
+    fn take_word(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let word = self.next;
+            (word < WORDS).then(|| {
+                self.next += 1;
+                word
+            })
+        })
+    }
+
     /// Lets the peer of a link use a region directly: makes the grant, and sends it with the descriptors.
     pub fn grant(
         &mut self,
@@ -76,8 +157,8 @@ impl Owner {
         let page = control.fd().ok_or(NotMapped::System)?;
         let fds = [fd, page];
         let fds = if wants_control { &fds[..] } else { &fds[..1] };
-        let tell = || link.lifeline.send(&grant().to_bytes(), fds);
-        memory.grant(&live, granted.token, tell).map_err(|_| NotMapped::NoRoom)?;
+        let send = || link.lifeline.send(&grant().to_bytes(), fds);
+        memory.grant(&live, granted.token, send).map_err(|_| NotMapped::NoRoom)?;
         if !granted.links.contains(&link.key) {
             granted.links.push(link.key);
         }
@@ -110,7 +191,8 @@ impl Owner {
             let Some(link) = links.get_mut(key) else { continue };
             // So that the peer lets go of it; what is wrong with its ring, the next poll finds.
             let words = [region_id, memory.id(), is_last];
-            let _ = link.say(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
+            let _ =
+                link.send_control(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
         }
         granted.links
     }

@@ -1,0 +1,561 @@
+//! Remote memory access between processes of one host, as far as all links share it.
+//!
+//! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma). Memory of the
+//! library's is mapped instead, if its owner grants that, and long transfers are fetched by the side that receives
+//! ([`paths`]). [`target`] is the side that grants. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
+
+pub(super) mod paths;
+mod patience;
+pub(super) mod report;
+mod target;
+
+pub(super) use self::target::GRANTED_MAX;
+
+use self::paths::{About, Paths};
+use self::target::Target;
+use super::connections::{Connections, State};
+use super::link::{Life, Link};
+use super::quota;
+use super::rma::channel::RingChannel;
+use super::rma::state::LinkTransfers;
+use super::wire::kind;
+use crate::DisconnectReason;
+use crate::connection::{Connection, Status};
+use crate::device::Cma;
+use crate::engine::core::Core;
+use crate::error::SendError;
+use crate::transport::ordered_rma::{FLOW_BYTES, Fault, Flow, Flows, Ops, Start, Taken, Turn, What};
+use crate::transport::token;
+use cci_memory::ring::{Corrupt, Record, RecordHeader};
+use cci_memory::slab::Key;
+use cci_proto::RmaSegment;
+use cci_sys::clock;
+use cci_sys::segment::Segment;
+
+/// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
+const FLOWS_SHARE: u64 = 4;
+/// Bytes moved for a link in one poll, before others and the program have their turn.
+const TURN_BYTES: u64 = 512 << 10;
+/// Records of all kinds that wait for space in the ring of one peer. The end of each region that it was granted is announced
+/// once; an honest peer that reads nothing asks for no more.
+pub(super) const CONTROL_LEN_MAX: usize = 2 * GRANTED_MAX;
+/// How often the flows of a link are maintained.
+const MAINTENANCE_NS: u64 = 1_000_000;
+/// A peer that goes on taking records, but has not answered yet, gets at least so much more time.
+const GRACE_NS: u64 = 10_000_000;
+
+/// Remote operations of all connections, and what they need.
+pub(super) struct Transfers {
+    pub flows: Flows,
+    quota: quota::Flows,
+    pub target: Target,
+    pub paths: Paths,
+    pub counts: Counts,
+}
+
+/// Counted since the endpoint was opened, of links that are gone.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Operations that did not end at once.
+    pub ring: u64,
+    pub direct: u64,
+    pub pulled: u64,
+    pub grants_refused: u64,
+}
+
+/// An operation as it comes from the program.
+pub(super) struct NewOperation<'a> {
+    pub name: u64,
+    pub what: What,
+    pub segments: &'a [RmaSegment],
+    pub message: Option<&'a [u8]>,
+    pub fence: bool,
+}
+
+/// What became of a record that came.
+pub(super) enum TakenRma {
+    Yes,
+    /// It has a message, and there is no receive buffer.
+    NoBuffer,
+    /// Its connection has nothing under way, and can't have: its process has its share, or there is no memory.
+    NoFlow(Key),
+}
+
+/// What maintenance found of a flow.
+enum Found {
+    InUse,
+    /// It was idle, and given back.
+    Idle,
+}
+
+impl Transfers {
+    /// Of `bytes_max`, flows may take a part.
+    pub fn new(operations_max: u32, bytes_max: u64, direct: bool, cma: Cma) -> Transfers {
+        Transfers {
+            flows: Flows::new(operations_max),
+            quota: quota::Flows::new(bytes_max / FLOWS_SHARE, FLOW_BYTES as u64),
+            target: Target::new(),
+            paths: Paths::new(direct, cma),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.flows.bytes() + self.target.bytes()
+    }
+
+    /// Bytes that flows may take beside those that they have.
+    pub fn unused_bytes(&self) -> u64 {
+        u64::from(self.quota.max().saturating_sub(self.flows.made())) * FLOW_BYTES as u64
+    }
+
+    /// Gives a connection with a process a flow. None: the process has its share of them, or there is no memory.
+    fn lend(&mut self, process: u64, connection: Connection, now_ns: u64) -> Option<Key> {
+        if !self.quota.enter(process) {
+            return None;
+        }
+        let lent = self.flows.lend(connection, now_ns);
+        if lent.is_none() {
+            self.quota.leave(process);
+        }
+        lent
+    }
+
+    /// Takes back a flow that is idle, or was ended.
+    fn give_back(&mut self, process: u64, key: Key) {
+        if self.flows.get(key).is_some() {
+            self.quota.leave(process);
+        }
+        self.flows.give_back(key);
+    }
+
+    /// Operations of a flow that have not ended.
+    pub fn operations(&self, flow_key: Key) -> u32 {
+        self.flows.get(flow_key).map_or(0, Flow::operations)
+    }
+
+    /// Enters an operation of an open connection, and does of it what can be done now. Answers whether the link is still
+    /// of use.
+    pub fn start(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        key: Key,
+        operation: &NewOperation<'_>,
+    ) -> Result<Result<(), Corrupt>, SendError> {
+        link.transfers.begins(connections.now_ns);
+        let Some(flow_key) = self.flow_of(link, connections, key) else { return Err(SendError::WouldBlock) };
+        let Some(conn) = connections.conns.get(key) else { return Err(SendError::UnknownConnection) };
+        self.paths.prepare(link, key, conn.peer(), &operation.what, operation.segments);
+        let start = Start {
+            name: operation.name,
+            what: operation.what,
+            pieces: operation.segments,
+            message: operation.message,
+            fence: operation.fence,
+            position: link.out.producer.tail(),
+            now_ns: link.transfers.clock_ns(connections.now_ns),
+            is_alone: core.counters.connections_open < 2,
+        };
+        let lent = self.flows.get_mut(flow_key);
+        if !lent.is_some_and(|(flow, ops)| flow.start(ops, &start)) {
+            return Err(SendError::WouldBlock);
+        }
+        self.counts.ring += 1;
+        self.queue(&mut link.transfers, flow_key, key);
+        let was_flushed = link.out.flushed == link.out.producer.tail();
+        let turned = self.turn(link, connections, core).map(drop);
+        if link.out.flush_after_send(was_flushed) {
+            link.tell_due = false;
+        }
+        Ok(turned)
+    }
+
+    /// The flow of a connection; gives it one if it has none.
+    fn flow_of(&mut self, link: &mut Link, connections: &mut Connections, key: Key) -> Option<Key> {
+        let (connection, flow_key) = connections.conns.get(key).map(|conn| (conn.connection, conn.flow))?;
+        if self.flows.get(flow_key).is_some() {
+            return Some(flow_key);
+        }
+        let process = link.peer.process();
+        let mut lent = self.lend(process, connection, connections.now_ns);
+        if lent.is_none() && self.take_back_idle(link, connections) {
+            lent = self.lend(process, connection, connections.now_ns);
+        }
+        let flow_key = lent?;
+        connections.conns.get_mut(key)?.flow = flow_key;
+        link.transfers.flows.push((flow_key, key));
+        Some(flow_key)
+    }
+
+    /// Takes back flows of a link's connections that have nothing under way. True: there were some.
+    #[cold]
+    pub fn take_back_idle(&mut self, link: &mut Link, connections: &mut Connections) -> bool {
+        let (process, before) = (link.peer.process(), link.transfers.flows.len());
+        link.transfers.flows.retain(|&(flow_key, conn_key)| {
+            let idle = |(flow, _): (&mut Flow, &mut Ops)| flow.is_idle() && !flow.queued && !flow.closing;
+            if !self.flows.get_mut(flow_key).is_some_and(idle) {
+                return true;
+            }
+            if let Some(conn) = connections.conns.get_mut(conn_key).filter(|conn| conn.flow == flow_key) {
+                conn.flow = token::NOWHERE;
+            }
+            self.give_back(process, flow_key);
+            false
+        });
+        link.transfers.flows.len() < before
+    }
+
+    /// Puts a flow into the queue of those with something to do, if it has.
+    fn queue(&mut self, on: &mut LinkTransfers, flow_key: Key, conn_key: Key) {
+        if let Some((flow, _)) = self.flows.get_mut(flow_key)
+            && flow.has_work()
+            && !flow.queued
+        {
+            flow.queued = true;
+            on.queue.push_back((flow_key, conn_key));
+        }
+    }
+
+    /// Gives every flow with something to do its turn, within the link's budget. Answers whether anything moved.
+    ///
+    /// # Errors
+    /// The ring is of no use any more.
+    pub fn turn(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+    ) -> Result<bool, Corrupt> {
+        let (mut budget_bytes, mut moved) = (TURN_BYTES, false);
+        link.transfers.at_once = false;
+        for _ in 0..link.transfers.queue.len() {
+            if budget_bytes == 0 {
+                link.transfers.at_once = true;
+                break;
+            }
+            let Some((flow_key, conn_key)) = link.transfers.queue.pop_front() else { break };
+            let turn = self.turn_flow(link, connections, core, (flow_key, conn_key), &mut budget_bytes);
+            moved |= turn.moved;
+            if turn.broken {
+                return Err(Corrupt::Head);
+            }
+            link.transfers.at_once |= turn.at_once;
+            if turn.more {
+                link.transfers.queue.push_back((flow_key, conn_key));
+            } else if let Some((flow, _)) = self.flows.get_mut(flow_key) {
+                flow.queued = false;
+            }
+            self.close_if_due(link, connections, flow_key, conn_key)?;
+        }
+        if moved {
+            link.worked_ns = connections.now_ns;
+        }
+        Ok(moved)
+    }
+
+    /// Gives a flow its turn.
+    fn turn_flow(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        (flow_key, conn_key): (Key, Key),
+        budget_bytes: &mut u64,
+    ) -> Turn {
+        let ack = link.ack();
+        let Some(conn) = connections.conns.get(conn_key).filter(|conn| conn.flow == flow_key) else {
+            return Turn::default();
+        };
+        let header =
+            RecordHeader { kind: kind::RMA, flags: conn.peer_generation, conn: conn.peer_index, ack };
+        let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Turn::default() };
+        let LinkTransfers { notifies, initiator, pull, .. } = &mut link.transfers;
+        let initiator = initiator.as_deref_mut().filter(|_| link.life == Life::Up);
+        let pull = pull.as_deref_mut();
+        // Where a trial may begin: one look at the clock more is nothing beside it.
+        let may_begin = pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial().is_none();
+        let began_ns = if may_begin { clock::now_ns() } else { 0 };
+        let (out, conn) = (&mut link.out, conn_key);
+        let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, initiator, pull };
+        let turn = flow.turn(ops, core, &mut channel, budget_bytes);
+        if let Some(trial) = flow.trial().as_mut().filter(|trial| trial.began_ns == 0) {
+            trial.began_ns = began_ns;
+        }
+        turn
+    }
+
+    /// A record of remote memory access came on the link `link`, from a process.
+    ///
+    /// # Errors
+    /// No honest peer sends such a record.
+    pub fn take(
+        &mut self,
+        record: &Record<'_, Segment>,
+        (link, process): (Key, u64),
+        on: &mut LinkTransfers,
+        connections: &mut Connections,
+        core: &mut Core,
+    ) -> Result<TakenRma, Corrupt> {
+        let header = record.header();
+        let mss = connections.mss as usize;
+        let now_ns = connections.now_ns;
+        let Some((key, conn)) = connections.named_on(link, header.conn, header.flags) else {
+            connections.counts.unknown_connection += 1;
+            return Ok(TakenRma::Yes);
+        };
+        if !conn.is_reliable {
+            return Err(Corrupt::Check);
+        }
+        let delivers = match conn.state {
+            State::Open => true,
+            // Our operations may still be answered; messages are no longer wanted.
+            State::Closing => false,
+            State::Broken | State::Making | State::Gone => {
+                connections.counts.after_close += 1;
+                return Ok(TakenRma::Yes);
+            }
+        };
+        if self.flows.get(conn.flow).is_none() {
+            // Nothing of ours is under way there that it could be an answer to.
+            if !delivers {
+                connections.counts.after_close += 1;
+                return Ok(TakenRma::Yes);
+            }
+            let Some(lent) = self.lend(process, conn.connection, now_ns) else {
+                return Ok(TakenRma::NoFlow(key));
+            };
+            conn.flow = lent;
+            on.flows.push((lent, key));
+        }
+        let flow_key = conn.flow;
+        let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Ok(TakenRma::Yes) };
+        let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
+        if let Some(trial) = flow.trial().take_if(|trial| trial.has_ended)
+            && let Some(pull) = &mut on.pull
+        {
+            pull.ring_tried(&trial, clock::now_ns());
+        }
+        // A flow that is to be closed and has no operations any more is queued, too: its turn closes it.
+        if (flow.has_work() || flow.closing) && !flow.queued {
+            flow.queued = true;
+            on.queue.push_back((flow_key, key));
+        }
+        Ok(match taken {
+            Taken::Yes => TakenRma::Yes,
+            Taken::NoBuffer => TakenRma::NoBuffer,
+        })
+    }
+
+    /// A record about mappings or reads came.
+    pub fn take_about(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        about: About,
+    ) {
+        self.paths.take(link, &mut self.target, connections, core, about);
+    }
+
+    /// Maintains the flows of a link: ends operations whose time is up, and takes back flows that are idle. Now and then, or
+    /// `now`, as the endpoint is about to sleep.
+    pub fn maintain(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        now: bool,
+    ) -> Result<(), Corrupt> {
+        let now_ns = connections.now_ns;
+        if !link.transfers.is_in_use() || (!now && now_ns < link.transfers.looked_ns + MAINTENANCE_NS) {
+            return Ok(());
+        }
+        link.transfers.looks(now_ns);
+        link.transfers.slept = now;
+        let mut at = 0;
+        while let Some(&(flow_key, conn_key)) = link.transfers.flows.get(at) {
+            match self.maintain_flow(link, connections, core, flow_key, conn_key)? {
+                Found::InUse => at += 1,
+                Found::Idle => {
+                    link.transfers.flows.swap_remove(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn maintain_flow(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        flow_key: Key,
+        conn_key: Key,
+    ) -> Result<Found, Corrupt> {
+        let now_ns = connections.now_ns;
+        let conn = connections.conns.get_mut(conn_key).filter(|conn| conn.flow == flow_key);
+        let (Some(conn), Some((flow, ops))) = (conn, self.flows.get_mut(flow_key)) else {
+            return Ok(Found::Idle);
+        };
+        if flow.is_idle() && !flow.queued && !flow.closing {
+            conn.flow = token::NOWHERE;
+            self.give_back(link.peer.process(), flow_key);
+            return Ok(Found::Idle);
+        }
+        if flow.moved {
+            flow.moved = false;
+            flow.moved_ns = now_ns;
+        }
+        if flow.operations() == 0 || conn.state == State::Closing {
+            // A connection that closes has its own time limit.
+            return Ok(Found::InUse);
+        }
+        // Whatever the peer says or reads meanwhile, an operation ends.
+        let on = &mut link.transfers;
+        let clock_ns = on.clock_ns(now_ns);
+        let overdue_ns = flow.deadline_ns(ops, clock_ns, conn.send_timeout_ns()).unwrap_or(u64::MAX);
+        if clock_ns >= overdue_ns {
+            self.break_connection(link, connections, core, conn_key);
+            return Ok(Found::InUse);
+        }
+        on.deadline_ns = on.deadline_ns.min(on.real_ns(overdue_ns));
+        let due_ns = flow.moved_ns.saturating_add(conn.send_timeout_ns());
+        if now_ns < due_ns {
+            on.deadline_ns = on.deadline_ns.min(due_ns);
+            return Ok(Found::InUse);
+        }
+        let advanced = link.complete_taken(connections, core)?;
+        if advanced || self.take_back_notifies(link, core, flow_key)? || waits_behind_messages(link) {
+            // The peer goes on, slowly, or its program has no buffer for a message, which ends by itself.
+            if let Some((flow, _)) = self.flows.get_mut(flow_key) {
+                let timeout_ns = due_ns.saturating_sub(flow.moved_ns);
+                flow.moved_ns = (now_ns + GRACE_NS).saturating_sub(timeout_ns).max(flow.moved_ns);
+            }
+            link.transfers.deadline_ns = link.transfers.deadline_ns.min(now_ns + GRACE_NS);
+            return Ok(Found::InUse);
+        }
+        self.break_connection(link, connections, core, conn_key);
+        Ok(Found::InUse)
+    }
+
+    /// The peer does not answer: the connection is broken, as if a send had timed out.
+    fn break_connection(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        key: Key,
+    ) {
+        link.end_sends(connections, core, key.index, Status::TimedOut);
+        self.end_flow(link, connections, core, key, Status::TimedOut);
+        if let Some(conn) = connections.conns.get_mut(key)
+            && conn.state == State::Open
+        {
+            conn.state = State::Broken;
+            core.ended(conn.connection, DisconnectReason::TimedOut);
+        }
+    }
+
+    /// If the peer's program has no buffer for a message behind data, takes such messages of a flow back. Answers
+    /// whether there were any.
+    fn take_back_notifies(
+        &mut self,
+        link: &mut Link,
+        core: &mut Core,
+        flow_key: Key,
+    ) -> Result<bool, Corrupt> {
+        let mut taken_back = Vec::new();
+        {
+            let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
+            link.transfers.notifies.retain(|notify| {
+                let mine = notify.flow == flow_key && guard.void(notify.span);
+                if mine {
+                    taken_back.push(notify.slot);
+                }
+                !mine
+            });
+        }
+        let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Ok(false) };
+        link.rnr += taken_back.len() as u64;
+        for slot in &taken_back {
+            flow.notify_taken_back(ops, core, *slot);
+        }
+        let on = &mut link.transfers;
+        if !taken_back.is_empty()
+            && let Some((_, conn_key)) = on.flows.iter().find(|(flow, _)| *flow == flow_key).copied()
+        {
+            self.queue(on, flow_key, conn_key);
+        }
+        Ok(!taken_back.is_empty())
+    }
+
+    /// A connection that was disconnected while it had operations is closed once it has none.
+    fn close_if_due(
+        &mut self,
+        link: &mut Link,
+        connections: &Connections,
+        flow_key: Key,
+        conn_key: Key,
+    ) -> Result<(), Corrupt> {
+        let Some((flow, _)) = self.flows.get_mut(flow_key) else { return Ok(()) };
+        if !flow.closing || flow.operations() > 0 {
+            return Ok(());
+        }
+        flow.closing = false;
+        let Some(conn) = connections.conns.get(conn_key) else { return Ok(()) };
+        link.send_close(conn)
+    }
+
+    /// Whether a connection that is being disconnected must wait for the operations of its flow, which is noted then.
+    pub fn delays_close(&mut self, flow_key: Key) -> bool {
+        match self.flows.get_mut(flow_key) {
+            Some((flow, _)) if flow.operations() > 0 => {
+                flow.closing = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends all operations of a connection that is over. Answers whether it was waiting for them to be closed.
+    pub fn end_flow(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        key: Key,
+        status: Status,
+    ) -> bool {
+        let Some(conn) = connections.conns.get_mut(key) else { return false };
+        let flow_key = std::mem::replace(&mut conn.flow, token::NOWHERE);
+        let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return false };
+        let was_closing = flow.closing;
+        flow.end(ops, core, status);
+        self.give_back(link.peer.process(), flow_key);
+        let on = &mut link.transfers;
+        on.flows.retain(|(flow, _)| *flow != flow_key);
+        on.queue.retain(|(flow, _)| *flow != flow_key);
+        on.notifies.retain(|notify| notify.flow != flow_key);
+        was_closing
+    }
+
+    /// Ends all operations of a link that is over.
+    pub fn end_flows(&mut self, link: &mut Link, connections: &mut Connections, core: &mut Core) {
+        while let Some(&(flow_key, conn_key)) = link.transfers.flows.last() {
+            self.end_flow(link, connections, core, conn_key, Status::Disconnected);
+            if let Some((flow, ops)) = self.flows.get_mut(flow_key) {
+                debug_assert!(false, "a connection ends its flow before it leaves the table");
+                flow.end(ops, core, Status::Disconnected);
+                self.give_back(link.peer.process(), flow_key);
+            }
+            link.transfers.flows.retain(|(flow, _)| *flow != flow_key);
+        }
+    }
+}
+
+/// The peer can't go on before a message of ours, which times out by itself.
+fn waits_behind_messages(link: &Link) -> bool {
+    link.out.producer.is_stalled() && (!link.out.fifo.is_empty() || !link.transfers.notifies.is_empty())
+}

@@ -9,7 +9,7 @@ use cci::{Attribute, Connection, Context, Endpoint, Event, Options, SendError, S
 use cci_memory::pool::SlotPool;
 use cci_memory::ring::{Consumer, Producer, RecordHeader, region_bytes};
 use cci_sys::cpu;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -43,8 +43,8 @@ struct Side {
     shared: Arc<Shared>,
     /// 0 begins, 1 answers.
     me: u64,
-    producer: Producer<Segment>,
-    consumer: Consumer<Segment>,
+    producer: Producer<SharedMemory>,
+    consumer: Consumer<SharedMemory>,
     pool: SlotPool,
     endpoint: Endpoint,
     connection: Connection,
@@ -237,11 +237,11 @@ fn run(side: &mut Side, rounds: usize) -> Vec<[f64; STEPS.len() + 1]> {
     (0..rounds).map(round).collect()
 }
 
-fn rings() -> [(Producer<Segment>, Consumer<Segment>); 2] {
+fn rings() -> [(Producer<SharedMemory>, Consumer<SharedMemory>); 2] {
     let [forth, back] = [(); 2].map(|()| {
-        let ours = Segment::create("ladder", region_bytes(RING_BYTES)).unwrap();
+        let ours = SharedMemory::create("ladder", region_bytes(RING_BYTES)).unwrap();
         let fd = ours.fd().unwrap().try_clone_to_owned().unwrap();
-        let theirs = Segment::open(fd, region_bytes(RING_BYTES)).unwrap();
+        let theirs = SharedMemory::open(fd, region_bytes(RING_BYTES)).unwrap();
         (theirs.into_producer(1024).unwrap(), ours.into_consumer(1024).unwrap())
     });
     [(forth.0, back.1), (back.0, forth.1)]
@@ -270,7 +270,7 @@ fn connected(me: u64, uris: &Mutex<String>, gate: &Barrier) -> (Endpoint, Connec
 }
 
 /// Everything of one thread, made by that thread: what two threads write to, each to its own, shares no cache line then.
-fn side(shared: Arc<Shared>, me: u64, ring: (Producer<Segment>, Consumer<Segment>)) -> Side {
+fn side(shared: Arc<Shared>, me: u64, ring: (Producer<SharedMemory>, Consumer<SharedMemory>)) -> Side {
     cpu::pin(me as usize).unwrap();
     let (endpoint, connection) = connected(me, &shared.uri, &shared.gate);
     let pool = SlotPool::new(64, 1024).unwrap();

@@ -29,7 +29,7 @@ pub mod net;
 pub mod packet;
 pub mod process;
 pub mod random;
-pub mod segment;
+pub mod shared_memory;
 pub mod tcp;
 pub mod tcp_memory;
 pub mod thread;

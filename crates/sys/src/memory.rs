@@ -8,16 +8,16 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
 use crate::error::{Result, SysError};
-use crate::segment::Segment;
+use crate::shared_memory::SharedMemory;
 
-/// Zeroed memory of whole pages that peers on the same host can map; see [`Segment::create_for_rma`].
+/// Zeroed memory of whole pages that peers on the same host can map; see [`SharedMemory::create_for_rma`].
 #[derive(Debug)]
-pub struct RmaSegment(Segment);
+pub struct RmaMemory(SharedMemory);
 
-impl RmaSegment {
+impl RmaMemory {
     /// At least `len_bytes`, above 0.
-    pub fn create(len_bytes: usize) -> Result<RmaSegment> {
-        Segment::create_for_rma(len_bytes).map(RmaSegment)
+    pub fn create(len_bytes: usize) -> Result<RmaMemory> {
+        SharedMemory::create_for_rma(len_bytes).map(RmaMemory)
     }
 
     /// All of it, in bytes: whole pages.
@@ -25,28 +25,28 @@ impl RmaSegment {
         self.0.len()
     }
 
-    /// What is granted to peers, and taken back ([`Segment::detach`]).
-    pub fn segment(&self) -> &Segment {
+    /// What is granted to peers, and taken back ([`SharedMemory::detach`]).
+    pub fn shared(&self) -> &SharedMemory {
         &self.0
     }
 }
 
-impl Backing for RmaSegment {
+impl Backing for RmaMemory {
     fn bytes(&self) -> Bytes {
         self.0.bytes()
     }
 }
 
-/// Memory as [`RmaSegment`] has it, which nobody else can reach: it has no descriptor to share, so plain slices of it are sound.
+/// Memory as [`RmaMemory`] has it, which nobody else can reach: it has no descriptor to share, so plain slices of it are sound.
 #[derive(Debug)]
-pub struct PrivateMemory(Segment);
+pub struct PrivateMemory(SharedMemory);
 
 impl PrivateMemory {
     /// At least `len_bytes`, above 0, of zeros.
     pub fn create(len_bytes: usize) -> Result<PrivateMemory> {
-        let mut segment = Segment::create_for_rma(len_bytes)?;
-        segment.drop_fd();
-        Ok(PrivateMemory(segment))
+        let mut memory = SharedMemory::create_for_rma(len_bytes)?;
+        memory.drop_fd();
+        Ok(PrivateMemory(memory))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cci_sys::event::{Epoll, EventFd, Interest, TimerFd, Trigger};
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory;
 use cci_sys::udp::{RecvBatch, SendBatch, UdpSocket};
 use cci_sys::unix::{FDS_MAX, Listener, Name, Stream};
 
@@ -47,11 +47,11 @@ fn every_path() {
     assert!(other.recv(&mut buffer, FDS_MAX).is_err(), "cut off by the kernel");
     one.send(b"never received", most).unwrap();
 
-    let sealed = Segment::create("cci-test", 4_096).unwrap();
+    let sealed = SharedMemory::create("cci-test", 4_096).unwrap();
     let copy = || sealed.fd().unwrap().try_clone_to_owned().unwrap();
-    assert!(Segment::open(copy(), 8_192).is_err());
-    Segment::open(copy(), 4_096).unwrap();
-    assert!(Segment::create("cci-test", 0).is_err());
+    assert!(SharedMemory::open(copy(), 8_192).is_err());
+    SharedMemory::open(copy(), 4_096).unwrap();
+    assert!(SharedMemory::create("cci-test", 0).is_err());
     assert!(EventFd::from_peer(copy()).is_err());
     EventFd::from_peer(event.as_fd().try_clone_to_owned().unwrap()).unwrap();
 

@@ -8,7 +8,7 @@ use crate::transport::RegionChange;
 use cci_memory::bytes::Bytes;
 use cci_proto::RemoteAddress;
 use cci_sys::SysError;
-use cci_sys::memory::{self, RmaSegment};
+use cci_sys::memory::{self, RmaMemory};
 use std::ops::Range;
 
 impl Endpoint {
@@ -23,7 +23,7 @@ impl Endpoint {
         if len_bytes == 0 {
             return Err(RegisterError::Length);
         }
-        let segment = RmaSegment::create(len_bytes)?;
+        let segment = RmaMemory::create(len_bytes)?;
         Ok(Memory::library(segment, self.core.rma_bill.clone(), len_bytes))
     }
 

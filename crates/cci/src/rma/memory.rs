@@ -5,8 +5,8 @@ use crate::Connection;
 use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
 use cci_sys::SysError;
-use cci_sys::memory::RmaSegment;
-use cci_sys::segment::Segment;
+use cci_sys::memory::RmaMemory;
+use cci_sys::shared_memory::SharedMemory;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -49,7 +49,7 @@ enum Source {
 
 /// Memory of the library's own, as long as it is on some endpoint's bill.
 pub(crate) struct Charged {
-    pub segment: RmaSegment,
+    pub segment: RmaMemory,
     pub bill: Arc<AtomicU64>,
     /// Names the pages that are in it now, to peers that map them.
     id: AtomicU64,
@@ -60,7 +60,7 @@ pub(crate) struct Charged {
 /// A word in a page that peers can read and not write: while it is not 0, they may use what they were granted with it.
 #[derive(Clone)]
 pub(crate) struct LiveWord {
-    pub control: Arc<Segment>,
+    pub control: Arc<SharedMemory>,
     pub word: u32,
 }
 
@@ -125,7 +125,7 @@ impl Charged {
         // One at a time, and no new grant of the old pages meanwhile; those of other endpoints since we looked end.
         let words = self.words();
         words.iter().for_each(LiveWord::clear);
-        self.segment.segment().detach()?;
+        self.segment.shared().detach()?;
         self.id.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Drop for Charged {
 }
 
 impl Memory {
-    pub(crate) fn library(segment: RmaSegment, bill: Arc<AtomicU64>, len_bytes: usize) -> Memory {
+    pub(crate) fn library(segment: RmaMemory, bill: Arc<AtomicU64>, len_bytes: usize) -> Memory {
         bill.fetch_add(segment.len_bytes() as u64, Ordering::Relaxed);
         let all = segment.bytes();
         let bytes = all.part(0, len_bytes).unwrap_or(all);
@@ -207,7 +207,7 @@ impl Memory {
     /// The library's memory is not mapped in a child made by `fork`.
     fn is_here(&self) -> bool {
         match &self.source {
-            Source::Library(charged) => charged.segment.segment().is_mapped(),
+            Source::Library(charged) => charged.segment.shared().is_mapped(),
             Source::Foreign(_) => true,
         }
     }

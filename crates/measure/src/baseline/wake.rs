@@ -1,7 +1,7 @@
 //! Sleeping until another process writes: an eventfd, and a shared word with `futex`.
 
 use cci_sys::SysError;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory;
 use rustix::event::EventfdFlags;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -21,17 +21,17 @@ pub fn eventfd() -> io::Result<File> {
 
 /// A number that two processes share, one of which may sleep until the other changes it (`futex`).
 #[derive(Debug)]
-pub struct SharedWord(Segment);
+pub struct SharedWord(SharedMemory);
 
 impl SharedWord {
     /// A new one, 0.
     pub fn create() -> Result<SharedWord, SysError> {
-        Segment::create("cci-baseline", PAGE_BYTES).map(SharedWord)
+        SharedMemory::create("cci-baseline", PAGE_BYTES).map(SharedWord)
     }
 
     /// Another process's, by its descriptor.
     pub fn open(fd: OwnedFd) -> Result<SharedWord, SysError> {
-        Segment::open(fd, PAGE_BYTES).map(SharedWord)
+        SharedMemory::open(fd, PAGE_BYTES).map(SharedWord)
     }
 
     /// What to give to the other process. None in a child that `fork` made.

@@ -81,7 +81,7 @@ fn descriptors_travel() {
     let _alone = one_at_a_time();
     let (one, other) = Stream::pair().unwrap();
     let event = crate::event::EventFd::new().unwrap();
-    let segment = crate::segment::Segment::create("cci-test", 4_096).unwrap();
+    let segment = crate::shared_memory::SharedMemory::create("cci-test", 4_096).unwrap();
     one.send(b"two", &[event.as_fd(), segment.fd().unwrap()]).unwrap();
     let mut got = other.recv(&mut [0; 16], 2).unwrap();
     assert_eq!((got.len, got.fds.len()), (3, 2));
@@ -91,7 +91,7 @@ fn descriptors_travel() {
     let theirs = crate::event::EventFd::from_peer(first).unwrap();
     theirs.signal().unwrap();
     assert!(event.drain().unwrap());
-    crate::segment::Segment::open(got.fds.take(1).unwrap(), 4_096).unwrap();
+    crate::shared_memory::SharedMemory::open(got.fds.take(1).unwrap(), 4_096).unwrap();
     assert!(got.fds.take(1).is_none() && got.fds.take(99).is_none() && got.fds.is_empty());
 }
 

@@ -7,7 +7,7 @@ use crate::config::builtin;
 use crate::{Attribute, Connection, Endpoint, Event, Options};
 use cci_memory::ring::{Consumer, Producer, region_bytes};
 use cci_sys::event::EventFd;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::{Name, Received, Stream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use super::wire::{PeerConn, Request};
 use crate::transport::commitment::Commitment;
 use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::{Credentials, Name, Stream};
 
 /// Who is at the other end. The pid is the kernel's word, the number the peer's own.

@@ -18,7 +18,7 @@ use cci_memory::ring::{Corrupt, region_bytes};
 use cci_memory::slab::Key;
 use cci_sys::SysError;
 use cci_sys::event::EventFd;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::{ReceivedFds, Stream};
 use std::io;
 use std::os::fd::AsFd;

@@ -15,7 +15,7 @@ use cci_memory::ring::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, Recor
 use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
 use cci_sys::process;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;

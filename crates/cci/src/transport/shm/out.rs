@@ -4,7 +4,7 @@ use super::doorbell::Doorbell;
 use super::pending::Fifo;
 use super::wire::PeerConn;
 use cci_memory::ring::Producer;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use std::collections::VecDeque;
 
 /// A record that found no room in the ring yet.

@@ -14,7 +14,7 @@ use crate::engine::core::Core;
 use crate::transport::commitment::{Commitment, SECRET_BYTES};
 use cci_memory::bytes::Backing;
 use cci_memory::slab::Key;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::ReceivedFds;
 use cci_sys::{SysError, clock, random};
 

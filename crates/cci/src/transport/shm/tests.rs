@@ -20,7 +20,7 @@ use cci_memory::bytes::Backing;
 use cci_memory::ring::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::process;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::unix::{Name, Stream};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

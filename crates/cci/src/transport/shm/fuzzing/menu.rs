@@ -4,7 +4,7 @@ use crate::fuzzing::Script;
 use crate::transport::shm::by_hand::RING_BYTES;
 use cci_memory::ring::region_bytes;
 use cci_sys::event::EventFd;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;

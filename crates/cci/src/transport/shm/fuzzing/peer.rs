@@ -11,7 +11,7 @@ use crate::{
 };
 use cci_memory::bytes::Backing;
 use cci_memory::ring::RecordHeader;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 
 const STEPS_MAX: usize = 600;
 const MEMORY_BYTES: usize = 16 << 10;

@@ -12,7 +12,7 @@ use cci_memory::bytes::Bytes;
 use cci_memory::ring::{PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use std::collections::VecDeque;
 
 /// The longest payload of any record: what the smallest ring takes.

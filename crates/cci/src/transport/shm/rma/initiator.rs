@@ -11,7 +11,7 @@ use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::process;
-use cci_sys::segment::{Segment, SegmentReader};
+use cci_sys::shared_memory::{SharedMemory as Segment, SharedMemoryReader as SegmentReader};
 use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Access, RegionAddress, RegionHandle, RmaFlags};
-use cci_sys::memory::RmaSegment;
+use cci_sys::memory::RmaMemory as RmaSegment;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"CCIgrant");
 const CONTROL_BYTES: usize = 4096;
@@ -97,7 +97,7 @@ fn memory_of_peers_is_mapped_under_the_cap_and_one_peer_leaves_some_to_others() 
     for (lender, share) in lenders.iter().zip(&mut shares) {
         let before = mapped(&client);
         for (region, memory) in (1..).zip(&memories) {
-            lender.lend(&mut client, from, region, LEN, memory.segment().fd().unwrap());
+            lender.lend(&mut client, from, region, LEN, memory.shared().fd().unwrap());
         }
         *share = mapped(&client) - before;
     }

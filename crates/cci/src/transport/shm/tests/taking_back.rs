@@ -4,8 +4,8 @@ use super::*;
 use crate::rma::Access;
 use crate::{Memory, RegionAddress, RegionHandle, Registration, RmaFlags};
 use cci_memory::bytes::Backing;
-use cci_sys::memory::RmaSegment;
-use cci_sys::segment::SegmentReader;
+use cci_sys::memory::RmaMemory as RmaSegment;
+use cci_sys::shared_memory::SharedMemoryReader as SegmentReader;
 use cci_sys::unix::ReceivedFds;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -248,7 +248,7 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
         let magic = u64::from_ne_bytes(*b"CCIgrant");
         let grant = [magic, 1, 2, u64::MAX, 7, 3, LEN as u64, 0, LEN as u64, 1, 5, 4096];
         let grant = grant.map(u64::to_ne_bytes);
-        let fds = [memory.segment().fd().unwrap(), control.fd().unwrap()];
+        let fds = [memory.shared().fd().unwrap(), control.fd().unwrap()];
         lie.stream.send(grant.as_flattened(), &fds).unwrap();
         let (start, mut polls) = (Instant::now(), 0);
         while polls < 100 || start.elapsed() < Duration::from_millis(2) {
@@ -352,7 +352,7 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
     let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 3, 4096, 0, 4096, 1, 5, 4096];
     let grant = grant.map(u64::to_ne_bytes);
-    lie.stream.send(grant.as_flattened(), &[memory.segment().fd().unwrap(), control.fd().unwrap()]).unwrap();
+    lie.stream.send(grant.as_flattened(), &[memory.shared().fd().unwrap(), control.fd().unwrap()]).unwrap();
     let start = Instant::now();
     let mut held = Vec::new();
     while counter(&client, "rma_direct") == 0 {

@@ -30,7 +30,7 @@ use cci_memory::ring::{Corrupt, Record, RecordHeader};
 use cci_memory::slab::Key;
 use cci_proto::RmaSegment;
 use cci_sys::clock;
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 
 /// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
 const FLOWS_SHARE: u64 = 4;

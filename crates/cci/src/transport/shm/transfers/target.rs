@@ -19,7 +19,7 @@ use crate::transport::shm::rma::grant::{Grant, NotMapped};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
 use cci_memory::slab::{Key, Slab};
-use cci_sys::segment::Segment;
+use cci_sys::shared_memory::SharedMemory as Segment;
 use cci_sys::{clock, process, random};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Target {
         wants_control: bool,
     ) -> Result<(), NotMapped> {
         let memory = region.memory.charged().ok_or(NotMapped::Foreign)?;
-        let segment = memory.segment.segment();
+        let segment = memory.segment.shared();
         if !may_map(&link.peer, region, segment) {
             return Err(NotMapped::OtherUser);
         }

@@ -5,41 +5,41 @@ use rustix::fs::SealFlags;
 
 use super::*;
 
-fn dup(segment: &Segment) -> OwnedFd {
-    segment.fd().unwrap().as_fd().try_clone_to_owned().unwrap()
+fn dup(memory: &SharedMemory) -> OwnedFd {
+    memory.fd().unwrap().as_fd().try_clone_to_owned().unwrap()
 }
 
-fn byte(segment: &Segment, at: usize) -> u8 {
+fn byte(memory: &SharedMemory, at: usize) -> u8 {
     let mut out = [0];
-    assert!(segment.bytes().read(at, &mut out));
+    assert!(memory.bytes().read(at, &mut out));
     out[0]
 }
 
 #[test]
 fn memory_comes_in_whole_zeroed_pages_and_peers_map_it() {
-    let made = Segment::create_for_rma(5000).unwrap();
+    let made = SharedMemory::create_for_rma(5000).unwrap();
     assert_eq!(made.len(), 5000usize.next_multiple_of(rustix::param::page_size()));
     assert_eq!((made.page_bytes(), made.is_huge()), (rustix::param::page_size(), false));
-    let theirs = Segment::open_rma(dup(&made), made.len()).unwrap();
+    let theirs = SharedMemory::open_rma(dup(&made), made.len()).unwrap();
     assert!((0..made.len()).all(|at| byte(&theirs, at) == 0));
     assert!(theirs.bytes().write(4321, b"hello"));
     assert_eq!(byte(&made, 4321), b'h');
-    assert!(Segment::create_for_rma(0).is_err() && Segment::create_for_rma(usize::MAX).is_err());
+    assert!(SharedMemory::create_for_rma(0).is_err() && SharedMemory::create_for_rma(usize::MAX).is_err());
 }
 
 /// On a machine without huge pages too: that is the point.
 #[test]
 fn large_memory_is_made_with_or_without_huge_pages() {
     let huge = huge_page_bytes();
-    let made = Segment::create_for_rma(5 << 20).unwrap();
+    let made = SharedMemory::create_for_rma(5 << 20).unwrap();
     match made.is_huge() {
         true => assert!(made.len().is_multiple_of(huge.unwrap()) && made.page_bytes() == huge.unwrap()),
         false => assert_eq!(made.len(), 5 << 20),
     }
     assert!(made.bytes().fill(0, made.len(), 3));
-    let theirs = Segment::open_rma(dup(&made), made.len()).unwrap();
+    let theirs = SharedMemory::open_rma(dup(&made), made.len()).unwrap();
     assert_eq!(byte(&theirs, made.len() - 1), 3);
-    assert!(!Segment::create_for_rma_small(5 << 20).unwrap().is_huge());
+    assert!(!SharedMemory::create_for_rma_small(5 << 20).unwrap().is_huge());
 }
 
 /// Files of huge pages can be made where no page is free for them: what they are is seen, and that they can't be filled.
@@ -50,9 +50,9 @@ fn a_file_of_huge_pages_without_pages_is_an_error_and_no_sigbus() {
     rustix::fs::ftruncate(&fd, LEN as u64).unwrap();
     rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
     assert!(rustix::fs::fstatfs(&fd).unwrap().f_bsize as usize > rustix::param::page_size());
-    let sparse = Segment::open_rma(fd, LEN).unwrap_err();
+    let sparse = SharedMemory::open_rma(fd, LEN).unwrap_err();
     assert!(sparse.to_string().contains("sparse"), "no memfd like others, but one: {sparse}");
-    let full = Segment::create_huge(LEN, 2 << 20).unwrap_err();
+    let full = SharedMemory::create_huge(LEN, 2 << 20).unwrap_err();
     assert!(matches!(full.errno(), Some(libc::ENOSPC | libc::ENOMEM)), "{full}");
 }
 
@@ -67,20 +67,20 @@ fn free_huge_pages_are_read_from_the_kernels_table() {
 
 #[test]
 fn what_is_not_sealed_or_not_that_long_is_refused() {
-    let made = Segment::create_for_rma(8192).unwrap();
-    assert_eq!(Segment::open_rma(dup(&made), 4096).unwrap_err().kind(), ErrorKind::InvalidData);
+    let made = SharedMemory::create_for_rma(8192).unwrap();
+    assert_eq!(SharedMemory::open_rma(dup(&made), 4096).unwrap_err().kind(), ErrorKind::InvalidData);
     for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW] {
         let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
         rustix::fs::ftruncate(&fd, 8192).unwrap();
         rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
-        assert_eq!(Segment::open_rma(fd, 8192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
+        assert_eq!(SharedMemory::open_rma(fd, 8192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
     }
 }
 
 #[test]
 fn after_detach_the_old_pages_are_the_peers_alone() {
-    let made = Segment::create_for_rma(3 << 20).unwrap();
-    let theirs = Segment::open_rma(dup(&made), made.len()).unwrap();
+    let made = SharedMemory::create_for_rma(3 << 20).unwrap();
+    let theirs = SharedMemory::open_rma(dup(&made), made.len()).unwrap();
     let (at, number) = (made.as_ptr(), made.fd().unwrap().as_raw_fd());
     for (index, value) in [(0, 1), (4096, 2), (made.len() - 1, 3)] {
         assert!(made.bytes().write(index, &[value]));
@@ -94,7 +94,7 @@ fn after_detach_the_old_pages_are_the_peers_alone() {
     assert!(made.bytes().write(0, &[7]));
     assert_eq!(byte(&theirs, 0), 9, "and out of their sight");
 
-    let granted = Segment::open_rma(dup(&made), made.len()).unwrap();
+    let granted = SharedMemory::open_rma(dup(&made), made.len()).unwrap();
     assert!(granted.bytes().write(5, &[5]));
     assert_eq!((byte(&granted, 0), byte(&made, 5)), (7, 5), "later grants are of the new memory");
     made.detach().unwrap();
@@ -105,7 +105,7 @@ fn after_detach_the_old_pages_are_the_peers_alone() {
 #[test]
 fn readers_do_not_notice_a_detach() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    let made = Segment::create_for_rma(1 << 20).unwrap();
+    let made = SharedMemory::create_for_rma(1 << 20).unwrap();
     assert!(made.bytes().fill(0, made.len(), 0x5A));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ fn readers_do_not_notice_a_detach() {
 
 #[test]
 fn a_fork_child_gets_nothing_of_it_after_a_detach_either() {
-    let made = Segment::create_for_rma(8192).unwrap();
+    let made = SharedMemory::create_for_rma(8192).unwrap();
     made.detach().unwrap();
     // SAFETY: the child makes a system call and leaves by _exit.
     let child = unsafe { libc::fork() };
@@ -147,20 +147,20 @@ fn a_fork_child_gets_nothing_of_it_after_a_detach_either() {
 
 #[test]
 fn a_control_page_is_only_its_makers_to_write() {
-    let made = Segment::create_read_only_for_others(4096).unwrap();
+    let made = SharedMemory::create_read_only_for_others(4096).unwrap();
     let fd = dup(&made);
-    let theirs = Segment::open_read_only(dup(&made), 4096).unwrap();
+    let theirs = SharedMemory::open_read_only(dup(&made), 4096).unwrap();
     assert!(made.bytes().write(8, &0x1234u64.to_ne_bytes()), "ours to write, still");
     assert_eq!((theirs.load(8), theirs.len()), (Ok(0x1234), 4096));
     assert!(theirs.load(9).is_err() && theirs.load(4096).is_err() && !theirs.read(4096, &mut [0]));
 
-    assert_eq!(Segment::open(dup(&made), 4096).unwrap_err().errno(), Some(libc::EPERM));
-    assert_eq!(Segment::open_rma(dup(&made), 4096).unwrap_err().errno(), Some(libc::EPERM));
+    assert_eq!(SharedMemory::open(dup(&made), 4096).unwrap_err().errno(), Some(libc::EPERM));
+    assert_eq!(SharedMemory::open_rma(dup(&made), 4096).unwrap_err().errno(), Some(libc::EPERM));
     assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
     let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     assert_eq!(rustix::fs::fallocate(&fd, hole, 0, 4096), Err(Errno::PERM));
     assert_eq!(rustix::fs::ftruncate(&fd, 0), Err(Errno::PERM));
     assert_eq!(theirs.load(8), Ok(0x1234));
-    assert_eq!(Segment::open_read_only(dup(&made), 8192).unwrap_err().kind(), ErrorKind::InvalidData);
-    assert!(Segment::open_read_only(std::fs::File::open("/dev/null").unwrap().into(), 4096).is_err());
+    assert_eq!(SharedMemory::open_read_only(dup(&made), 8192).unwrap_err().kind(), ErrorKind::InvalidData);
+    assert!(SharedMemory::open_read_only(std::fs::File::open("/dev/null").unwrap().into(), 4096).is_err());
 }

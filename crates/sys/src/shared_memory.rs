@@ -1,6 +1,6 @@
 //! Shared memory without a name: sealed memfds that can be handed over a UNIX socket.
 //!
-//! A segment cannot change its length once made, so a peer cannot shrink it and make our next access a SIGBUS;
+//! Such memory cannot change its length once made, so a peer cannot shrink it and make our next access a SIGBUS;
 //! and its pages are there from the start, so that full memory is an error at set-up and not a SIGBUS later.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +31,7 @@ const LARGE_BYTES: usize = 64 << 20;
 /// it, at the cost of zeros there and of a page that has to be found again.) A fork child does not inherit
 /// the mapping (`MADV_DONTFORK`): touching it there is a SIGSEGV and never a second owner.
 #[derive(Debug)]
-pub struct Segment {
+pub struct SharedMemory {
     base: NonNull<u8>,
     len: usize,
     fd: Option<OwnedFd>,
@@ -40,16 +40,16 @@ pub struct Segment {
 
 // SAFETY: the value owns a mapping that is valid from every thread; it hands out only a raw pointer, so whoever
 // dereferences that answers for races.
-unsafe impl Send for Segment {}
-// SAFETY: as above: `&Segment` gives the address, length and descriptor, and none of them changes behind it.
-unsafe impl Sync for Segment {}
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above: `&SharedMemory` gives the address, length and descriptor, and none of them changes behind it.
+unsafe impl Sync for SharedMemory {}
 
-impl Segment {
+impl SharedMemory {
     /// Makes `len_bytes` (above 0) of zeroed, allocated, length-sealed memory and maps it.
     ///
     /// `name_for_debug` is what `/proc/PID/maps` shows; the kernel takes 249 bytes and no NUL.
     /// `ENOMEM`/`ENOSPC`: the memory, or the cgroup's share of it, does not suffice.
-    pub fn create(name_for_debug: &str, len_bytes: usize) -> Result<Segment> {
+    pub fn create(name_for_debug: &str, len_bytes: usize) -> Result<SharedMemory> {
         let on = |error: SysError| error.on(format_args!("{name_for_debug}, {len_bytes} bytes"));
         let fd = memfd(name_for_debug, MemfdFlags::empty())
             .tried("create shared memory (memfd_create)")
@@ -59,14 +59,14 @@ impl Segment {
         rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS)
             .tried("seal shared memory (F_ADD_SEALS)")
             .map_err(on)?;
-        Segment::map(fd, len_bytes, WRITABLE).map_err(on)
+        SharedMemory::map(fd, len_bytes, WRITABLE).map_err(on)
     }
 
-    /// Maps a segment a peer sent, after checking that it is what it should be: a sealed file of exactly
+    /// Maps memory that a peer sent, after checking that it is what it should be: a sealed file of exactly
     /// `len_bytes`, with all its pages. `ErrorKind::InvalidData`: it is not, and the descriptor has been closed.
-    pub fn open(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
+    pub fn open(fd: OwnedFd, len_bytes: usize) -> Result<SharedMemory> {
         check(&fd, len_bytes)?;
-        Segment::map(fd, len_bytes, WRITABLE)
+        SharedMemory::map(fd, len_bytes, WRITABLE)
     }
 
     /// First byte; page-aligned.
@@ -77,17 +77,17 @@ impl Segment {
 
     /// Length in bytes; never 0.
     #[inline]
-    #[allow(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    #[allow(clippy::len_without_is_empty, reason = "the memory is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The descriptor to hand to a peer; `None` after [`drop_fd`](Segment::drop_fd).
+    /// The descriptor to hand to a peer; `None` after [`drop_fd`](SharedMemory::drop_fd).
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Its first four bytes as an atomic number, which whoever shares the segment uses as such.
+    /// Its first four bytes as an atomic number, which whoever shares the memory uses as such.
     #[inline]
     pub fn first_word(&self) -> Option<&AtomicU32> {
         if self.len < size_of::<AtomicU32>() || !self.is_mapped() {
@@ -102,7 +102,7 @@ impl Segment {
         self.fd = None;
     }
 
-    fn map(fd: OwnedFd, len: usize, prot: ProtFlags) -> Result<Segment> {
+    fn map(fd: OwnedFd, len: usize, prot: ProtFlags) -> Result<SharedMemory> {
         const WHAT: &str = "map shared memory (mmap)";
         if len == 0 || len > isize::MAX as usize {
             return Err(SysError::new(WHAT, Errno::INVAL));
@@ -113,22 +113,22 @@ impl Segment {
             return Err(SysError::refused(WHAT, "mapped at address 0"));
         };
         // Built first, so that an error below unmaps.
-        let segment = Segment { base, len, fd: Some(fd), made_by: crate::process::fork::token() };
+        let memory = SharedMemory { base, len, fd: Some(fd), made_by: crate::process::fork::token() };
         // SAFETY: the range is exactly the mapping just made.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }
             .tried("keep shared memory out of fork children (madvise)")?;
-        Ok(segment)
+        Ok(memory)
     }
 }
 
-impl Segment {
+impl SharedMemory {
     /// Whether this process has the mapping: the one that made it has, its fork children do not.
     pub fn is_mapped(&self) -> bool {
         crate::process::fork::same_process(self.made_by)
     }
 }
 
-impl Drop for Segment {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // A fork child has no such mapping; something else may lie at that address by now.
         if !crate::process::fork::same_process(self.made_by) {
@@ -188,7 +188,7 @@ fn set_len(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
     rustix::fs::ftruncate(fd, len as u64)
 }
 
-/// Takes all pages now. Mode 0 changes nothing that is written already, so that it may run on a segment in use.
+/// Takes all pages now. Mode 0 changes nothing that is written already, so that it may run on memory in use.
 fn allocate(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
     // The kernel would take pages until the OOM killer ends somebody; a length that cannot fit is an error instead.
     if len >= LARGE_BYTES && crate::limits::memory_available_bytes().is_some_and(|bytes| len as u64 > bytes) {
@@ -210,7 +210,7 @@ mod ends;
 mod read_only;
 mod rma;
 
-pub use read_only::SegmentReader;
+pub use read_only::SharedMemoryReader;
 
 #[cfg(test)]
 mod tests;

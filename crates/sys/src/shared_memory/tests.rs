@@ -2,15 +2,15 @@ use std::io::ErrorKind;
 
 use super::*;
 
-fn dup(segment: &Segment) -> OwnedFd {
-    segment.fd().unwrap().try_clone_to_owned().unwrap()
+fn dup(memory: &SharedMemory) -> OwnedFd {
+    memory.fd().unwrap().try_clone_to_owned().unwrap()
 }
 
 #[test]
 fn both_mappings_are_the_same_memory() {
     const LEN: usize = 1 << 20;
-    let mut made = Segment::create("cci-test", LEN).unwrap();
-    let opened = Segment::open(dup(&made), LEN).unwrap();
+    let mut made = SharedMemory::create("cci-test", LEN).unwrap();
+    let opened = SharedMemory::open(dup(&made), LEN).unwrap();
     made.drop_fd();
     assert!(made.fd().is_none());
     for at in [0, 4_095, 4_096, LEN - 1] {
@@ -25,7 +25,7 @@ fn both_mappings_are_the_same_memory() {
 
 #[test]
 fn length_cannot_change_afterwards() {
-    let made = Segment::create("cci-test", 8_192).unwrap();
+    let made = SharedMemory::create("cci-test", 8_192).unwrap();
     let fd = dup(&made);
     assert_eq!(rustix::fs::ftruncate(&fd, 4_096), Err(Errno::PERM));
     assert_eq!(rustix::fs::ftruncate(&fd, 16_384), Err(Errno::PERM));
@@ -34,8 +34,8 @@ fn length_cannot_change_afterwards() {
 
 #[test]
 fn refuses_what_is_not_a_sealed_memfd_of_that_length() {
-    let made = Segment::create("cci-test", 8_192).unwrap();
-    let wrong_len = Segment::open(dup(&made), 4_096).unwrap_err();
+    let made = SharedMemory::create("cci-test", 8_192).unwrap();
+    let wrong_len = SharedMemory::open(dup(&made), 4_096).unwrap_err();
     assert_eq!(wrong_len.kind(), ErrorKind::InvalidData);
     assert!(wrong_len.to_string().contains("8192 bytes where 4096"), "{wrong_len}");
 
@@ -44,23 +44,23 @@ fn refuses_what_is_not_a_sealed_memfd_of_that_length() {
         let fd = memfd("cci-test", MemfdFlags::empty()).unwrap();
         rustix::fs::ftruncate(&fd, 8_192).unwrap();
         rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
-        assert_eq!(Segment::open(fd, 8_192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
+        assert_eq!(SharedMemory::open(fd, 8_192).unwrap_err().kind(), ErrorKind::InvalidData, "{seals:?}");
     }
 
     let file = std::fs::File::open("/proc/self/exe").unwrap();
-    assert_eq!(Segment::open(file.into(), 8_192).unwrap_err().kind(), ErrorKind::InvalidData);
+    assert_eq!(SharedMemory::open(file.into(), 8_192).unwrap_err().kind(), ErrorKind::InvalidData);
     let (read_end, _write_end) = rustix::pipe::pipe().unwrap();
-    assert!(Segment::open(read_end, 8_192).is_err());
+    assert!(SharedMemory::open(read_end, 8_192).is_err());
 }
 
 #[test]
 fn impossible_lengths_are_errors() {
-    assert!(Segment::create("cci-test", 0).is_err());
-    assert!(Segment::create("cci-test", usize::MAX).is_err());
+    assert!(SharedMemory::create("cci-test", 0).is_err());
+    assert!(SharedMemory::create("cci-test", usize::MAX).is_err());
     // More than any machine has: an error now, not a SIGBUS later.
-    let full = Segment::create("cci-test", 1 << 46).unwrap_err();
+    let full = SharedMemory::create("cci-test", 1 << 46).unwrap_err();
     assert!(matches!(full.errno(), Some(libc::ENOSPC | libc::ENOMEM | libc::EFBIG)), "{full}");
-    assert!(Segment::create("nul\0inside", 4_096).is_err());
+    assert!(SharedMemory::create("nul\0inside", 4_096).is_err());
 }
 
 /// Also one whose only hole is a page: what is missing is charged to whoever touches it first.
@@ -76,9 +76,9 @@ fn a_sparse_file_is_refused_and_stays_sparse() {
         rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).unwrap();
         let copy = || fd.try_clone().unwrap();
         let refused = [
-            Segment::open(copy(), len).unwrap_err(),
-            Segment::open_rma(copy(), len).unwrap_err(),
-            Segment::open_read_only(copy(), len).unwrap_err(),
+            SharedMemory::open(copy(), len).unwrap_err(),
+            SharedMemory::open_rma(copy(), len).unwrap_err(),
+            SharedMemory::open_read_only(copy(), len).unwrap_err(),
         ];
         for error in refused {
             assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
@@ -94,7 +94,7 @@ fn a_sparse_file_is_refused_and_stays_sparse() {
 
 #[test]
 fn a_fork_child_does_not_inherit_it_and_may_drop_it() {
-    let made = Segment::create("cci-test", 8_192).unwrap();
+    let made = SharedMemory::create("cci-test", 8_192).unwrap();
     // SAFETY: the child makes two system calls, drops a value that owns no heap memory, and leaves by _exit.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);

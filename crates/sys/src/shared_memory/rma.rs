@@ -8,21 +8,21 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags};
 
-use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, set_len, take_pages};
+use super::{LENGTH_SEALS, SharedMemory, WRITABLE, allocate, check, memfd, set_len, take_pages};
 use crate::error::{Result, SysError, Tried};
 
 const NAME: &str = "cci-rma";
 
-impl Backing for Segment {
+impl Backing for SharedMemory {
     fn bytes(&self) -> Bytes {
-        // SAFETY: mapped readable and writable (`SegmentReader` gives out none) as long as this value lives, and what
+        // SAFETY: mapped readable and writable (`SharedMemoryReader` gives out none) as long as this value lives, and what
         // replaces the pages (`detach`) lies at the same address. A ring's end, which has plain copies of its own, has
-        // taken the segment by value.
+        // taken the memory by value.
         unsafe { Bytes::new(self.as_ptr(), self.len()) }
     }
 }
 
-impl Segment {
+impl SharedMemory {
     /// Makes zeroed, allocated, length-sealed memory of at least `len_bytes` (above 0), rounded up to whole
     /// pages: [`len`](Self::len) says what it became.
     ///
@@ -33,39 +33,39 @@ impl Segment {
     /// A peer that was given the descriptor may punch a hole in it (one may not seal against that what it should
     /// write to). In normal pages this costs zeros; in huge ones the next access takes a free huge page, and
     /// **is a SIGBUS if there is none**. So huge ones are for peers that are trusted that far (the same user).
-    pub fn create_for_rma(len_bytes: usize) -> Result<Segment> {
+    pub fn create_for_rma(len_bytes: usize) -> Result<SharedMemory> {
         match huge_page_bytes() {
-            Some(huge) if len_bytes >= huge => Segment::create_huge(len_bytes, huge),
+            Some(huge) if len_bytes >= huge => SharedMemory::create_huge(len_bytes, huge),
             _ => Err(SysError::refused("find huge pages", "none that this fills")),
         }
-        .or_else(|_| Segment::create_small(len_bytes))
+        .or_else(|_| SharedMemory::create_small(len_bytes))
     }
 
     /// As [`create_for_rma`](Self::create_for_rma), never in reserved huge pages: for peers that are not trusted.
-    pub fn create_for_rma_small(len_bytes: usize) -> Result<Segment> {
-        Segment::create_small(len_bytes)
+    pub fn create_for_rma_small(len_bytes: usize) -> Result<SharedMemory> {
+        SharedMemory::create_small(len_bytes)
     }
 
-    fn create_huge(len_bytes: usize, page_bytes: usize) -> Result<Segment> {
+    fn create_huge(len_bytes: usize, page_bytes: usize) -> Result<SharedMemory> {
         let len = whole_pages(len_bytes, page_bytes)?;
         let fd = new_file(len, MemfdFlags::HUGETLB)?;
-        Segment::map(fd, len, WRITABLE)
+        SharedMemory::map(fd, len, WRITABLE)
     }
 
-    fn create_small(len_bytes: usize) -> Result<Segment> {
+    fn create_small(len_bytes: usize) -> Result<SharedMemory> {
         let len = whole_pages(len_bytes, rustix::param::page_size())?;
         let fd = new_file(len, MemfdFlags::empty())?;
-        let segment = Segment::map(fd, len, WRITABLE)?;
-        advise_huge(segment.as_ptr().as_ptr(), len);
-        Ok(segment)
+        let memory = SharedMemory::map(fd, len, WRITABLE)?;
+        advise_huge(memory.as_ptr().as_ptr(), len);
+        Ok(memory)
     }
 
     /// Maps memory for remote access that a peer sent, after the checks of [`open`](Self::open). It may lie in huge pages.
-    pub fn open_rma(fd: OwnedFd, len_bytes: usize) -> Result<Segment> {
+    pub fn open_rma(fd: OwnedFd, len_bytes: usize) -> Result<SharedMemory> {
         check(&fd, len_bytes)?;
-        let segment = Segment::map(fd, len_bytes, WRITABLE)?;
-        advise_huge(segment.as_ptr().as_ptr(), len_bytes);
-        Ok(segment)
+        let memory = SharedMemory::map(fd, len_bytes, WRITABLE)?;
+        advise_huge(memory.as_ptr().as_ptr(), len_bytes);
+        Ok(memory)
     }
 
     /// Bytes of its pages, as reserved: transparent huge pages, which come and go, do not count.
@@ -103,7 +103,7 @@ impl Segment {
         let huge = if self.is_huge() { MemfdFlags::HUGETLB } else { MemfdFlags::empty() };
         // Normal pages in place of huge ones are better than a peer that keeps its access.
         let fresh = new_file(len, huge).or_else(|_| new_file(len, MemfdFlags::empty()))?;
-        let fresh = Segment::map(fresh, len, WRITABLE)?;
+        let fresh = SharedMemory::map(fresh, len, WRITABLE)?;
         let copied = fresh.bytes().copy_from(0, &self.bytes(), 0, len);
         debug_assert!(copied, "both are {len} bytes long");
         let file = fresh.fd().ok_or_else(|| SysError::refused(WHAT, "the new memory has no descriptor"))?;

@@ -6,46 +6,46 @@ use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes}
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 
-use super::{LENGTH_SEALS, Segment, WRITABLE, allocate, check, memfd, set_len};
+use super::{LENGTH_SEALS, SharedMemory, WRITABLE, allocate, check, memfd, set_len};
 use crate::error::{Result, SysError, Tried};
 
 const NAME: &str = "cci-control";
 
-impl Segment {
+impl SharedMemory {
     /// Makes `len_bytes` (above 0) of zeroed, allocated memory that we may write to and nobody else ever, whoever gets
     /// the descriptor: it is sealed against new writable mappings, writes and holes.
     ///
     /// `ENOMEM`/`ENOSPC`: no memory for it. `EINVAL`: the kernel (before 5.1) does not know this seal.
-    pub fn create_read_only_for_others(len_bytes: usize) -> Result<Segment> {
+    pub fn create_read_only_for_others(len_bytes: usize) -> Result<SharedMemory> {
         let on = |error: SysError| error.on(format_args!("{NAME}, {len_bytes} bytes"));
         let fd = memfd(NAME, MemfdFlags::empty()).tried("create shared memory (memfd_create)").map_err(on)?;
         set_len(&fd, len_bytes).tried("size shared memory (ftruncate)").map_err(on)?;
         allocate(&fd, len_bytes).tried("allocate shared memory (fallocate)").map_err(on)?;
         // Our mapping comes first: after the seal not even we could make one.
-        let segment = Segment::map(fd, len_bytes, WRITABLE).map_err(on)?;
-        if let Some(fd) = segment.fd() {
+        let memory = SharedMemory::map(fd, len_bytes, WRITABLE).map_err(on)?;
+        if let Some(fd) = memory.fd() {
             rustix::fs::fcntl_add_seals(fd, LENGTH_SEALS | SealFlags::FUTURE_WRITE)
                 .tried("seal shared memory against others' writes (F_ADD_SEALS)")
                 .map_err(on)?;
         }
-        Ok(segment)
+        Ok(memory)
     }
 
-    /// Maps a peer's segment for reading only, after the checks of [`open`](Self::open). Whether the peer can still
+    /// Maps a peer's memory for reading only, after the checks of [`open`](Self::open). Whether the peer can still
     /// write to it is not asked: it can.
-    pub fn open_read_only(fd: OwnedFd, len_bytes: usize) -> Result<SegmentReader> {
+    pub fn open_read_only(fd: OwnedFd, len_bytes: usize) -> Result<SharedMemoryReader> {
         check(&fd, len_bytes)?;
-        Ok(SegmentReader(Segment::map(fd, len_bytes, ProtFlags::READ)?))
+        Ok(SharedMemoryReader(SharedMemory::map(fd, len_bytes, ProtFlags::READ)?))
     }
 }
 
-/// A peer's segment, mapped for reading only; the peer may change it at any time.
+/// A peer's memory, mapped for reading only; the peer may change it at any time.
 #[derive(Debug)]
-pub struct SegmentReader(Segment);
+pub struct SharedMemoryReader(SharedMemory);
 
-impl SegmentReader {
+impl SharedMemoryReader {
     /// Length in bytes; never 0.
-    #[allow(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    #[allow(clippy::len_without_is_empty, reason = "the memory is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }

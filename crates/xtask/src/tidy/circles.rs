@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &[&str])] = &[
     ("cci-secure::handshake", &["noise", "wiped"]),
     ("cci-testkit::sim", &["ledger", "rma"]),
-    ("cci::transport::datagram", &["multicast", "udp"]),
 ];
 
 /// Lists circles that are not known, and known ones that are gone.

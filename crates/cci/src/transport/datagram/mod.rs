@@ -17,6 +17,7 @@ mod sealed;
 mod sim;
 mod size;
 mod udp;
+mod udp_uri;
 
 #[cfg(test)]
 mod tests;

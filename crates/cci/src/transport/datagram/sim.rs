@@ -8,7 +8,7 @@ use super::Datagram;
 use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
 use super::open::Sizes;
 use super::sealed::{MEMORY_SHARE, Sealed};
-use super::udp::uri;
+use super::udp_uri;
 use crate::counters::DropReason;
 use crate::device::DeviceInfo;
 use crate::engine::poller::Poller;
@@ -50,7 +50,7 @@ pub(crate) fn open(
         too_big: None,
         is_watched: false,
     };
-    let uri = uri::format(place.address, None);
+    let uri = udp_uri::format(place.address, None);
     let Some(sealing) = sealing else {
         return Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?));
     };
@@ -126,11 +126,11 @@ impl Carrier for Sim {
     }
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
-        uri::parse(uri).map(Address::from)
+        udp_uri::parse(uri).map(Address::from)
     }
 
     fn uri_of(&self, peer: Address) -> String {
-        peer.socket_addr().map_or_else(String::new, |peer| uri::format(peer, None))
+        peer.socket_addr().map_or_else(String::new, |peer| udp_uri::format(peer, None))
     }
 
     fn reaches(&self, peer: Address) -> bool {

@@ -10,7 +10,7 @@ use crate::engine::core::{Core, SendOp};
 use crate::error::{ConnectError, SendError, SysError};
 use crate::options::Attribute;
 use crate::transport::datagram::ROOM_RETRY_NS;
-use crate::transport::datagram::udp::uri;
+use crate::transport::datagram::udp_uri;
 use crate::transport::{Activity, Dial, LinkState, Setting};
 use cci_memory::slab::{Key, Slab};
 use cci_sys::{clock, net};
@@ -71,7 +71,7 @@ impl Groups {
             return Err(ConnectError::RequestToGroup { len_bytes: to.request.len() });
         }
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let group = uri::parse(to.uri).and_then(|group| self.check(group)).map_err(bad_uri)?;
+        let group = udp_uri::parse(to.uri).and_then(|group| self.check(group)).map_err(bad_uri)?;
         let interface = self.interface()?;
         let group = at_interface(group, interface, &self.settings.interface_name).map_err(bad_uri)?;
         if !self.links.reserve(1) {
@@ -103,7 +103,7 @@ impl Groups {
             let looks = "write one such as udp://239.1.2.3:5000 or udp://[ff15::1]:5000";
             return Err(format!("{} is no multicast group; {looks}", group.ip()));
         }
-        uri::from_here(group, self.settings.local)
+        udp_uri::from_here(group, self.settings.local)
     }
 
     /// The number of the device's interface: asked each time, since an interface may come back under another.

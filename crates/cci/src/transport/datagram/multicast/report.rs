@@ -5,7 +5,7 @@ use super::link::{End, Link};
 use super::outlet::Out;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
-use crate::transport::datagram::udp::uri;
+use crate::transport::datagram::udp_uri;
 
 impl Groups {
     pub fn connection_counters(&self, link: u64) -> ConnectionCounters {
@@ -115,6 +115,6 @@ impl Groups {
         let own = if self.settings.keys.own { "received" } else { "not received (multicast_loop = on)" };
         into.facts.push(("own messages", own.into()));
         into.facts.push(("largest message", Fact::Bytes(self.settings.message_bytes_max as u64)));
-        into.peer = group.map_or_else(String::new, |group| uri::format(group, Some(name)));
+        into.peer = group.map_or_else(String::new, |group| udp_uri::format(group, Some(name)));
     }
 }

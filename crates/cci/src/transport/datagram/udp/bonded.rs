@@ -1,10 +1,11 @@
 //! Two UDP sockets, on two interfaces, under one protocol endpoint: an address's `via` says by which (CCI-032).
 
-use super::{Udp, report, uri};
+use super::{Udp, report};
 use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
 use crate::transport::datagram::carrier::{Carrier, Narrow, Received, Who};
+use crate::transport::datagram::udp_uri;
 use cci_memory::fallible;
 use cci_proto::{Address, ConnectionInfo, Transmit};
 use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
@@ -86,11 +87,11 @@ impl Bonded {
     /// Where to send to reach these from here, each by the socket that is nearest to it.
     fn pair_up(&self, [first, second]: [SocketAddr; 2]) -> Result<[Address; 2], String> {
         let locals = self.locals();
-        let straight = uri::nearness(first, locals[0]) + uri::nearness(second, locals[1]);
-        let crossed = uri::nearness(first, locals[1]) + uri::nearness(second, locals[0]);
+        let straight = udp_uri::nearness(first, locals[0]) + udp_uri::nearness(second, locals[1]);
+        let crossed = udp_uri::nearness(first, locals[1]) + udp_uri::nearness(second, locals[0]);
         let by = if crossed > straight { [1, 0] } else { [0, 1] };
         let address = |to: SocketAddr, by: usize| {
-            uri::from_here(to, locals[by]).map(|to| Address::from(to).with_via(by as u8))
+            udp_uri::from_here(to, locals[by]).map(|to| Address::from(to).with_via(by as u8))
         };
         Ok([address(first, by[0])?, address(second, by[1])?])
     }
@@ -145,14 +146,14 @@ impl Carrier for Bonded {
     }
 
     fn parse_ways(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
-        match uri::parse_peer(uri)? {
+        match udp_uri::parse_peer(uri)? {
             (first, Some(second)) => {
                 self.pair_up([first, second]).map(|[first, second]| (first, Some(second)))
             }
             (peer, None) => {
                 let locals = self.locals();
-                let by = usize::from(uri::nearness(peer, locals[1]) > uri::nearness(peer, locals[0]));
-                let to = uri::from_here(peer, locals[by])?;
+                let by = usize::from(udp_uri::nearness(peer, locals[1]) > udp_uri::nearness(peer, locals[0]));
+                let to = udp_uri::from_here(peer, locals[by])?;
                 Ok((Address::from(to).with_via(by as u8), None))
             }
         }

@@ -4,12 +4,11 @@
 mod bonded;
 mod open;
 mod report;
-pub(super) mod uri;
 
 pub(crate) use open::open;
 
 use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
-use super::size;
+use super::{size, udp_uri};
 use crate::counters::DropReason;
 use crate::engine::poller::Poller;
 use crate::explain::Explanation;
@@ -152,16 +151,18 @@ impl Carrier for Udp {
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
         let local = self.local();
-        let peer = match uri::parse_peer(uri)? {
+        let peer = match udp_uri::parse_peer(uri)? {
             (peer, None) => peer,
-            (first, Some(second)) if uri::nearness(second, local) > uri::nearness(first, local) => second,
+            (first, Some(second)) if udp_uri::nearness(second, local) > udp_uri::nearness(first, local) => {
+                second
+            }
             (first, Some(_)) => first,
         };
-        uri::from_here(peer, local).map(Address::from)
+        udp_uri::from_here(peer, local).map(Address::from)
     }
 
     fn uri_of(&self, peer: Address) -> String {
-        peer.socket_addr().map_or_else(String::new, |peer| uri::format(peer, None))
+        peer.socket_addr().map_or_else(String::new, |peer| udp_uri::format(peer, None))
     }
 
     fn reaches(&self, peer: Address) -> bool {

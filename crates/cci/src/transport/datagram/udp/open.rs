@@ -2,8 +2,8 @@
 
 use super::super::sealed::{self, Sealed};
 use super::super::{Datagram, Sizes};
+use super::Udp;
 use super::bonded::Bonded;
-use super::{Udp, uri};
 use crate::device::DeviceInfo;
 use crate::error::CreateError;
 use crate::options::Options;
@@ -11,6 +11,7 @@ use crate::sealing::Sealing;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
 use crate::transport::datagram::open::ns;
 use crate::transport::datagram::size;
+use crate::transport::datagram::udp_uri;
 use crate::transport::{Transport, ip_port};
 use cci_proto::Address;
 use cci_secure::limits::OVERHEAD_BYTES;
@@ -32,7 +33,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         });
     }
     let bind = |ip, scope_id| {
-        UdpSocket::bind(uri::socket_addr(ip, scope_id, port))
+        UdpSocket::bind(udp_uri::socket_addr(ip, scope_id, port))
             .map_err(|error| ip_port::bind_error(error, options, port))
     };
     let socket = bind(ip, device.scope_id)?;
@@ -54,7 +55,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
             + sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE),
     };
     let groups = Groups::new(Settings {
-        local: uri::socket_addr(ip, device.scope_id, 0),
+        local: udp_uri::socket_addr(ip, device.scope_id, 0),
         interface_name: device.interface.clone().unwrap_or_default(),
         keys: device.multicast,
         datagram_bytes_max,
@@ -68,7 +69,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     let sealed_only = sealing.as_ref().is_some_and(|sealing| sealing.required);
     let interface = device.interface.as_deref();
     let Some(second) = second else {
-        let uri = uri::format(socket.local_addr(), interface);
+        let uri = udp_uri::format(socket.local_addr(), interface);
         let own = Address::from(socket.local_addr());
         let carrier = Udp::new(socket, interface, datagram_bytes, memory_bytes)?;
         let Some(sealing) = sealing else {
@@ -80,7 +81,8 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
     };
     let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
-    let uri = uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
+    let uri =
+        udp_uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
     let side = |socket, interface| Udp::new(socket, interface, datagram_bytes, memory_bytes / 2);
     let carrier = Bonded::new([side(socket, interface)?, side(second, second_interface)?])
         .ok_or_else(|| CreateError::without_memory("have memory for datagrams", DATAGRAM_BYTES_MAX))?;

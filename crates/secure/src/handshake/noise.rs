@@ -42,12 +42,8 @@ enum Step {
 
 static PARAMS: LazyLock<Option<NoiseParams>> = LazyLock::new(|| PROTOCOL.parse().ok());
 
-pub(super) fn params() -> Option<&'static NoiseParams> {
-    PARAMS.as_ref()
-}
-
 fn state(key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Failure> {
-    let params = params().ok_or(Failure::Internal("Noise"))?;
+    let params = PARAMS.as_ref().ok_or(Failure::Internal("Noise"))?;
     State::new(params, key, prologue, is_initiator).map_err(|_| Failure::Internal("Noise"))
 }
 

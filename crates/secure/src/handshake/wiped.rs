@@ -10,12 +10,16 @@ use std::ops::{Deref, DerefMut};
 use zeroize::Zeroizing;
 
 /// The state of a handshake. It stays where it is, so that there is one copy to be overwritten.
-pub(super) struct State(Box<HandshakeState>);
+pub(super) struct State {
+    state: Box<HandshakeState>,
+    params: &'static NoiseParams,
+}
 
 impl State {
     /// Of the side that begins, or of the one that answers.
-    pub fn new(params: &NoiseParams, key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Error> {
-        build(params, &key.secret, prologue, is_initiator).map(Box::new).map(State)
+    pub fn new(params: &'static NoiseParams, key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Error> {
+        let state = Box::new(build(params, &key.secret, prologue, is_initiator)?);
+        Ok(State { state, params })
     }
 }
 
@@ -34,13 +38,13 @@ impl Deref for State {
     type Target = HandshakeState;
 
     fn deref(&self) -> &HandshakeState {
-        &self.0
+        &self.state
     }
 }
 
 impl DerefMut for State {
     fn deref_mut(&mut self) -> &mut HandshakeState {
-        &mut self.0
+        &mut self.state
     }
 }
 
@@ -48,12 +52,10 @@ impl Drop for State {
     fn drop(&mut self) {
         // What it holds itself, the pre-shared key and what the secrets follow from, is overwritten by a state that knows
         // nothing; what it holds in boxes wipes itself.
-        if let Some(params) = super::noise::params()
-            && let Ok(blank) = build(params, &[0; 32], &[], true)
-        {
-            *self.0 = blank;
+        if let Ok(blank) = build(self.params, &[0; 32], &[], true) {
+            *self.state = blank;
         }
-        black_box(&mut *self.0);
+        black_box(&mut *self.state);
     }
 }
 

@@ -9,7 +9,10 @@
 //!   receiver crashed or hung up; `ReceiverNotReady` was never and will never be delivered;
 //! - a connect, an accept and a disconnect end exactly once.
 //!
-//! What is promised of remote memory access is checked in [`super::rma`].
+//! What is promised of remote memory access is checked in `accesses` and `ends`.
+
+mod accesses;
+mod ends;
 
 use cci_proto::{Attribute, ConnKey, Status};
 

@@ -10,6 +10,7 @@ pub(crate) mod dissect;
 mod ledger;
 mod net;
 mod node;
+mod operator;
 mod plan;
 mod reader;
 mod rma;

@@ -13,7 +13,7 @@ use super::ledger::{Ledger, SideState};
 use super::net::{SECOND, node_of};
 use super::plan::{NodePlan, Sizes, Workload};
 use super::reader::Reader;
-use super::rma::Operator;
+use super::operator::Operator;
 use super::rng::Rng;
 
 /// A datagram on its way from one node's interface to another's.

@@ -6,7 +6,8 @@ use super::ledger::{Role, SideState};
 use super::net::{SECOND, node_of};
 use super::node::{Node, Sender, address_of, node_at};
 use super::plan::{Fault, HangUp};
-use super::rma::{Operator, RmaWork};
+use super::operator::Operator;
+use super::rma::RmaWork;
 use super::rng::{Rng, mix};
 use super::world::{What, World};
 

@@ -9,8 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate and folder of modules, and those of them that form a circle.
 const KNOWN: &[(&str, &[&str])] = &[
-    ("cci-secure::handshake", &["noise", "wiped"]),
-    ("cci-testkit::sim", &["ledger", "rma"]),
 ];
 
 /// Lists circles that are not known, and known ones that are gone.

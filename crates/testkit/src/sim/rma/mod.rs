@@ -1,25 +1,18 @@
-//! Remote memory access in the simulator: memory that is really there, programs that use it, and the judge of every byte.
+//! Remote memory access in the simulator: what nodes have registered, as byte arrays with keys, rights and scopes
+//! ([`Regions`]), and what each side has started ([`Operation`]).
 //!
-//! - [`regions`](Regions): what nodes have registered, as byte arrays with keys, rights and scopes.
-//! - `judge`: looks at every access of the protocol at the moment it is made, and at the memory when all is over.
-//! - `operator`: the programs that start operations, deregister and register.
-//!
-//! An operation's bytes follow from its side and number, places are used for one operation at a time or by fenced ones one
+//! The ledger judges it, and the nodes' programs (`super::operator`) start the operations. An operation's bytes follow from its side and number, places are used for one operation at a time or by fenced ones one
 //! after the other, and nothing else writes there: so each access has one operation that it can be for, and each byte at
 //! the end one value that it can have.
 
-mod ends;
-mod judge;
 pub(super) mod names;
-mod operation;
-mod operator;
-mod regions;
-mod ring;
+pub(super) mod operation;
+pub(super) mod regions;
+pub(super) mod ring;
 mod spans;
-mod words;
+pub(super) mod words;
 
 pub use operation::{Operation, What};
-pub(super) use operator::Operator;
 pub use regions::{Region, Regions};
 
 use std::collections::BTreeMap;
@@ -159,12 +152,12 @@ pub struct RmaSide {
     /// What the peer's program would have been told.
     pub exposed: Option<Exposed>,
     /// All before this one are complete at the peer.
-    complete_below: u32,
+    pub(super) complete_below: u32,
     /// And all messages before this one.
-    messages_below: u32,
+    pub(super) messages_below: u32,
     /// Empty messages sent along, and arrived: they say nothing of where they are from.
-    empty_sent: u64,
-    empty_arrived: u64,
+    pub(super) empty_sent: u64,
+    pub(super) empty_arrived: u64,
 }
 
 /// Everything about remote memory that the judge knows.

@@ -3,16 +3,16 @@
 use super::super::contents;
 
 /// Marks operations' numbers, among what the protocol gives back, and the messages behind their data.
-pub(super) const OPERATION_MARK: u64 = 1 << 63;
+pub(in crate::sim) const OPERATION_MARK: u64 = 1 << 63;
 const MESSAGE_MARK: u32 = 1 << 23;
 
 /// What `Endpoint::rma` is given to name an operation.
-pub(super) fn name_of(side: usize, index: u32) -> u64 {
+pub(in crate::sim) fn name_of(side: usize, index: u32) -> u64 {
     OPERATION_MARK | (side as u64) << 32 | u64::from(index)
 }
 
 /// Fills in the message that comes behind an operation's data.
-pub(super) fn fill_message(side: usize, index: u32, bytes: &mut [u8]) {
+pub(in crate::sim) fn fill_message(side: usize, index: u32, bytes: &mut [u8]) {
     contents::fill(side as u32 | MESSAGE_MARK, index, bytes);
 }
 

@@ -6,7 +6,7 @@ use super::super::rng::mix;
 use super::spans::Spans;
 
 /// Results of atomics, of any width, have zeros above.
-pub(super) const RESULT_BYTES: u64 = 8;
+pub(in crate::sim) const RESULT_BYTES: u64 = 8;
 
 /// What an operation does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -43,21 +43,21 @@ pub struct Operation {
     /// Times its message was delivered.
     pub delivered: u8,
     /// What an atomic found: it has been carried out.
-    pub(super) old: Option<u64>,
+    pub(in crate::sim) old: Option<u64>,
     /// A byte or two came that another operation could have sent as well: which bytes are placed is not sure any more.
-    pub(super) blurred: bool,
+    pub(in crate::sim) blurred: bool,
     /// Bytes where they belong: of writes at the peer, of reads here.
-    pub(super) placed: Spans,
-    pub(super) len_bytes: u64,
+    pub(in crate::sim) placed: Spans,
+    pub(in crate::sim) len_bytes: u64,
     /// Lowest and highest remote offset, to look no further when it can't be this one.
-    pub(super) remote: (u64, u64),
+    pub(in crate::sim) remote: (u64, u64),
     /// Operations, and messages, before the last fence up to here.
-    pub(super) operations_before: u32,
-    pub(super) messages_before: u32,
+    pub(in crate::sim) operations_before: u32,
+    pub(in crate::sim) messages_before: u32,
 }
 
 impl Operation {
-    pub(super) fn new(
+    pub(in crate::sim) fn new(
         now_ns: u64,
         what: What,
         pieces: Vec<RmaSegment>,
@@ -86,12 +86,12 @@ impl Operation {
         }
     }
 
-    pub(super) fn is_atomic(&self) -> bool {
+    pub(in crate::sim) fn is_atomic(&self) -> bool {
         matches!(self.what, What::Atomic(..))
     }
 
     /// Everything it does to memory has been done.
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::sim) fn is_done(&self) -> bool {
         match self.what {
             What::Atomic(..) => self.old.is_some(),
             _ => self.blurred || self.placed.len_bytes() == self.len_bytes,
@@ -99,7 +99,7 @@ impl Operation {
     }
 
     /// Where in the operation the bytes at a remote place are, if it has them.
-    pub(super) fn at_remote(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
+    pub(in crate::sim) fn at_remote(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if at.offset < self.remote.0 || at.offset >= self.remote.1 {
             return None;
         }
@@ -107,7 +107,7 @@ impl Operation {
     }
 
     /// The same for a place here.
-    pub(super) fn at_local(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
+    pub(in crate::sim) fn at_local(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if let What::Atomic(_, result) = self.what {
             return (result == Some(at) && len_bytes == RESULT_BYTES).then_some(0);
         }
@@ -115,7 +115,7 @@ impl Operation {
     }
 
     /// The remote place of its byte number `at`.
-    pub(super) fn to_remote(&self, mut at: u64) -> RemoteAddress {
+    pub(in crate::sim) fn to_remote(&self, mut at: u64) -> RemoteAddress {
         for piece in &self.pieces {
             if at < piece.len_bytes {
                 return piece.remote.plus(at);
@@ -143,6 +143,6 @@ fn find(
 }
 
 /// Names the pattern that a side's operation writes.
-pub(super) fn base_of(side: usize, index: u32) -> u64 {
+pub(in crate::sim) fn base_of(side: usize, index: u32) -> u64 {
     mix((side as u64) << 32 | u64::from(index) | 1 << 63)
 }

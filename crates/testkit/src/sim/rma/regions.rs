@@ -8,11 +8,11 @@ use super::super::contents;
 use super::super::rng::mix;
 
 /// Peers may read.
-pub(super) const READ: u8 = 1;
+pub(in crate::sim) const READ: u8 = 1;
 /// Peers may write.
-pub(super) const WRITE: u8 = 2;
+pub(in crate::sim) const WRITE: u8 = 2;
 /// Peers may do atomics.
-pub(super) const ATOMIC: u8 = 4;
+pub(in crate::sim) const ATOMIC: u8 = 4;
 
 /// One region.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Regions {
 
 impl Regions {
     /// Registers; gives the region's number.
-    pub(super) fn add(
+    pub(in crate::sim) fn add(
         &mut self,
         node: usize,
         owner: Option<usize>,
@@ -70,7 +70,7 @@ impl Regions {
         self.by_id.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Region> {
+    pub(in crate::sim) fn get_mut(&mut self, id: u64) -> Option<&mut Region> {
         self.by_id.get_mut(&id)
     }
 
@@ -80,12 +80,12 @@ impl Regions {
     }
 
     /// A place in a region, with its key.
-    pub(super) fn place(&self, id: u64, offset: u64) -> RemoteAddress {
+    pub(in crate::sim) fn place(&self, id: u64, offset: u64) -> RemoteAddress {
         RemoteAddress { region: id, key: self.by_id.get(&id).map_or(0, |region| region.key), offset }
     }
 
     /// The owner writes all over its region.
-    pub(super) fn change(&mut self, now_ns: u64, id: u64) {
+    pub(in crate::sim) fn change(&mut self, now_ns: u64, id: u64) {
         if let Some(region) = self.by_id.get_mut(&id).filter(|region| region.gone_ns.is_none()) {
             let base = mix(id ^ (region.versions.len() as u64) << 32);
             contents::fill_pattern(base, 0, &mut region.bytes);
@@ -94,7 +94,7 @@ impl Regions {
     }
 
     /// True if it was there, and somebody used it.
-    pub(super) fn deregister(&mut self, now_ns: u64, id: u64) -> bool {
+    pub(in crate::sim) fn deregister(&mut self, now_ns: u64, id: u64) -> bool {
         let Some(region) = self.by_id.get_mut(&id).filter(|region| region.gone_ns.is_none()) else {
             return false;
         };
@@ -102,14 +102,14 @@ impl Regions {
         !region.users.is_empty()
     }
 
-    pub(super) fn crash(&mut self, now_ns: u64, node: usize) {
+    pub(in crate::sim) fn crash(&mut self, now_ns: u64, node: usize) {
         for region in self.by_id.values_mut().filter(|region| region.node == node) {
             region.gone_ns.get_or_insert(now_ns);
         }
     }
 
     /// What the owner of memory has to check: number, key, range and right. The scope is the caller's.
-    pub(super) fn reach(
+    pub(in crate::sim) fn reach(
         &self,
         node: usize,
         at: RemoteAddress,
@@ -128,7 +128,7 @@ impl Regions {
 
     /// Whether `bytes` are what the owner had there at `at` at some moment from `since_ns` to `now_ns`, each byte on its
     /// own.
-    pub(super) fn held(
+    pub(in crate::sim) fn held(
         &self,
         at: RemoteAddress,
         bytes: &[u8],

@@ -8,7 +8,7 @@ struct Block {
 }
 
 /// Room in one region.
-pub(super) struct Ring {
+pub(in crate::sim) struct Ring {
     size_bytes: u64,
     head: u64,
     blocks: VecDeque<Block>,

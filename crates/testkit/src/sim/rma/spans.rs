@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Which bytes of something have been seen.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spans {
+pub(in crate::sim) struct Spans {
     /// Start to end; no two touch.
     spans: BTreeMap<u64, u64>,
     len_bytes: u64,

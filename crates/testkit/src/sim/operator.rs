@@ -4,14 +4,14 @@ use cci_proto::{
     Atomic, AtomicKind, ConnKey, ConnState, Endpoint, RemoteAddress, RmaError, RmaKind, RmaSegment, Time,
 };
 
-use super::super::contents;
-use super::super::ledger::Ledger;
-use super::super::rng::Rng;
-use super::names::{fill_message, name_of};
-use super::operation::{Operation, RESULT_BYTES, What, base_of};
-use super::ring::Ring;
-use super::words::{WORDS, word_kind};
-use super::{Exposed, RmaWork};
+use super::contents;
+use super::ledger::Ledger;
+use super::rma::names::{fill_message, name_of};
+use super::rma::operation::{Operation, RESULT_BYTES, What, base_of};
+use super::rma::ring::Ring;
+use super::rma::words::{WORDS, word_kind};
+use super::rma::{Exposed, RmaWork};
+use super::rng::Rng;
 
 /// A region of this side's own, in use by one operation at a time at any place.
 struct Room {
@@ -20,7 +20,7 @@ struct Room {
 }
 
 /// One side's operations still to be started.
-pub(in crate::sim) struct Operator {
+pub(super) struct Operator {
     pub token: usize,
     key: ConnKey,
     peer: usize,

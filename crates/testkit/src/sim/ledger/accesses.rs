@@ -11,9 +11,9 @@
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, ConnKey, RemoteAddress, RmaRefusal, Status};
 
 use super::super::contents;
-use super::super::ledger::{Ledger, SideState};
-use super::operation::{What, base_of};
-use super::regions::{ATOMIC, READ, WRITE};
+use super::super::rma::operation::{Operation, What, base_of};
+use super::super::rma::regions::{ATOMIC, READ, WRITE};
+use super::{Ledger, SideState};
 
 /// Which operation an access is for, and where in it.
 type Found = (usize, u32, u64);
@@ -384,7 +384,7 @@ impl Ledger {
         self.rma.counts.messages += 1;
         let side = self.rma.side(from);
         side.empty_arrived += 1;
-        let done = |op: &&super::Operation| op.message == Some(0) && op.is_done() && op.bad.is_none();
+        let done = |op: &&Operation| op.message == Some(0) && op.is_done() && op.bad.is_none();
         let most = side.ops.iter().filter(done).count() as u64;
         if side.empty_arrived > most {
             return Err(format!("{} of side {from}, with data there for {most}", side.empty_arrived));

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use cci_proto::{Atomic, AtomicKind, Status};
 
 use super::super::contents;
-use super::super::ledger::{Ledger, Role, SideState};
+use super::super::rma::names::OPERATION_MARK;
+use super::super::rma::operation::{Operation, RESULT_BYTES, What, base_of};
+use super::super::rma::regions::{ATOMIC, READ, WRITE};
 use super::super::rng::mix;
-use super::names::OPERATION_MARK;
-use super::operation::{Operation, RESULT_BYTES, What, base_of};
-use super::regions::{ATOMIC, READ, WRITE};
+use super::{Ledger, Role, Side, SideState};
 
 impl Ledger {
     /// What must become of an operation for its handles, ranges and rights alone, if it is started now.
@@ -40,12 +40,12 @@ impl Ledger {
     }
 
     /// An operation was taken by the endpoint.
-    pub(super) fn rma_started(&mut self, token: usize, peer: usize, mut op: Operation) {
+    pub(in crate::sim) fn rma_started(&mut self, token: usize, peer: usize, mut op: Operation) {
         op.bad = self.refusal(token, peer, &op);
         let (conversation, role) = (self.sides[token].conversation, self.sides[token].role);
         let mut all = self.sides.iter().enumerate();
         let is_peer =
-            |side: &super::super::ledger::Side| side.conversation == conversation && side.role != role;
+            |side: &Side| side.conversation == conversation && side.role != role;
         op.unsure = all.any(|(other, side)| other != peer && is_peer(side));
         let messages = self.sides[token].flow.msgs.len() as u32;
         let side = self.rma.side(token);

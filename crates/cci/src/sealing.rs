@@ -1,9 +1,9 @@
 //! What comes of a device's security and a program's together.
 
-use crate::device::{DeviceInfo, TransportKind};
+use crate::device::DeviceInfo;
 use crate::error::{ConnectError, CreateError};
 use crate::options::Options;
-use crate::security::{SHM_HAS_NONE, Security};
+use crate::security::Security;
 use cci_secure::{Authorisation, Credentials, Identity, Method, Names, Rights};
 
 /// What an endpoint goes by.
@@ -21,9 +21,6 @@ impl Sealing {
     pub fn of(device: &DeviceInfo, options: &Options) -> Result<Option<Sealing>, CreateError> {
         let bad = |reason: String| Err(CreateError::BadOption { name: "security", reason });
         let (configured, asked) = (device.security.as_ref(), options.security.as_ref());
-        if asked.is_some() && device.kind == TransportKind::Shm {
-            return bad(SHM_HAS_NONE.to_owned());
-        }
         let both = [configured, asked];
         let credentials = match both
             .map(|security| security.and_then(|security| security.credentials.as_ref()))
@@ -122,6 +119,7 @@ impl Sealing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::TransportKind;
 
     const KEYS: &[u8] = b"node1 = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 
@@ -161,8 +159,5 @@ mod tests {
             let error = of(configured, Some(asked)).unwrap_err().to_string();
             assert!(error.contains("security") && error.contains(word), "{error}");
         }
-        let shm = DeviceInfo::new("s".to_owned(), TransportKind::Shm);
-        let error = Sealing::of(&shm, &Options { security: Some(keys()), ..Options::default() }).unwrap_err();
-        assert!(error.to_string().contains("nothing to seal"), "{error}");
     }
 }

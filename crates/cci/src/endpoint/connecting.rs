@@ -80,7 +80,9 @@ impl Endpoint {
         let (uri, proof) = transport::own_part(&self.device.0, uri)?;
         let connection =
             self.core.insert(context, attribute, ConnState::Connecting).ok_or(ConnectError::NoMemory)?;
-        let dial = Dial { uri: &uri, request, attribute, timeout_ns: timeout.map(as_ns), expected, proof };
+        let timeout_ns = timeout.map(as_ns);
+        let dial =
+            Dial { uri: &uri, request, attribute, timeout_ns, is_one_of_several: false, expected, proof };
         match self.transport.connect(&mut self.core, connection, dial) {
             Ok(link) => {
                 self.set_link(connection, link);

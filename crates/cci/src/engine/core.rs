@@ -5,6 +5,7 @@ mod departures;
 pub use departures::DisconnectPolicy;
 
 use self::departures::Departures;
+use super::attempts::{Answer, Attempts};
 use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::origin::{Origin, RequestBody};
@@ -77,27 +78,6 @@ pub(crate) enum ConnState {
     Closing,
 }
 
-/// An attempt to connect, where a transport made of several follows it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// The only one: what becomes of it is told to the program.
-    Only,
-    /// One of several ways: what becomes of it is told in [`Core::told`], and its failure to nobody else.
-    Followed,
-    /// The same, and the peer's library has answered: its failure is the peer's word.
-    Heard,
-    /// The same, and it was somebody else who answered.
-    Disproved,
-}
-
-/// What became of an attempt that was followed.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Told {
-    pub connection: Connection,
-    /// None: the connection is open, and the program knows. Otherwise the handle is gone.
-    pub failure: Option<(Attempt, ConnectFailure)>,
-}
-
 /// A connection in the table: what the engine needs. 32 bytes with the table's own.
 pub(crate) struct Conn {
     /// The program's context, given at connect or accept.
@@ -108,7 +88,6 @@ pub(crate) struct Conn {
     pub mss: u32,
     pub attribute: Attribute,
     pub state: ConnState,
-    pub attempt: Attempt,
     /// Why it ended, from [`ConnState::Ended`] on.
     pub reason: DisconnectReason,
 }
@@ -155,10 +134,8 @@ pub(crate) struct Core {
     owed: u32,
     conns: Slab<Conn>,
     departures: Departures,
-    /// What became of attempts that are followed, for the transport that follows them.
-    pub told: Vec<Told>,
-    /// Of the memory cap, what other parts of the transport have.
-    pub set_apart_bytes: u64,
+    /// Attempts to connect that a transport follows.
+    pub attempts: Attempts,
     pub poller: Arc<Poller>,
     pub origin: Arc<Origin>,
     pub counters: EndpointCounters,
@@ -203,8 +180,7 @@ impl Core {
             order: Order::default(),
             waiting: Waiting::default(),
             rma_bill: Arc::default(),
-            told: Vec::new(),
-            set_apart_bytes: 0,
+            attempts: Attempts::default(),
             origin: Arc::new(Origin::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
@@ -449,12 +425,11 @@ impl Core {
         let Some(conn) = self.conns.get_mut(key(connection)) else { return };
         let (was, context) = (conn.state, conn.context);
         self.owed = self.owed.saturating_sub(1);
-        if was == ConnState::Connecting && conn.attempt != Attempt::Only {
-            self.told.push(Told { connection, failure: None });
-            conn.attempt = Attempt::Only;
-        }
         conn.mss = mss;
         conn.state = ConnState::Open;
+        if was == ConnState::Connecting {
+            self.attempts.opened(connection);
+        }
         self.counters.connections_made += 1;
         self.counters.connections_open += 1;
         match was {
@@ -470,9 +445,7 @@ impl Core {
         self.not_owed(conn.state);
         self.unidentify(connection);
         match conn.state {
-            ConnState::Connecting if conn.attempt != Attempt::Only => {
-                self.told.push(Told { connection, failure: Some((conn.attempt, why)) });
-            }
+            ConnState::Connecting if self.attempts.failed(connection, why) => {}
             ConnState::Connecting => self.connect_failed(conn.context, why),
             ConnState::Accepting => {
                 self.events.push(Event::Accept { context: conn.context, result: Err(why) });
@@ -501,20 +474,12 @@ impl Core {
 
     /// The peer's library has answered an attempt of ours: what it says from now on is the peer's word.
     pub fn heard(&mut self, connection: Connection) {
-        self.attempted(connection, Attempt::Heard);
+        self.attempts.answered(connection, Answer::Peer);
     }
 
     /// Somebody else than the peer has answered.
     pub fn disproved(&mut self, connection: Connection) {
-        self.attempted(connection, Attempt::Disproved);
-    }
-
-    fn attempted(&mut self, connection: Connection, attempt: Attempt) {
-        if let Some(conn) = self.conns.get_mut(key(connection))
-            && conn.attempt != Attempt::Only
-        {
-            conn.attempt = attempt;
-        }
+        self.attempts.answered(connection, Answer::Stranger);
     }
 
     /// The peer takes nothing more, and what the transport had for it has been completed; what it sent before may still come. See
@@ -564,8 +529,8 @@ impl Core {
         if !self.events.has_room_for_others(self.owed as usize + 1) || !self.peers.has_room_for_one() {
             return None;
         }
-        let (attempt, reason) = (Attempt::Only, DisconnectReason::Closed);
-        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, attempt, reason };
+        let reason = DisconnectReason::Closed;
+        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, reason };
         let key = self.conns.insert(conn).ok()?;
         self.owed += 1;
         Some(Connection { index: key.index, generation: key.generation })

@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** nothing here knows a transport by name.
 
+pub(crate) mod attempts;
 pub(crate) mod chunks;
 pub(crate) mod core;
 pub(crate) mod event;

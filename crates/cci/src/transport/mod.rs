@@ -29,6 +29,7 @@ use crate::engine::poller::Poller;
 use crate::error::{ConnectError, CreateError};
 use crate::options::Options;
 use crate::sealing::Sealing;
+use crate::security::SHM_HAS_NONE;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -72,8 +73,9 @@ pub(crate) fn open_one(
 ) -> Result<Box<dyn Transport>, CreateError> {
     match device.kind {
         TransportKind::Shm => {
-            // Which is none, or an error.
-            Sealing::of(device, options)?;
+            if options.security.is_some() {
+                return Err(CreateError::BadOption { name: "security", reason: SHM_HAS_NONE.to_owned() });
+            }
             shm::open(device, options, options.memory_bytes_max, poller, Admission::of(device, false), None)
         }
         TransportKind::Udp => datagram::open_udp(device, options),
@@ -81,5 +83,21 @@ pub(crate) fn open_one(
         TransportKind::Tcp => tcp::open(device, options, poller, Sealing::of(device, options)?),
         // It is none of those that endpoints of a device `any` are made of.
         TransportKind::Any => Err(CreateError::DeviceDown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::Security;
+
+    #[test]
+    fn shared_memory_has_nothing_to_seal() {
+        let keys = b"node1 = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+        let device = DeviceInfo::new("s".to_owned(), TransportKind::Shm);
+        let options = Options { security: Some(Security::psk(keys).unwrap()), ..Options::default() };
+        let poller = Arc::new(Poller::new(false).unwrap());
+        let error = open_one(&device, &options, &poller).err().unwrap().to_string();
+        assert!(error.contains("security") && error.contains("nothing to seal"), "{error}");
     }
 }

@@ -218,6 +218,9 @@ pub(crate) enum Setting {
     Defaults { send_timeout_ns: u64, keepalive_ns: u64 },
     /// So many bytes of the transport's part of the memory cap, of those that it could spare, are the engine's for now.
     Lent { bytes: u64 },
+    /// Of the endpoint's memory cap, so many bytes are other transports' from now on. It concerns those that look at the whole cap
+    /// when they take memory; others were opened with a cap of their own.
+    SetApart { bytes: u64 },
 }
 
 /// A question, and where the answer goes. Numbers are added to what is there, so that a transport made of several passes
@@ -254,8 +257,10 @@ pub(crate) struct Dial<'a> {
     pub uri: &'a str,
     pub request: &'a [u8],
     pub attribute: Attribute,
-    /// None: try for ever.
+    /// `None`: try for ever.
     pub timeout_ns: Option<u64>,
+    /// There may be other ways to the peer: its program is to hear of the request only once this one is settled on.
+    pub is_one_of_several: bool,
     /// The name of who must be at the other end; `None`: whoever may be connected.
     pub expected: Option<&'a str>,
     /// What the peer has to prove before it hears of the request.

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::reach;
 use crate::transport::shm::{self, Admission};
-use crate::transport::{self, Report, Transport};
+use crate::transport::{self, Report, Setting, Transport};
 use cci_sys::clock;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -215,6 +215,10 @@ impl Any {
         let part = beyond.open(device, uri, core, place)?;
         self.parts.iter_mut().for_each(|part| part.set_apart_bytes += part_bytes);
         self.parts.push(part);
+        for part in &mut self.parts {
+            let setting = Setting::SetApart { bytes: part.set_apart_bytes };
+            part.turn(core, |transport, core| transport.configure(core, setting));
+        }
         // It may have something to arm before the next sleep.
         self.slept = true;
         Ok(place)

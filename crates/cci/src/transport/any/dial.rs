@@ -10,7 +10,8 @@ use super::{Any, uri};
 use crate::ConnectFailure;
 use crate::connection::Connection;
 use crate::device::TransportKind;
-use crate::engine::core::{Attempt as Following, ConnState, Core, Told};
+use crate::engine::attempts::{Answer, Outcome as Recorded};
+use crate::engine::core::{ConnState, Core};
 use crate::error::ConnectError;
 use crate::options::Attribute;
 use crate::security::NO_NAMES;
@@ -163,7 +164,7 @@ impl Any {
             Ok(link) => {
                 self.counts.attempts += 1;
                 self.attempts.insert(connection.to_bits(), attempt);
-                self.settle_told(core);
+                self.settle_outcomes(core);
                 Ok(link)
             }
             Err(ConnectError::BadUri { reason, .. }) => Err(bad_uri(reason)),
@@ -178,9 +179,7 @@ impl Any {
         connection: Connection,
         attempt: &mut Attempt,
     ) -> Result<u64, ConnectError> {
-        if let Some(conn) = core.conn_mut(connection) {
-            conn.attempt = Following::Followed;
-        }
+        core.attempts.follow(connection);
         loop {
             let error = match self.start_one(core, connection, attempt) {
                 Ok(link) => return Ok(link),
@@ -194,6 +193,7 @@ impl Any {
             attempt.note(outcome);
             attempt.why = why;
             if !attempt.advance() {
+                core.attempts.leave(connection);
                 return Err(error);
             }
         }
@@ -215,6 +215,7 @@ impl Any {
             expected: attempt.expected.as_deref(),
             attribute: attempt.attribute,
             timeout_ns,
+            is_one_of_several: true,
             proof: attempt.ways.id.filter(|_| kind == TransportKind::Shm),
         };
         let link = self.connect_by(core, kind, connection, dial)?;
@@ -253,10 +254,10 @@ impl Any {
     }
 
     /// Looks at what became of attempts since the last time.
-    pub(super) fn settle_told(&mut self, core: &mut Core) {
-        while let Some(Told { connection, failure }) = core.told.pop() {
+    pub(super) fn settle_outcomes(&mut self, core: &mut Core) {
+        while let Some(Recorded { connection, failure }) = core.attempts.next_outcome() {
             let Some(mut attempt) = self.attempts.remove(&connection.to_bits()) else { continue };
-            let Some((following, why)) = failure else {
+            let Some((answer, why)) = failure else {
                 attempt.note(Outcome::Chosen);
                 if let Some(conn) = core.conn(connection) {
                     self.ways.insert(conn.link, attempt.outcomes);
@@ -264,13 +265,13 @@ impl Any {
                 continue;
             };
             attempt.why = why;
-            if following == Following::Disproved {
+            if answer == Answer::Stranger {
                 self.counts.disproved += 1;
                 attempt.note(Outcome::Disproved);
             } else {
                 attempt.note(Outcome::Failed(why));
             }
-            if following == Following::Heard {
+            if answer == Answer::Peer {
                 core.connect_failed(attempt.context, why);
             } else {
                 self.go_on(core, attempt);
@@ -308,7 +309,7 @@ impl Any {
     /// Gives up ways on which nobody answers.
     pub(super) fn time_out(&mut self, core: &mut Core, now_ns: u64) {
         // The answer may have come just now, after the way was due to be given up: then it is over, and the program knows.
-        self.settle_told(core);
+        self.settle_outcomes(core);
         while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let Some(Reverse((_, bits))) = self.due.pop() else { return };
             let connection = Connection::from_bits(bits);
@@ -317,10 +318,11 @@ impl Any {
             let Some(part) = self.parts.get_mut(place) else { continue };
             let mut peer = PeerState::default();
             part.transport.report(core, Report::Peer { link, into: &mut peer });
-            if conn.attempt == Following::Heard || peer.has_answered {
+            if peer.has_answered || core.attempts.answer(connection) == Answer::Peer {
                 continue;
             }
             let Some(mut attempt) = self.attempts.remove(&bits) else { continue };
+            core.attempts.leave(connection);
             // As if the program had disconnected: nothing more is heard of this handle.
             if let Some(conn) = core.conn_mut(connection) {
                 conn.state = ConnState::Closing;
@@ -331,7 +333,7 @@ impl Any {
             self.counts.silent += 1;
             self.go_on(core, attempt);
         }
-        self.settle_told(core);
+        self.settle_outcomes(core);
     }
 
     /// When the next silent way is given up. What is over is forgotten here.

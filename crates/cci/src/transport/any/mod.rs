@@ -204,7 +204,9 @@ impl Transport for Any {
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
-        self.attempts.remove(&connection.to_bits());
+        if self.attempts.remove(&connection.to_bits()).is_some() {
+            core.attempts.leave(connection);
+        }
         self.ways.remove(&link);
         self.turn(core, link, |transport, core, link| transport.disconnect(core, connection, link));
     }
@@ -251,8 +253,8 @@ impl Transport for Any {
         if self.polls.is_multiple_of(self.polls_per_clock) || self.slept {
             self.look(core);
         }
-        if !core.told.is_empty() {
-            self.settle_told(core);
+        if core.attempts.has_outcomes() {
+            self.settle_outcomes(core);
         }
     }
 
@@ -268,7 +270,7 @@ impl Transport for Any {
             }
         }
         // Arming times out what is due, which may close a way.
-        if core.told.is_empty() { Armed::Sleep { deadline_ns: earliest_ns } } else { Armed::Pending }
+        if core.attempts.has_outcomes() { Armed::Pending } else { Armed::Sleep { deadline_ns: earliest_ns } }
     }
 
     fn activity(&self) -> Activity {
@@ -299,6 +301,7 @@ impl Transport for Any {
                     part.turn(core, |transport, core| transport.configure(core, setting));
                 }
             }
+            Setting::SetApart { .. } => {}
             // The first part has most of the memory, and is the one that was asked: see `report`.
             Setting::Lent { .. } => {
                 if let Some(part) = self.parts.first_mut() {

@@ -39,7 +39,6 @@ impl Part {
     #[inline]
     pub fn turn<R>(&mut self, core: &mut Core, call: impl FnOnce(&mut dyn Transport, &mut Core) -> R) -> R {
         std::mem::swap(&mut core.poller, &mut self.poller);
-        core.set_apart_bytes = self.set_apart_bytes;
         let result = call(&mut *self.transport, core);
         std::mem::swap(&mut core.poller, &mut self.poller);
         result

@@ -547,6 +547,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                 self.proto.set_default_keepalive(keepalive_ns);
             }
             Setting::Lent { bytes } => self.proto.lend(bytes),
+            Setting::SetApart { .. } => {}
         }
     }
 

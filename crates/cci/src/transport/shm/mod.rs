@@ -151,6 +151,8 @@ pub(super) struct Shm {
     common: Common,
     /// Our part of the memory cap.
     own_bytes_max: u64,
+    /// Of the memory cap, what other transports of the endpoint have.
+    set_apart_bytes: u64,
     ring_memory_bytes: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
@@ -227,6 +229,7 @@ pub(crate) fn open(
         busy: Vec::with_capacity(64),
         common: Common { endpoint: random::u64()?, connections, transfers, hands: Slab::new(HANDS_MAX) },
         own_bytes_max,
+        set_apart_bytes: options.memory_bytes_max.saturating_sub(own_bytes_max),
         ring_memory_bytes: 0,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
         link_places: 0,
@@ -247,7 +250,7 @@ impl Shm {
         let mut kinds = core.memory().to_vec();
         self.count_memory(&mut kinds);
         let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
-        held_bytes + core.set_apart_bytes + self.common.transfers.unused_bytes()
+        held_bytes + self.set_apart_bytes + self.common.transfers.unused_bytes()
     }
 
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
@@ -567,6 +570,7 @@ impl Transport for Shm {
             }
             // What the engine holds leaves so much less for rings: see `held_bytes`.
             Setting::Lent { .. } => {}
+            Setting::SetApart { bytes } => self.set_apart_bytes = bytes,
         }
     }
 

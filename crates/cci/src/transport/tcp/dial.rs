@@ -9,7 +9,7 @@ use super::watched::Watched;
 use super::wire::Kind;
 use super::{SCHEME, Tcp};
 use crate::connection::Connection;
-use crate::engine::core::{Attempt, Core};
+use crate::engine::core::Core;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::security::NO_NAMES;
 use crate::transport::token;
@@ -64,8 +64,7 @@ impl Tcp {
         let key = key.ok_or(ConnectError::NoMemory)?;
         let payload = to.request.to_vec();
         // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
-        let is_one_of_several = core.conn(connection).is_some_and(|conn| conn.attempt != Attempt::Only);
-        let (payload, request) = if is_one_of_several {
+        let (payload, request) = if to.is_one_of_several {
             (None, Said::Request { payload }.bytes())
         } else {
             (Some(payload), Vec::new())

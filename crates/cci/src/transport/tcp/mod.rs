@@ -242,6 +242,7 @@ impl Transport for Tcp {
                 (self.send_timeout_ns, self.keepalive_ns) = (send_timeout_ns, keepalive_ns);
             }
             Setting::Lent { bytes } => self.shared.lent.lend(&mut self.shared.chunks, bytes),
+            Setting::SetApart { .. } => {}
         }
     }
 

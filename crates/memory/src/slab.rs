@@ -141,6 +141,14 @@ impl<T> Slab<T> {
 
     /// The present tenant of a place, with its key.
     #[inline]
+    pub fn at(&self, index: u32) -> Option<(Key, &T)> {
+        let place = self.places.get(index as usize)?;
+        let key = Key { index, generation: place.generation };
+        place.value.as_ref().map(|value| (key, value))
+    }
+
+    /// The present tenant of a place, with its key.
+    #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
         let place = self.places.get_mut(index as usize)?;
         let key = Key { index, generation: place.generation };

@@ -3,7 +3,7 @@
 use super::pending::Sends;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
-use crate::connection::{Connection, Status};
+use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::transport::token;
 use cci_memory::slab::{Key, Slab};
@@ -112,9 +112,6 @@ pub(super) struct Connections {
     pub counts: Counts,
     /// Connections that were disconnected and not answered yet, with the time when we stop waiting.
     pub closing: Vec<(Key, u64)>,
-    /// Connections with keepalive on.
-    pub keepalive: Vec<Key>,
-    pub next_keepalive_ns: u64,
     /// The time when the clock was last read.
     pub now_ns: u64,
     pub mss: u32,
@@ -177,6 +174,24 @@ impl Connections {
         self.closing.push((key, until_ns));
     }
 
+    /// Connections that were disconnected and not answered in time; they leave the list.
+    pub fn take_overdue_closing(&mut self) -> Vec<Key> {
+        let now_ns = self.now_ns;
+        let mut over = Vec::new();
+        self.closing.retain(|&(key, until_ns)| {
+            if now_ns >= until_ns {
+                over.push(key);
+            }
+            now_ns < until_ns
+        });
+        over
+    }
+
+    /// When the first connection that closes is given up; `u64::MAX`: never.
+    pub fn closing_deadline_ns(&self) -> u64 {
+        self.closing.iter().map(|(_, until_ns)| *until_ns).min().unwrap_or(u64::MAX)
+    }
+
     /// The attempt to make a connection is over, without one.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
         if let Some(conn) = self.conns.remove(key) {
@@ -184,17 +199,35 @@ impl Connections {
         }
     }
 
-    /// A connection is made; it rides on `link`.
-    pub fn open(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+    /// A connection is made; it rides on `link`. Answers whether it has keepalive on.
+    pub fn open(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
         conn.at = link;
         conn.state = State::Open;
         conn.peer_index = peer.index;
         conn.peer_generation = peer.generation as u8;
         core.opened(conn.connection, mss.min(self.mss));
-        if conn.keepalive_us != 0 {
-            self.keepalive.push(key);
-            self.next_keepalive_ns = 0;
+        conn.keepalive_us != 0
+    }
+
+    /// The link `link` is no more: what rides on it ends.
+    pub fn end_all_on(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
+        let mut over = Vec::new();
+        for (key, conn) in self.conns.iter_mut().filter(|(_, conn)| conn.at == link) {
+            match conn.state {
+                State::Open | State::Broken => {
+                    conn.state = State::Gone;
+                    conn.at = token::NOWHERE;
+                    core.ended(conn.connection, reason);
+                }
+                State::Closing => over.push(key),
+                State::Making | State::Gone => {}
+            }
+        }
+        for key in over {
+            if let Some(conn) = self.conns.remove(key) {
+                core.closed(conn.connection);
+            }
         }
     }
 }

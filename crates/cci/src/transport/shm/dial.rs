@@ -139,8 +139,7 @@ impl Shm {
     /// Rides on a link that is there already, if it is one with this server: who knows the number of another one gets no
     /// connection on that.
     fn join(&mut self, core: &mut Core, key: Key, conn: Key, accept: &Accept, side: Side, peer: Peer) {
-        let link_key = self.links_by_id.get(&(accept.link_id, side)).copied();
-        let link = link_key.and_then(|key| self.links.get_mut(key)).filter(|link| link.peer == peer);
+        let link = self.links.with_id(accept.link_id, side).filter(|link| link.peer == peer);
         let Some(link) = link else {
             if !self.say_on(key, &Said::NoLink) {
                 self.end_hand(core, key, ConnectFailure::Disconnected);
@@ -158,10 +157,10 @@ impl Shm {
             core.poller.unwatch(stream.as_fd());
         }
         self.common.connections.counts.links_joined += 1;
-        self.common.connections.open(core, conn, at, accept.conn, accept.mss);
-        self.care_for(at);
+        self.common.open(core, conn, at, accept.conn, accept.mss);
+        self.links.schedule(at);
         if said.is_err() {
-            self.kill(core, at);
+            self.links.kill(&mut self.common, core, at);
         }
     }
 
@@ -186,8 +185,7 @@ impl Shm {
             _ => false,
         };
         if !sent {
-            self.ring_memory_bytes =
-                self.ring_memory_bytes.saturating_sub(super::ring_charge(own_ring_bytes));
+            self.links.discharge_ring(own_ring_bytes);
             return Err(ConnectFailure::Disconnected);
         }
         let ends = self.join_halves(half, ring_bytes, fds)?;
@@ -196,7 +194,7 @@ impl Shm {
         };
         let link = self.insert_link(core, ends, lifeline, accept.link_id, Side::Client, peer)?;
         self.common.hands.remove(key);
-        self.common.connections.open(core, conn, link, accept.conn, accept.mss);
+        self.common.open(core, conn, link, accept.conn, accept.mss);
         Ok(())
     }
 }

@@ -10,9 +10,8 @@ use super::link::{Ends, Link};
 use super::out::Control;
 use super::rma::channel::RECORD_BYTES_MAX;
 use super::wire::{self, NotUnderstood, PeerConn, Said, kind};
-use super::{RING_BYTES_PEER_MAX, Shm, token};
+use super::{RING_BYTES_PEER_MAX, Shm};
 use crate::ConnectFailure;
-use crate::DisconnectReason;
 use crate::engine::core::Core;
 use cci_memory::ring::{Corrupt, region_bytes};
 use cci_memory::slab::Key;
@@ -51,7 +50,7 @@ pub(super) fn confirm_came(
             core.poller.unwatch(stream.as_fd());
         }
         common.connections.counts.links_joined += 1;
-        common.connections.open(core, key, link.key, guest.theirs, guest.mss);
+        common.open(core, key, link.key, guest.theirs, guest.mss);
         return Ok(());
     }
     // It came too late: we have given up. The client thinks that it is connected; tell it.
@@ -194,16 +193,12 @@ impl Shm {
         match hand.stage {
             Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
             Stage::Offered { guest, half } => {
-                self.ring_memory_bytes =
-                    self.ring_memory_bytes.saturating_sub(super::ring_charge(half.ring_bytes));
+                self.links.discharge_ring(half.ring_bytes);
                 drop(half);
                 self.offer_ended(core, guest.peer);
             }
             Stage::Joining { link, .. } => {
-                if let Some(joined) = self.links.get_mut(link) {
-                    joined.conns = joined.conns.saturating_sub(1);
-                }
-                self.drop_if_unused(core, link);
+                self.links.leave(link);
             }
             Stage::Asked { .. } => {
                 // A server that has just accepted takes our silence for a confirmation on its way through the ring.
@@ -215,18 +210,30 @@ impl Shm {
         }
     }
 
-    /// A link died that these were about to join. Those whose client can still speak wait for its word.
-    pub(super) fn fail_joining(&mut self, core: &mut Core, link: Key) {
-        let mut over = Vec::new();
+    /// Ends attempts whose time is up, and tries again to reach servers whose queue was full.
+    pub(super) fn time_out_hands(&mut self, core: &mut Core) {
+        let now_ns = self.common.connections.now_ns;
+        let (mut over, mut again) = (Vec::new(), Vec::new());
         for (key, hand) in self.common.hands.iter() {
-            if hand.stream.is_none()
-                && matches!(hand.stage, Stage::Joining { link: joined, .. } if joined == link)
-            {
+            if now_ns >= hand.deadline_ns {
                 over.push(key);
+            } else if matches!(&hand.stage, Stage::Knocking { knock, .. } if now_ns >= knock.again_ns) {
+                again.push(key);
             }
         }
         for key in over {
-            self.end_hand(core, key, ConnectFailure::Disconnected);
+            // The answer may have come in this very moment.
+            self.hand_ready(core, key);
+            if self.common.hands.get(key).is_some_and(|hand| now_ns >= hand.deadline_ns) {
+                self.common.connections.counts.handshake_timed_out += 1;
+                self.end_hand(core, key, ConnectFailure::TimedOut);
+            }
+        }
+        for key in again {
+            if self.knock(core, key).is_err() {
+                self.common.connections.counts.system_errors += 1;
+                self.end_hand(core, key, ConnectFailure::NoMemory);
+            }
         }
     }
 
@@ -239,7 +246,7 @@ impl Shm {
             Ok(Half { segment, bell, ring_bytes, link_id })
         };
         let half = made().inspect_err(|_| self.common.connections.counts.system_errors += 1)?;
-        self.ring_memory_bytes += super::ring_charge(ring_bytes);
+        self.links.charge_ring(ring_bytes);
         Ok(half)
     }
 
@@ -250,7 +257,7 @@ impl Shm {
         ring_bytes: u32,
         mut fds: ReceivedFds,
     ) -> Result<Ends, ConnectFailure> {
-        let charge = super::ring_charge(half.ring_bytes);
+        let own_ring_bytes = half.ring_bytes;
         let made = (|| {
             if ring_bytes > RING_BYTES_PEER_MAX {
                 return None;
@@ -273,7 +280,7 @@ impl Shm {
         })();
         if made.is_none() {
             self.common.connections.counts.bad_handshake += 1;
-            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
+            self.links.discharge_ring(own_ring_bytes);
         }
         made.ok_or(ConnectFailure::Disconnected)
     }
@@ -288,37 +295,17 @@ impl Shm {
         side: Side,
         peer: Peer,
     ) -> Result<Key, ConnectFailure> {
-        let charge = super::ring_charge(ends.ring_bytes);
         core.poller.unwatch(lifeline.as_fd());
-        if self.links_by_id.try_reserve(1).is_err() || self.links_by_peer.try_reserve(1).is_err() {
-            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
-            return Err(ConnectFailure::NoMemory);
-        }
-        let link = Box::new(Link::new(ends, lifeline, id, side, peer, self.common.connections.now_ns));
-        let Ok(key) = self.links.insert_with(link, |mut link, key| {
-            link.key = key;
-            link
-        }) else {
-            self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(charge);
+        let ring_bytes = ends.ring_bytes;
+        let now_ns = self.common.connections.now_ns;
+        let link = Link::new(ends, lifeline, id, side, peer, now_ns);
+        let Some(key) = self.links.insert(&core.poller, link) else {
+            self.common.connections.counts.system_errors += 1;
+            self.links.discharge_ring(ring_bytes);
             return Err(ConnectFailure::NoMemory);
         };
-        let Some(link) = self.links.get_mut(key) else { return Err(ConnectFailure::NoMemory) };
-        link.conns = 1;
-        let watched = core
-            .poller
-            .watch(link.bell.as_fd(), token::make(token::BELL, key))
-            .and_then(|()| core.poller.watch(link.lifeline.as_fd(), token::make(token::LIFELINE, key)));
-        if watched.is_err() {
-            self.common.connections.counts.system_errors += 1;
-            link.conns = 0;
-            self.end_link(core, key, DisconnectReason::Died);
-            return Err(ConnectFailure::NoMemory);
-        }
         self.common.connections.counts.links_made += 1;
-        self.links_by_id.insert((id, side), key);
-        self.links_by_peer.insert(peer, key);
-        self.link_places = self.link_places.max(key.index + 1);
-        self.make_hot(key);
+        self.links.make_active(key, now_ns);
         Ok(key)
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Link {
     pub armed_for_progress: bool,
     /// The bell may have been rung: to be silenced before sleeping.
     pub rung: bool,
-    pub is_hot: bool,
+    pub is_active: bool,
     pub is_busy: bool,
     /// What was published was not followed by a look at whether the peer sleeps.
     pub tell_due: bool,
@@ -110,7 +110,7 @@ impl Link {
             armed: false,
             armed_for_progress: false,
             rung: false,
-            is_hot: false,
+            is_active: false,
             is_busy: false,
             tell_due: false,
             idle_polls: 0,
@@ -138,8 +138,8 @@ impl Link {
         (self.consumer.head() / LINE_BYTES as u64) as u32
     }
 
-    /// True while something is under way that a poll now and then must look after.
-    pub fn needs_care(&self) -> bool {
+    /// True while something is under way that a poll now and then must maintain.
+    pub fn needs_maintenance(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
             || self.out.wants_room()
@@ -149,6 +149,11 @@ impl Link {
             || self.life != Life::Up
             || self.out.bell_failed
             || self.transfers.is_in_use()
+    }
+
+    /// Nothing rides on it any more, and nothing is to be said.
+    pub fn is_unused(&self) -> bool {
+        self.conns == 0 && self.out.control.is_empty()
     }
 
     /// Waits for the peer to take something.
@@ -162,6 +167,13 @@ impl Link {
     /// Something of remote memory access is under way or wanted that needs the peer to take records.
     fn transfers_wait_for_progress(&self) -> bool {
         self.transfers.has_work() && self.life == Life::Up
+    }
+
+    /// Raises the attention word, so that the peer rings when it writes. True: something is there already.
+    pub fn arm(&mut self) -> bool {
+        self.armed = true;
+        self.armed_for_progress = self.waits_for_progress();
+        if self.armed_for_progress { self.consumer.arm_for_progress() } else { self.consumer.arm() }
     }
 
     /// Queues a record that is not a message, and writes what fits.

@@ -2,7 +2,6 @@
 
 use super::hand::{Guest, Half, Hand, Peer, Side, Stage};
 use super::handshake::NotOffered;
-use super::link::Life;
 use super::wire::{Accept, Offer, PeerConn, Request, Said};
 use super::{
     HANDS_SILENT_MAX, HANDSHAKE_NS_MAX, LISTEN_AGAIN_NS, SILENCE_NS_MAX, SILENCE_NS_MIN, Shm, token,
@@ -238,8 +237,7 @@ impl Shm {
 
     /// Offers a client a link: one that is there, or a new one; or waits for the one being made.
     fn offer(&mut self, core: &mut Core, key: Key, guest: Guest, may_join: bool) -> Result<(), NotOffered> {
-        let link = self.links_by_peer.get(&guest.peer).and_then(|link| self.links.get_mut(*link));
-        if let Some(link) = link.filter(|link| may_join && link.life == Life::Up) {
+        if let Some(link) = self.links.with_peer(&guest.peer).filter(|_| may_join) {
             let offer = Offer::Join { server_made_it: link.side == Side::Server };
             link.conns += 1;
             let (id, link) = (link.id, link.key);
@@ -254,8 +252,7 @@ impl Shm {
         let half = self.make_half(core, &guest.peer)?;
         let offer = Offer::New { ring_bytes: half.ring_bytes };
         self.say_accept(key, guest, half.link_id, offer, Some(&half)).inspect_err(|_| {
-            self.ring_memory_bytes =
-                self.ring_memory_bytes.saturating_sub(super::ring_charge(half.ring_bytes));
+            self.links.discharge_ring(half.ring_bytes);
         })?;
         self.set_stage(key, Stage::Offered { guest, half: Box::new(half) });
         self.offers.insert(guest.peer, key);
@@ -298,10 +295,7 @@ impl Shm {
         };
         let (guest, link) = (*guest, *link);
         self.set_stage(key, Stage::Waiting { guest });
-        if let Some(joined) = self.links.get_mut(link) {
-            joined.conns = joined.conns.saturating_sub(1);
-        }
-        self.drop_if_unused(core, link);
+        self.links.leave(link);
         self.offer_or_end(core, key, guest, false);
     }
 
@@ -323,7 +317,7 @@ impl Shm {
             .join_halves(*half, ring_bytes, fds)
             .and_then(|ends| self.insert_link(core, ends, stream, id, Side::Server, guest.peer));
         match made {
-            Ok(link) => self.common.connections.open(core, guest.conn, link, guest.theirs, guest.mss),
+            Ok(link) => self.common.open(core, guest.conn, link, guest.theirs, guest.mss),
             Err(why) => self.common.connections.fail(core, guest.conn, why),
         }
         self.offer_ended(core, guest.peer);

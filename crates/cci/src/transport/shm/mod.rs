@@ -27,20 +27,19 @@ mod doorbell;
 pub(super) mod fuzzing;
 mod hand;
 mod handshake;
+mod keepalive;
 mod link;
+mod links;
 mod listen;
 mod name;
 mod out;
+mod overdue;
 mod pending;
-mod poll;
 mod proof;
 mod quota;
 mod receive;
 mod report;
 mod rma;
-mod send;
-mod sleep;
-mod timeout;
 mod transfers;
 mod wire;
 
@@ -52,11 +51,14 @@ pub(crate) use self::proof::Proof;
 
 use self::common::Common;
 use self::connections::{Connections, Counts, State, from_us, to_us};
-use self::hand::{Peer, Side, Stage};
+use self::hand::{Hand, Peer, Stage};
+use self::handshake::ERRNO_DESCRIPTORS;
+use self::keepalive::Keepalive;
 use self::link::{Life, Link};
+use self::links::{Links, ring_charge};
 use self::out::Out;
 use self::quota::{Requests, RingMemory};
-use self::rma::grant::Grant;
+use self::rma::grant::{GRANT_BYTES, Grant};
 use self::rma::initiator::Initiator;
 use self::rma::mapped::Held;
 use self::transfers::{NewOperation, Transfers};
@@ -71,9 +73,9 @@ use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::engine::poller::Poller;
 use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::limits;
 use crate::options::Options;
-use cci_memory::ring::{payload_bytes_limit, region_bytes};
+use crate::{ConnectFailure, limits};
+use cci_memory::ring::payload_bytes_limit;
 use cci_memory::slab::{Key, Slab};
 use cci_sys::event::Events;
 use cci_sys::process::fork;
@@ -114,15 +116,26 @@ const RETRY_NS: u64 = 1_000_000;
 /// How long not to listen when no more clients can be let in.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
 
+/// Polls between maintenances, at most: whoever waits for a message waits for these, too. A program that polls seldom has
+/// them more often.
+const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
+/// When so much time has passed between two maintenances, the next one comes sooner; see [`KERNEL_POLL_NS`].
+const MAINTENANCE_NS_MAX: u64 = 10_000;
+/// Between questions to the kernel, while polling: a system call in each poll would be the latency.
+const KERNEL_POLL_NS: u64 = 20_000;
+/// Between questions to the kernel right after the program may have slept on the descriptor.
+const KERNEL_DUE_NS: u64 = 2_000;
+/// Grants taken from one peer at once.
+const GRANTS_PER_POLL_MAX: u32 = 16;
+/// Rounds of events taken from the kernel at once.
+const KERNEL_ROUNDS_MAX: u32 = 4;
+/// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
+const STALL_POLL_NS: u64 = 1_000_000;
+
 const _: () = {
     assert!(payload_bytes_limit(RING_BYTES_MIN as usize) >= MESSAGE_BYTES_MAX as usize);
     assert!(RING_BYTES_MIN.is_power_of_two() && RING_BYTES_MAX.is_power_of_two());
 };
-
-/// What a ring costs: its pages.
-const fn ring_charge(ring_bytes: u32) -> u64 {
-    region_bytes(ring_bytes as usize).next_multiple_of(4096) as u64
-}
 
 /// One endpoint's transport. On lines of its own, as endpoints of several threads are often made by one.
 #[repr(align(128))]
@@ -139,34 +152,22 @@ pub(super) struct Shm {
     silent: u32,
     /// Requests that the program holds.
     shown: Requests,
-    links: Slab<Box<Link>>,
-    links_by_id: HashMap<(u64, Side), Key>,
-    links_by_peer: HashMap<Peer, Key>,
+    links: Links,
     /// New links offered and not confirmed.
     offers: HashMap<Peer, Key>,
-    /// Links that are polled directly.
-    hot: Vec<Key>,
-    /// Links that have something under way.
-    busy: Vec<Key>,
     common: Common,
     /// Our part of the memory cap.
     own_bytes_max: u64,
     /// Of the memory cap, what other transports of the endpoint have.
     set_apart_bytes: u64,
-    ring_memory_bytes: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
-    /// One more than the highest place a link ever had.
-    link_places: u32,
-    /// Since the last look at the less urgent, and after how many the next one comes.
+    /// Polls since the last maintenance, and after how many the next one comes.
     polls: u32,
-    polls_per_care: u32,
-    /// Next to be looked after among the busy and the cold.
-    next_busy: usize,
-    next_cold: u32,
+    polls_per_maintenance: u32,
     kernel_polled_ns: u64,
     hands_looked_ns: u64,
-    /// The owner has slept, or may have: ask the kernel at the next poll.
+    /// The program has slept on the descriptor, or may have: the kernel is asked at the next poll.
     kernel_due: bool,
     made_by: fork::Token,
 }
@@ -205,8 +206,6 @@ pub(crate) fn open(
         sends,
         counts: Counts::default(),
         closing: Vec::new(),
-        keepalive: Vec::new(),
-        next_keepalive_ns: 0,
         now_ns: clock::now_ns(),
         mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
         send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
@@ -221,22 +220,20 @@ pub(crate) fn open(
         listen_again_ns: None,
         silent: 0,
         shown: Requests::default(),
-        links: Slab::new(limits::CONNECTIONS_MAX),
-        links_by_id: HashMap::new(),
-        links_by_peer: HashMap::new(),
+        links: Links::new(),
         offers: HashMap::new(),
-        hot: Vec::with_capacity(poll::HOT_MAX),
-        busy: Vec::with_capacity(64),
-        common: Common { endpoint: random::u64()?, connections, transfers, hands: Slab::new(HANDS_MAX) },
+        common: Common {
+            endpoint: random::u64()?,
+            connections,
+            keepalive: Keepalive::new(),
+            transfers,
+            hands: Slab::new(HANDS_MAX),
+        },
         own_bytes_max,
         set_apart_bytes: options.memory_bytes_max.saturating_sub(own_bytes_max),
-        ring_memory_bytes: 0,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
-        link_places: 0,
         polls: 0,
-        polls_per_care: 8,
-        next_busy: 0,
-        next_cold: 0,
+        polls_per_maintenance: 8,
         kernel_polled_ns: 0,
         hands_looked_ns: 0,
         kernel_due: true,
@@ -256,7 +253,7 @@ impl Shm {
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
     fn affordable_ring_bytes(&self, core: &Core, process: u64) -> Option<u32> {
         let left = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
-        let of_links = self.links.iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
+        let of_links = self.links.all().iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
         let of_offers = self.common.hands.iter().filter_map(|(_, hand)| match &hand.stage {
             Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
             _ => None,
@@ -320,7 +317,7 @@ impl Shm {
                 }
             }
         }
-        let Link { transfers, out, .. } = &mut **link;
+        let Link { transfers, out, .. } = link;
         Some((transfers.initiator.as_mut()?, out))
     }
 
@@ -370,31 +367,12 @@ impl Shm {
         let at = conn.at;
         let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
         if transfers.start(link, connections, core, key, operation)?.is_err() {
-            self.kill(core, at);
+            self.links.kill(&mut self.common, core, at);
             return Ok(());
         }
-        self.care_for(at);
-        self.make_hot(at);
+        self.links.schedule(at);
+        self.links.make_active(at, self.common.connections.now_ns);
         Ok(())
-    }
-
-    /// Pushes and fetches what a link has to. Called in every poll while it has.
-    fn turn_transfers(&mut self, core: &mut Core, key: Key) {
-        let Some(link) = self.links.get_mut(key) else { return };
-        let turned = self.common.transfers.turn(link, &mut self.common.connections, core);
-        link.out.flush();
-        if turned.is_err() {
-            return self.kill(core, key);
-        }
-        self.care_for(key);
-    }
-
-    /// Maintains the flows of a link; `now`: the endpoint is about to sleep.
-    fn maintain_transfers(&mut self, core: &mut Core, key: Key, now: bool) {
-        let Some(link) = self.links.get_mut(key) else { return };
-        if self.common.transfers.maintain(link, &mut self.common.connections, core, now).is_err() {
-            self.kill(core, key);
-        }
     }
 
     /// A grant came over a link's socket. False: no honest peer sends this.
@@ -402,7 +380,7 @@ impl Shm {
         let Some(grant) = Grant::parse(bytes) else { return false };
         let of =
             |link: &Link| link.transfers.initiator.as_ref().map(|it| (it.awaits(&grant), it.mapped_bytes()));
-        let Some((is_awaited, own_bytes)) = self.links.get(key).and_then(|link| of(link)) else {
+        let Some((is_awaited, own_bytes)) = self.links.get(key).and_then(of) else {
             return false;
         };
         if !is_awaited {
@@ -413,13 +391,164 @@ impl Shm {
             cap_bytes: core.options.memory_bytes_max,
             total_bytes: self.held_bytes(core),
             mapped_bytes: self.common.transfers.paths.mapped.total(),
-            is_alone: self.links.len() == 1,
+            is_alone: self.links.all().len() == 1,
         };
         let room_bytes = held.room_bytes(own_bytes);
         let Some(link) = self.links.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
         initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, room_bytes))
+    }
+
+    /// The less urgent: the clock, the kernel, busy links, one that is idle, deadlines.
+    #[cold]
+    fn maintain(&mut self, core: &mut Core) {
+        let now_ns = clock::now_ns();
+        self.polls = 0;
+        self.polls_per_maintenance = match now_ns.saturating_sub(self.common.connections.now_ns) {
+            MAINTENANCE_NS_MAX.. => (self.polls_per_maintenance / 2).max(1),
+            _ => (self.polls_per_maintenance + 1).min(POLLS_PER_MAINTENANCE_MAX),
+        };
+        self.common.connections.now_ns = now_ns;
+        let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
+        if since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS {
+            self.kernel_due = false;
+            self.ask_kernel(core);
+        }
+        self.links.maintain(&mut self.common, core);
+        if self.listen_again_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+            self.listen_again(core);
+        }
+        if !self.common.hands.is_empty() && now_ns >= self.hands_looked_ns + RETRY_NS {
+            self.hands_looked_ns = now_ns;
+            self.time_out_hands(core);
+        }
+        if now_ns >= self.common.connections.closing_deadline_ns() {
+            self.links.give_up_closing(&mut self.common, core);
+        }
+        self.links.keep_alive(&mut self.common, core);
+    }
+
+    /// Takes what the kernel has to report.
+    fn ask_kernel(&mut self, core: &mut Core) {
+        self.kernel_polled_ns = self.common.connections.now_ns;
+        self.common.connections.counts.kernel_polls += 1;
+        let Some(mut events) = self.events.take() else { return };
+        for _ in 0..KERNEL_ROUNDS_MAX {
+            core.poller.ready(&mut events);
+            for event in events.iter() {
+                self.kernel_reports(core, event.token);
+            }
+            if events.len() < KERNEL_EVENTS {
+                break;
+            }
+        }
+        self.events = Some(events);
+    }
+
+    fn kernel_reports(&mut self, core: &mut Core, what: u64) {
+        match token::kind(what) {
+            token::LISTENER => self.let_in(core),
+            token::HAND => {
+                let key = self.common.hands.key_at(token::index(what));
+                if let Some(key) = key.filter(|key| token::names(what, *key)) {
+                    self.hand_ready(core, key);
+                }
+            }
+            token::LIFELINE => {
+                if let Some(key) = self.links.named_by(what) {
+                    self.lifeline_ready(core, key);
+                }
+            }
+            token::BELL => {
+                if let Some(key) = self.links.named_by(what) {
+                    self.links.bell_rang(&mut self.common, core, key);
+                }
+            }
+            // The engine's own.
+            _ => {}
+        }
+    }
+
+    /// The lifeline carries grants of memory, rings of the bell, and its end.
+    fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
+        // Level-triggered: more than so many wait for the next time.
+        for _ in 0..GRANTS_PER_POLL_MAX {
+            let Some(link) = self.links.get(key) else { return };
+            let mut buffer = [0; GRANT_BYTES];
+            match link.lifeline.recv(&mut buffer, 2) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // This process has no descriptor free for a grant: what was asked for goes through the ring.
+                Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
+                    self.common.connections.counts.system_errors += 1;
+                    continue;
+                }
+                Ok(got) if got.len == 0 => return self.links.peer_hung_up(&mut self.common, core, key),
+                Ok(got) => {
+                    let bytes = buffer.get(..got.len).unwrap_or_default();
+                    if bytes == doorbell::RING && got.fds.is_empty() {
+                        self.links.was_rung(&mut self.common, core, key);
+                        continue;
+                    }
+                    if self.grant_came(core, key, bytes, got.fds) {
+                        continue;
+                    }
+                }
+                Err(_) => {}
+            }
+            self.common.connections.counts.bad_handshake += 1;
+            return self.links.kill(&mut self.common, core, key);
+        }
+    }
+
+    /// Raises the attention words of all links and says how long one may sleep.
+    fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
+        if !self.is_ours() {
+            return Armed::Sleep { deadline_ns: None };
+        }
+        self.common.connections.now_ns = clock::now_ns();
+        self.kernel_due = true;
+        // Events that were queued before do not keep a sleeper awake who waits for something else.
+        let events_before = core.events_queued();
+        if self.links.arm(&mut self.common, core) || core.events_queued() > events_before {
+            return Armed::Pending;
+        }
+        Armed::Sleep { deadline_ns: self.next_deadline_ns() }
+    }
+
+    /// When something is due at the latest.
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let stalled_ns = self.common.connections.now_ns + STALL_POLL_NS;
+        let mut next_ns = self.listen_again_ns.unwrap_or(u64::MAX);
+        next_ns = next_ns.min(self.links.deadline_ns(stalled_ns));
+        for (_, Hand { deadline_ns, stage, .. }) in self.common.hands.iter() {
+            next_ns = next_ns.min(*deadline_ns);
+            if let Stage::Knocking { knock, .. } = stage {
+                next_ns = next_ns.min(knock.again_ns);
+            }
+        }
+        next_ns = next_ns.min(self.common.connections.closing_deadline_ns());
+        next_ns = next_ns.min(self.common.keepalive.deadline_ns());
+        (next_ns != u64::MAX).then_some(next_ns)
+    }
+
+    fn close(&mut self, core: &mut Core, connection: Connection, key: Key) {
+        let connections = &mut self.common.connections;
+        let Some(conn) = connections.conns.get(key) else { return core.closed(connection) };
+        match conn.state {
+            State::Closing => {}
+            State::Gone => {
+                connections.conns.remove(key);
+                core.closed(connection);
+            }
+            State::Making => {
+                let hand = conn.at;
+                self.end_hand(core, hand, ConnectFailure::Disconnected);
+                // `failed` has taken it out of the engine's table without an event, as it is closing there.
+                core.closed(connection);
+            }
+            State::Open | State::Broken => self.links.disconnect(&mut self.common, core, key),
+        }
     }
 
     /// In a fork child nothing is mapped: touching a ring would be the end of it.
@@ -460,7 +589,7 @@ impl Transport for Shm {
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
         if self.is_ours() {
-            self.disconnect_conn(core, connection, Key::from_bits(link));
+            self.close(core, connection, Key::from_bits(link));
         } else {
             core.closed(connection);
         }
@@ -475,7 +604,10 @@ impl Transport for Shm {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
-        self.send_message(core, Key::from_bits(link), segments, op)
+        if !self.is_ours() {
+            return Err(SendError::Disconnected);
+        }
+        self.links.send(&mut self.common, core, Key::from_bits(link), segments, op)
     }
 
     fn start(
@@ -513,20 +645,19 @@ impl Transport for Shm {
         if !self.is_ours() {
             return;
         }
-        for key in self.common.transfers.target.removed(&mut self.links, id) {
-            let Some(link) = self.links.get_mut(key) else { continue };
-            link.out.flush();
-            if link.out.control.len() > transfers::CONTROL_LEN_MAX {
-                self.kill(core, key);
-            } else {
-                self.care_for(key);
-            }
-        }
+        self.links.region_removed(&mut self.common, core, id);
     }
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.poll(core);
+        if !self.is_ours() {
+            return;
+        }
+        self.polls += 1;
+        self.links.poll(&mut self.common, core);
+        if self.polls >= self.polls_per_maintenance || self.kernel_due {
+            self.maintain(core);
+        }
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
@@ -534,7 +665,10 @@ impl Transport for Shm {
     }
 
     fn activity(&self) -> Activity {
-        if self.links.is_empty() && self.common.connections.conns.is_empty() && self.common.hands.is_empty() {
+        if self.links.all().is_empty()
+            && self.common.connections.conns.is_empty()
+            && self.common.hands.is_empty()
+        {
             Activity::Idle
         } else if !self.is_ours() || self.common.transfers.flows.ops.len() == 0 {
             // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
@@ -559,10 +693,10 @@ impl Transport for Shm {
     fn configure(&mut self, _: &mut Core, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, timeout_ns } => {
-                self.change_send_timeout(Key::from_bits(link), timeout_ns);
+                self.links.set_send_timeout(&mut self.common, Key::from_bits(link), timeout_ns);
             }
             Setting::Keepalive { link, timeout_ns } => {
-                self.change_keepalive(Key::from_bits(link), timeout_ns)
+                self.links.set_keepalive(&mut self.common, Key::from_bits(link), timeout_ns)
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
                 self.common.connections.send_timeout_us = to_us(send_timeout_ns);
@@ -598,7 +732,7 @@ impl Drop for Shm {
     fn drop(&mut self) {
         // What was granted ends with the endpoint; the memory may live on.
         if self.is_ours() {
-            self.common.transfers.target.end(&mut self.links);
+            self.common.transfers.target.end(self.links.all_mut());
         }
     }
 }

@@ -33,7 +33,7 @@ impl Shm {
     pub(super) fn link_of(&self, key: Key) -> Option<&Link> {
         let conn = self.common.connections.conns.get(key)?;
         match conn.state {
-            State::Open | State::Closing | State::Broken => self.links.get(conn.at).map(|link| &**link),
+            State::Open | State::Closing | State::Broken => self.links.get(conn.at),
             State::Making | State::Gone => None,
         }
     }
@@ -41,14 +41,14 @@ impl Shm {
     pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
         let counts = &self.common.connections.counts;
         into.extend([
-            ("links", u64::from(self.links.len())),
+            ("links", u64::from(self.links.all().len())),
             ("links_made", counts.links_made),
             ("links_joined", counts.links_joined),
             ("links_died", counts.links_died),
-            ("links_polled", self.hot.len() as u64),
+            ("links_polled", self.links.active_count() as u64),
             (
                 "wakes_sent",
-                counts.wakes_sent + self.links.iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
+                counts.wakes_sent + self.links.all().iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
             ),
             ("wakes_received", counts.wakes_received),
             ("kernel_polls", counts.kernel_polls),
@@ -57,7 +57,7 @@ impl Shm {
             ("requests_waiting", u64::from(self.shown.total())),
             ("system_errors", counts.system_errors),
         ]);
-        transfers::report::count(&self.common.transfers, &self.links, into);
+        transfers::report::count(&self.common.transfers, self.links.all(), into);
         drops.extend(
             [
                 ("bad_record", counts.bad_record),
@@ -79,19 +79,19 @@ impl Shm {
     }
 
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let words: usize = self.links.iter().map(|(_, link)| link.out.control.capacity()).sum();
-        let links = self.links.bytes() as u64
-            + u64::from(self.links.len()) * size_of::<Link>() as u64
+        let words: usize = self.links.all().iter().map(|(_, link)| link.out.control.capacity()).sum();
+        let links = self.links.all().bytes() as u64
+            + u64::from(self.links.all().len()) * size_of::<Link>() as u64
             + (words * size_of::<Control>()) as u64;
         into.extend([
-            ("rings", self.ring_memory_bytes),
+            ("rings", self.links.ring_memory_bytes()),
             ("links", links),
             ("connections", self.common.connections.conns.bytes() as u64),
             ("handshakes", self.common.hands.bytes() as u64 + u64::from(self.shown.total()) * REQUEST_BYTES),
             ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
             ("sends in progress", self.common.connections.sends.bytes() as u64),
             ("memory of peers, mapped", self.common.transfers.paths.mapped.total()),
-            ("remote memory access", transfers::report::bytes(&self.common.transfers, &self.links)),
+            ("remote memory access", transfers::report::bytes(&self.common.transfers, self.links.all())),
         ]);
     }
 
@@ -130,7 +130,7 @@ impl Shm {
             ("link made by", if made_here { "this side" } else { "the peer" }.into()),
             ("sends in progress", Fact::Count(conn.in_progress.into())),
             ("sends in progress on the link", Fact::Count(link.out.fifo.len() as u64)),
-            ("polled directly", Fact::Flag(link.is_hot)),
+            ("polled directly", Fact::Flag(link.is_active)),
             ("wake-ups sent", Fact::Count(link.out.wakes)),
             ("times without a receive buffer here", Fact::Count(link.stalls)),
             ("messages taken back for want of a receive buffer there", Fact::Count(link.rnr)),

@@ -1,0 +1,119 @@
+//! Sends of a link whose time is up.
+
+use super::common::Common;
+use super::connections::{Connections, State, complete};
+use super::link::Link;
+use super::pending::{Send, Sends};
+use crate::connection::{DisconnectReason, Status};
+use crate::engine::core::Core;
+use cci_memory::ring::Corrupt;
+
+/// A peer that goes on reading, slowly, is looked at so much later again: a send has its send timeout once more.
+const GRACE_NS: u64 = 10_000_000;
+
+/// What a peer gets whose time for a send is up.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Patience {
+    /// Nothing: it does not read.
+    Over,
+    /// The send timeout once more, from the deadline on.
+    OnceMore,
+}
+
+/// Gives the sends of a link that have no deadline theirs.
+pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
+    let Connections { conns, sends, now_ns, .. } = connections;
+    let earliest_ns = sends.stamp(&mut link.out.fifo, |conn| {
+        let timeout_ns = conns.at(conn).map_or(0, |(_, conn)| conn.send_timeout_ns());
+        now_ns.saturating_add(timeout_ns)
+    });
+    link.out.deadline_ns = link.out.deadline_ns.min(earliest_ns);
+}
+
+/// Ends sends of a link that are overdue.
+///
+/// A peer that has said that it has no receive buffer gets the message taken back: it ends in RNR, was not
+/// delivered, and the connection lives on. With a peer that reads nothing at all, it ends in `TimedOut`: whether the message
+/// will be delivered is not known, and the connection is broken. A peer that reads, but has not come so far, gets the send
+/// timeout once more, whatever it reads or says.
+///
+/// # Errors
+/// The peer's position makes no sense: the link is to be given up.
+pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    let now_ns = common.connections.now_ns;
+    if now_ns < link.out.deadline_ns {
+        return Ok(());
+    }
+    let advanced = link.complete_taken(&mut common.connections, core)?;
+    let patience = if take_back(link, &mut common.connections, core)? {
+        // What it had taken meanwhile has arrived. What is neither taken nor to be had back lies where an honest peer
+        // can't stand.
+        link.complete_taken(&mut common.connections, core)?;
+        Patience::Over
+    } else if advanced || link.out.producer.is_stalled() {
+        Patience::OnceMore
+    } else {
+        Patience::Over
+    };
+    break_connections(link, common, core, patience);
+    let earliest_ns = common.connections.sends.earliest_ns(&link.out.fifo);
+    let again_ns = now_ns.saturating_add(GRACE_NS);
+    link.out.deadline_ns = if earliest_ns <= now_ns { again_ns } else { earliest_ns };
+    Ok(())
+}
+
+/// If the peer is stalled, takes back what is overdue. False: it is not stalled.
+fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
+    let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
+    let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
+    connections.sends.retain(
+        &mut link.out.fifo,
+        |send| send.is_due(now_ns) && send.span().is_some_and(|span| guard.void(span)),
+        |send| {
+            *rnr += 1;
+            complete(conns, core, send.conn, send.op(), Status::ReceiverNotReady);
+        },
+    );
+    Ok(true)
+}
+
+/// The peer does not read, or too slowly: connections with overdue sends are broken.
+fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, patience: Patience) {
+    let Common { connections, transfers, .. } = common;
+    let Connections { conns, sends, now_ns, .. } = &mut *connections;
+    let more_ns = |conn| match patience {
+        Patience::Over => 0,
+        Patience::OnceMore => conns.at(conn).map_or(0, |(_, conn)| conn.send_timeout_ns()),
+    };
+    let mut broken = Vec::new();
+    let find = |send: &mut Send| {
+        let is_due = send.is_due(now_ns.saturating_sub(more_ns(send.conn)));
+        if is_due && !broken.contains(&send.conn) {
+            broken.push(send.conn);
+        }
+        false
+    };
+    sends.retain(&mut link.out.fifo, find, |_| {});
+    for index in broken {
+        link.end_sends(connections, core, index, Status::TimedOut);
+        let Some((key, conn)) = connections.conns.at_mut(index) else { continue };
+        if conn.state == State::Open {
+            conn.state = State::Broken;
+            let connection = conn.connection;
+            transfers.end_flow(link, connections, core, key, Status::TimedOut);
+            core.ended(connection, DisconnectReason::TimedOut);
+        }
+    }
+}
+
+/// The sends of one connection end at `limit_ns` at the latest.
+pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit_ns: u64) {
+    let bring = |send: &mut Send| {
+        if send.conn == conn && send.deadline_ns() > limit_ns {
+            send.set_deadline_ns(limit_ns);
+        }
+        false
+    };
+    sends.retain(&mut link.out.fifo, bring, |_| {});
+    link.out.deadline_ns = link.out.deadline_ns.min(limit_ns);
+}

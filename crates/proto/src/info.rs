@@ -73,6 +73,14 @@ pub struct PathInfo {
     pub downs: u64,
 }
 
+impl PathInfo {
+    /// Whether the way carries data.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.state == PathState::Up
+    }
+}
+
 /// What keeps a connection from sending although it has something to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Blocked {

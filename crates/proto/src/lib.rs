@@ -21,6 +21,7 @@ mod event;
 mod group;
 mod info;
 pub mod limits;
+mod operations;
 mod pool;
 mod reliable;
 pub mod rma;
@@ -29,7 +30,7 @@ mod secret;
 mod seq;
 mod time;
 mod timers;
-mod transfers;
+
 mod wire;
 
 pub use address::Address;

@@ -3,6 +3,7 @@
 pub(crate) mod active;
 pub(crate) mod cut;
 pub(crate) mod path;
+pub(crate) mod paths;
 pub(crate) mod size;
 pub(crate) mod state;
 pub(crate) mod table;
@@ -12,7 +13,8 @@ use crate::limits::message_bytes_max;
 use crate::wire::Accept;
 use crate::{Address, Attribute, ConnKey, ConnState, Seq, Time};
 
-pub(crate) use active::{Active, ActiveConn};
+pub(crate) use active::Active;
+use path::FIRST;
 
 /// A connection as the table holds it.
 pub(crate) struct Conn {
@@ -54,6 +56,36 @@ pub(crate) struct Base {
     pub idle_window: IdleWindow,
     pub state: ConnState,
     pub attribute: Attribute,
+}
+
+/// An active connection: found once in each call, where the call begins, and passed to whatever needs one.
+pub(crate) struct ActiveConn<'a> {
+    pub base: &'a mut Base,
+    pub active: &'a mut Active,
+}
+
+impl ActiveConn<'_> {
+    #[inline]
+    pub fn key(&self) -> ConnKey {
+        self.base.key(self.active.index)
+    }
+
+    /// This side has closed, and nothing of its own is still to be answered.
+    #[inline]
+    pub fn takes_no_more(&self) -> bool {
+        match self.base.state {
+            ConnState::Closing => true,
+            ConnState::Lingering => self.active.operations() == 0,
+            _ => false,
+        }
+    }
+
+    /// Where a path leads.
+    #[inline]
+    pub fn address(&self, which: u8) -> Address {
+        let second = || self.active.paths.bond.as_deref().and_then(|bond| bond.to);
+        if which == FIRST { self.base.peer } else { second().unwrap_or(self.base.peer) }
+    }
 }
 
 /// The congestion window of an idle connection, in KiB, in 15 bits: more than one is ever restored to. In the last: whether
@@ -153,7 +185,7 @@ impl Conn {
 
     /// Whether a path of this connection leads there.
     pub fn leads_to(&self, to: Address) -> bool {
-        let bond = self.active.as_deref().and_then(|active| active.bond.as_deref());
+        let bond = self.active.as_deref().and_then(|active| active.paths.bond.as_deref());
         self.base.peer == to || bond.is_some_and(|bond| bond.to == Some(to))
     }
 

@@ -1,7 +1,9 @@
 //! The ways to a peer: one for every connection, a second one for bonded ones. Why it is done here: `docs/adr/0010`.
 
 use crate::congestion::Window;
-use crate::limits::{ACK_BUNDLES, PATH_RETRY_NS_MAX, PATH_RETRY_NS_MIN};
+use crate::limits::{
+    ACK_BUNDLES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, PATH_RETRY_NS_MAX, PATH_RETRY_NS_MIN,
+};
 use crate::reliable::rtt::Rtt;
 use crate::{Address, PathState, Seq, Time};
 
@@ -76,6 +78,20 @@ impl Path {
         let steps = u64::from(self.reorder_steps);
         (self.rtt.min_ns() / 4 + steps * self.rtt.variation_ns())
             .min(self.rtt.smoothed_ns() + 4 * self.rtt.variation_ns())
+    }
+
+    /// On long paths a window's worth is spread over the round trip, a little faster than it will be acknowledged.
+    pub fn pace(&mut self, bytes: u32, now: Time) {
+        let rtt_ns = self.rtt.smoothed_ns_or_zero();
+        if rtt_ns < PACING_RTT_NS_MIN {
+            return;
+        }
+        let (gain_num, gain_den) = if self.window.in_slow_start() { (1, 2) } else { (4, 5) };
+        let gap_ns = rtt_ns * u64::from(bytes) / u64::from(self.window.bytes().max(1)) * gain_num / gain_den;
+        // Who wakes up late, on a busy machine or by a coarse timer, makes up for it: else a datagram or two would go for
+        // each time that it wakes up.
+        let earliest = Time(now.0.saturating_sub(PACING_BURST_NS.max(rtt_ns / PACING_BURST_SHARE)));
+        self.pace_due = self.pace_due.max(earliest).plus(gap_ns);
     }
 }
 
@@ -331,6 +347,18 @@ impl Bond {
         let [first, second] = &self.ways;
         let asked = first.step_due.min(second.step_due);
         self.second.probe_due.min(asked).min(first.down_due).min(second.down_due)
+    }
+
+    /// Those ways by which an acknowledgement is due that can be used, or another that can.
+    pub fn acks_by(&self) -> u8 {
+        let asked = if self.ack_by == 0 { 1 << self.usable(FIRST) } else { self.ack_by };
+        let mut by = 0;
+        for which in [FIRST, SECOND] {
+            if asked >> which & 1 != 0 {
+                by |= 1 << self.usable(which);
+            }
+        }
+        by
     }
 }
 

@@ -1,50 +1,55 @@
 //! The endpoint: all connections, and what they share. Split by event.
 
-mod close;
-mod elsewhere;
-mod handshake;
+mod connections;
+mod control;
 mod handshakes;
-mod idle;
-mod in_parts;
-mod on_ack;
-mod on_data;
-mod on_datagram;
 mod parts;
 mod paths;
+mod protocol;
+mod pump;
+mod receiving;
 mod replies;
-mod rma;
-mod send;
+mod requests;
+mod sending;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod timeout;
-mod transmit;
-mod unended;
-use crate::conn::ActiveConn;
-use crate::conn::table::Table;
-use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INDEX_MAX};
-use crate::secret::Secret;
-use crate::{
-    Address, Config, ConfigError, ConnKey, ConnState, ConnectionInfo, Counters, MemoryUse, Time, Unknown,
-};
+mod transfers;
+mod transmitter;
+mod walk;
 
+use crate::conn::ActiveConn;
+use crate::conn::path::{Path, Way};
+use crate::conn::state::Input;
+use crate::conn::table::Table;
+use crate::limits::{
+    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEADER_BYTES, INDEX_MAX, RMA_PIECES_MAX, record_bytes,
+};
+use crate::operations::table::{NewOp, OpKind};
+use crate::reliable::sends::SendId;
+use crate::time::ticks;
+use crate::wire::Packet;
+use crate::{
+    AcceptError, Address, Atomic, Attribute, Config, ConfigError, ConnKey, ConnState, ConnectError,
+    ConnectionInfo, Counters, MemoryUse, PathInfo, PeerFault, RemoteAddress, Request, RequestTicket,
+    RmaError, RmaKind, RmaSegment, SendError, Sink, Time, Transmit, Unknown,
+};
+use connections::Connections;
 use handshakes::Handshakes;
-use replies::Replies;
-use shared::Shared;
+use protocol::Protocol;
+use receiving::stop_receiving;
+use sending::make_room;
+use walk::Walk;
 
 /// One side of any number of connections. Driven by its owner: it never waits and never calls the system.
 ///
 /// The owner calls [`Endpoint::handle_datagram`] for what arrives, [`Endpoint::handle_timeout`] when
 /// [`Endpoint::next_deadline`] has passed, and after either, and after sends, [`Endpoint::poll_transmit`].
 pub struct Endpoint {
-    table: Table,
-    shared: Shared,
+    connections: Connections,
     handshakes: Handshakes,
-    replies: Replies,
-    secret: Secret,
     /// The latest time that a datagram brought.
     seen: Time,
-    walk: idle::Walk,
 }
 
 impl Endpoint {
@@ -59,30 +64,31 @@ impl Endpoint {
         if counts.iter().any(|&count| count == 0 || count > INDEX_MAX) {
             return Err(ConfigError::Count);
         }
-        let mut secret = Secret::new(&config.secret);
-        Ok(Endpoint {
-            table: Table::new(config.connections_max),
-            handshakes: Handshakes::new(secret.table_hash(), config.requests_max, config.memory_bytes_max),
-            replies: Replies::new().ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?,
-            shared: Shared::new(config)?,
-            secret,
-            seen: Time(0),
-            walk: idle::Walk::new(),
-        })
+        let handshakes = Handshakes::new(&config).ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?;
+        let table = Table::new(config.connections_max);
+        let connections = Connections { table, protocol: Protocol::new(config)?, walk: Walk::new() };
+        Ok(Endpoint { connections, handshakes, seen: Time(0) })
     }
 
     /// When `handle_timeout` is to be called at the latest; `None`: nothing is pending. May be earlier than what is
     /// really due: then the call only looks.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let at = self.shared.timers.next().unwrap_or(Time::FAR).min(self.walk.due);
+        let at = self
+            .connections
+            .protocol
+            .shared
+            .timers
+            .next()
+            .unwrap_or(Time::FAR)
+            .min(self.connections.walk.due);
         (at != Time::FAR).then_some(at)
     }
 
     /// True if `poll_transmit` has something to do now.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        !self.shared.ready.is_empty() || !self.replies.is_empty()
+        !self.connections.protocol.shared.ready.is_empty() || !self.handshakes.replies.is_empty()
     }
 
     /// True if nothing that was sent on a connection waits to leave or to be acknowledged; also if the key names
@@ -90,14 +96,14 @@ impl Endpoint {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, key: ConnKey) -> bool {
-        let active = self.table.get(key).and_then(|conn| conn.active.as_deref());
+        let active = self.connections.table.get(key).and_then(|conn| conn.active.as_deref());
         active.is_none_or(|active| active.tx.is_empty() && active.operations() == 0)
     }
 
     /// A connection seen from outside; `None` if the key names none.
     #[must_use]
     pub fn connection(&self, key: ConnKey) -> Option<ConnectionInfo> {
-        let conn = self.table.get(key)?;
+        let conn = self.connections.table.get(key)?;
         let active = conn.active.as_deref();
         let idle_window_bytes = u64::from(conn.base.idle_window.kib()) << 10;
         Some(ConnectionInfo {
@@ -110,15 +116,15 @@ impl Endpoint {
             message_bytes_max: conn.base.message_bytes_max(),
             datagram_bytes_max: conn.base.datagram_bytes,
             rtt_ns: active
-                .map_or(conn.base.idle_rtt.ns(), |active| active.best_path().rtt.smoothed_ns_or_zero()),
-            rtt_ns_min: active.map_or(0, |active| active.best_path().rtt.min_ns()),
+                .map_or(conn.base.idle_rtt.ns(), |active| active.paths.best().rtt.smoothed_ns_or_zero()),
+            rtt_ns_min: active.map_or(0, |active| active.paths.best().rtt.min_ns()),
             congestion_window_bytes: active
-                .map_or(idle_window_bytes, |active| u64::from(active.window_bytes())),
+                .map_or(idle_window_bytes, |active| u64::from(active.paths.window_bytes())),
             peer_window_bytes: u64::from(conn.base.peer_window_kib) << 10,
-            in_flight_bytes: active.map_or(0, |active| u64::from(active.in_flight_bytes())),
+            in_flight_bytes: active.map_or(0, |active| u64::from(active.paths.in_flight_bytes())),
             bundles_unacked: active.map_or(0, |active| active.tx.len()),
             bundles_held: active.map_or(0, |active| active.rx.held),
-            send_timeout_ns: self.shared.send_timeout_ns(conn.base.send_timeout_ms),
+            send_timeout_ns: self.connections.protocol.shared.send_timeout_ns(conn.base.send_timeout_ms),
             keepalive_ns: active.map_or(0, |active| active.keepalive_ns),
             blocked: active.and_then(|active| active.blocked),
             counters: active.map(|active| active.counters).unwrap_or_default(),
@@ -129,19 +135,19 @@ impl Endpoint {
     /// connection.
     #[must_use]
     pub fn nonce(&self, key: ConnKey) -> Option<u64> {
-        self.table.get(key).map(|conn| conn.base.nonce)
+        self.connections.table.get(key).map(|conn| conn.base.nonce)
     }
 
     /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
     /// 0: the endpoint's default. Holds for sends that are already waiting, too.
     pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
-        let conn = self.table.get_mut(key).ok_or(Unknown)?;
+        let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
         conn.base.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
         if let Some(active) = conn.active.as_deref_mut()
             && (!active.tx.is_empty() || active.operations() != 0)
         {
             active.send_due = Time(0); // looked at, and set right, at once
-            self.shared.arm(active);
+            self.connections.protocol.shared.arm(active);
         }
         Ok(())
     }
@@ -149,87 +155,96 @@ impl Endpoint {
     /// Sets after how much silence, in nanoseconds, `KeepaliveTimedOut` is raised; 0: never. From half of it on
     /// the peer is asked. A connection with keepalive on does not give its active state back.
     pub fn set_keepalive(&mut self, now: Time, key: ConnKey, keepalive_ns: u64) -> Result<(), Unknown> {
-        let conn = self.table.get_mut(key).ok_or(Unknown)?;
+        let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
         let conn = if keepalive_ns == 0 {
             conn.awake()
         } else {
-            Some(self.shared.wake(conn, key.index, now).ok_or(Unknown)?)
+            Some(self.connections.protocol.shared.wake(conn, key.index, now).ok_or(Unknown)?)
         };
         if let Some(ActiveConn { base, active, .. }) = conn {
             active.start_keepalive(now, keepalive_ns, base.state);
-            self.shared.arm(active);
+            self.connections.protocol.shared.arm(active);
         }
         Ok(())
     }
 
     /// Sets the send timeout of connections that have none of their own, in nanoseconds; 0: the built-in default.
     pub fn set_default_send_timeout(&mut self, timeout_ns: u64) {
-        self.shared.config.send_timeout_ns = timeout_ns;
+        self.connections.protocol.shared.config.send_timeout_ns = timeout_ns;
     }
 
     /// Sets the keepalive of connections made from now on, in nanoseconds; 0: off.
     pub fn set_default_keepalive(&mut self, keepalive_ns: u64) {
-        self.shared.config.keepalive_ns = keepalive_ns;
+        self.connections.protocol.shared.config.keepalive_ns = keepalive_ns;
     }
 
     /// How many connections there are, in whatever state.
     #[must_use]
     pub fn connections(&self) -> u32 {
-        self.table.used()
+        self.connections.table.used()
     }
 
     /// Sends that have not completed, silent ones included.
     #[must_use]
     pub fn sends_in_progress(&self) -> u32 {
-        self.shared.sends.in_progress()
+        self.connections.protocol.sending.sends.in_progress()
     }
 
     /// Sends of a connection that have not completed, the silent ones included.
     #[must_use]
     pub fn sends_held_by(&self, key: ConnKey) -> u32 {
-        self.table.get(key).and_then(|conn| conn.active.as_deref()).map_or(0, |active| active.tx.sends)
+        self.connections
+            .table
+            .get(key)
+            .and_then(|conn| conn.active.as_deref())
+            .map_or(0, |active| active.tx.sends)
     }
 
     /// Whether the peer says that its program has no receive buffer free.
     #[must_use]
     pub fn is_refused(&self, key: ConnKey) -> bool {
-        self.table.get(key).and_then(|conn| conn.active.as_deref()).is_some_and(|active| active.rnr)
+        self.connections
+            .table
+            .get(key)
+            .and_then(|conn| conn.active.as_deref())
+            .is_some_and(|active| active.rnr)
     }
 
     /// Of the memory cap, the bytes that can be lent to somebody else for now. One part in `kept_share` of the cap is not.
     #[must_use]
     pub fn spare_bytes(&self, kept_share: u64) -> u64 {
-        let kept_bytes = self.shared.config.memory_bytes_max / kept_share;
-        self.shared.left_bytes().saturating_sub(kept_bytes)
+        let kept_bytes = self.connections.protocol.shared.config.memory_bytes_max / kept_share;
+        self.connections.protocol.shared.left_bytes().saturating_sub(kept_bytes)
     }
 
     /// Of the memory cap, somebody else has so many bytes from now on: no more than [`Endpoint::spare_bytes`] and what it had.
     pub fn lend(&mut self, bytes: u64) {
-        self.shared.lent_bytes = bytes;
+        self.connections.protocol.shared.lent_bytes = bytes;
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.shared.counters
+        &self.connections.protocol.shared.counters
     }
 
     /// What is held now, in bytes by kind.
     #[must_use]
     pub fn memory(&self) -> MemoryUse {
-        self.shared.memory()
+        self.connections.protocol.shared.memory()
     }
 
     /// The path to `to` carries only datagrams of this size: later bundles are smaller, older bigger ones go with
     /// fragmentation allowed. Looks at every connection, so not for every packet.
     pub fn path_mtu_changed(&mut self, now: Time, to: Address, datagram_bytes_max: u16) {
         let bytes = (datagram_bytes_max & !7).max(DATAGRAM_BYTES_MIN);
-        for index in self.table.indices() {
-            if let Some(conn) = self.table.at_mut(index)
+        for index in self.connections.table.indices() {
+            if let Some(conn) = self.connections.table.at_mut(index)
                 && conn.base.state != ConnState::Free
                 && conn.leads_to(to)
             {
-                self.shared.counters.paths_narrowed += u64::from(bytes < conn.base.datagram_bytes);
+                self.connections.protocol.shared.counters.paths_narrowed +=
+                    u64::from(bytes < conn.base.datagram_bytes);
                 conn.base.datagram_bytes = conn.base.datagram_bytes.min(bytes);
                 if matches!(conn.base.state, ConnState::Dialing | ConnState::Accepting) {
                     // How long messages may be has not been told yet.
@@ -241,4 +256,380 @@ impl Endpoint {
             }
         }
     }
+
+    /// Queues one message made of `segments`, copied before return. Reliable: completes when the peer has stored
+    /// it; unreliable: when it has left. `silent`: no completion event.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Time,
+        key: ConnKey,
+        segments: &[&[u8]],
+        context: u64,
+        silent: bool,
+    ) -> Result<(), SendError> {
+        let is_alone = self.connections.table.used() < 2;
+        let conn = self.connections.table.get_mut(key).ok_or(SendError::Unknown)?;
+        match conn.base.state {
+            ConnState::Up => {}
+            ConnState::Dialing | ConnState::Accepting => return Err(SendError::NotConnected),
+            _ => return Err(SendError::Disconnected),
+        }
+        let len = segments.iter().map(|segment| segment.len()).sum();
+        let max = conn.base.message_bytes_max();
+        if len > max {
+            return Err(SendError::TooLong { max });
+        }
+        let Protocol { shared, sending, .. } = &mut self.connections.protocol;
+        if sending.sends.is_full() {
+            return Err(SendError::WouldBlock);
+        }
+        let Some(ActiveConn { base, active, .. }) = shared.wake(conn, key.index, now) else {
+            return Err(SendError::WouldBlock);
+        };
+        let body_bytes_max = usize::from(base.datagram_bytes) - HEADER_BYTES;
+        // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
+        // nobody else from theirs. Without any it always may.
+        if active.tx.sends >= sending.sends.left() && !is_alone {
+            return Err(SendError::WouldBlock);
+        }
+        make_room(active, shared, record_bytes(len), body_bytes_max)?;
+        sending.append(active, shared, now, segments, len, context, silent)?;
+        active.used_at = now;
+        if active.send_due == Time::FAR {
+            active.send_due = now.plus(shared.send_timeout_ns(base.send_timeout_ms));
+            shared.arm(active);
+        }
+        shared.enqueue(active);
+        active.counters.messages_sent += 1;
+        active.counters.message_bytes_sent += len as u64;
+        shared.counters.messages_sent += 1;
+        shared.counters.message_bytes_sent += len as u64;
+        Ok(())
+    }
+
+    /// Starts one remote memory operation (CCI-060). `message` is copied and delivered to the peer's program once all
+    /// data is where it belongs (CCI-064); `fence`: not before everything earlier on this connection is complete at the
+    /// peer (CCI-063). Ends in exactly one [`crate::Event::Rma`] with `operation`. What a write reads is read while it
+    /// goes on, so it must not change before that event.
+    #[expect(clippy::too_many_arguments, reason = "one call says it all")]
+    pub fn rma(
+        &mut self,
+        now: Time,
+        key: ConnKey,
+        kind: RmaKind,
+        pieces: &[RmaSegment],
+        message: Option<&[u8]>,
+        fence: bool,
+        operation: u64,
+    ) -> Result<(), RmaError> {
+        if pieces.is_empty() || pieces.len() > RMA_PIECES_MAX || !pieces.iter().all(is_sound) {
+            return Err(RmaError::Pieces);
+        }
+        let (kind, now_ticks) = match kind {
+            RmaKind::Write => (OpKind::Write, ticks(now.0)),
+            RmaKind::Read => (OpKind::Read, ticks(now.0)),
+        };
+        self.start(now, key, &NewOp { operation, kind, pieces, atomic: None, message, fence, now_ticks })?;
+        match kind {
+            OpKind::Read => self.connections.protocol.shared.counters.rma_reads += 1,
+            _ => self.connections.protocol.shared.counters.rma_writes += 1,
+        }
+        Ok(())
+    }
+
+    /// Starts one atomic operation at the peer (CCS-062), which is carried out exactly once. `result`: where what was
+    /// there before goes, 8 bytes, with zeros above the value of a 4-byte word. Ends as [`Endpoint::rma`] does.
+    #[expect(clippy::too_many_arguments, reason = "one call says it all")]
+    pub fn atomic(
+        &mut self,
+        now: Time,
+        key: ConnKey,
+        atomic: Atomic,
+        target: RemoteAddress,
+        result: Option<RemoteAddress>,
+        fence: bool,
+        operation: u64,
+    ) -> Result<(), RmaError> {
+        let len_bytes = atomic.width.bytes() as u64;
+        let piece = RmaSegment { local: result.unwrap_or_default(), remote: target, len_bytes };
+        if !is_sound(&piece) {
+            return Err(RmaError::Pieces);
+        }
+        let new = NewOp {
+            operation,
+            kind: OpKind::Atomic,
+            pieces: &[piece],
+            atomic: Some((atomic, result.is_some())),
+            message: None,
+            fence,
+            now_ticks: ticks(now.0),
+        };
+        self.start(now, key, &new)?;
+        self.connections.protocol.shared.counters.atomics += 1;
+        Ok(())
+    }
+
+    fn start(&mut self, now: Time, key: ConnKey, new: &NewOp<'_>) -> Result<(), RmaError> {
+        let is_alone = self.connections.table.used() < 2;
+        let conn = self.connections.table.get_mut(key).ok_or(RmaError::Unknown)?;
+        match conn.base.state {
+            ConnState::Up => {}
+            ConnState::Dialing | ConnState::Accepting => return Err(RmaError::NotConnected),
+            _ => return Err(RmaError::Disconnected),
+        }
+        if !conn.base.attribute.is_reliable() {
+            return Err(RmaError::Unreliable);
+        }
+        let (max, message_bytes) = (conn.base.message_bytes_max(), new.message.map_or(0, <[u8]>::len));
+        if message_bytes > max {
+            return Err(RmaError::TooLong { max });
+        }
+        let Protocol { shared, transfers, .. } = &mut self.connections.protocol;
+        let Some(mut conn) = shared.wake(conn, key.index, now) else { return Err(RmaError::WouldBlock) };
+        transfers.start(shared, &mut conn, new, is_alone, now).ok_or(RmaError::WouldBlock)
+    }
+
+    /// Sends of this connection that have not completed, silent ones not counted. Walks the window.
+    #[must_use]
+    pub fn sends_in_progress_on(&self, key: ConnKey) -> u32 {
+        let Some(active) = self.connections.table.get(key).and_then(|conn| conn.active.as_deref()) else {
+            return 0;
+        };
+        let Some(ring) = active.tx_ring.as_ref() else { return 0 };
+        let mut count = 0;
+        let mut seq = active.tx.unacked;
+        while seq != active.tx.next {
+            let first = ring.get(seq).first;
+            if first != SendId::NONE {
+                count += self.connections.protocol.sending.sends.count_told(first);
+            }
+            seq = seq.next();
+        }
+        count
+    }
+
+    /// Whether somebody waits for receive buffers.
+    pub fn waits_for_buffers(&self) -> bool {
+        !self.connections.protocol.shared.holding.is_empty()
+            || !self.connections.protocol.shared.refused.is_empty()
+    }
+
+    /// Whether the last [`Endpoint::buffers_returned`] left some out, with whom the next one goes on.
+    pub fn waits_for_a_turn(&self) -> bool {
+        self.connections.protocol.receiving.is_feeding()
+    }
+
+    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may go on, as
+    /// far as there are buffers for them.
+    pub fn buffers_returned(&mut self, now: Time, sink: &mut impl Sink) {
+        let Protocol { shared, receiving, .. } = &mut self.connections.protocol;
+        receiving.feed(&mut self.connections.table, shared, now, sink);
+    }
+
+    /// The two ways of a bonded connection; `None` if it has only the one that
+    /// [`crate::ConnectionInfo`] describes, or if the key names none.
+    #[must_use]
+    pub fn paths(&self, key: ConnKey) -> Option<[PathInfo; 2]> {
+        let conn = self.connections.table.get(key)?;
+        let active = conn.active.as_deref()?;
+        let bond = active.paths.bond.as_deref()?;
+        let info = |to: Option<Address>, path: &Path, way: &Way| PathInfo {
+            to,
+            state: way.state,
+            rtt_ns: path.rtt.smoothed_ns_or_zero(),
+            congestion_window_bytes: path.window.bytes().into(),
+            in_flight_bytes: path.in_flight_bytes.into(),
+            datagrams_sent: way.datagrams_sent,
+            bytes_sent: way.bytes_sent,
+            retransmissions: way.retransmissions,
+            downs: way.downs,
+        };
+        let [first, second] = &bond.ways;
+        Some([info(Some(conn.base.peer), &active.paths.first, first), info(bond.to, &bond.second, second)])
+    }
+
+    /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
+    pub fn handle_datagram(&mut self, now: Time, from: Address, datagram: &[u8], sink: &mut impl Sink) {
+        self.seen = now;
+        let Endpoint { connections, handshakes, .. } = self;
+        connections.protocol.shared.counters.datagrams_received += 1;
+        connections.protocol.shared.counters.datagram_bytes_received += datagram.len() as u64;
+        let dropped = connections.protocol.shared.counters.replies_dropped;
+        let outcome = match Packet::parse(datagram) {
+            Ok(Packet::Established(head, sack, holds, body)) => {
+                let outcome =
+                    connections.on_established(handshakes, now, from, &head, &sack, (holds, body), sink);
+                return self.count_outcome(outcome);
+            }
+            Ok(Packet::Hello(hello)) => {
+                handshakes.on_hello(&mut connections.protocol.shared, now, from, &hello)
+            }
+            Ok(Packet::Retry(retry)) => handshakes.on_retry(
+                &mut connections.table,
+                &mut connections.protocol.shared,
+                now,
+                from,
+                &retry,
+            ),
+            Ok(Packet::Connect(connect)) => handshakes.on_connect(
+                &mut connections.table,
+                &mut connections.protocol.shared,
+                now,
+                from,
+                &connect,
+                sink,
+            ),
+            Ok(Packet::Accept(accept)) => handshakes.on_accept(
+                &mut connections.table,
+                &mut connections.protocol.shared,
+                now,
+                from,
+                &accept,
+                sink,
+            ),
+            Ok(Packet::Reject(reject)) => handshakes
+                .on_reject(&mut connections.table, from, &reject)
+                .map(|(index, why)| connections.dial_failed(index, why, sink)),
+            Ok(Packet::Version(notice)) => handshakes
+                .on_version(&mut connections.table, from, &notice)
+                .map(|(index, why)| connections.dial_failed(index, why, sink)),
+            Ok(Packet::Reset(reset)) => connections.on_reset(now, from, &reset, sink),
+            Err(fault) => Err(fault),
+        };
+        if outcome.is_ok() && connections.protocol.shared.counters.replies_dropped == dropped {
+            connections.protocol.shared.counters.count_useful();
+        }
+        self.count_outcome(outcome);
+    }
+
+    #[inline]
+    fn count_outcome(&mut self, outcome: Result<(), PeerFault>) {
+        if let Err(fault) = outcome {
+            self.connections.protocol.shared.counters.count_fault(fault);
+        }
+    }
+
+    /// Closes a connection in an orderly way: what was sent before is still delivered or times out, then the
+    /// peer is told. The key is dead to `send` at once; `Event::Closed` when all is over. A connection that is
+    /// not there yet ends in `ConnectFailed` or `AcceptFailed`, for the reason `Cancelled`.
+    pub fn disconnect(&mut self, now: Time, key: ConnKey) -> Result<(), Unknown> {
+        let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
+        let Protocol { shared, .. } = &mut self.connections.protocol;
+        match conn.base.state {
+            ConnState::Dialing | ConnState::Accepting => {
+                conn.base.enter(Input::Failed);
+            }
+            ConnState::Broken => conn.base.enter(Input::Over),
+            ConnState::Up | ConnState::PeerClosed => match shared.wake(conn, key.index, now) {
+                Some(mut conn) => {
+                    let busy = !conn.active.tx.is_empty() || conn.active.operations() != 0;
+                    conn.base.enter(if busy { Input::Disconnect } else { Input::Delivered });
+                    stop_receiving(shared, conn.active, now);
+                    if !busy {
+                        shared.start_closing(&mut conn);
+                    }
+                }
+                None => {
+                    // No memory to part in good order: the peer learns it by a reset, when it sends next.
+                    conn.base.enter(Input::Delivered);
+                    conn.base.enter(Input::Over);
+                }
+            },
+            _ => return Err(Unknown),
+        }
+        if conn.base.state == ConnState::Done {
+            shared.ready.push_back(key.index); // the event is raised where there is a sink
+        } else if let Some(active) = conn.active.as_deref_mut() {
+            shared.enqueue(active);
+            shared.arm(active);
+        }
+        Ok(())
+    }
+
+    /// Starts a connection. Ends in exactly one `Event::Connected` or `Event::ConnectFailed` with `token`.
+    /// `timeout_ns` `None`: asks for ever, ever more rarely.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        to: Address,
+        request: &[u8],
+        attribute: Attribute,
+        token: u64,
+        timeout_ns: Option<u64>,
+    ) -> Result<ConnKey, ConnectError> {
+        self.connect_by((to, None), now, request, attribute, token, timeout_ns)
+    }
+
+    /// The same to a peer that can be reached in two ways, which differ in where they lead or in the `via` of that. Both
+    /// are tried until one answers. A reliable connection is then *bonded*, if the peer agrees: it uses both ways, and
+    /// lives as long as one of them does.
+    //= wire.md R-PATH-1
+    pub fn connect_bonded(
+        &mut self,
+        now: Time,
+        to: [Address; 2],
+        request: &[u8],
+        attribute: Attribute,
+        token: u64,
+        timeout_ns: Option<u64>,
+    ) -> Result<ConnKey, ConnectError> {
+        let [first, second] = to;
+        let second = (first != second).then_some(second);
+        self.connect_by((first, second), now, request, attribute, token, timeout_ns)
+    }
+
+    fn connect_by(
+        &mut self,
+        to: (Address, Option<Address>),
+        now: Time,
+        request: &[u8],
+        attribute: Attribute,
+        token: u64,
+        timeout_ns: Option<u64>,
+    ) -> Result<ConnKey, ConnectError> {
+        let Connections { table, protocol, walk } = &mut self.connections;
+        let all = (table, &mut protocol.shared, walk);
+        self.handshakes.connect_by(all, to, now, request, attribute, token, timeout_ns)
+    }
+
+    /// Accepts a request, which may have come to another endpoint (then tell that one by `request_taken`). Ends
+    /// in exactly one `Event::Accepted` or `Event::AcceptFailed` with `token`.
+    pub fn accept(
+        &mut self,
+        now: Time,
+        request: Request,
+        token: u64,
+    ) -> Result<ConnKey, (AcceptError, Request)> {
+        let Connections { table, protocol, walk } = &mut self.connections;
+        self.handshakes.accept((table, &mut protocol.shared, walk), now, request, token)
+    }
+
+    /// Refuses a request; the client learns it.
+    pub fn reject(&mut self, now: Time, request: Request) {
+        self.handshakes.reject(&mut self.connections.protocol.shared, now, request);
+    }
+
+    /// Another endpoint accepted this request: repeats of it are ignored from now on.
+    pub fn request_taken(&mut self, ticket: RequestTicket) {
+        self.handshakes.request_taken(&mut self.connections.protocol.shared, ticket, self.seen);
+    }
+
+    /// Does what is due by `now`. Call it when `next_deadline` has passed; calling it earlier does no harm.
+    pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
+        self.connections.on_time(&mut self.handshakes, now, sink);
+    }
+
+    /// Writes datagrams while the carrier has room, round robin over the connections that have something to send.
+    /// Unreliable sends complete here, into `sink`.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
+        if self.handshakes.replies.transmit(out, &mut self.connections.protocol.shared.counters) {
+            self.connections.transmit(now, out, sink);
+        }
+    }
+}
+
+fn is_sound(piece: &RmaSegment) -> bool {
+    let ends = |place: RemoteAddress| place.offset.checked_add(piece.len_bytes).is_some();
+    piece.len_bytes != 0 && ends(piece.local) && ends(piece.remote)
 }

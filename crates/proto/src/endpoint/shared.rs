@@ -4,51 +4,46 @@ use std::collections::VecDeque;
 
 use super::parts::Parts;
 use crate::conn::path::Bond;
-use crate::conn::{Active, ActiveConn, Conn, IdleRtt};
+use crate::conn::{Active, ActiveConn, Base, Conn, IdleRtt, want};
 use crate::limits::{
-    IDLE_NS, PARTS_SHARE, POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, RMA_SHARE, SEND_TIMEOUT_NS_DEFAULT,
+    ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, CLOSE_RETRY_NS_MIN, IDLE_NS, PARTS_SHARE,
+    POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT, UNENDED_NS_MIN,
 };
 use crate::pool::Pool;
 use crate::reliable::rx::RxRing;
-use crate::reliable::sends::{SendId, Sends};
-use crate::reliable::tx::{TxRing, TxSlot, holds};
+use crate::reliable::sends::Sends;
+use crate::reliable::tx::TxRing;
 use crate::timers::Timers;
-use crate::transfers::operations::Ops;
-use crate::transfers::state::Rma;
-use crate::{
-    Blocked, Config, ConfigError, ConnKey, ConnState, Counters, Event, MemoryUse, Sink, Status, Time,
-};
+use crate::wire::{Head, PathBody};
+use crate::{Address, Blocked, Config, ConfigError, Counters, MemoryUse, PeerFault, Time, Transmit};
 
 /// What all connections of an endpoint share.
 pub(crate) struct Shared {
     pub config: Config,
     pub counters: Counters,
     pub pool: Pool,
-    /// Bundles of which only parts have come.
-    pub parts: Parts,
-    /// Where a bundle is made that leaves in parts and has no packet buffer.
-    pub scratch: Box<[u8]>,
-    pub sends: Sends,
-    pub ops: Ops,
     pub timers: Timers,
     /// Connections with something to send; each at most once while its `queued` mark is set.
     pub ready: VecDeque<u32>,
     /// Connections that hold messages for the program.
     pub holding: VecDeque<u32>,
-    /// Not all who wait for receive buffers were looked at.
-    pub is_feeding: bool,
     /// Connections whose peers were told receiver-not-ready.
     pub refused: VecDeque<u32>,
     #[expect(clippy::vec_box, reason = "the boxes move into connections and back")]
     spare_actives: Vec<Box<Active>>,
     spare_tx: Vec<TxRing>,
     spare_rx: Vec<RxRing>,
-    pub spare_rma: Vec<Box<Rma>>,
     /// Made so far, spare ones included.
     actives: u64,
     tx_rings: u64,
     rx_rings: u64,
-    pub rma_boxes: u64,
+    /// What remembering sends takes, for good.
+    sends_bytes: u64,
+    /// What bundles of which parts have come take, and may take.
+    pub parts_bytes: u64,
+    parts_bytes_max: u64,
+    /// What remote memory operations take.
+    pub rma_bytes: u64,
     pub bonds: u64,
     pub table_bytes: u64,
     pub handshakes_bytes: u64,
@@ -60,7 +55,8 @@ pub(crate) struct Shared {
 const QUEUES_BYTES_PER_ACTIVE: u64 = 4 * size_of::<u32>() as u64;
 
 impl Shared {
-    pub fn new(config: Config) -> Result<Shared, ConfigError> {
+    /// Also makes what else is made from the configuration's share of memory: where bundles are put together from parts.
+    pub fn new(config: Config) -> Result<(Shared, Parts), ConfigError> {
         let buffer_bytes = usize::from(config.datagram_bytes_max);
         let sends_bytes = u64::from(config.sends_max) * Sends::COST_BYTES;
         let buffers_bytes = (config.memory_bytes_max / POOL_SHARE).min(POOL_BYTES_MAX);
@@ -74,35 +70,30 @@ impl Shared {
         }
         let bytes = buffers * Pool::cost_bytes(buffer_bytes) + sends_bytes;
         let no_memory = ConfigError::OutOfMemory { bytes };
-        let mut scratch = Vec::new();
-        scratch.try_reserve_exact(buffer_bytes).map_err(|_| no_memory)?;
-        scratch.resize(buffer_bytes, 0);
-        Ok(Shared {
+        let shared = Shared {
             counters: Counters::default(),
             pool: Pool::new(buffers as u32, buffer_bytes).ok_or(no_memory)?,
-            parts,
-            scratch: scratch.into(),
-            sends: Sends::new(config.sends_max).ok_or(no_memory)?,
-            ops: Ops::new(config.operations_max),
             timers: Timers::new(),
             ready: VecDeque::new(),
             holding: VecDeque::new(),
-            is_feeding: false,
             refused: VecDeque::new(),
             spare_actives: Vec::new(),
             spare_tx: Vec::new(),
             spare_rx: Vec::new(),
-            spare_rma: Vec::new(),
             actives: 0,
             tx_rings: 0,
             rx_rings: 0,
-            rma_boxes: 0,
+            sends_bytes,
+            parts_bytes: 0,
+            parts_bytes_max: parts.bytes_max(),
+            rma_bytes: 0,
             bonds: 0,
             table_bytes: 0,
             handshakes_bytes: 0,
             lent_bytes: 0,
             config,
-        })
+        };
+        Ok((shared, parts))
     }
 
     pub fn memory(&self) -> MemoryUse {
@@ -110,42 +101,30 @@ impl Shared {
         MemoryUse {
             pool_bytes: self.pool.buffers() as u64 * Pool::cost_bytes(buffer_bytes),
             pool_used_bytes: self.pool.used() as u64 * Pool::cost_bytes(buffer_bytes),
-            sends_bytes: self.sends.bytes(),
-            rma_bytes: self.ops.bytes() + self.rma_boxes * Rma::COST_BYTES,
+            sends_bytes: self.sends_bytes,
+            rma_bytes: self.rma_bytes,
             connections_bytes: self.table_bytes,
             actives_bytes: self.actives * size_of::<Active>() as u64
                 + self.tx_rings * TxRing::COST_BYTES
                 + self.rx_rings * RxRing::COST_BYTES
                 + self.bonds * Bond::COST_BYTES
-                + self.parts.bytes(),
+                + self.parts_bytes,
             handshakes_bytes: self.handshakes_bytes,
             queues_bytes: self.actives * (QUEUES_BYTES_PER_ACTIVE + Timers::COST_BYTES)
-                + self.scratch.len() as u64,
+                + u64::from(self.config.datagram_bytes_max),
             cap_bytes: self.config.memory_bytes_max,
         }
     }
 
     /// What is left under the cap, but for what is kept for bundles that come in parts.
     pub fn left_bytes(&self) -> u64 {
-        let kept_bytes = self.parts.bytes_max() - self.parts.bytes() + self.lent_bytes;
+        let kept_bytes = self.parts_bytes_max - self.parts_bytes + self.lent_bytes;
         self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes() + kept_bytes)
     }
 
     /// True if `more_bytes` still fit under the cap.
     pub fn fits(&self, more_bytes: u64) -> bool {
         more_bytes <= self.left_bytes()
-    }
-
-    /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered. `held`: what its connection
-    /// holds already, if it is not the only one; then it gets no more than stay for all others.
-    pub fn room_for_op(&mut self, nodes: usize, held: Option<(u32, usize)>) -> bool {
-        // What is kept for operations must leave room for what carries them, on both sides of every connection.
-        let share_bytes = (self.config.memory_bytes_max / RMA_SHARE).saturating_sub(self.ops.bytes());
-        let room_bytes = self.left_bytes().min(share_bytes);
-        if held.is_some_and(|(ops, held_nodes)| !self.ops.is_fair(ops, held_nodes, nodes, room_bytes)) {
-            return false;
-        }
-        self.ops.make_room(nodes, room_bytes)
     }
 
     /// The connection with its active state, which it gets if it has none; `None`: there is no memory.
@@ -199,8 +178,8 @@ impl Shared {
         assert!(active.tx.is_empty() && active.rx.held == 0, "nothing may be forgotten");
         conn.base.idle_tx = active.tx.next;
         conn.base.idle_rx = active.rx.end;
-        conn.base.idle_rtt = IdleRtt::new(active.path.rtt.smoothed_ns_or_zero());
-        conn.base.idle_window.set_kib(active.path.window.kib());
+        conn.base.idle_rtt = IdleRtt::new(active.paths.first.rtt.smoothed_ns_or_zero());
+        conn.base.idle_window.set_kib(active.paths.first.window.kib());
         self.timers.remove(active.timer);
         if let Some(ring) = active.tx_ring.take() {
             self.spare_tx.push(ring);
@@ -208,7 +187,7 @@ impl Shared {
         if let Some(ring) = active.rx_ring.take() {
             self.spare_rx.push(ring);
         }
-        self.spare_rma(active.rma.take());
+        debug_assert!(active.rma.is_none(), "given back before");
         self.unbond(&mut active);
         active.dial = None;
         self.spare_actives.push(active);
@@ -278,15 +257,15 @@ impl Shared {
     /// The same, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
     #[inline]
     pub fn arm_after(&mut self, active: &Active, earliest: Time) {
-        let mut due = active.step_due.min(active.rack_due).min(active.path.probe_due);
+        let mut due = active.step_due.min(active.rack_due).min(active.paths.first.probe_due);
         due = due.min(active.send_due).min(active.keepalive_due);
         if active.ack_pending != 0 {
             due = due.min(active.ack_due);
         }
         if active.blocked == Some(Blocked::Pacing) {
-            due = due.min(active.pace_due());
+            due = due.min(active.paths.pace_due());
         }
-        if let Some(bond) = active.bond.as_deref() {
+        if let Some(bond) = active.paths.bond.as_deref() {
             due = due.min(bond.due());
         }
         if let Some(rma) = active.rma.as_deref() {
@@ -300,103 +279,172 @@ impl Shared {
         self.timers.at_most(active.timer, due.max(earliest));
     }
 
-    /// Completes a list of sends, each exactly once; answers how many they were.
-    #[inline]
-    pub fn complete(
-        &mut self,
-        first: SendId,
-        status: Status,
-        conn: ConnKey,
-        token: u64,
-        sink: &mut impl Sink,
-    ) -> u32 {
-        let (mut id, before) = (first, self.sends.left());
-        while let Some(done) = self.sends.take(id) {
-            self.report(done.context, done.silent, status, conn, token, sink);
-            id = done.next;
-        }
-        self.sends.left() - before
+    //= wire.md R-CLOSE-1
+    /// Everything is delivered or given up: tell the peer until it answers.
+    pub fn start_closing(&mut self, conn: &mut ActiveConn<'_>) {
+        let active = &mut *conn.active;
+        active.wants |= want::CLOSE;
+        active.steps = 0;
+        active.step_ns = active.paths.first.rtt.probe_ns(0).max(CLOSE_RETRY_NS_MIN);
+        active.step_due = active.used_at.plus(active.step_ns);
+        (active.keepalive_ns, active.asks) = (0, 0);
+        active.keepalive_due = Time::FAR;
+        self.enqueue(active);
     }
 
+    pub fn unended_ns(&self, base: &Base) -> u64 {
+        self.send_timeout_ns(base.send_timeout_ms).max(UNENDED_NS_MIN)
+    }
+
+    /// The peer has begun something: it is looked at in a while.
     #[inline]
-    pub fn report(
+    pub fn watch(&mut self, conn: &mut ActiveConn<'_>, now: Time) {
+        if conn.active.unended.due == Time::FAR {
+            conn.active.unended.due = now.plus(self.unended_ns(conn.base));
+        }
+    }
+
+    /// Makes the connection a bonded one, if there is memory for it.
+    pub fn bond(
         &mut self,
-        context: u64,
-        silent: bool,
-        status: Status,
-        conn: ConnKey,
-        token: u64,
-        sink: &mut impl Sink,
+        conn: &mut ActiveConn<'_>,
+        second: (Option<Address>, bool),
+        challenges: [u64; 2],
+        now: Time,
     ) {
-        if status != Status::Success {
-            self.counters.sends_failed += 1;
+        let fits = self.fits(Bond::COST_BYTES);
+        if !fits {
+            return;
         }
-        if !silent {
-            sink.event(Event::Sent { conn, token, context, status });
-        }
-    }
-
-    /// Ends all sends and operations of a connection with `status`; nothing of them is sent any more.
-    pub fn fail_sends(&mut self, conn: &mut ActiveConn<'_>, status: Status, sink: &mut impl Sink) {
-        self.empty_window(conn, status, sink);
-        self.fail_operations(conn, status, sink);
-        let state = conn.base.state;
         let active = &mut *conn.active;
-        active.stop_probing();
-        active.send_due = Time::FAR;
-        active.rnr = false;
-        if matches!(state, ConnState::Up | ConnState::Lingering) {
-            active.step_due = Time::FAR;
+        self.bonds += 1;
+        let newest = active.rx.next;
+        active.paths.bond =
+            Some(Box::new(Bond::new(second, challenges, newest, conn.base.datagram_bytes, now)));
+        if second.1 {
+            active.wants |= want::PATH;
         }
     }
 
-    fn empty_window(&mut self, conn: &mut ActiveConn<'_>, status: Status, sink: &mut impl Sink) {
-        let (key, token) = (conn.key(), conn.base.token);
+    /// Only the first way is left, and nothing is under way on the other.
+    pub fn unbond(&mut self, active: &mut Active) {
+        self.bonds -= u64::from(active.paths.bond.take().is_some());
+        active.wants &= !want::PATH;
+    }
+
+    /// A question about the way it came, an answer to ours, or both.
+    pub fn on_path(
+        &mut self,
+        conn: &mut ActiveConn<'_>,
+        head: &Head,
+        which: u8,
+        body: &[u8],
+        now: Time,
+    ) -> Result<(), PeerFault> {
+        let body = PathBody::parse(body)?;
         let active = &mut *conn.active;
-        let Some(mut ring) = active.tx_ring.take() else { return };
-        while active.tx.unacked != active.tx.next {
-            let seq = active.tx.unacked;
-            let slot = std::mem::replace(ring.at(seq), TxSlot::EMPTY);
-            if slot.buf.is_some() {
-                self.pool.give_back(slot.buf);
-            }
-            if slot.holds & holds::BULK != 0
-                && let Some(rma) = active.rma.as_deref_mut()
-            {
-                rma.release(&mut self.ops, seq);
-            }
-            self.complete(slot.first, status, key, token, sink);
-            active.tx.unacked = seq.next();
+        let Some(bond) = active.paths.bond.as_deref_mut() else { return Err(PeerFault::Unexpected) };
+        let way = bond.way(which);
+        //= wire.md R-PATH-5
+        if body.answer != 0 && !way.is_answer(body.answer) {
+            return Err(if way.asks() { PeerFault::Nonce } else { PeerFault::Unexpected });
         }
-        active.tx = crate::reliable::tx::Tx::new(active.tx.next);
-        for which in active.ways() {
-            active.path_mut(which).in_flight_bytes = 0;
+        active.paths.get_mut(which).came(head.timestamp, now);
+        if body.answer != 0 {
+            active.path_proved(which, head, body.challenge == 0, conn.base.datagram_bytes, now);
         }
-        self.spare_tx.push(ring);
+        let Some(bond) = active.paths.bond.as_deref_mut() else { return Ok(()) };
+        //= wire.md R-PATH-2
+        if body.challenge != 0 {
+            let way = bond.way(which);
+            way.answer = body.challenge;
+            way.wanted = true;
+            active.wants |= want::PATH;
+        }
+        self.enqueue(active);
+        Ok(())
     }
 
-    /// Throws away what the connection holds for the program. Records of remote memory access that are still to be
-    /// dealt with stay while the connection has operations that wait for them.
-    pub fn drop_held(&mut self, active: &mut Active) {
-        let Some(mut ring) = active.rx_ring.take() else { return };
-        let keep = active.operations() != 0 && active.rx.unpassed != 0;
-        let mut seq = active.rx.deliver;
-        while seq != active.rx.end {
-            let buf = ring.get(seq);
-            if buf.is_some() && !(keep && self.is_unpassed(buf)) {
-                *ring.at(seq) = crate::pool::Buf::NONE;
-                self.pool.give_back(buf);
-                active.rx.held -= 1;
-            }
-            seq = seq.next();
+    /// Questions about ways whose time has come.
+    pub fn ask_due(&mut self, active: &mut Active, now: Time) {
+        active.give_up_silent(now, &mut self.counters);
+        let Some(bond) = active.paths.bond.as_deref_mut() else { return };
+        for way in bond.ways.iter_mut().filter(|way| way.step_due <= now) {
+            way.ask_again(now);
+            active.wants |= want::PATH;
         }
-        // What has come stays acknowledged, and what has not stays unacknowledged.
-        active.rx.deliver = active.rx.next;
-        if active.rx.held == 0 {
-            active.rx.unpassed = 0;
-            self.spare_rx.push(ring);
+        if active.wants & want::PATH != 0 {
+            self.enqueue(active);
+        }
+    }
+
+    /// A bundle outside the window, or one that has come before.
+    pub fn on_odd_bundle(&mut self, active: &mut Active, offset: u32) -> Result<(), PeerFault> {
+        self.ack_now(active);
+        if offset < active.rx.window() || offset > u32::MAX / 2 {
+            //= wire.md R-ACK-3
+            // A repeat is acknowledged too: the peer repeats because our acknowledgement was lost.
+            self.counters.duplicates_received += 1;
+            return Ok(());
+        }
+        Err(PeerFault::OutsideWindow)
+    }
+
+    pub fn has_rx_ring(&mut self, active: &mut Active) -> bool {
+        if active.rx_ring.is_none() {
+            active.rx_ring = self.rx_ring();
+        }
+        active.rx_ring.is_some()
+    }
+
+    #[inline]
+    pub fn ack_now(&mut self, active: &mut Active) {
+        active.wants |= want::ACK;
+        if active.paths.bond.is_none() {
+            active.ack_due = Time::FAR;
+        }
+        self.enqueue(active);
+    }
+
+    /// In order: every second bundle, or when the delay is over.
+    //= wire.md R-ACK-5
+    #[inline]
+    pub fn ack_soon(&mut self, active: &mut Active, by: u8, now: Time) {
+        let waited = active.ack_pending != 0;
+        active.ack_pending += 1;
+        let pending = match active.paths.bond.as_deref_mut() {
+            None => active.ack_pending,
+            Some(bond) => bond.one_pending(by),
+        };
+        if pending >= ACK_BUNDLES {
+            self.ack_now(active);
         } else {
-            active.rx_ring = Some(ring);
+            let delay_ns =
+                (active.paths.get(by).rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
+            let due = now.plus(delay_ns);
+            // One that waits to be acknowledged by the other way must not wait longer for this one.
+            active.ack_due = if waited { active.ack_due.min(due) } else { due };
+        }
+    }
+
+    #[inline]
+    pub fn committed(&mut self, len: usize, out: &mut impl Transmit) {
+        out.commit(len);
+        self.counters.datagrams_sent += 1;
+        self.counters.datagram_bytes_sent += len as u64;
+    }
+
+    pub fn count_messages(&mut self, active: &mut Active, messages: u64, bytes: u64) {
+        active.counters.messages_received += messages;
+        active.counters.message_bytes_received += bytes;
+        self.counters.messages_received += messages;
+        self.counters.message_bytes_received += bytes;
+    }
+
+    pub fn hold(&mut self, active: &mut Active) {
+        if !active.holding {
+            active.holding = true;
+            self.holding.push_back(active.index);
         }
     }
 }

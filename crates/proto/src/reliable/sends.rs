@@ -1,5 +1,7 @@
 //! What is remembered of each send until it completes.
 
+use crate::{ConnKey, Counters, Event, Sink, Status};
+
 /// Names a send not yet completed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SendId(u32);
@@ -49,10 +51,6 @@ impl Sends {
         Some(Sends { nodes, free: SendId(0), in_progress: 0 })
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.nodes.len() as u64 * Sends::COST_BYTES
-    }
-
     pub fn in_progress(&self) -> u32 {
         self.in_progress
     }
@@ -94,6 +92,25 @@ impl Sends {
         Some(done)
     }
 
+    /// Completes a list of sends, each exactly once; answers how many they were.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        counters: &mut Counters,
+        first: SendId,
+        status: Status,
+        conn: ConnKey,
+        token: u64,
+        sink: &mut impl Sink,
+    ) -> u32 {
+        let (mut id, before) = (first, self.left());
+        while let Some(done) = self.take(id) {
+            report(counters, done.context, done.silent, status, conn, token, sink);
+            id = done.next;
+        }
+        self.left() - before
+    }
+
     /// How many sends follow from this one on, itself included.
     pub fn count(&self, first: SendId) -> u16 {
         let mut count = 0;
@@ -119,6 +136,25 @@ impl Sends {
     /// When this send was queued; `None` for [`SendId::NONE`].
     pub fn queued_ticks(&self, id: SendId) -> Option<u32> {
         self.nodes.get(id.0 as usize).map(|node| node.ticks_silent & !SendId::SILENT)
+    }
+}
+
+/// Raises the event that ends a send, unless it is silent.
+#[inline]
+pub(crate) fn report(
+    counters: &mut Counters,
+    context: u64,
+    silent: bool,
+    status: Status,
+    conn: ConnKey,
+    token: u64,
+    sink: &mut impl Sink,
+) {
+    if status != Status::Success {
+        counters.sends_failed += 1;
+    }
+    if !silent {
+        sink.event(Event::Sent { conn, token, context, status });
     }
 }
 

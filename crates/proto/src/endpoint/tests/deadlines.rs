@@ -23,7 +23,7 @@ fn with_a_liar(seed: u64) -> (Net, ConnKey) {
 /// One datagram to end 0 from its peer: as an honest one would be that has nothing to say, but for what `change` does.
 fn say(net: &mut Net, client: ConnKey, kind: Kind, body: &[u8], change: impl FnOnce(&mut Head)) {
     let now = net.now;
-    let Some(conn) = net.ends[0].table.get(client) else { return };
+    let Some(conn) = net.ends[0].connections.table.get(client) else { return };
     let active = conn.active.as_deref();
     let mut head = Head {
         kind,
@@ -124,7 +124,7 @@ fn who_is_told_of_a_close_and_says_not_ready_does_not_stop_it() {
 
 /// Everything that end 0 has sent is acknowledged by a peer that says this.
 fn all_sent(net: &Net, client: ConnKey) -> Seq {
-    let conn = net.ends[0].table.get(client).expect("open");
+    let conn = net.ends[0].connections.table.get(client).expect("open");
     conn.active.as_deref().map_or(conn.base.idle_tx, |active| active.tx.unsent)
 }
 
@@ -275,7 +275,7 @@ fn a_refused_write_that_is_never_ended_is_not_kept() {
     for talks in [true, false] {
         let (mut net, client) = with_a_liar(11);
         refused_write(&mut net, client, 8);
-        assert_eq!(net.ends[0].shared.spare_rma.len(), 0);
+        assert_eq!(net.ends[0].connections.protocol.transfers.spare.len(), 0);
         if talks {
             chat(&mut net, client, UNENDED)
         } else {
@@ -283,7 +283,11 @@ fn a_refused_write_that_is_never_ended_is_not_kept() {
         }
         assert!(is_told(&net), "talks {talks}");
         net.run(SECOND);
-        assert_eq!(net.ends[0].shared.spare_rma.len() as u64, net.ends[0].shared.rma_boxes, "talks {talks}");
+        assert_eq!(
+            net.ends[0].connections.protocol.transfers.spare.len() as u64,
+            net.ends[0].connections.protocol.transfers.made,
+            "talks {talks}"
+        );
     }
 }
 
@@ -316,7 +320,7 @@ fn what_is_stored_behind_a_gap_that_is_never_filled_is_not_kept() {
             assert!(is_told(&net), "{kind:?}, talks {talks}");
             net.run(SECOND);
             assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
-            assert!(net.ends[0].table.at(client.index).unwrap().active.is_none(), "asleep");
+            assert!(net.ends[0].connections.table.at(client.index).unwrap().active.is_none(), "asleep");
         }
     }
 }
@@ -345,7 +349,7 @@ fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
     say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     net.run(UNENDED);
     assert!(is_told(&net));
-    assert!(net.ends[0].table.at(client.index).unwrap().active.is_none(), "asleep");
+    assert!(net.ends[0].connections.table.at(client.index).unwrap().active.is_none(), "asleep");
 }
 
 /// What waits in a gap is not what our program leaves waiting.

@@ -30,14 +30,14 @@ impl Liar {
     }
 
     pub fn conn(&self) -> &Conn {
-        self.net.ends[0].table.get(self.key).expect("a connection")
+        self.net.ends[0].connections.table.get(self.key).expect("a connection")
     }
 
     /// An honest header of the peer's: nothing new is acknowledged, and nothing is refused.
     pub fn head(&self, kind: Kind) -> Head {
         let conn = self.conn();
         let (ack, seq, path) = match conn.active.as_deref() {
-            Some(active) => (active.tx.unacked, active.rx.next, active.path.rtt.min_ns()),
+            Some(active) => (active.tx.unacked, active.rx.next, active.paths.first.rtt.min_ns()),
             None => (conn.base.idle_tx, conn.base.idle_rx, 0),
         };
         let now = crate::wire::timestamp(self.net.now);
@@ -159,7 +159,7 @@ fn refusals_in_turn_do_not_keep_a_send_for_ever() {
         let mut refuses = false;
         while !is_over(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
             liar.wait(timeout_ns / 4);
-            if liar.net.ends[0].table.get(liar.key).is_none() {
+            if liar.net.ends[0].connections.table.get(liar.key).is_none() {
                 break;
             }
             refuses = !refuses;
@@ -235,7 +235,7 @@ fn parts_of_what_would_not_be_taken_are_not_kept() {
     let part = &parts_of(&[5; 300])[0];
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
         let mut liar = Liar::new(attribute, Config::default());
-        let before = liar.net.ends[0].shared.parts.bytes();
+        let before = liar.net.ends[0].connections.protocol.receiving.parts.bytes();
         for step in 0..2 * PARTIALS_MAX as u32 {
             let mut beyond = liar.head(Kind::Data);
             beyond.flags |= flags::PART;
@@ -251,7 +251,7 @@ fn parts_of_what_would_not_be_taken_are_not_kept() {
             other_epoch.seq = other_epoch.seq.plus(step);
             liar.say(&other_epoch, part);
         }
-        assert_eq!(liar.net.ends[0].shared.parts.bytes(), before, "{attribute:?}");
+        assert_eq!(liar.net.ends[0].connections.protocol.receiving.parts.bytes(), before, "{attribute:?}");
     }
 }
 
@@ -276,7 +276,7 @@ fn who_ends_no_bundle_does_not_push_out_who_does() {
             net.run(SECOND);
         }
         let say = |net: &mut Net, (end, key): (usize, ConnKey), more: u32, body: &[u8]| {
-            let conn = net.ends[0].table.get(key).expect("a connection");
+            let conn = net.ends[0].connections.table.get(key).expect("a connection");
             let next = conn.active.as_deref().map_or(conn.base.idle_rx, |active| active.rx.next);
             let tx = conn.active.as_deref().map_or(conn.base.idle_tx, |active| active.tx.unacked);
             let head = Head {

@@ -18,7 +18,8 @@ fn a_thousand_idle_connections_cost_a_table() {
     for end in &net.ends {
         assert_eq!(end.connections(), 1000);
         // But for those whose peers are just being asked whether they live.
-        let awake = (0..1000).filter(|index| end.table.at(*index).is_some_and(|conn| conn.active.is_some()));
+        let awake = (0..1000)
+            .filter(|index| end.connections.table.at(*index).is_some_and(|conn| conn.active.is_some()));
         assert!(awake.count() <= 64, "idle connections cost nothing per poll");
         assert!(end.memory().connections_bytes <= 100_000, "{:?}", end.memory());
     }

@@ -441,7 +441,7 @@ impl Net {
     pub fn assert_clean(&self) {
         for end in &self.ends {
             assert_eq!(end.memory().pool_used_bytes, 0, "packet buffers leaked");
-            assert_eq!(end.shared.ops.in_use(), 0, "operations leaked");
+            assert_eq!(end.connections.protocol.transfers.operations.in_use(), 0, "operations leaked");
             assert!(end.memory().total_bytes() <= end.memory().cap_bytes);
         }
     }

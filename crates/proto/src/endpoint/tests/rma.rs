@@ -65,7 +65,11 @@ impl Net {
         self.assert_clean();
         for end in &self.ends {
             assert_eq!(end.counters().faults(), 0);
-            assert_eq!(end.shared.spare_rma.len() as u64, end.shared.rma_boxes, "asleep, all is given back");
+            assert_eq!(
+                end.connections.protocol.transfers.spare.len() as u64,
+                end.connections.protocol.transfers.made,
+                "asleep, all is given back"
+            );
         }
     }
 }
@@ -455,7 +459,7 @@ fn many_connections_share_little_memory() {
     }
     net.finish(2 * CONNECTIONS);
     assert!(net.region(0) == expected[0] && net.region(1) == expected[1]);
-    let boxes = net.ends[0].shared.rma_boxes as usize;
+    let boxes = net.ends[0].connections.protocol.transfers.made as usize;
     assert!(boxes < CONNECTIONS, "{boxes}: some had to wait until others were idle");
     assert_eq!(net.apps[1].messages.len(), 2 * CONNECTIONS);
     net.assert_all_well();

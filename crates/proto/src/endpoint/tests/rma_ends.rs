@@ -209,7 +209,7 @@ fn a_dead_peer_ends_everything_queued_or_under_way() {
         assert!(ended.iter().all(|status| matches!(status, Status::Success | Status::TimedOut)));
         assert!(ended.contains(&Status::TimedOut));
         assert!(net.apps[0].has(|event| matches!(event, Event::Disconnected { .. })));
-        assert_eq!(net.ends[0].shared.ops.in_use(), 0);
+        assert_eq!(net.ends[0].connections.protocol.transfers.operations.in_use(), 0);
         assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
     }
 }
@@ -298,7 +298,8 @@ fn a_peer_that_answers_nothing_is_not_waited_for() {
     let mut context = 0;
     while net.step(until) {
         // Alive, talking, and mute about memory.
-        if let Some(active) = net.ends[1].table.get_mut(server).and_then(|conn| conn.active.as_deref_mut())
+        if let Some(active) =
+            net.ends[1].connections.table.get_mut(server).and_then(|conn| conn.active.as_deref_mut())
             && let Some(rma) = active.rma.as_deref_mut()
         {
             rma.drop_answers();
@@ -314,7 +315,7 @@ fn a_peer_that_answers_nothing_is_not_waited_for() {
     net.ends[0].disconnect(net.now, client).unwrap();
     net.run(10 * SECOND);
     assert_eq!(net.ends[0].connections(), 0);
-    assert_eq!(net.ends[0].shared.ops.in_use(), 0);
+    assert_eq!(net.ends[0].connections.protocol.transfers.operations.in_use(), 0);
 }
 
 #[test]

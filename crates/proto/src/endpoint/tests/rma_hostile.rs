@@ -17,7 +17,7 @@ fn inject(net: &mut Net, server: ConnKey, body: &[u8], skip: u32) {
 
 /// The same with another acknowledgement.
 fn inject_with(net: &mut Net, server: ConnKey, body: &[u8], skip: u32, ack: impl FnOnce(&Active) -> Seq) {
-    let Some(conn) = net.ends[1].table.get(server) else { return };
+    let Some(conn) = net.ends[1].connections.table.get(server) else { return };
     let Some(active) = conn.active.as_deref() else { return };
     let head = Head {
         kind: Kind::Data,
@@ -99,11 +99,15 @@ fn operations_answered_and_not_acknowledged_count_against_their_connection() {
         answered += 1;
         assert!(answered <= 16, "without end");
     }
-    assert_eq!(net.ends[1].shared.ops.in_use() as u64, answered, "all of them are still needed");
+    assert_eq!(
+        net.ends[1].connections.protocol.transfers.operations.in_use() as u64,
+        answered,
+        "all of them are still needed"
+    );
     assert_eq!(start(&mut net, honest, 100), Ok(()), "{answered} operations of another's are in the table");
     assert_eq!(answered, 8);
     net.run(100 * SECOND);
-    assert_eq!(net.ends[1].shared.ops.in_use(), 0);
+    assert_eq!(net.ends[1].connections.protocol.transfers.operations.in_use(), 0);
 }
 
 proptest! {
@@ -159,7 +163,7 @@ proptest! {
         prop_assert_eq!(ended, (0..started).collect::<Vec<_>>(), "each operation ends once");
         prop_assert_eq!(net.ends[1].connections(), 0);
         prop_assert_eq!(net.ends[1].memory().pool_used_bytes, 0);
-        prop_assert_eq!(net.ends[1].shared.ops.in_use(), 0);
+        prop_assert_eq!(net.ends[1].connections.protocol.transfers.operations.in_use(), 0);
     }
 
     /// Real datagrams with the right nonces, changed in a few places.

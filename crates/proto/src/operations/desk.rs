@@ -1,8 +1,8 @@
 //! Records come in: what the peer asks for is done, and what it answers is noted.
 
 use super::deadline::Deadline;
-use super::operations::{OpId, Ops, Stage};
 use super::state::{Job, Rma, Slot, Use};
+use super::table::{OpId, Ops, Stage};
 use crate::limits::{PROGRESS_ANSWER_BYTES, RMA_READ_BYTES_MAX, RMA_SLOTS, progress_ns};
 use crate::rma::{Record, RmaRefusal};
 use crate::time::ns_between;

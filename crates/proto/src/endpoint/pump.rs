@@ -1,18 +1,18 @@
 //! Records are made of what waits, as room comes: answers first, then data and our own operations in turn.
 
-use crate::conn::{Active, ActiveConn};
-use crate::endpoint::shared::Shared;
+use super::shared::Shared;
+use crate::conn::Active;
 use crate::limits::{
-    HEADER_BYTES, MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED,
-    RMA_READ_BYTES_MAX, WINDOW_BUNDLES_MAX, record_bytes,
+    MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, RMA_READ_BYTES_MAX,
+    WINDOW_BUNDLES_MAX, record_bytes,
 };
-use crate::reliable::tx::{TxSlot, holds, weight};
+use crate::operations::desk::Desk;
+use crate::operations::state::{Bulk, Rma, Slot, Use};
+use crate::operations::table::{Op, OpId, OpKind, Ops, Stage};
+use crate::reliable::tx::{TxSlot, holds};
 use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
 use crate::time::ticks;
-use crate::transfers::desk::Desk;
-use crate::transfers::operations::{Op, OpId, OpKind, Ops, Stage};
-use crate::transfers::state::{Bulk, Rma, Slot, Use};
-use crate::{Blocked, ConnKey, ConnState, Sink, Status, Time};
+use crate::{Blocked, ConnKey, Sink, Status, Time};
 
 /// What is bigger than this has a datagram of its own, which spares a copy; or than half a datagram.
 const SMALL_BYTES_MAX: usize = 4096;
@@ -34,62 +34,21 @@ enum Step {
 }
 
 /// One connection's turn.
-struct Pump<'a> {
-    shared: &'a mut Shared,
-    active: &'a mut Active,
-    rma: &'a mut Rma,
-    key: ConnKey,
-    token: u64,
-    now: Time,
-    body_bytes_max: usize,
+pub(super) struct Pump<'a> {
+    pub shared: &'a mut Shared,
+    pub ops: &'a mut Ops,
+    pub active: &'a mut Active,
+    pub rma: &'a mut Rma,
+    pub key: ConnKey,
+    pub token: u64,
+    pub now: Time,
+    pub body_bytes_max: usize,
     /// A bundle has been begun in this turn.
-    begun: bool,
-}
-
-impl Shared {
-    /// Makes records as far as one bundle takes them. Says what keeps it from making more, if that is not for lack
-    /// of work.
-    #[inline]
-    pub fn pump(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
-        let has_work = conn.active.has_rma_work();
-        if has_work { self.pump_some(conn, now, sink) } else { None }
-    }
-
-    fn pump_some(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> Option<Blocked> {
-        let (key, token) = (conn.key(), conn.base.token);
-        let body_bytes_max = usize::from(conn.base.datagram_bytes) - HEADER_BYTES;
-        let (closing, peer_window_kib) = (conn.base.state == ConnState::Lingering, conn.base.peer_window_kib);
-        let timeout_ns = self.send_timeout_ns(conn.base.send_timeout_ms);
-        let active = &mut *conn.active;
-        if active.tx.resend != 0 {
-            return None; // what was lost goes first
-        }
-        // Nothing is made before it can leave: a message that comes meanwhile must not find itself behind it.
-        let blocked = active.choose_path(weight(RECORD_BYTES as u16), peer_window_kib, now).err();
-        if blocked.is_some() {
-            return blocked;
-        }
-        let mut rma = active.rma.take()?;
-        if closing && rma.ops == 0 {
-            rma.drop_answers(); // the peer is told that we take no more, and waits for nothing
-            active.rma = Some(rma);
-            return None;
-        }
-        let mut pump =
-            Pump { shared: self, active, rma: &mut rma, key, token, now, body_bytes_max, begun: false };
-        let blocked = pump.fill(sink);
-        active.rma = Some(rma);
-        //= wire.md R-LOSS-5
-        // Answers are no sends, but a peer that does not acknowledge them is as dead.
-        if active.send_due == Time::FAR && !active.tx.is_empty() {
-            active.send_due = now.plus(timeout_ns);
-        }
-        blocked
-    }
+    pub begun: bool,
 }
 
 impl Pump<'_> {
-    fn fill(&mut self, sink: &mut impl Sink) -> Option<Blocked> {
+    pub fn fill(&mut self, sink: &mut impl Sink) -> Option<Blocked> {
         loop {
             let mut step = self.put_answers();
             if let Step::Nothing = step {
@@ -174,7 +133,7 @@ impl Pump<'_> {
     fn append(&mut self, write: impl FnOnce(&Ops, &mut [u8]) -> Option<usize>) -> bool {
         let seq = self.active.tx.next.plus(u32::MAX);
         let Some(slot) = self.active.tx_ring.as_mut().map(|ring| ring.at(seq)) else { return false };
-        let Shared { pool, ops, .. } = &mut *self.shared;
+        let (pool, ops) = (&mut self.shared.pool, &mut *self.ops);
         let out = pool.get_mut(slot.buf).get_mut(usize::from(slot.body_bytes)..).unwrap_or_default();
         let Some(written) = write(ops, out) else { return false };
         slot.body_bytes += written as u16;
@@ -244,7 +203,7 @@ impl Pump<'_> {
     /// Messages of reads that have all their data.
     fn put_notification(&mut self) -> Step {
         let id = self.rma.notify.head;
-        let Some(op) = self.shared.ops.get(id).copied() else { return Step::Nothing };
+        let Some(op) = self.ops.get(id).copied() else { return Step::Nothing };
         if self.rma.free == 0 {
             return Step::Nothing;
         }
@@ -252,7 +211,7 @@ impl Pump<'_> {
             return step;
         }
         let Some(index) = self.rma.take_slot(self.slot(Use::Ended, id)) else { return Step::Nothing };
-        self.rma.notify.remove(&mut self.shared.ops, id);
+        self.rma.notify.remove(self.ops, id);
         self.notify(id, &op, index)
     }
 
@@ -273,7 +232,7 @@ impl Pump<'_> {
             payload.get_mut(len..)?.fill(0);
             Some(record_bytes(len))
         });
-        if let Some(op) = self.shared.ops.get_mut(id) {
+        if let Some(op) = self.ops.get_mut(id) {
             op.has_message = false;
             op.stage = Stage::Issued;
         }
@@ -338,7 +297,7 @@ impl Pump<'_> {
     /// The operation at the head of the queue.
     fn put_operation(&mut self, sink: &mut impl Sink) -> Step {
         let id = self.rma.queue.head;
-        let Some(op) = self.shared.ops.get(id).copied() else { return Step::Nothing };
+        let Some(op) = self.ops.get(id).copied() else { return Step::Nothing };
         if op.fence && !self.passed_fence(id) {
             return Step::Nothing;
         }
@@ -360,7 +319,7 @@ impl Pump<'_> {
             return false;
         }
         self.rma.fence = None;
-        if let Some(op) = self.shared.ops.get_mut(id) {
+        if let Some(op) = self.ops.get_mut(id) {
             op.fence = false;
         }
         true
@@ -368,8 +327,8 @@ impl Pump<'_> {
 
     /// All records of the operation are made.
     fn issued(&mut self, id: OpId) {
-        self.rma.queue.remove(&mut self.shared.ops, id);
-        if let Some(op) = self.shared.ops.get_mut(id) {
+        self.rma.queue.remove(self.ops, id);
+        if let Some(op) = self.ops.get_mut(id) {
             op.stage = Stage::Issued;
         }
     }
@@ -379,13 +338,13 @@ impl Pump<'_> {
             Some(index) => index,
             None => {
                 let Some(index) = self.rma.take_slot(self.slot(Use::Write, id)) else { return Step::Nothing };
-                if let Some(op) = self.shared.ops.get_mut(id) {
+                if let Some(op) = self.ops.get_mut(id) {
                     op.slot = Some(index);
                 }
                 index
             }
         };
-        let Some(piece) = self.shared.ops.piece(op.piece).filter(|_| op.pieces_left != 0) else {
+        let Some(piece) = self.ops.piece(op.piece).filter(|_| op.pieces_left != 0) else {
             if let Some(step) = self.lacks(record_bytes(op.message_bytes.into())) {
                 return step;
             }
@@ -405,7 +364,7 @@ impl Pump<'_> {
         let bulk = Bulk::Write { slot: index, last, bytes: bytes as u16, op: id, node, offset };
         let step = self.put_bulk(bulk, WRITE_HEAD_BYTES, bytes as usize);
         if let Step::Full = step {
-            if let Some(op) = self.shared.ops.get_mut(id) {
+            if let Some(op) = self.ops.get_mut(id) {
                 op.bundles += 1;
             }
             self.written(id, index, bytes, last);
@@ -422,7 +381,7 @@ impl Pump<'_> {
         last: bool,
         sink: &mut impl Sink,
     ) -> Option<Step> {
-        let piece = self.shared.ops.piece(op.piece)?;
+        let piece = self.ops.piece(op.piece)?;
         let len = (piece.len_bytes - op.offset) as usize;
         match self.lacks(WRITE_HEAD_BYTES + len.next_multiple_of(8)) {
             Some(Step::Stop(Some(Blocked::Pool))) => return None,
@@ -436,7 +395,7 @@ impl Pump<'_> {
         });
         if !read {
             let now_ticks = ticks(self.now.0);
-            let Shared { ops, counters, .. } = &mut *self.shared;
+            let (ops, counters) = (&mut *self.ops, &mut self.shared.counters);
             let (key, token) = (self.key, self.token);
             Desk { ops, counters, rma: self.rma, key, token, now_ticks, serve: true }.end(
                 id,
@@ -452,7 +411,7 @@ impl Pump<'_> {
 
     /// A record of a write has been made.
     fn written(&mut self, id: OpId, index: u8, bytes: u64, last: bool) {
-        self.shared.ops.advance(id, bytes);
+        self.ops.advance(id, bytes);
         // No record is made that can't leave: the peer has taken what was made before.
         self.rma.progress.note(bytes, ticks(self.now.0));
         self.touch(index);
@@ -470,7 +429,7 @@ impl Pump<'_> {
 
     //= wire.md R-RMA-4
     fn put_read(&mut self, id: OpId, op: &Op) -> Step {
-        let Some(piece) = self.shared.ops.piece(op.piece) else { return Step::Nothing };
+        let Some(piece) = self.ops.piece(op.piece) else { return Step::Nothing };
         let len = (piece.len_bytes - op.offset).min(u64::from(RMA_READ_BYTES_MAX)) as u32;
         if self.rma.free == 0 {
             return Step::Nothing;
@@ -484,8 +443,8 @@ impl Pump<'_> {
         let at = piece.remote.plus(op.offset);
         let step =
             self.put(&Record::Read { slot: index.into(), at, len_bytes: len.into() }, RECORD_BYTES + 32);
-        self.shared.ops.advance(id, len.into());
-        let Some(op) = self.shared.ops.get_mut(id) else { return step };
+        self.ops.advance(id, len.into());
+        let Some(op) = self.ops.get_mut(id) else { return step };
         op.requests += 1;
         if op.pieces_left == 0 {
             self.issued(id);
@@ -494,8 +453,8 @@ impl Pump<'_> {
     }
 
     fn put_atomic(&mut self, id: OpId, op: &Op) -> Step {
-        let Some((atomic, wants_value)) = self.shared.ops.atomic(op) else { return Step::Nothing };
-        let Some(piece) = self.shared.ops.piece(op.piece) else { return Step::Nothing };
+        let Some((atomic, wants_value)) = self.ops.atomic(op) else { return Step::Nothing };
+        let Some(piece) = self.ops.piece(op.piece) else { return Step::Nothing };
         if self.rma.free == 0 {
             return Step::Nothing;
         }

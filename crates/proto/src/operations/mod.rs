@@ -3,5 +3,5 @@
 
 pub(crate) mod deadline;
 pub(crate) mod desk;
-pub(crate) mod operations;
 pub(crate) mod state;
+pub(crate) mod table;

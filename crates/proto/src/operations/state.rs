@@ -1,7 +1,7 @@
 //! What a connection borrows while remote memory access is going on.
 
 use super::deadline::Progress;
-use super::operations::{NodeId, OpId, Ops};
+use super::table::{NodeId, OpId, Ops};
 use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS, WINDOW_BUNDLES_MAX};
 use crate::rma::{RemoteAddress, RmaRefusal};
 use crate::{Seq, Time};

@@ -33,15 +33,15 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             Some(Event::Accept { result, .. }) => {
                 endpoint.send(result?, &handle.to_bytes(), 0, SendFlags::SILENT)?;
             }
-            Some(Event::Recv(told)) => match RegionHandle::from_message(&told) {
+            Some(Event::Recv(message)) => match RegionHandle::from_message(&message) {
                 // The client writes 5 bytes to byte 4096 of it, and says so once they are there.
                 Some(theirs) => {
                     assert!(memory.write(0, b"hello"));
                     let local = &[Segment::new(handle, 0, 5)];
                     let remote = &[Segment::new(theirs, 4096, 5)];
-                    let (kind, message, flags) = (RmaKind::Write, Some(&b"look"[..]), RmaFlags::NONE);
-                    let rma = Rma { kind, local, remote, message, context: 7, flags };
-                    endpoint.rma(told.connection(), &rma)?;
+                    let (kind, look, flags) = (RmaKind::Write, Some(&b"look"[..]), RmaFlags::NONE);
+                    let rma = Rma { kind, local, remote, message: look, context: 7, flags };
+                    endpoint.rma(message.connection(), &rma)?;
                 }
                 // The server looks.
                 None => {

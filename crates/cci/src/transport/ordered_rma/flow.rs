@@ -17,7 +17,7 @@ const STEP_BYTES: u64 = 128;
 /// leaves behind what the peer still relies on, a few bits for each slot: so a peer that has begun something, and goes on
 /// with it later or never, costs no more than one that is idle.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parked {
+pub(crate) struct Suspended {
     /// Slots of this side whose operations have ended, and whose answers are still to come.
     abandoned: u128,
     /// Slots of the peer's in which writes have come, and more will; and of these, those that were refused.
@@ -273,16 +273,16 @@ impl Flow {
     }
 
     /// What has to be kept of it, if that is so little. None: something is to be done, or is awaited, that needs more.
-    pub fn parked(&self) -> Option<Parked> {
+    pub fn suspended(&self) -> Option<Suspended> {
         let abandoned = self.initiator.abandoned()?;
         let (writes, refused) = self.target.writes()?;
-        Some(Parked { abandoned, writes, refused })
+        Some(Suspended { abandoned, writes, refused })
     }
 
-    /// Goes on where a flow was parked. This one is new.
-    pub fn resume(&mut self, parked: Parked) {
-        self.initiator.await_answers(parked.abandoned);
-        self.target.await_writes(parked.writes, parked.refused);
+    /// Goes on where a flow was suspended. This one is new.
+    pub fn resume(&mut self, suspended: Suspended) {
+        self.initiator.await_answers(suspended.abandoned);
+        self.target.await_writes(suspended.writes, suspended.refused);
     }
 }
 
@@ -295,30 +295,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_parked_goes_on(abandoned: u128, writes: u128, refused: u128) {
+        fn what_is_suspended_goes_on(abandoned: u128, writes: u128, refused: u128) {
             let mut flows = Flows::new(1);
             let key = flows.lend(Connection { index: 0, generation: 0 }, 0).unwrap();
             let (flow, _) = flows.get_mut(key).unwrap();
-            prop_assert_eq!(flow.parked(), Some(Parked::default()));
-            let parked = Parked { abandoned, writes, refused: refused & writes };
-            flow.resume(parked);
-            prop_assert_eq!(flow.parked(), Some(parked));
+            prop_assert_eq!(flow.suspended(), Some(Suspended::default()));
+            let suspended = Suspended { abandoned, writes, refused: refused & writes };
+            flow.resume(suspended);
+            prop_assert_eq!(flow.suspended(), Some(suspended));
             prop_assert_eq!(flow.is_idle(), abandoned | writes == 0);
         }
     }
 
     #[test]
-    fn what_is_under_way_is_not_parked() {
+    fn what_is_under_way_is_not_suspended() {
         let mut flows = Flows::new(1);
         let key = flows.lend(Connection { index: 0, generation: 0 }, 0).unwrap();
         let (flow, _) = flows.get_mut(key).unwrap();
         for job in [Job::Hold, Job::Held, Job::Again, Job::Done(Ok(None))] {
             flow.target.set_job(3, job);
-            assert_eq!(flow.parked(), None, "{job:?}");
+            assert_eq!(flow.suspended(), None, "{job:?}");
             flow.target.set_job(3, Job::Free);
             flow.target.reset();
         }
         flow.initiator.occupy(5);
-        assert_eq!(flow.parked(), None);
+        assert_eq!(flow.suspended(), None);
     }
 }

@@ -40,7 +40,7 @@ mod target;
 mod wire;
 
 pub(crate) use crate::limits::progress_ns as allowance_ns;
-pub(crate) use flow::{Flow, Parked};
+pub(crate) use flow::{Flow, Suspended};
 pub(crate) use flows::{FLOW_BYTES, Flows};
 pub(crate) use initiator::{Trial, put_result};
 pub(crate) use operations::{Ops, Start, What};

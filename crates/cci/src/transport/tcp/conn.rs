@@ -1,25 +1,28 @@
 //! A connection, and what all of them share.
 
-use super::counts::Counts;
-use super::input::{Input, Keepers, Take};
+use super::counts::{Counts, Fault};
+use super::input::{Input, Keepers, READ_BYTES, Take};
 use super::lent::Lent;
 use super::out::{Flow, Out, Wrote};
 use super::pace::Pace;
+use super::pipe;
 use super::said::Ticket;
-use super::second_stream::Bulk;
+use super::second_stream::SecondStream;
 use super::sends::{Send, Sends};
 use super::streams::{Listed, Streams};
 use super::watched::Watched;
-use super::wire::{Header, Kind};
-use crate::connection::{Connection, Status};
+use super::wire::{HEADER_BYTES, Header, Kind};
+use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::chunks::Chunks;
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
+use crate::limits::{TCP_ASK_S, TCP_ASKS, TCP_IDLE_JITTER_S, TCP_IDLE_S};
 use crate::transport::quota::Host;
 use crate::transport::token::NOWHERE;
 use cci_sys::event::Interest;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Messages queued on a connection leave without waiting for the next progress once they are so many bytes.
 const BATCH_BYTES: u64 = 48 << 10;
@@ -79,6 +82,34 @@ pub(super) enum Written {
     MayClose,
 }
 
+/// What a read brought.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    /// Bytes to deal with: those that were kept from before, and those that came.
+    pub filled: usize,
+    /// Bytes that came.
+    fresh: usize,
+    /// They are out of the kernel; otherwise only what is dealt with leaves it.
+    pub keeps: bool,
+}
+
+/// Why nothing more is read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReadError {
+    Fault(Fault),
+    Ended(DisconnectReason),
+}
+
+/// When the next send of a connection is due.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    At(u64),
+    /// Its time is over, and it can't be taken back: so is the connection.
+    Over,
+    /// Nothing is under way.
+    Never,
+}
+
 /// See the module.
 pub(super) struct Conn {
     /// The engine's handle.
@@ -96,7 +127,7 @@ pub(super) struct Conn {
     /// CLOSING was said, and has come.
     pub closing_said: bool,
     pub closing_came: bool,
-    /// In [`super::Tcp::making`].
+    /// In the list of [`Deadlines`](super::deadlines::Deadlines).
     pub has_deadline: bool,
     /// Since when a part of a record of the first stream is here.
     pub record_ns: Option<u64>,
@@ -135,11 +166,11 @@ pub(super) struct Conn {
     /// What the second stream shows: ours at the side that accepted, the peer's at the side that dialled.
     pub ticket: Ticket,
     /// Where the second stream is to be dialled: at the peer's host.
-    pub bulk_at: Option<SocketAddr>,
+    pub second_at: Option<SocketAddr>,
     /// The second stream is wanted: asked for, or being dialled.
-    pub wants_bulk: bool,
+    pub wants_second: bool,
     /// The second stream and all of remote memory access; None: none was ever needed.
-    pub bulk: Option<Box<Bulk>>,
+    pub second: Option<Box<SecondStream>>,
     /// The name of who must be at the other end.
     pub expected: Option<Box<str>>,
     /// HELLO, as long as it may be needed again.
@@ -185,9 +216,9 @@ impl Conn {
             not_ready: 0,
             peer: None,
             ticket: Ticket { key: 0, secret: [0; 16] },
-            bulk_at: None,
-            wants_bulk: false,
-            bulk: None,
+            second_at: None,
+            wants_second: false,
+            second: None,
             expected: None,
             hello: Vec::new(),
             request: Vec::new(),
@@ -350,7 +381,7 @@ impl Conn {
 
     /// When a record of which a part has come has to be whole, on whichever stream that is.
     pub fn record_due_ns(&self, now_ns: u64) -> Option<u64> {
-        let second = self.bulk.as_ref().and_then(|bulk| bulk.part_since_ns(now_ns));
+        let second = self.second.as_ref().and_then(|second| second.part_since_ns(now_ns));
         let since_ns = [self.record_ns, second].into_iter().flatten().min()?;
         Some(since_ns.saturating_add(record_ns_max(self.send_timeout_ns)))
     }
@@ -373,6 +404,21 @@ impl Conn {
         shared.streams.starve(&mut self.listed);
     }
 
+    /// Has the kernel notice that the peer's host is gone: by asking it where the connection is idle, and by what it does not
+    /// acknowledge. The user timeout counts for both; sends and operations have deadlines of their own, which are sooner.
+    //= wire.md R-TCP-27
+    pub fn bound_silence(&self) {
+        let Some(stream) = &self.stream else { return };
+        // Both sides know the ticket, and no two connections have the same.
+        let jitter_s = u64::from(self.ticket.secret[0]) % TCP_IDLE_JITTER_S;
+        let idle = Duration::from_secs(TCP_IDLE_S + jitter_s);
+        let give_up_ms = (TCP_IDLE_S + TCP_IDLE_JITTER_S + TCP_ASK_S * u64::from(TCP_ASKS)) * 1_000;
+        let timeout_ms = (self.send_timeout_ns / 1_000_000).saturating_mul(2).clamp(give_up_ms, 86_400_000);
+        // A kernel that refuses gives up after its own, longer, time.
+        let _ = stream.set_keepalive(idle, Duration::from_secs(TCP_ASK_S), TCP_ASKS);
+        let _ = stream.set_user_timeout_ms(u32::try_from(timeout_ms).unwrap_or(u32::MAX));
+    }
+
     /// Asks the peer for a sign of life.
     pub fn ping(&mut self, streams: &mut Streams) {
         //= wire.md R-TCP-16
@@ -389,6 +435,128 @@ impl Conn {
         let header = self.header(Kind::Ready, 4);
         shared.streams.write_later(&mut self.listed);
         self.out.send_control(header, Some(window))
+    }
+
+    /// Reads once into `scratch`, behind what was kept. `None`: nothing has come.
+    #[inline]
+    pub fn read(&mut self, shared: &mut Shared, scratch: &mut [u8]) -> Result<Option<Batch>, ReadError> {
+        let host = self.host();
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let kept = self.input.kept().len();
+        if std::mem::take(&mut self.leaves_part) {
+            // Where the system refuses, it tells later than it might.
+            let _ = stream.set_wakeup_bytes(1);
+        }
+        // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
+        let keepers = &mut shared.keepers;
+        let keeps = keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_room(host);
+        if !keeps && !std::mem::replace(&mut self.has_room_behind_parts, true) {
+            stream.make_room_behind_parts();
+        }
+        let Some((before, space)) = scratch.split_at_mut_checked(kept) else { return Ok(None) };
+        let Some(space) = space.get_mut(..READ_BYTES) else { return Ok(None) };
+        let got = if keeps { stream.recv_now(space) } else { stream.peek_now(space) };
+        shared.counts.reads += 1;
+        let len = match got {
+            Ok(None) => {
+                shared.counts.reads_empty += 1;
+                if stream.is_sealed() {
+                    self.note_sealed_part(shared);
+                }
+                return Ok(None);
+            }
+            Ok(Some(0)) => return Err(ReadError::Ended(DisconnectReason::Died)),
+            Ok(Some(len)) => len,
+            //= wire.md R-SEC-14
+            Err(error) if pipe::is_forgery(&error) => return Err(ReadError::Fault(Fault::Forged)),
+            Err(error) => return Err(ReadError::Ended(pipe::reason(&error))),
+        };
+        if kept > 0 {
+            before.copy_from_slice(self.input.kept());
+            self.input.drop_kept(&mut shared.keepers);
+        }
+        shared.counts.bytes_read += len as u64;
+        if keeps {
+            self.heard_ns = shared.now_ns;
+        }
+        Ok(Some(Batch { filled: kept + len, fresh: len, keeps }))
+    }
+
+    /// Keeps what was read and not dealt with, which is all behind the first `used` bytes. Answers whether something came that
+    /// is of use.
+    #[inline]
+    pub fn keep_rest(
+        &mut self,
+        shared: &mut Shared,
+        core: &Core,
+        scratch: &mut [u8],
+        batch: &Batch,
+        used: usize,
+    ) -> Result<bool, ReadError> {
+        let host = self.host();
+        let has_sealed_part = self.stream.as_ref().is_some_and(|stream| stream.has_part());
+        if used == batch.filled && !has_sealed_part || self.input.is_holding() {
+            self.record_ns = None;
+        } else if used > 0 || self.record_ns.is_none() {
+            self.record_ns = Some(shared.now_ns);
+        }
+        let is_part = self.record_ns.is_some();
+        if batch.keeps {
+            let rest = scratch.get(used..batch.filled).unwrap_or_default();
+            if !self.input.keep(&mut shared.keepers, host, rest) {
+                // What was read can't be put back, nor be asked for again.
+                shared.counts.refused_system += 1;
+                return Err(ReadError::Ended(DisconnectReason::Refused));
+            }
+        } else if let Some(stream) = &mut self.stream {
+            shared.counts.bytes_read -= (batch.fresh - used) as u64;
+            // What was dealt with is taken out of the kernel.
+            if !scratch.get_mut(..used).is_some_and(|space| stream.take(space)) {
+                return Err(ReadError::Ended(DisconnectReason::Died));
+            }
+            if used < batch.fresh && is_part {
+                // A part of a record stays there. The kernel tells of the rest, or of an end behind it.
+                let needed = scratch.get(used..batch.fresh).map_or(1, record_bytes);
+                self.leaves_part = stream.set_wakeup_bytes(needed).is_ok();
+                self.hot_reads = 0;
+            }
+            if used > 0 {
+                self.heard_ns = shared.now_ns;
+            }
+            if self.leaves_part {
+                self.watch(core);
+            }
+        }
+        if is_part {
+            self.await_rest(shared);
+        }
+        Ok(batch.keeps || used > 0)
+    }
+
+    /// Ends sends that are overdue.
+    ///
+    /// What the peer has refused for want of a buffer is taken back: it ends in RNR, was not delivered, and the connection
+    /// lives on. What it has not answered at all ends with `TimedOut`: whether it will be delivered is not known, and the
+    /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time: the send
+    /// timeout once more, whatever it says.
+    pub fn time_out_sends(&mut self, shared: &mut Shared, core: &mut Core) -> Due {
+        let now_ns = shared.now_ns;
+        while let Some(deadline_ns) = self.out.oldest(&shared.sends).map(|send| send.deadline_ns) {
+            if deadline_ns > now_ns {
+                return Due::At(deadline_ns);
+            }
+            let is_refused = self.out.flow == Flow::Stalled;
+            if let Some(send) = self.out.take_back(&mut shared.sends, &mut shared.chunks) {
+                //= wire.md R-TCP-10
+                let status = if is_refused { Status::ReceiverNotReady } else { Status::TimedOut };
+                self.complete(core, &send, status);
+                continue;
+            }
+            //= wire.md R-TCP-17
+            let patience_ns = self.moved_ns.min(deadline_ns).saturating_add(self.send_timeout_ns);
+            return if patience_ns > now_ns { Due::At(patience_ns) } else { Due::Over };
+        }
+        Due::Never
     }
 
     /// Nothing could be read: if that is because a sealed record is not whole, that has a time.
@@ -419,18 +587,18 @@ impl Conn {
     }
 
     /// The second stream is there, or was.
-    pub fn has_bulk(&self) -> bool {
-        self.bulk.as_ref().is_some_and(|bulk| bulk.was_made())
+    pub fn has_second(&self) -> bool {
+        self.second.as_ref().is_some_and(|second| second.was_made())
     }
 
     /// A second stream is in order: once, and not behind CLOSING of either side.
-    pub fn bulk_may_come(&self) -> bool {
+    pub fn second_may_come(&self) -> bool {
         let lives = match self.state {
             State::Accepting | State::Open => true,
             State::Closing => !self.closing_said,
             State::Dialing | State::PeerClosing | State::PeerClosed | State::Lingering | State::Gone => false,
         };
-        lives && self.is_reliable && !self.has_bulk()
+        lives && self.is_reliable && !self.has_second()
     }
 
     /// The peer may send messages that we want.
@@ -454,4 +622,10 @@ pub(super) struct Shared {
     pub keepers: Keepers,
     pub streams: Streams,
     pub pace: Pace,
+}
+
+/// How long the record is that begins like this, as far as that can be told: a header at least.
+fn record_bytes(part: &[u8]) -> u32 {
+    let payload = part.first_chunk::<HEADER_BYTES>().map_or(0, |[l0, l1, ..]| u16::from_le_bytes([*l0, *l1]));
+    HEADER_BYTES as u32 + u32::from(payload)
 }

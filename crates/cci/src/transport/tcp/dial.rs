@@ -1,6 +1,6 @@
 //! The side of a handshake that dials.
 
-use super::conn::{Conn, State};
+use super::conn::State;
 use super::counts::Fault;
 use super::hand::Unread;
 use super::pipe::{self, Pipe, Refusal};
@@ -23,9 +23,6 @@ use std::io::{self, ErrorKind};
 
 /// How soon a peer that the network does not reach, or that has too many clients, is tried again.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
-/// A connection's entry and its place.
-const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
-
 impl Tcp {
     pub(super) fn dial(
         &mut self,
@@ -54,13 +51,13 @@ impl Tcp {
                 "a multicast group has no streams; connect to it from a UDP device".to_owned(),
             ));
         }
-        self.shared.now_ns = clock::now_ns();
+        self.links.shared.now_ns = clock::now_ns();
         let stream = match Stream::connect(self.local, peer) {
             // What this process lacks now it is told of now. What is lacking later is waited for.
             Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
             stream => stream,
         };
-        let key = self.insert_conn(connection, State::Dialing, to.attribute.is_reliable());
+        let key = self.links.insert(connection, State::Dialing, to.attribute.is_reliable());
         let key = key.ok_or(ConnectError::NoMemory)?;
         let payload = to.request.to_vec();
         // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
@@ -70,42 +67,20 @@ impl Tcp {
             (Some(payload), Vec::new())
         };
         let hello = Said::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.links.conns.get_mut(key) {
             (conn.hello, conn.request) = (hello, request);
             conn.expected = to.expected.map(Into::into);
             conn.peer = Some(peer);
-            conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.shared.now_ns.saturating_add(ns));
+            conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.links.shared.now_ns.saturating_add(ns));
+            self.links.deadlines.add(conn);
         }
-        self.make(key);
         self.called(core, key, stream);
         Ok(key)
     }
 
-    /// A new entry in the table of connections, if it fits under the cap.
-    pub(super) fn insert_conn(
-        &mut self,
-        connection: Connection,
-        state: State,
-        is_reliable: bool,
-    ) -> Option<Key> {
-        // The table doubles when it is full.
-        let bytes = self.conns.bytes();
-        let full = (self.conns.len() as usize + 1) * CONN_BYTES > bytes;
-        if full && 2 * bytes as u64 > self.conns_bytes_max {
-            return None;
-        }
-        let timeouts_ns = (self.send_timeout_ns, self.keepalive_ns);
-        let key = self.conns.insert(Conn::new(connection, state, is_reliable, timeouts_ns)).ok()?;
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.listed.key = key;
-        }
-        self.conns_max = self.conns_max.max(key.index + 1);
-        Some(key)
-    }
-
     /// Tries to reach the peer.
-    fn call(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+    pub(super) fn call(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(peer) = conn.peer else { return };
         conn.again_ns = u64::MAX;
         self.called(core, key, Stream::connect(self.local, peer));
@@ -113,7 +88,7 @@ impl Tcp {
 
     /// Goes on with a stream that is being connected.
     fn called(&mut self, core: &mut Core, key: Key, stream: Result<Stream, SysError>) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         conn.again_ns = u64::MAX;
         let (security, expected, host) = (self.security.as_ref(), conn.expected.as_deref(), conn.host());
         let dialled = stream
@@ -138,16 +113,16 @@ impl Tcp {
 
     /// The stream of a connection that was dialled can be written, or has failed.
     pub(super) fn connected(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(stream) = &mut conn.stream else { return };
         if let Err(error) = stream.take_error() {
             return self.call_failed(core, key, &error);
         }
         // A stream may meet itself, where nobody listens on the port that it was given.
         if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
-            return self.dial_failed(core, key, ConnectFailure::Refused);
+            return self.links.fail(core, key, ConnectFailure::Refused);
         }
-        if let Err(error) = conn.out.write(stream, &self.shared.sends) {
+        if let Err(error) = conn.out.write(stream, &self.links.shared.sends) {
             return self.call_failed(core, key, &error);
         }
         let waits = conn.out.blocked && stream.waits_for_room();
@@ -156,51 +131,39 @@ impl Tcp {
 
     /// The system, or the network, says why the peer was not reached.
     fn call_failed(&mut self, core: &mut Core, key: Key, error: &io::Error) {
-        let now_ns = self.shared.now_ns;
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let now_ns = self.links.shared.now_ns;
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
             && conn.stream.as_ref().is_some_and(|stream| stream.is_shaking());
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
         if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
-            self.shared.counts.fault(refusal.fault);
-            return self.dial_failed(core, key, refusal.why);
+            self.links.shared.counts.fault(refusal.fault);
+            return self.links.fail(core, key, refusal.why);
         }
         if conn.is_heard {
             // What was asked for once is not asked for again.
-            return self.dial_failed(core, key, ConnectFailure::Disconnected);
+            return self.links.fail(core, key, ConnectFailure::Disconnected);
         }
         match error.kind() {
-            ErrorKind::ConnectionRefused => self.dial_failed(core, key, ConnectFailure::Refused),
+            ErrorKind::ConnectionRefused => self.links.fail(core, key, ConnectFailure::Refused),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                self.dial_failed(core, key, ConnectFailure::Disconnected);
+                self.links.fail(core, key, ConnectFailure::Disconnected);
             }
             // The network may come back, ports and descriptors may become free: until the time is over.
             _ => {
                 conn.unwatch(core);
                 conn.stream = None;
                 conn.again_ns = now_ns + AGAIN_NS;
-                self.shared.counts.refused_system += 1;
-                self.make(key);
+                self.links.shared.counts.refused_system += 1;
+                self.links.deadlines.add(conn);
             }
         }
     }
 
-    pub(super) fn dial_failed(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
-        if let Some(conn) = self.conns.get(key) {
-            core.failed(conn.connection, why);
-        }
-        self.remove(core, key);
-    }
-
-    /// It is time to try again.
-    pub(super) fn call_again(&mut self, core: &mut Core, key: Key) {
-        self.call(core, key);
-    }
-
     /// The peer answers.
     pub(super) fn answered(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(stream) = &mut conn.stream else { return };
         let (fault, why) = match super::hand::read_said(stream, &mut conn.hello_answer) {
             Ok(None) => return,
@@ -211,13 +174,13 @@ impl Tcp {
             Err(Unread::Fault) => (Some(Fault::Handshake), ConnectFailure::Disconnected),
         };
         if let Some(fault) = fault {
-            self.shared.counts.fault(fault);
+            self.links.shared.counts.fault(fault);
         }
-        self.dial_failed(core, key, why);
+        self.links.fail(core, key, why);
     }
 
     fn answered_with(&mut self, core: &mut Core, key: Key, said: Said) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.links.conns.get_mut(key) else { return };
         core.heard(conn.connection);
         match said {
             //= wire.md R-TCP-3
@@ -225,7 +188,7 @@ impl Tcp {
                 conn.is_heard = true;
                 if !conn.request.is_empty() {
                     conn.out.send_first(&std::mem::take(&mut conn.request));
-                    self.flush(core, key);
+                    self.links.flush(core, key);
                 }
                 self.answered(core, key);
             }
@@ -233,20 +196,20 @@ impl Tcp {
                 conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
                 conn.ticket = ticket;
                 //= wire.md R-TCP-15
-                conn.bulk_at = conn.peer.map(|mut peer| {
+                conn.second_at = conn.peer.map(|mut peer| {
                     peer.set_port(port);
                     peer
                 });
                 (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
                 self.identify(core, key);
-                self.open_conn(core, key);
+                self.links.open(core, key);
                 //= wire.md R-TCP-3
-                self.send_control(key, Kind::Confirm);
-                self.flush(core, key);
+                self.links.send_control(key, Kind::Confirm);
+                self.links.flush(core, key);
             }
-            Said::Reject { no_memory: true } => self.dial_failed(core, key, ConnectFailure::NoMemory),
-            Said::Reject { no_memory: false } => self.dial_failed(core, key, ConnectFailure::Refused),
-            Said::Version { theirs } => self.dial_failed(core, key, ConnectFailure::Version { theirs }),
+            Said::Reject { no_memory: true } => self.links.fail(core, key, ConnectFailure::NoMemory),
+            Said::Reject { no_memory: false } => self.links.fail(core, key, ConnectFailure::Refused),
+            Said::Version { theirs } => self.links.fail(core, key, ConnectFailure::Version { theirs }),
             Said::Hello { .. }
             | Said::Request { .. }
             | Said::Bulk { .. }
@@ -255,25 +218,9 @@ impl Tcp {
             | Said::Accept { .. }
             | Said::OtherHello
             | Said::Heard => {
-                self.shared.counts.fault(Fault::Handshake);
-                self.dial_failed(core, key, ConnectFailure::Disconnected);
+                self.links.shared.counts.fault(Fault::Handshake);
+                self.links.fail(core, key, ConnectFailure::Disconnected);
             }
         }
-    }
-
-    /// A connection is made.
-    pub(super) fn open_conn(&mut self, core: &mut Core, key: Key) {
-        let now_ns = self.shared.now_ns;
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.state = State::Open;
-        (conn.heard_ns, conn.moved_ns, conn.until_ns) = (now_ns, now_ns, u64::MAX);
-        let (connection, mss) = (conn.connection, conn.mss);
-        if conn.keepalive_ns > 0 {
-            self.keepalive.push(key);
-            self.next_keepalive_ns = 0;
-        }
-        self.bound_silence(key);
-        core.opened(connection, mss);
-        self.activate(core, key);
     }
 }

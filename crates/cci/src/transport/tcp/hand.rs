@@ -229,7 +229,7 @@ impl Tcp {
                     return self.ask_program(core, key, wanted, payload);
                 }
                 (Stage::Silent, Said::Bulk { key: named, nonce }) => {
-                    self.said_bulk(core, key, named, nonce);
+                    self.second_named(core, key, named, nonce);
                 }
                 (Stage::Challenged { .. }, Said::Proof { proof }) => {
                     return self.second_came(core, key, &proof);
@@ -263,12 +263,12 @@ impl Tcp {
     pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
         let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
         if let Some(fault) = fault {
-            self.shared.counts.fault(fault);
+            self.links.shared.counts.fault(fault);
         }
         let Some(mut hand) = self.take_hand(core, key) else { return };
         match hand.stage {
             Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
-                self.end(core, conn, reason);
+                self.links.end(core, conn, reason);
             }
             Stage::Waiting { .. } => {
                 // If there is no room for it, the client learns by the end of the stream.
@@ -290,7 +290,7 @@ impl Tcp {
         } else {
             return true;
         };
-        let had_its_time_ns = self.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
+        let had_its_time_ns = self.links.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
         let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
             return false;
         };

@@ -1,18 +1,22 @@
-//! Reading, writing and ending connections, one after the other.
+//! All connections of an endpoint, from when they are entered until they are forgotten: what is done with one after the
+//! other, and what the end of one means for what it holds.
 
-use super::Tcp;
-use super::conn::{Conn, State, Written};
+use super::conn::{Batch, Conn, Due, ReadError, Shared, State, Written};
 use super::counts::Fault;
-use super::input::{READ_BYTES, Take};
-use super::pipe;
+use super::deadlines::Deadlines;
+use super::input::Take;
+use super::pipe::Pipe;
 use super::receive::{Came, Receiver};
-use super::wire::{HEADER_BYTES, Kind};
+use super::transfers::{Transfers, Verdict, Work, WorkError};
+use super::wire::Kind;
 use crate::ConnectFailure;
-use crate::connection::{DisconnectReason, Status};
+use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
-use crate::transport::quota::Host;
-use cci_memory::slab::Key;
+use crate::limits;
+use crate::transport::ordered_rma::Start;
+use cci_memory::slab::{Key, Slab};
+use cci_sys::clock;
 use std::io::ErrorKind;
 
 /// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
@@ -24,9 +28,57 @@ const LINGER_NS: u64 = 1_000_000_000;
 /// What a connection that closes is given beyond the deadlines of what is under way.
 const CLOSING_NS_MIN: u64 = 1_000_000_000;
 
-impl Tcp {
+/// So many connections at a time make room for those that wait.
+const CROWDING_MAX: usize = 8;
+/// A connection's entry in the table.
+const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
+
+/// What connections made from now on have.
+pub(super) struct Defaults {
+    pub send_timeout_ns: u64,
+    pub keepalive_ns: u64,
+}
+
+/// See the module.
+pub(super) struct Links {
+    pub conns: Slab<Conn>,
+    /// What the table may grow to.
+    conns_bytes_max: u64,
+    /// One more than the highest index that a connection ever had.
+    conns_max: u32,
+    pub defaults: Defaults,
+    pub shared: Shared,
+    pub transfers: Transfers,
+    pub deadlines: Deadlines,
+    /// Connections whose second stream is to be dialled.
+    pub seconds_wanted: Vec<Key>,
+    /// Where streams are read into; empty while it is worked in.
+    scratch: Box<[u8]>,
+}
+
+impl Links {
+    pub fn new(
+        conns_bytes_max: u64,
+        defaults: Defaults,
+        shared: Shared,
+        transfers: Transfers,
+        scratch: Box<[u8]>,
+    ) -> Links {
+        Links {
+            conns: Slab::new(limits::CONNECTIONS_MAX),
+            conns_bytes_max,
+            conns_max: 0,
+            defaults,
+            shared,
+            transfers,
+            deadlines: Deadlines::new(),
+            seconds_wanted: Vec::new(),
+            scratch,
+        }
+    }
+
     #[inline]
-    pub(super) fn send_message(
+    pub fn send(
         &mut self,
         core: &mut Core,
         key: Key,
@@ -45,14 +97,14 @@ impl Tcp {
     }
 
     /// Queues a control record; it leaves with the next progress.
-    pub(super) fn send_control(&mut self, key: Key, kind: Kind) {
+    pub fn send_control(&mut self, key: Key, kind: Kind) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.send_control(&mut self.shared.streams, kind);
         }
     }
 
     /// Writes what waits on one connection.
-    pub(super) fn flush(&mut self, core: &mut Core, key: Key) {
+    pub fn flush(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let written = conn.flush(&mut self.shared, core);
         self.written(core, key, written);
@@ -78,7 +130,7 @@ impl Tcp {
 
     /// Writes everything that the program, or the last progress, has queued.
     #[cold]
-    pub(super) fn flush_unwritten(&mut self, core: &mut Core) {
+    pub fn flush_unwritten(&mut self, core: &mut Core) {
         let mut unwritten = self.shared.streams.take_unwritten();
         for key in unwritten.drain(..) {
             let Some(conn) = self.conns.get_mut(key) else { continue };
@@ -96,7 +148,7 @@ impl Tcp {
     /// Acknowledges what came, where nothing went the other way that could carry it. A peer that goes on sending is
     /// told now and then; `all`: nobody is to wait.
     #[cold]
-    pub(super) fn acknowledge(&mut self, core: &mut Core, all: bool) {
+    pub fn acknowledge(&mut self, core: &mut Core, all: bool) {
         let mut at = 0;
         while let Some(key) = self.shared.streams.unacknowledged(at) {
             let Some(conn) = self.conns.get_mut(key) else {
@@ -122,7 +174,7 @@ impl Tcp {
 
     /// Reads once and deals with what came. Answers whether something did.
     #[inline]
-    pub(super) fn read(&mut self, core: &mut Core, key: Key) -> bool {
+    pub fn read(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.input.is_holding() || matches!(conn.state, State::Dialing | State::PeerClosed | State::Gone) {
             return false;
@@ -133,109 +185,38 @@ impl Tcp {
         }
         // Taken out as long as it is worked in; what goes wrong meanwhile puts it back all the same.
         let mut scratch = std::mem::take(&mut self.scratch);
-        let came = self.read_into(core, key, &mut scratch);
+        let came = match conn.read(&mut self.shared, &mut scratch) {
+            Ok(None) => false,
+            Ok(Some(batch)) => self.took(core, key, &mut scratch, &batch),
+            Err(error) => {
+                self.read_failed(core, key, error);
+                true
+            }
+        };
         self.scratch = scratch;
         came
     }
 
-    fn read_into(&mut self, core: &mut Core, key: Key, scratch: &mut [u8]) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return false };
-        let whom = conn.peer;
-        let Some(stream) = &mut conn.stream else { return false };
-        let kept = conn.input.kept().len();
-        if std::mem::take(&mut conn.leaves_part) {
-            // Where the system refuses, it tells later than it might.
-            let _ = stream.set_wakeup_bytes(1);
-        }
-        // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
-        let keepers = &mut self.shared.keepers;
-        let keeps =
-            keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_room(Host::of(whom));
-        let is_sealed = stream.is_sealed();
-        if !keeps && !std::mem::replace(&mut conn.has_room_behind_parts, true) {
-            stream.make_room_behind_parts();
-        }
-        let Some((room, space)) = scratch.split_at_mut_checked(kept) else { return false };
-        let Some(space) = space.get_mut(..READ_BYTES) else { return false };
-        let got = if keeps { stream.recv_now(space) } else { stream.peek_now(space) };
-        self.shared.counts.reads += 1;
-        let len = match got {
-            Ok(None) => {
-                self.shared.counts.reads_empty += 1;
-                if is_sealed {
-                    conn.note_sealed_part(&mut self.shared);
-                }
-                return false;
-            }
-            Ok(Some(len)) if len > 0 => len,
-            //= wire.md R-SEC-14
-            Err(error) if pipe::is_forgery(&error) => {
-                self.fault(core, key, Fault::Forged);
-                return true;
-            }
-            Ok(_) => {
-                self.end(core, key, DisconnectReason::Died);
-                return true;
-            }
-            Err(error) => {
-                self.end(core, key, pipe::reason(&error));
-                return true;
-            }
-        };
-        if kept > 0 {
-            room.copy_from_slice(conn.input.kept());
-            conn.input.drop_kept(&mut self.shared.keepers);
-        }
-        self.shared.counts.bytes_read += len as u64;
-        if keeps {
-            conn.heard_ns = self.shared.now_ns;
-        }
-        let filled = scratch.get(..kept + len).unwrap_or_default();
-        let used = self.deal(core, key, filled, keeps);
+    /// Deals with what was read. Answers whether something came of it.
+    fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch) -> bool {
+        let filled = scratch.get(..batch.filled).unwrap_or_default();
+        let used = self.deal(core, key, filled, batch.keeps);
         self.go_on_closing(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return true };
-        let has_sealed_part = conn.stream.as_ref().is_some_and(|stream| stream.has_part());
-        if used == filled.len() && !has_sealed_part || conn.input.is_holding() {
-            conn.record_ns = None;
-        } else if used > 0 || conn.record_ns.is_none() {
-            conn.record_ns = Some(self.shared.now_ns);
-        }
-        let is_part = conn.record_ns.is_some() && !conn.listed.is_unfinished();
-        if keeps {
-            if !conn.input.keep(
-                &mut self.shared.keepers,
-                Host::of(whom),
-                filled.get(used..).unwrap_or_default(),
-            ) {
-                // What was read can't be put back, nor be asked for again.
-                self.shared.counts.refused_system += 1;
-                self.end(core, key, DisconnectReason::Refused);
-                return true;
-            }
-        } else if let Some(stream) = &mut conn.stream {
-            self.shared.counts.bytes_read -= (len - used) as u64;
-            // What was dealt with is taken out of the kernel.
-            if !scratch.get_mut(..used).is_some_and(|space| stream.take(space)) {
-                self.end(core, key, DisconnectReason::Died);
-                return true;
-            }
-            if used < len && conn.record_ns.is_some() {
-                // A part of a record stays there. The kernel tells of the rest, or of an end behind it.
-                let needed = scratch.get(used..len).map_or(1, record_bytes);
-                conn.leaves_part = stream.set_wakeup_bytes(needed).is_ok();
-                conn.hot_reads = 0;
-            }
-            if used > 0 {
-                conn.heard_ns = self.shared.now_ns;
-            }
-            if conn.leaves_part {
-                conn.watch(core);
+        match conn.keep_rest(&mut self.shared, core, scratch, batch, used) {
+            Ok(came) => came,
+            Err(error) => {
+                self.read_failed(core, key, error);
+                true
             }
         }
-        if is_part {
-            conn.await_rest(&mut self.shared);
+    }
+
+    fn read_failed(&mut self, core: &mut Core, key: Key, error: ReadError) {
+        match error {
+            ReadError::Fault(fault) => self.fault(core, key, fault),
+            ReadError::Ended(reason) => self.end(core, key, reason),
         }
-        keeps || used > 0
     }
 
     /// Deals with all whole records; answers how many bytes they were. Where it had to stop, the rest is for later.
@@ -246,8 +227,8 @@ impl Tcp {
             let mut receiver = Receiver { conn, shared: &mut self.shared, core, may_hold };
             match receiver.deal(bytes, &mut used) {
                 Ok(()) => return used,
-                Err(Came::Confirm) => self.open_conn(core, key),
-                Err(Came::AskSecond) => self.dial_bulk(core, key),
+                Err(Came::Confirm) => self.open(core, key),
+                Err(Came::AskSecond) => self.want_second(key),
                 Err(Came::Closing) => self.peer_closing(core, key),
                 Err(Came::Close) => {
                     self.peer_closed(core, key);
@@ -263,7 +244,7 @@ impl Tcp {
 
     /// Connections whose messages wait for receive buffers: there are some again, or the wait was too long.
     #[cold]
-    pub(super) fn feed(&mut self, core: &mut Core) {
+    pub fn feed(&mut self, core: &mut Core) {
         for _ in 0..self.shared.streams.starved().min(FED_MAX) {
             let Some(key) = self.shared.streams.next_starved() else { break };
             self.shared.counts.starved_looks += 1;
@@ -328,7 +309,7 @@ impl Tcp {
     }
 
     /// The program is done with a connection.
-    pub(super) fn disconnect_conn(&mut self, core: &mut Core, key: Key) {
+    pub fn disconnect(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let connection = conn.connection;
         match conn.state {
@@ -337,16 +318,14 @@ impl Tcp {
                 // All that is under way has a deadline; this one is for what the peer may think of beside it.
                 let timeout_ns = conn.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
                 let until_ns = self.shared.now_ns.saturating_add(timeout_ns);
-                let until_ns = until_ns.saturating_add(self.bulk_allowance_ns(key));
-                if let Some(conn) = self.conns.get_mut(key) {
-                    conn.until_ns = until_ns;
-                }
-                self.make(key);
+                let allowance_ns = self.transfers.allowance_ns(conn);
+                conn.until_ns = until_ns.saturating_add(allowance_ns);
+                self.deadlines.add(conn);
                 self.go_on_closing(core, key);
                 self.flush(core, key);
             }
             State::Dialing | State::Accepting | State::PeerClosed | State::Gone => {
-                self.bulk_end(core, key, Status::Disconnected);
+                self.transfers.end(core, conn, Status::Disconnected);
                 core.closed(connection);
                 self.remove(core, key);
             }
@@ -356,10 +335,11 @@ impl Tcp {
 
     /// A connection that closes may have come a step further.
     #[inline]
-    pub(super) fn go_on_closing(&mut self, core: &mut Core, key: Key) {
-        match self.conns.get(key).map(|conn| conn.state) {
-            Some(State::Closing) => self.go_on_closing_now(core, key),
-            Some(State::PeerClosed) if !self.bulk_awaits_answers(key) => {
+    pub fn go_on_closing(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        match conn.state {
+            State::Closing => self.go_on_closing_now(core, key),
+            State::PeerClosed if !self.transfers.await_answers(conn) => {
                 self.end(core, key, DisconnectReason::Closed);
             }
             _ => {}
@@ -368,74 +348,67 @@ impl Tcp {
 
     #[cold]
     fn go_on_closing_now(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
         //= wire.md R-TCP-13
-        if !self.bulk_is_over(core, key) {
+        if !self.transfers.are_over(conn) {
             return;
         }
-        let now_ns = self.shared.now_ns;
-        let Some(conn) = self.conns.get_mut(key) else { return };
         if !conn.closing_said {
             conn.closing_said = true;
             conn.send_control(&mut self.shared.streams, Kind::Closing);
         }
-        let has_sends = conn.out.sends() > 0;
         //= wire.md R-TCP-13
-        if has_sends || self.bulk_owes_answers(key) {
+        if conn.out.sends() > 0 || self.transfers.owe_answers(conn) {
             return;
         }
-        let Some(conn) = self.conns.get_mut(key) else { return };
         //= wire.md R-TCP-14
         conn.state = State::Lingering;
-        conn.until_ns = now_ns + LINGER_NS;
-        let connection = conn.connection;
-        self.send_control(key, Kind::Close);
-        self.bulk_end(core, key, Status::Disconnected);
-        core.closed(connection);
-        self.make(key);
+        conn.until_ns = self.shared.now_ns + LINGER_NS;
+        conn.send_control(&mut self.shared.streams, Kind::Close);
+        self.transfers.end(core, conn, Status::Disconnected);
+        core.closed(conn.connection);
+        self.deadlines.add(conn);
         self.flush(core, key);
     }
 
     /// The peer's program has disconnected: it takes no more messages. What it answers to remote operations still comes, over a
     /// stream of its own.
-    pub(super) fn peer_closing(&mut self, core: &mut Core, key: Key) {
+    fn peer_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.closing_came = true;
         let was_open = conn.state == State::Open;
         if was_open {
             conn.state = State::PeerClosing;
         }
-        let (connection, is_closing) = (conn.connection, conn.state != State::PeerClosing);
         conn.out.keep_begun(&self.shared.sends);
         conn.end_sends(&mut self.shared, core, Status::Disconnected);
-        if is_closing || !self.bulk_awaits_answers(key) {
-            self.bulk_end(core, key, Status::Disconnected);
+        if conn.state != State::PeerClosing || !self.transfers.await_answers(conn) {
+            self.transfers.end(core, conn, Status::Disconnected);
         }
         if was_open {
-            core.peer_gone(connection);
+            core.peer_gone(conn.connection);
         }
     }
 
-    /// The peer has said CLOSE.
+    /// The peer has sent CLOSE.
     #[cold]
-    pub(super) fn peer_closed(&mut self, core: &mut Core, key: Key) {
-        let awaits = self.bulk_awaits_answers(key);
+    fn peer_closed(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if !awaits || !matches!(conn.state, State::Open | State::PeerClosing) {
+        if !self.transfers.await_answers(conn) || !matches!(conn.state, State::Open | State::PeerClosing) {
             return self.end(core, key, DisconnectReason::Closed);
         }
         //= wire.md R-TCP-14
         conn.state = State::PeerClosed;
         conn.until_ns = self.shared.now_ns.saturating_add(LINGER_NS);
         conn.unwatch(core);
-        let connection = conn.connection;
         conn.end_sends(&mut self.shared, core, Status::Disconnected);
-        core.peer_gone(connection);
-        self.make(key);
+        core.peer_gone(conn.connection);
+        self.deadlines.add(conn);
     }
 
     /// A peer that is not to be believed.
     #[cold]
-    pub(super) fn fault(&mut self, core: &mut Core, key: Key, fault: Fault) {
+    pub fn fault(&mut self, core: &mut Core, key: Key, fault: Fault) {
         //= wire.md R-TCP-1
         self.shared.counts.fault(fault);
         self.end(core, key, DisconnectReason::Refused);
@@ -443,7 +416,7 @@ impl Tcp {
 
     /// The stream has ended, or is of no use any more.
     #[cold]
-    pub(super) fn end(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
+    pub fn end(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
         let status = match reason {
             DisconnectReason::TimedOut => Status::TimedOut,
             _ => Status::Disconnected,
@@ -451,11 +424,7 @@ impl Tcp {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (state, connection) = (conn.state, conn.connection);
         match state {
-            State::Dialing => return self.dial_failed(core, key, ConnectFailure::Disconnected),
-            State::Accepting => {
-                core.failed(connection, ConnectFailure::Disconnected);
-                return self.remove(core, key);
-            }
+            State::Dialing | State::Accepting => return self.fail(core, key, ConnectFailure::Disconnected),
             State::Lingering => return self.remove(core, key),
             State::Gone => return,
             State::Open | State::PeerClosing | State::PeerClosed | State::Closing => {}
@@ -471,7 +440,7 @@ impl Tcp {
         conn.state = State::Gone;
         conn.input.drop_kept(&mut self.shared.keepers);
         conn.end_sends(&mut self.shared, core, status);
-        self.bulk_end(core, key, status);
+        self.transfers.end(core, conn, status);
         if state == State::Closing {
             core.closed(connection);
             self.remove(core, key);
@@ -480,20 +449,249 @@ impl Tcp {
         }
     }
 
+    /// A connection does not come about.
+    pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
+        if let Some(conn) = self.conns.get(key) {
+            core.failed(conn.connection, why);
+        }
+        self.remove(core, key);
+    }
+
     /// Forgets a connection, whose sends have ended.
-    pub(super) fn remove(&mut self, core: &mut Core, key: Key) {
-        self.bulk_end(core, key, Status::Disconnected);
+    pub fn remove(&mut self, core: &mut Core, key: Key) {
         if let Some(mut conn) = self.conns.remove(key) {
+            self.transfers.end(core, &mut conn, Status::Disconnected);
             conn.unwatch(core);
             conn.input.drop_kept(&mut self.shared.keepers);
             while conn.out.abandon(&mut self.shared.sends, &mut self.shared.chunks).is_some() {
-                debug_assert!(false, "they were told of before");
+                debug_assert!(false, "their ends were reported before");
             }
         }
     }
 
+    /// A new entry in the table of connections, if it fits under the cap.
+    pub fn insert(&mut self, connection: Connection, state: State, is_reliable: bool) -> Option<Key> {
+        // The table doubles when it is full.
+        let bytes = self.conns.bytes();
+        let full = (self.conns.len() as usize + 1) * CONN_BYTES > bytes;
+        if full && 2 * bytes as u64 > self.conns_bytes_max {
+            return None;
+        }
+        let timeouts_ns = (self.defaults.send_timeout_ns, self.defaults.keepalive_ns);
+        let key = self.conns.insert(Conn::new(connection, state, is_reliable, timeouts_ns)).ok()?;
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.listed.key = key;
+        }
+        self.conns_max = self.conns_max.max(key.index + 1);
+        Some(key)
+    }
+
+    /// A connection is made.
+    pub fn open(&mut self, core: &mut Core, key: Key) {
+        let now_ns = self.shared.now_ns;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.state = State::Open;
+        (conn.heard_ns, conn.moved_ns, conn.until_ns) = (now_ns, now_ns, u64::MAX);
+        if conn.keepalive_ns > 0 {
+            self.deadlines.keep_alive(key);
+        }
+        conn.bound_silence();
+        core.opened(conn.connection, conn.mss);
+        self.activate(core, key);
+    }
+
+    /// Enters an operation of remote memory, and does of it what can be done now.
+    pub fn start(&mut self, core: &mut Core, key: Key, start: &Start<'_>) -> Result<(), SendError> {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
+            return Err(SendError::Disconnected);
+        };
+        self.shared.now_ns = clock::now_ns();
+        if self.transfers.start(&self.shared, core, conn, start)? {
+            self.work(core, key, Work::Serve);
+        } else {
+            self.want_second(key);
+        }
+        Ok(())
+    }
+
+    /// Remote memory needs the second stream: sees to it that it comes, at which [`Links::second_came`] is called.
+    fn want_second(&mut self, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if std::mem::replace(&mut conn.wants_second, true) {
+            return;
+        }
+        if conn.dialled {
+            self.seconds_wanted.push(key);
+        } else {
+            //= wire.md R-TCP-15
+            conn.send_control(&mut self.shared.streams, Kind::AskBulk);
+        }
+    }
+
+    /// The second stream of a connection is there.
+    pub fn second_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
+        if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
+            // Nobody else knows the ticket: its CONFIRM is on the way.
+            self.open(core, key);
+        }
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.second_may_come()) else { return };
+        conn.wants_second = true;
+        match self.transfers.attach(core, conn, stream) {
+            // What this side waits for can go; of what comes the kernel tells.
+            Some(true) => self.work(core, key, Work::Everything),
+            Some(false) => {}
+            None => {
+                self.shared.counts.refused_system += 1;
+                self.end(core, key, DisconnectReason::Refused);
+            }
+        }
+    }
+
+    /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
+    pub fn second_ready(&mut self, core: &Core, key: Key, hung_up: bool) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        self.transfers.ready(&self.shared, core, conn, hung_up)
+    }
+
+    /// Gives connections with operations under way their turn, and looks after them. Called in every poll.
+    #[inline]
+    pub fn transfer(&mut self, core: &mut Core) {
+        if self.transfers.are_any() {
+            self.transfer_some(core);
+        }
+    }
+
+    fn transfer_some(&mut self, core: &mut Core) {
+        for _ in 0..self.transfers.begin_turns(&self.shared, core) {
+            let Some(key) = self.transfers.next() else { break };
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            let work = self.transfers.next_work(&self.shared, conn);
+            self.work(core, key, work);
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            if let Err(fault) = self.transfers.give_way(core, conn) {
+                self.fault(core, key, fault);
+            }
+        }
+        self.transfers.admit_waiting(&self.shared, core, &mut self.conns);
+        self.transfers.end_turns();
+        if self.transfers.is_time_to_look(self.shared.now_ns) {
+            self.look_at_transfers(core);
+        }
+    }
+
+    /// Moves what can be moved over a connection's second stream.
+    fn work(&mut self, core: &mut Core, key: Key, work: Work) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        match self.transfers.work(&mut self.shared, core, conn, work) {
+            Ok(()) => self.go_on_closing(core, key),
+            Err(WorkError::Ended) => {
+                self.transfers.stream_ended(&self.shared, core, conn);
+                self.go_on_closing(core, key);
+            }
+            //= wire.md R-TCP-1
+            Err(WorkError::Fault(fault)) => self.fault(core, key, fault),
+        }
+    }
+
+    /// Ends connections whose operations are overdue, and those that hold memory which others wait for.
+    fn look_at_transfers(&mut self, core: &mut Core) {
+        let mut at = 0;
+        while let Some(key) = self.transfers.active(at) {
+            let verdict = match self.conns.get_mut(key) {
+                Some(conn) => self.transfers.look_at(&self.shared, core, conn),
+                None => Verdict::Idle,
+            };
+            if verdict == Verdict::Keep {
+                at += 1;
+                continue;
+            }
+            self.transfers.take_active(at);
+            match verdict {
+                Verdict::Keep | Verdict::Idle => {}
+                Verdict::Over(reason) => self.end(core, key, reason),
+                Verdict::Fault(fault) => self.fault(core, key, fault),
+            }
+        }
+        for _ in 0..CROWDING_MAX {
+            let Some(key) = self.transfers.next_crowding(&self.shared, &self.conns) else { return };
+            self.end(core, key, DisconnectReason::TimedOut);
+        }
+    }
+
+    /// When something is due at the latest.
+    #[inline]
+    pub fn due_ns(&self) -> u64 {
+        self.shared.sends_due_ns.min(self.deadlines.first_ns()).min(self.shared.streams.unfinished_due_ns)
+    }
+
+    /// Does what is due on connections that have been made.
+    pub fn time_out(&mut self, core: &mut Core) {
+        let now_ns = self.shared.now_ns;
+        if self.shared.sends_due_ns <= now_ns {
+            self.time_out_sends(core);
+        }
+        if self.shared.streams.unfinished_due_ns <= now_ns {
+            self.time_out_unfinished(core);
+        }
+        self.deadlines.ask_silent(&mut self.shared, core, &mut self.conns);
+    }
+
+    /// Ends sends that are overdue.
+    ///
+    /// What the peer has refused for want of a buffer is taken back: it ends in RNR, was not delivered, and the connection
+    /// lives on. What it has not answered at all: `TimedOut`, whether it will be delivered is not known, and the
+    /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time: the send
+    /// timeout once more, whatever it says.
+    fn time_out_sends(&mut self, core: &mut Core) {
+        self.flush_unwritten(core);
+        let mut next_ns = u64::MAX;
+        for index in 0..self.conns_max {
+            let Some(key) = self.conns.key_at(index) else { continue };
+            if self.conns.get(key).is_some_and(|conn| conn.out.sends() > 0) {
+                next_ns = next_ns.min(self.time_out_sends_of(core, key));
+            }
+        }
+        self.shared.sends_due_ns = next_ns;
+    }
+
+    /// Answers when the next one is due.
+    fn time_out_sends_of(&mut self, core: &mut Core, key: Key) -> u64 {
+        let Some(conn) = self.conns.get_mut(key) else { return u64::MAX };
+        match conn.time_out_sends(&mut self.shared, core) {
+            Due::At(due_ns) => return due_ns,
+            Due::Over => self.end(core, key, DisconnectReason::TimedOut),
+            Due::Never => self.go_on_closing(core, key),
+        }
+        u64::MAX
+    }
+
+    /// Overrides the endpoint's send timeout for one connection.
+    pub fn change_send_timeout(&mut self, key: Key, timeout_ns: u64) {
+        let now_ns = clock::now_ns();
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.send_timeout_ns = timeout_ns;
+        // Sends under way must not outlive later ones: completions of a connection stay in order.
+        let limit_ns = now_ns.saturating_add(timeout_ns);
+        conn.out.bring_forward(&mut self.shared.sends, limit_ns);
+        self.shared.sends_due_ns = self.shared.sends_due_ns.min(limit_ns);
+        conn.bound_silence();
+        self.transfers.timeout_changed();
+    }
+
+    /// Overrides the endpoint's keepalive for one connection; 0: off.
+    pub fn change_keepalive(&mut self, key: Key, timeout_ns: u64) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        self.shared.now_ns = clock::now_ns();
+        // Silence counts from now on.
+        (conn.keepalive_ns, conn.heard_ns) = (timeout_ns, self.shared.now_ns);
+        self.deadlines.let_be(key);
+        if timeout_ns != 0 {
+            self.deadlines.keep_alive(key);
+        }
+    }
+
     /// Reads a connection in every poll from now on, instead of the one that was idle longest.
-    pub(super) fn activate(&mut self, core: &Core, key: Key) {
+    pub fn activate(&mut self, core: &Core, key: Key) {
         let lives = |key| self.conns.get(key).is_some();
         if let Some(idle) = self.shared.streams.activate(key, lives) {
             self.watch_again(core, idle);
@@ -501,7 +699,7 @@ impl Tcp {
     }
 
     /// Has the kernel report a connection again that was asked itself.
-    pub(super) fn watch_again(&mut self, core: &Core, key: Key) {
+    pub fn watch_again(&mut self, core: &Core, key: Key) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.hot_reads = 0;
             if !conn.input.is_holding() {
@@ -512,7 +710,7 @@ impl Tcp {
 
     /// Ends connections on which a record does not get whole.
     #[cold]
-    pub(super) fn time_out_unfinished(&mut self, core: &mut Core) {
+    fn time_out_unfinished(&mut self, core: &mut Core) {
         let now_ns = self.shared.now_ns;
         let (mut at, mut next_ns) = (0, u64::MAX);
         while let Some(&key) = self.shared.streams.unfinished().get(at) {
@@ -533,10 +731,4 @@ impl Tcp {
         }
         self.shared.streams.unfinished_due_ns = next_ns;
     }
-}
-
-/// How long the record is that begins like this, as far as that can be told: a header at least.
-fn record_bytes(part: &[u8]) -> u32 {
-    let payload = part.first_chunk::<HEADER_BYTES>().map_or(0, |[l0, l1, ..]| u16::from_le_bytes([*l0, *l1]));
-    HEADER_BYTES as u32 + u32::from(payload)
 }

@@ -43,11 +43,11 @@ impl Tcp {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
                     // No descriptors, say: those who wait go on waiting.
-                    self.shared.counts.refused_system += 1;
+                    self.links.shared.counts.refused_system += 1;
                     return self.rest(core);
                 }
             };
-            let since_ns = self.shared.now_ns;
+            let since_ns = self.links.shared.now_ns;
             let until_ns = since_ns + SILENCE_NS_MAX;
             let stream = Pipe::accepted(stream, self.security.as_ref(), peer.into());
             let (peer, bytes, stage) = (Some(peer), Vec::new(), Stage::Silent);
@@ -65,7 +65,7 @@ impl Tcp {
         if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
             core.poller.unwatch(listener.as_fd());
         }
-        self.listen_again_ns = Some(self.shared.now_ns + LISTEN_AGAIN_NS);
+        self.listen_again_ns = Some(self.links.shared.now_ns + LISTEN_AGAIN_NS);
     }
 
     /// Listens again, once it is time.
@@ -74,7 +74,7 @@ impl Tcp {
             self.listen_again_ns = None;
             self.let_in(core);
         } else {
-            self.listen_again_ns = Some(self.shared.now_ns + LISTEN_AGAIN_NS);
+            self.listen_again_ns = Some(self.links.shared.now_ns + LISTEN_AGAIN_NS);
         }
     }
 
@@ -96,7 +96,7 @@ impl Tcp {
         if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
             self.request_decided(request.ticket);
         }
-        self.shared.now_ns = clock::now_ns();
+        self.links.shared.now_ns = clock::now_ns();
         // A client that has given up has closed its end.
         let gone = match inner.stream.peek(&mut [0]) {
             Err(error) => error.kind() != ErrorKind::WouldBlock,
@@ -126,25 +126,26 @@ impl Tcp {
         if random::fill(&mut secret).is_err() {
             return Err(refuse(&mut stream));
         }
-        let Some(key) = self.insert_conn(connection, State::Accepting, is_reliable) else {
+        let Some(key) = self.links.insert(connection, State::Accepting, is_reliable) else {
             return Err(refuse(&mut stream));
         };
-        let Some(conn) = self.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
+        let Some(conn) = self.links.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
         stream.want();
         conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
         conn.peer = Some(peer);
         conn.ticket = Ticket { key: key.to_bits(), secret };
-        conn.until_ns = self.shared.now_ns + self.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
+        conn.until_ns = self.links.shared.now_ns
+            + self.links.defaults.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
         //= wire.md R-TCP-3
         let accept = Said::Accept { mss: self.mss, port: self.local.port(), ticket: conn.ticket };
         conn.out.send_first(&accept.bytes());
         conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
         self.identify(core, key);
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.links.conns.get_mut(key) {
             conn.watch(core);
+            self.links.deadlines.add(conn);
         }
-        self.make(key);
-        self.flush(core, key);
+        self.links.flush(core, key);
         // If it has ended at once the event is there already, and the key names nothing any more.
         Ok(key)
     }
@@ -166,7 +167,7 @@ impl Tcp {
 
     /// Has the engine know who is at the other end, before that can ask for anything.
     pub(super) fn identify(&self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get(key) else { return };
+        let Some(conn) = self.links.conns.get(key) else { return };
         if let Some(who) = conn.stream.as_ref().and_then(|stream| self.peer_on(stream)) {
             core.identify(conn.connection, &who);
         }
@@ -174,7 +175,7 @@ impl Tcp {
 
     /// Clients that said nothing, and second streams that were not made.
     pub(super) fn time_out_hands(&mut self, core: &mut Core) {
-        let now_ns = self.shared.now_ns;
+        let now_ns = self.links.shared.now_ns;
         let over: Vec<Key> =
             self.hands.iter().filter(|(_, hand)| hand.until_ns <= now_ns).map(|(key, _)| key).collect();
         for key in over {
@@ -184,7 +185,7 @@ impl Tcp {
         }
         self.show_waiting(core);
         self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
-        self.call_bulks_again(core);
+        self.dial_seconds_again(core);
     }
 }
 

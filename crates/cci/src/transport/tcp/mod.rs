@@ -1,7 +1,7 @@
 //! TCP: where nothing but streams gets through.
 //!
 //! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
-//! it), and a second one once remote memory is used ([`bulk`]), so that a long transfer does not stand in front of a short
+//! it), and a second one once remote memory is used ([`transfers`]), so that a long transfer does not stand in front of a short
 //! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second`], which remember a [`hand`] for
 //! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`links`].
 //!
@@ -10,9 +10,9 @@
 //! it and what is behind it, says so, and gets it again when it has one ([`receive`]). A poll is in [`poll`], deadlines are in
 //! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
 
-mod bulk;
 mod conn;
 mod counts;
+mod deadlines;
 mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
@@ -35,6 +35,7 @@ mod second_stream;
 mod sends;
 mod streams;
 mod timeout;
+mod transfers;
 mod watched;
 mod wire;
 
@@ -43,19 +44,21 @@ mod tests;
 
 pub(crate) use open::open;
 
-use self::conn::{Conn, Shared, State};
+use self::conn::State;
 use self::hand::Hands;
+use self::links::{Defaults, Links};
 use self::requests::Shown;
 use super::{
-    About, Action, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started,
-    Transport, token,
+    About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
+    Started, Transport, token,
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::limits;
-use cci_memory::slab::{Key, Slab};
+use crate::transport::ordered_rma::{Start, What};
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::tcp::Listener;
@@ -89,31 +92,16 @@ pub(super) struct Tcp {
     local: SocketAddr,
     /// The longest message here.
     mss: u32,
-    send_timeout_ns: u64,
-    keepalive_ns: u64,
     /// We do not listen until then: there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
     /// Requests that the program holds, and clients whose requests wait for it to decide on others.
     shown: Shown,
     waiting: VecDeque<Key>,
-    conns: Slab<Conn>,
-    /// What the table may grow to.
-    conns_bytes_max: u64,
-    /// One more than the highest place that a connection ever had.
-    conns_max: u32,
     hands: Hands,
     /// Connections whose second stream is to be tried again.
-    bulks_again: Vec<Key>,
-    shared: Shared,
-    bulks: bulk::Bulks,
-    /// Those with a deadline of their own: being made, or being left.
-    making: Vec<Key>,
-    making_due_ns: u64,
+    seconds_again: Vec<Key>,
+    links: Links,
     hands_due_ns: u64,
-    keepalive: Vec<Key>,
-    next_keepalive_ns: u64,
-    /// Where streams are read into; empty while it is worked in.
-    scratch: Box<[u8]>,
     /// None while its contents are worked on.
     events: Option<Events>,
 }
@@ -149,10 +137,10 @@ impl Transport for Tcp {
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
-        self.shared.now_ns = clock::now_ns();
+        self.links.shared.now_ns = clock::now_ns();
         let key = Key::from_bits(link);
-        if self.conns.get(key).is_some_and(|conn| conn.connection == connection) {
-            self.disconnect_conn(core, key);
+        if self.links.conns.get(key).is_some_and(|conn| conn.connection == connection) {
+            self.links.disconnect(core, key);
         } else {
             core.closed(connection);
         }
@@ -167,7 +155,7 @@ impl Transport for Tcp {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
-        self.send_message(core, Key::from_bits(link), segments, op)
+        self.links.send(core, Key::from_bits(link), segments, op)
     }
 
     fn start(
@@ -178,12 +166,21 @@ impl Transport for Tcp {
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
         let key = Key::from_bits(link);
-        let sends = || self.conns.get(key).map_or(0, |conn| conn.to_be_told);
+        let sends = || self.links.conns.get(key).map_or(0, |conn| conn.to_be_told);
         let id = core.begin_operation(connection, operation.op, sends)?;
-        let started = match &operation.action {
-            Action::Transfer(request) => self.start_rma(core, key, request, id),
-            Action::Atomic(request) => self.start_atomic(core, key, request, id),
+        let (what, pieces, message, fence) = match &operation.action {
+            Action::Transfer(request) => {
+                (What::Move(request.kind), request.pieces, request.message, request.fence)
+            }
+            Action::Atomic(request) => {
+                let AtomicRequest { atomic, target, result, fence } = *request;
+                (What::Atomic { atomic, target, result }, &[][..], None, fence)
+            }
         };
+        let (name, position, now_ns, is_alone) = (id, 0, 0, false);
+        let start = Start { name, what, pieces, message, fence, position, now_ns, is_alone };
+        let started = self.links.start(core, key, &start);
+        self.dial_seconds(core);
         match started {
             Ok(()) => Ok(Started::Pending),
             Err(error) => {
@@ -193,9 +190,9 @@ impl Transport for Tcp {
         }
     }
 
-    fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
-        let RegionChange::Removed { id, region } = *change;
-        self.bulk_region_removed(core, id, region);
+    fn region(&mut self, _: &mut Core, change: &RegionChange<'_>) {
+        let RegionChange::Removed { region, .. } = *change;
+        self.links.transfers.region_removed(&mut self.links.conns, region);
     }
 
     #[inline]
@@ -208,11 +205,11 @@ impl Transport for Tcp {
     }
 
     fn activity(&self) -> Activity {
-        if self.conns.is_empty() && self.hands.is_empty() {
+        if self.links.conns.is_empty() && self.hands.is_empty() {
             Activity::Idle
-        } else if self.shared.sends.in_use() > 0 || self.bulk_operations() > 0 {
+        } else if self.links.shared.sends.in_use() > 0 || self.links.transfers.operations() > 0 {
             Activity::Active
-        } else if self.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
+        } else if self.links.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
             Activity::Delivered
         } else {
             Activity::Drained
@@ -220,7 +217,7 @@ impl Transport for Tcp {
     }
 
     fn link_state(&self, link: u64) -> Option<LinkState> {
-        let conn = self.conns.get(Key::from_bits(link))?;
+        let conn = self.links.conns.get(Key::from_bits(link))?;
         Some(LinkState {
             to_be_told: conn.to_be_told,
             held: conn.out.sends(),
@@ -233,15 +230,15 @@ impl Transport for Tcp {
     fn configure(&mut self, _: &mut Core, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, timeout_ns } => {
-                self.change_send_timeout(Key::from_bits(link), timeout_ns);
+                self.links.change_send_timeout(Key::from_bits(link), timeout_ns);
             }
             Setting::Keepalive { link, timeout_ns } => {
-                self.change_keepalive(Key::from_bits(link), timeout_ns)
+                self.links.change_keepalive(Key::from_bits(link), timeout_ns)
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
-                (self.send_timeout_ns, self.keepalive_ns) = (send_timeout_ns, keepalive_ns);
+                self.links.defaults = Defaults { send_timeout_ns, keepalive_ns };
             }
-            Setting::Lent { bytes } => self.shared.lent.lend(&mut self.shared.chunks, bytes),
+            Setting::Lent { bytes } => self.links.shared.lent.lend(&mut self.links.shared.chunks, bytes),
             Setting::SetApart { .. } => {}
         }
     }
@@ -250,12 +247,14 @@ impl Transport for Tcp {
         match report {
             Report::Counters { into, drops } => self.count(into, drops),
             Report::Memory(into) => self.count_memory(into),
-            Report::SpareBytes(into) => *into += self.shared.lent.spare_bytes(&self.shared.chunks),
-            Report::SendsHeld(into) => *into += self.shared.sends.in_use(),
+            Report::SpareBytes(into) => {
+                *into += self.links.shared.lent.spare_bytes(&self.links.shared.chunks)
+            }
+            Report::SendsHeld(into) => *into += self.links.shared.sends.in_use(),
             Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
             Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
             Report::Peer { link, into } => {
-                if let Some(conn) = self.conns.get(Key::from_bits(link)) {
+                if let Some(conn) = self.links.conns.get(Key::from_bits(link)) {
                     (into.refuses, into.has_answered) = (conn.out.is_refused(), conn.is_heard);
                 }
             }

@@ -5,12 +5,14 @@ use super::counts::Counts;
 use super::hand::Hands;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;
+use super::links::{Defaults, Links};
 use super::pace::Pace;
 use super::pipe::Security;
 use super::requests::Shown;
 use super::sends::{Send, Sends};
 use super::streams::Streams;
-use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport, bulk};
+use super::transfers::Transfers;
+use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport};
 use crate::device::DeviceInfo;
 use crate::engine::chunks::Chunks;
 use crate::engine::poller::Poller;
@@ -20,7 +22,6 @@ use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::{ip_port, ip_uri};
 use cci_memory::fallible;
-use cci_memory::slab::Slab;
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::tcp::Listener;
@@ -70,38 +71,36 @@ pub(crate) fn open(
         security,
         local,
         mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
-        send_timeout_ns: ns(options.send_timeout),
-        keepalive_ns: options.keepalive.map_or(0, ns),
         listen_again_ns: None,
         shown: Shown::new(requests_max()),
         waiting: VecDeque::new(),
-        conns: Slab::new(limits::CONNECTIONS_MAX),
-        conns_bytes_max: rest_bytes / CONNS_SHARE,
-        conns_max: 0,
         hands: Hands::new(),
-        bulks_again: Vec::new(),
-        shared: Shared {
-            sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
-            chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
-            lent: Lent::new(rest_bytes / WAITING_SHARE),
-            counts: Counts::default(),
-            now_ns: clock::now_ns(),
-            sends_due_ns: u64::MAX,
-            keepers: Keepers::new(rest_bytes / INPUTS_SHARE),
-            streams: Streams::new(),
-            pace: Pace::new(),
-        },
-        bulks: bulk::Bulks::new(
-            options.rma_operations,
-            device.max_send_size.min(MESSAGE_BYTES_MAX),
-            options.memory_bytes_max,
+        seconds_again: Vec::new(),
+        links: Links::new(
+            rest_bytes / CONNS_SHARE,
+            Defaults {
+                send_timeout_ns: ns(options.send_timeout),
+                keepalive_ns: options.keepalive.map_or(0, ns),
+            },
+            Shared {
+                sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
+                chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
+                lent: Lent::new(rest_bytes / WAITING_SHARE),
+                counts: Counts::default(),
+                now_ns: clock::now_ns(),
+                sends_due_ns: u64::MAX,
+                keepers: Keepers::new(rest_bytes / INPUTS_SHARE),
+                streams: Streams::new(),
+                pace: Pace::new(),
+            },
+            Transfers::new(
+                options.rma_operations,
+                device.max_send_size.min(MESSAGE_BYTES_MAX),
+                options.memory_bytes_max,
+            ),
+            fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         ),
-        making: Vec::new(),
-        making_due_ns: u64::MAX,
         hands_due_ns: u64::MAX,
-        keepalive: Vec::new(),
-        next_keepalive_ns: 0,
-        scratch: fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
     };
     tcp.watch_listener(poller)?;

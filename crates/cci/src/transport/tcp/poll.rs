@@ -5,6 +5,7 @@
 //! - All others are reported by the kernel, which is asked [now and then](super::pace).
 
 use super::conn::{Conn, Shared, State};
+use super::links::Links;
 use super::{Tcp, token};
 use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
@@ -28,40 +29,43 @@ impl Tcp {
     /// One poll.
     #[inline]
     pub(super) fn poll(&mut self, core: &mut Core) {
-        let Shared { pace, now_ns, streams, .. } = &mut self.shared;
+        let Shared { pace, now_ns, streams, .. } = &mut self.links.shared;
         pace.begin_poll(now_ns);
         if streams.has_unwritten() {
-            self.flush_unwritten(core);
+            self.links.flush_unwritten(core);
         }
-        if self.shared.streams.starved() > 0 {
-            self.feed(core);
+        if self.links.shared.streams.starved() > 0 {
+            self.links.feed(core);
         }
-        let asked = self.shared.pace.is_time_to_ask(self.shared.now_ns);
+        let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
         if asked {
             self.ask_kernel(core);
         }
         let mut at = 0;
-        while let Some(&key) = self.shared.streams.active().get(at) {
+        while let Some(&key) = self.links.shared.streams.active().get(at) {
             self.read_active(core, key, asked);
             at += 1;
         }
-        if self.shared.streams.has_unacknowledged() {
-            self.acknowledge(core, false);
+        if self.links.shared.streams.has_unacknowledged() {
+            self.links.acknowledge(core, false);
         }
-        self.bulk_turn(core);
-        if self.shared.now_ns >= self.due_ns() {
+        self.links.transfer(core);
+        if self.links.shared.now_ns >= self.due_ns() {
             self.time_out(core);
+        }
+        if !self.links.seconds_wanted.is_empty() {
+            self.dial_seconds(core);
         }
     }
 
     /// `asked`: the kernel has just reported all streams in its set.
     #[inline]
     fn read_active(&mut self, core: &mut Core, key: Key, asked: bool) {
-        if asked && self.conns.get(key).is_none_or(Conn::is_watched) {
+        if asked && self.links.conns.get(key).is_none_or(Conn::is_watched) {
             return;
         }
-        if self.read(core, key)
-            && let Some(conn) = self.conns.get_mut(key)
+        if self.links.read(core, key)
+            && let Some(conn) = self.links.conns.get_mut(key)
         {
             conn.hot_reads = conn.hot_reads.saturating_add(1);
             if conn.hot_reads == HOT_READS && !conn.out.blocked {
@@ -72,9 +76,9 @@ impl Tcp {
 
     /// Takes what the kernel has to report.
     fn ask_kernel(&mut self, core: &mut Core) {
-        let now_ns = self.shared.now_ns;
+        let now_ns = self.links.shared.now_ns;
         self.shakes_left = SHAKES_MAX;
-        self.shared.counts.kernel_polls += 1;
+        self.links.shared.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
         let mut found_idle = false;
         for _ in 0..KERNEL_ROUNDS_MAX {
@@ -87,7 +91,7 @@ impl Tcp {
             }
         }
         self.events = Some(events);
-        self.shared.pace.asked(now_ns, found_idle);
+        self.links.shared.pace.asked(now_ns, found_idle);
     }
 
     /// Answers whether it was about a connection that polls do not look at.
@@ -101,13 +105,13 @@ impl Tcp {
                 }
             }
             token::CONN => {
-                if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(said, *key)) {
                     return self.conn_ready(core, key, readable, hung_up);
                 }
             }
             token::BULK => {
-                if let Some(key) = self.conns.key_at(index).filter(|key| token::names(said, *key)) {
-                    return self.bulk_ready(core, key, hung_up);
+                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                    return self.links.second_ready(core, key, hung_up);
                 }
             }
             // The engine's own.
@@ -117,12 +121,12 @@ impl Tcp {
     }
 
     fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let Some(conn) = self.links.conns.get_mut(key) else { return false };
         if conn.state == State::Dialing {
             if conn.is_watched_for_room() || conn.out.blocked {
                 self.connected(core, key);
             }
-            if (readable || hung_up) && self.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
+            if (readable || hung_up) && self.links.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
                 self.answered(core, key);
             }
             return false;
@@ -130,12 +134,12 @@ impl Tcp {
         if conn.out.blocked && conn.is_watched_for_room() {
             // Tried at once: if there is no room it says so.
             conn.out.blocked = false;
-            self.flush(core, key);
+            self.links.flush(core, key);
         }
-        let is_active = self.shared.streams.active().contains(&key);
-        let came = self.read(core, key);
+        let is_active = self.links.shared.streams.active().contains(&key);
+        let came = self.links.read(core, key);
         if came && !is_active {
-            self.activate(core, key);
+            self.links.activate(core, key);
             return true;
         }
         if !came && hung_up {
@@ -146,42 +150,44 @@ impl Tcp {
 
     /// The peer has closed, or died, and nothing was read: what is there is a part of a record that never gets whole.
     fn end_of_part(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get(key) else { return };
+        let Some(conn) = self.links.conns.get(key) else { return };
         let lives =
             matches!(conn.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
         if lives && !conn.input.is_holding() {
-            self.end(core, key, DisconnectReason::Died);
+            self.links.end(core, key, DisconnectReason::Died);
         }
     }
 
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
     pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
-        self.shared.now_ns = clock::now_ns();
-        self.acknowledge(core, true);
-        self.flush_unwritten(core);
-        if self.shared.now_ns >= self.due_ns() {
+        self.dial_seconds(core);
+        self.links.shared.now_ns = clock::now_ns();
+        self.links.acknowledge(core, true);
+        self.links.flush_unwritten(core);
+        if self.links.shared.now_ns >= self.due_ns() {
             self.time_out(core);
-            self.flush_unwritten(core);
+            self.links.flush_unwritten(core);
         }
-        self.shared.pace.sleep();
+        self.links.shared.pace.sleep();
         let mut deadline_ns = self.due_ns();
-        for at in 0..self.shared.streams.active().len() {
-            if let Some(&key) = self.shared.streams.active().get(at) {
-                self.watch_again(core, key);
+        for at in 0..self.links.shared.streams.active().len() {
+            if let Some(&key) = self.links.shared.streams.active().get(at) {
+                self.links.watch_again(core, key);
             }
         }
-        if self.shared.streams.starved() > 0 {
+        if self.links.shared.streams.starved() > 0 {
             // A buffer that another thread gives back wakes nobody.
-            deadline_ns = deadline_ns.min(self.shared.now_ns + limits::ROOM_POLL_NS);
+            deadline_ns = deadline_ns.min(self.links.shared.now_ns + limits::ROOM_POLL_NS);
         }
-        match self.bulk_arm(core) {
+        let Links { transfers, shared, conns, .. } = &mut self.links;
+        match transfers.arm(shared, core, conns) {
             Armed::Pending => return Armed::Pending,
             Armed::Sleep { deadline_ns: Some(at_ns) } => deadline_ns = deadline_ns.min(at_ns),
             Armed::Sleep { deadline_ns: None } => {}
         }
-        if self.shared.streams.unwritten().iter().any(|key| self.can_write(*key)) {
-            deadline_ns = deadline_ns.min(self.shared.now_ns + AGAIN_NS);
+        if self.links.shared.streams.unwritten().iter().any(|key| self.can_write(*key)) {
+            deadline_ns = deadline_ns.min(self.links.shared.now_ns + AGAIN_NS);
         }
         if core.events_queued() > events_before {
             return Armed::Pending;
@@ -190,19 +196,13 @@ impl Tcp {
     }
 
     fn can_write(&self, key: Key) -> bool {
-        self.conns.get(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
+        self.links.conns.get(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
     }
 
     /// When something is due at the latest.
     #[inline]
     fn due_ns(&self) -> u64 {
-        self.shared
-            .sends_due_ns
-            .min(self.making_due_ns)
-            .min(self.hands_due_ns)
-            .min(self.shared.streams.unfinished_due_ns)
-            .min(self.listen_again_ns.unwrap_or(u64::MAX))
-            .min(if self.keepalive.is_empty() { u64::MAX } else { self.next_keepalive_ns })
+        self.links.due_ns().min(self.hands_due_ns).min(self.listen_again_ns.unwrap_or(u64::MAX))
     }
 
     /// For one who opens: what the listener is known by.

@@ -3,6 +3,7 @@
 use super::conn::{Conn, State};
 use super::counts::Fault;
 use super::input::SCRATCH_BYTES;
+use super::transfers::Transfers;
 use super::{SCHEME, Tcp};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
@@ -11,26 +12,27 @@ use cci_memory::slab::Key;
 
 impl Tcp {
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let busy: usize = self.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
-        let lists = self.making.capacity() + self.keepalive.capacity() + self.waiting.capacity();
-        let lists = self.shared.streams.bytes() + lists * size_of::<Key>();
+        let busy: usize = self.links.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
+        let lists = self.links.shared.streams.bytes()
+            + self.links.deadlines.bytes()
+            + self.waiting.capacity() * size_of::<Key>();
         into.extend([
-            ("connections", (self.conns.bytes() + busy) as u64),
+            ("connections", (self.links.conns.bytes() + busy) as u64),
             ("handshakes", self.hands.bytes() + self.shown.bytes()),
-            ("messages on their way", self.shared.chunks.bytes()),
-            ("sends in progress", self.shared.sends.bytes() as u64),
+            ("messages on their way", self.links.shared.chunks.bytes()),
+            ("sends in progress", self.links.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),
-            ("read and not taken yet", self.shared.keepers.bytes()),
+            ("read and not taken yet", self.links.shared.keepers.bytes()),
             ("lists", lists as u64),
         ]);
         if let Some(security) = &self.security {
             into.push(("sealed, or to be opened", security.bytes()));
         }
-        self.count_bulk_memory(into);
+        into.push(("remote memory", self.links.transfers.bytes(&self.links.conns)));
     }
 
     pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        let of = &self.shared.counts;
+        let of = &self.links.shared.counts;
         into.extend([
             ("stream_bytes_sent", of.bytes_written),
             ("stream_bytes_received", of.bytes_read),
@@ -49,7 +51,7 @@ impl Tcp {
             ("waiting_connections_looked_at", of.starved_looks),
             ("refused_by_system", of.refused_system),
         ]);
-        self.count_bulk(into);
+        self.links.transfers.count(into);
         let faults = Fault::ALL.into_iter().map(|fault| (fault.name(), of.of(fault)));
         let others = [
             ("no-receive-buffer", of.unreliable_no_buffer),
@@ -61,7 +63,7 @@ impl Tcp {
     }
 
     pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
-        let Some(conn) = self.conns.get(key) else { return ConnectionCounters::default() };
+        let Some(conn) = self.links.conns.get(key) else { return ConnectionCounters::default() };
         let info = conn.stream.as_ref().and_then(|stream| stream.info()).unwrap_or_default();
         ConnectionCounters {
             messages_sent: conn.messages_sent,
@@ -77,7 +79,7 @@ impl Tcp {
     }
 
     pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
-        let Some(conn) = self.conns.get(key) else { return };
+        let Some(conn) = self.links.conns.get(key) else { return };
         into.peer = conn.peer.map_or_else(String::new, |peer| format!("{SCHEME}{peer}"));
         let here = conn.peer.is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == self.local.ip());
         let why_not = if here {
@@ -117,7 +119,7 @@ impl Tcp {
         into.facts.push(("waiting to be written", Fact::Bytes(conn.out.unwritten_bytes())));
         into.facts.push(("messages written, not acknowledged", Fact::Count(conn.out.in_flight() as u64)));
         into.blocked_on = blocked_on(conn).map(str::to_owned);
-        self.explain_bulk(key, into);
+        Transfers::explain(conn, into);
     }
 }
 

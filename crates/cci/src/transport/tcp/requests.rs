@@ -102,7 +102,7 @@ impl Tcp {
         let was_heard = matches!(hand.stage, Stage::Heard(_));
         let Some(ticket) = self.shown.insert(Host::from(peer)) else {
             //= wire.md R-TCP-19
-            hand.until_ns = self.shared.now_ns.saturating_add(WAITING_NS_MAX);
+            hand.until_ns = self.links.shared.now_ns.saturating_add(WAITING_NS_MAX);
             hand.stage = Stage::Waiting { wanted, payload, was_heard };
             self.hands_due_ns = self.hands_due_ns.min(hand.until_ns);
             self.waiting.push_back(key);
@@ -115,7 +115,7 @@ impl Tcp {
             // It has given up meanwhile: nobody is there to be accepted.
             return self.shown.remove(ticket.to_bits());
         };
-        self.shared.counts.requests += 1;
+        self.links.shared.counts.requests += 1;
         core.requested(RequestBody {
             payload,
             attribute: wanted.attribute,

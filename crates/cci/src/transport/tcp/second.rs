@@ -8,7 +8,6 @@ use super::dial::AGAIN_NS;
 use super::hand::{Hand, Stage};
 use super::pipe::{self, Pipe};
 use super::said::Said;
-use super::wire::Kind;
 use crate::DisconnectReason;
 use crate::engine::core::Core;
 use crate::transport::token;
@@ -24,47 +23,32 @@ use std::os::fd::AsFd;
 const SECOND_NS_MAX: u64 = 30_000_000_000;
 
 impl Tcp {
-    /// Remote memory needs the second stream: sees to it that it comes, at which [`Tcp::bulk_came`] is called.
-    pub(super) fn want_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.wants_bulk {
-            return;
-        }
-        if conn.dialled {
-            self.dial_bulk(core, key);
-        } else {
-            //= wire.md R-TCP-15
-            conn.wants_bulk = true;
-            self.send_control(key, Kind::AskBulk);
-        }
-    }
-
-    /// Dials the second stream.
-    pub(super) fn dial_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if !std::mem::replace(&mut conn.wants_bulk, true) {
-            self.call_bulk(core, key);
+    /// Dials the second streams that are wanted.
+    #[cold]
+    pub(super) fn dial_seconds(&mut self, core: &mut Core) {
+        while let Some(key) = self.links.seconds_wanted.pop() {
+            self.dial_second(core, key);
         }
     }
 
     /// Tries those second streams again for which there was something too little.
-    pub(super) fn call_bulks_again(&mut self, core: &mut Core) {
-        for key in std::mem::take(&mut self.bulks_again) {
-            self.call_bulk(core, key);
+    pub(super) fn dial_seconds_again(&mut self, core: &mut Core) {
+        for key in std::mem::take(&mut self.seconds_again) {
+            self.dial_second(core, key);
         }
     }
 
-    fn call_bulk(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get(key) else { return };
+    fn dial_second(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.links.conns.get(key) else { return };
         //= wire.md R-TCP-15
-        let stream = conn.bulk_at.map(|at| Stream::connect(self.local, at));
+        let stream = conn.second_at.map(|at| Stream::connect(self.local, at));
         if let Some(Err(error)) = &stream
             && error.is_exhaustion()
         {
             // Descriptors may become free; who waits for the stream gives up at its own time.
-            self.shared.counts.refused_system += 1;
-            self.bulks_again.push(key);
-            self.hands_due_ns = self.hands_due_ns.min(self.shared.now_ns.saturating_add(AGAIN_NS));
+            self.links.shared.counts.refused_system += 1;
+            self.seconds_again.push(key);
+            self.hands_due_ns = self.hands_due_ns.min(self.links.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
         let stream = stream.and_then(Result::ok);
@@ -76,13 +60,13 @@ impl Tcp {
         let mut nonce = [0; NONCE_BYTES];
         let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
         let bytes = Said::Bulk { key: conn.ticket.key, nonce }.bytes();
-        let since_ns = self.shared.now_ns;
+        let since_ns = self.links.shared.now_ns;
         let hand = stream.and_then(|stream| {
             let until_ns = since_ns.saturating_add(SECOND_NS_MAX);
             let stage = Stage::Dialled { conn: key, nonce };
             self.hands.insert(Hand { stream, peer: None, since_ns, until_ns, bytes, stage })
         });
-        let Some(hand) = hand else { return self.end(core, key, DisconnectReason::Refused) };
+        let Some(hand) = hand else { return self.links.end(core, key, DisconnectReason::Refused) };
         self.hands_due_ns = 0;
         self.watch_hand(core, hand, Interest::Write);
     }
@@ -101,7 +85,7 @@ impl Tcp {
             return;
         }
         let is_whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
-        let first = self.conns.get(conn).and_then(|conn| conn.stream.as_ref());
+        let first = self.links.conns.get(conn).and_then(|conn| conn.stream.as_ref());
         if !is_whole || first.is_none_or(|first| !first.has_peer_of(&hand.stream)) {
             let fault = sent.as_ref().err().and_then(pipe::refusal).map(|refusal| refusal.fault);
             return self.end_hand(core, key, fault);
@@ -112,16 +96,16 @@ impl Tcp {
     }
 
     /// Somebody names a connection whose second stream this is to be: proves to know its secret, and asks for the same.
-    pub(super) fn said_bulk(&mut self, core: &mut Core, key: Key, named: u64, dialler: [u8; NONCE_BYTES]) {
+    pub(super) fn second_named(&mut self, core: &mut Core, key: Key, named: u64, dialler: [u8; NONCE_BYTES]) {
         //= wire.md R-TCP-15
         let conn = Key::from_bits(named);
         let mut acceptor = [0; NONCE_BYTES];
         let Some(hand) = self.hands.get_mut(key) else { return };
-        let known = self.conns.get(conn).filter(|conn| {
+        let known = self.links.conns.get(conn).filter(|conn| {
             let first = conn.stream.as_ref();
             let is_peers = first
                 .is_some_and(|first| first.has_peer_of(&hand.stream) && first.has_endpoint_of(&hand.stream));
-            is_peers && !conn.dialled && conn.bulk_may_come()
+            is_peers && !conn.dialled && conn.second_may_come()
         });
         let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {
             return self.end_hand(core, key, Some(Fault::Ticket));
@@ -147,7 +131,7 @@ impl Tcp {
     ) {
         let Some(hand) = self.hands.get_mut(key) else { return };
         let Stage::Named { conn, nonce } = hand.stage else { return };
-        let Some(ticket) = self.conns.get(conn).map(|conn| conn.ticket) else {
+        let Some(ticket) = self.links.conns.get(conn).map(|conn| conn.ticket) else {
             return self.end_hand(core, key, None);
         };
         //= wire.md R-TCP-18
@@ -160,7 +144,7 @@ impl Tcp {
             return self.end_hand(core, key, None);
         }
         if let Some(hand) = self.take_hand(core, key) {
-            self.bulk_came(core, conn, hand.stream);
+            self.links.second_came(core, conn, hand.stream);
         }
     }
 
@@ -169,16 +153,16 @@ impl Tcp {
         let Some(hand) = self.hands.get(key) else { return };
         let Stage::Challenged { conn, challenge } = &hand.stage else { return };
         let named = *conn;
-        let is_peer = self.conns.get(named).is_some_and(|conn| {
+        let is_peer = self.links.conns.get(named).is_some_and(|conn| {
             !conn.dialled
-                && conn.bulk_may_come()
+                && conn.second_may_come()
                 && challenge.is_proved(&conn.ticket.secret, Prover::Dialler, proof)
         });
         if !is_peer {
             return self.end_hand(core, key, Some(Fault::Ticket));
         }
         if let Some(hand) = self.take_hand(core, key) {
-            self.bulk_came(core, named, hand.stream);
+            self.links.second_came(core, named, hand.stream);
         }
     }
 }

@@ -4,39 +4,49 @@ use super::watched::Watched;
 use crate::connection::Connection;
 use crate::engine::core::Core;
 use crate::transport::ordered_rma::stream::{Reader, Writer};
-use crate::transport::ordered_rma::{Flow, Flows, Parked};
+use crate::transport::ordered_rma::{Flow, Flows, Suspended};
 use crate::transport::token::NOWHERE;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
 /// On whose account a connection has its memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(super) enum Account {
     /// The peer has sent something.
     Peer,
     /// This side's program has begun an operation.
     Own,
 }
 
-/// What a connection has for remote memory.
-pub(super) struct Bulk {
+/// Whether a connection has what it takes to move data.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing is under way.
+    Idle,
+    /// It has its turn in the next polls.
+    Active,
+    /// It waits for memory, and its stream is not read meanwhile.
+    Waiting { since_ns: u64 },
+}
+
+/// See the module.
+pub(super) struct SecondStream {
     /// None: it is being made, or has ended.
     pub stream: Option<Watched>,
+    /// Until when the peer may still say why the stream has ended; `None`: it has not.
+    pub ended_until_ns: Option<u64>,
     /// Lent while something is under way.
     pub flow: Key,
     pub writer: Writer,
     pub reader: Reader,
     /// What of its flow is kept while it has none.
-    pub parked: Parked,
-    /// In [`Bulks::active`](super::bulk::Bulks), or in [`Bulks::waiting`](super::bulk::Bulks) since then.
-    pub is_active: bool,
-    pub is_waiting: bool,
-    pub waiting_ns: u64,
+    pub suspended: Suspended,
+    pub standing: Standing,
     /// What of the memory of all it is charged with, and on whose account.
     pub charged_bytes: u64,
-    pub admitted: Admitted,
+    pub account: Account,
     /// It holds what is on its way, and nothing more.
-    pub is_slim: bool,
+    pub is_trimmed: bool,
     /// Turns while others waited, and since when it gives way to them.
     pub turns: u32,
     pub yields_ns: Option<u64>,
@@ -46,30 +56,26 @@ pub(super) struct Bulk {
     pub record_ns: Option<u64>,
     /// When something last came or went.
     pub moved_ns: u64,
-    /// It has ended; until when the peer may still say why. 0: it has not.
-    pub ended_until_ns: u64,
 }
 
-impl Bulk {
-    pub fn new() -> Box<Bulk> {
-        Box::new(Bulk {
+impl SecondStream {
+    pub fn new() -> Box<SecondStream> {
+        Box::new(SecondStream {
             stream: None,
+            ended_until_ns: None,
             flow: NOWHERE,
             writer: Writer::default(),
             reader: Reader::default(),
-            parked: Parked::default(),
-            is_active: false,
-            is_waiting: false,
-            waiting_ns: 0,
+            suspended: Suspended::default(),
+            standing: Standing::Idle,
             charged_bytes: 0,
-            admitted: Admitted::Peer,
-            is_slim: false,
+            account: Account::Peer,
+            is_trimmed: false,
             turns: 0,
             yields_ns: None,
             has_moved: false,
             record_ns: None,
             moved_ns: 0,
-            ended_until_ns: 0,
         })
     }
 
@@ -78,7 +84,7 @@ impl Bulk {
         if flows.get(self.flow).is_none() {
             let Some(lent) = flows.lend(connection, clock_ns) else { return false };
             if let Some((flow, _)) = flows.get_mut(lent) {
-                flow.resume(std::mem::take(&mut self.parked));
+                flow.resume(std::mem::take(&mut self.suspended));
             }
             self.flow = lent;
         }
@@ -87,29 +93,34 @@ impl Bulk {
 
     /// The second stream is there, or was.
     pub fn was_made(&self) -> bool {
-        self.stream.is_some() || self.ended_until_ns > 0
+        self.stream.is_some() || self.ended_until_ns.is_some()
     }
 
-    /// Since when a part of a record is here; while this side leaves it in line, its time stands still.
+    /// Since when a part of a record is here; while it waits for this side, its time stands still.
     pub fn part_since_ns(&self, now_ns: u64) -> Option<u64> {
-        let waits_ns = if self.is_waiting { now_ns.saturating_sub(self.waiting_ns) } else { 0 };
+        let waits_ns = match self.standing {
+            Standing::Waiting { since_ns } => now_ns.saturating_sub(since_ns),
+            Standing::Idle | Standing::Active => 0,
+        };
         Some(self.record_ns?.saturating_add(waits_ns))
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        size_of::<Bulk>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
+        size_of::<SecondStream>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
     }
 
-    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by saying the rest of
-    /// a record.
+    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by sending the rest
+    /// of a record.
     pub fn stands_since_ns(&self, flows: &Flows) -> Option<u64> {
-        if !self.is_active {
+        match self.standing {
             // A part of a message is kept.
-            return self.record_ns.filter(|_| self.charged_bytes > 0 && !self.is_waiting);
+            Standing::Idle => return self.record_ns.filter(|_| self.charged_bytes > 0),
+            Standing::Waiting { .. } => return None,
+            Standing::Active => {}
         }
         let waits_for_us = flows.get(self.flow).is_some_and(Flow::waits_for_buffers);
-        let is_held_up = self.is_slim && !self.writer.is_empty() && !waits_for_us;
+        let is_held_up = self.is_trimmed && !self.writer.is_empty() && !waits_for_us;
         self.yields_ns.filter(|_| is_held_up).map(|since_ns| since_ns.max(self.moved_ns))
     }
 

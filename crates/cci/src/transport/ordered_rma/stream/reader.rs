@@ -152,7 +152,7 @@ impl Reader {
     }
 
     /// Holds no more than the head of a record, or what has come of a message: data goes into place, as far as it is here.
-    pub fn slim(&mut self, intake: &mut Intake<'_>) -> Result<(), Fault> {
+    pub fn trim(&mut self, intake: &mut Intake<'_>) -> Result<(), Fault> {
         let stage = std::mem::take(&mut self.stage);
         if let Some((length, body)) = stage.split_first_chunk::<LENGTH_BYTES>()
             && body.len() >= HEAD_BYTES_MAX
@@ -166,9 +166,9 @@ impl Reader {
             }
         }
         self.stage = match fallible::vec(stage.len()) {
-            Ok(mut slim) => {
-                slim.extend_from_slice(&stage);
-                slim
+            Ok(mut short) => {
+                short.extend_from_slice(&stage);
+                short
             }
             // Without memory for a shorter one, the long one stays.
             Err(_) => stage,

@@ -100,19 +100,19 @@ impl Writer {
     }
 
     /// Lets go of the buffer while there is nothing to be written.
-    pub fn rest(&mut self) {
+    pub fn release(&mut self) {
         if self.is_empty() {
             (self.batch, self.left_bytes) = (Vec::new(), 0);
         }
     }
 
     /// Holds no more than what has not left.
-    pub fn slim(&mut self) {
+    pub fn trim(&mut self) {
         let left = self.batch.get(self.left_bytes..).unwrap_or_default();
         // Without memory for a shorter one, the long one stays.
-        if let Ok(mut slim) = fallible::vec(left.len()) {
-            slim.extend_from_slice(left);
-            (self.batch, self.left_bytes) = (slim, 0);
+        if let Ok(mut short) = fallible::vec(left.len()) {
+            short.extend_from_slice(left);
+            (self.batch, self.left_bytes) = (short, 0);
         }
     }
 

@@ -82,7 +82,7 @@ impl SealedStream {
     pub fn said(&mut self) -> &mut Vec<u8> {
         match self.0 {}
     }
-    pub fn has_said(&self) -> bool {
+    pub fn has_sent(&self) -> bool {
         match self.0 {}
     }
     pub fn peer(&self) -> Option<(&Identity, Rights)> {

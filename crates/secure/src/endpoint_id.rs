@@ -9,7 +9,7 @@ pub(crate) const ENDPOINT_ID_BYTES: usize = 16;
 /// Apart from whatever else the same secret is used for.
 const LABEL: &[u8] = b"cci endpoint id";
 
-/// Names one endpoint among all there are, from its start to its end. Both sides say theirs in a handshake, and bind the
+/// Names one endpoint among all there are, from its start to its end. Both sides send theirs in a handshake, and bind the
 /// secrets to them: an endpoint that is given back its own words, from whatever address, knows them.
 ///
 /// It is no secret, and proves nothing by itself.

@@ -21,7 +21,7 @@ pub enum Failure {
     AnotherPeer(String, String),
     /// The peer speaks another version of these handshakes; which.
     Version(u8),
-    /// The peer is this endpoint itself: somebody gives back to it what it says.
+    /// The peer is this endpoint itself: somebody returns its own messages to it.
     Own,
     /// The peer is who it is, and somebody else was expected; who is there, and who was expected.
     NotExpected(String, String),

@@ -140,7 +140,7 @@ fn matches(pattern: &str, name: &str) -> bool {
         None => pattern.eq_ignore_ascii_case(name),
         Some(domain) => name
             .split_once('.')
-            .is_some_and(|(label, rest)| !label.is_empty() && domain.eq_ignore_ascii_case(rest)),
+            .is_some_and(|(label, remainder)| !label.is_empty() && domain.eq_ignore_ascii_case(remainder)),
     }
 }
 

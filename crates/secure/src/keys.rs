@@ -100,7 +100,7 @@ pub(crate) struct Sealer {
     counter: u64,
     step_at_counter: u64,
     step_at_ns: u64,
-    /// The peer has said something since the last step: it follows.
+    /// The peer has sent something since the last step, so it follows.
     is_answered: bool,
     limits: UpdateLimits,
 }

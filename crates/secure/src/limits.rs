@@ -37,7 +37,7 @@ pub const HANDSHAKE_DATAGRAM_BYTES: usize = 1152;
 pub const HANDSHAKE_PIECES_MAX: usize = 8;
 
 /// What one handshake of datagrams with certificates takes at most, bytes, about: what TLS keeps for itself (8 KiB), what it
-/// keeps of what the peer says, early pieces, and as much as a few certificates for what this side says.
+/// keeps of the peer's stream, early pieces, and as much as a few certificates for its own stream.
 pub const HANDSHAKE_MEMORY_BYTES: usize =
     HANDSHAKE_BYTES_MAX + HANDSHAKE_PIECES_MAX * HANDSHAKE_DATAGRAM_BYTES + (16 << 10);
 

@@ -18,7 +18,7 @@ impl Window {
         Window { end: 0, words: [0; WORDS] }
     }
 
-    fn place(counter: u64) -> (usize, u64) {
+    fn word_and_bit(counter: u64) -> (usize, u64) {
         let word = (counter / WORD_BITS) % WORDS as u64;
         (word as usize, 1 << (counter % WORD_BITS))
     }
@@ -28,7 +28,7 @@ impl Window {
         if counter >= self.end {
             return counter != u64::MAX;
         }
-        let (word, bit) = Window::place(counter);
+        let (word, bit) = Window::word_and_bit(counter);
         self.end - counter <= REPLAY_WINDOW && self.words.get(word).is_some_and(|word| word & bit == 0)
     }
 
@@ -44,7 +44,7 @@ impl Window {
             }
             self.end = counter + 1;
         }
-        let (word, bit) = Window::place(counter);
+        let (word, bit) = Window::word_and_bit(counter);
         if let Some(word) = self.words.get_mut(word) {
             *word |= bit;
         }

@@ -29,17 +29,17 @@ const DONE: u8 = 3;
 
 /// One side of a sealed stream. It moves no bytes: its owner does.
 ///
-/// First [`SealedStream::shake`] takes what comes and [`SealedStream::said`] has what is to be written, until
-/// [`SealedStream::peer`] says who is there. From then on all is records: [`SealedStream::seal`] and
+/// First [`SealedStream::shake`] takes what comes and [`SealedStream::outgoing`] has what is to be written, until
+/// [`SealedStream::peer`] gives the peer's identity. From then on all is records: [`SealedStream::seal`] and
 /// [`SealedStream::open`], in the order of the stream.
 pub struct SealedStream {
     state: State,
-    said: Vec<u8>,
+    outgoing: Vec<u8>,
     update: UpdateLimits,
 }
 
 enum State {
-    /// Dialled by somebody who has said nothing yet.
+    /// Dialled by a peer that has sent nothing yet.
     Called(Box<StreamConfig>),
     Shaking(Box<Shaking>),
     Open(Box<Keys>),
@@ -53,9 +53,9 @@ struct Shaking {
     expected: Option<Box<str>>,
     method: Method,
     initiator: bool,
-    heard: usize,
+    received: usize,
     parts: usize,
-    /// The own side has its keys; the peer has not said that it is content.
+    /// This side has its keys; the peer has not confirmed yet.
     keys: Option<Box<Keys>>,
 }
 
@@ -93,7 +93,7 @@ fn other_version(first: &[u8]) -> Option<u8> {
 }
 
 impl SealedStream {
-    /// The side that dials; its first words are in [`SealedStream::said`]. `expected`: the name of who must be there. With
+    /// The side that dials; its first bytes are in [`SealedStream::outgoing`]. `expected`: the name of who must be there. With
     /// pre-shared keys it is the one by which this side asks.
     ///
     /// # Errors
@@ -108,35 +108,35 @@ impl SealedStream {
             expected: expected.map(Into::into),
             method,
             initiator: true,
-            heard: 0,
+            received: 0,
             parts: 0,
             keys: None,
         };
-        let said = preamble(method).to_vec();
+        let outgoing = preamble(method).to_vec();
         let mut stream =
-            SealedStream { state: State::Shaking(Box::new(shaking)), said, update: config.update };
-        stream.say()?;
+            SealedStream { state: State::Shaking(Box::new(shaking)), outgoing, update: config.update };
+        stream.write_next()?;
         Ok(stream)
     }
 
-    /// The side that was dialled. It says nothing before the other one has, and with pre-shared keys nothing to whoever
+    /// The side that was dialled. It sends nothing before the other one has, and with pre-shared keys nothing to whoever
     /// has none of ours.
     #[must_use]
     pub fn answer(config: &StreamConfig) -> SealedStream {
         let state = State::Called(Box::new(config.clone()));
-        SealedStream { state, said: Vec::new(), update: config.update }
+        SealedStream { state, outgoing: Vec::new(), update: config.update }
     }
 
     /// What is to be written; the owner takes bytes off its front.
-    pub fn said(&mut self) -> &mut Vec<u8> {
-        &mut self.said
+    pub fn outgoing(&mut self) -> &mut Vec<u8> {
+        &mut self.outgoing
     }
 
     /// Something is to be written.
     #[must_use]
     #[inline]
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
+    pub fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
     }
 
     /// Who is there and what it may do; `None` before the handshake is over.
@@ -197,15 +197,15 @@ impl SealedStream {
     ///
     /// # Errors
     ///
-    /// Why it goes no further. What [`SealedStream::said`] has then says why, and may be written before the end.
+    /// Why it goes no further. What [`SealedStream::outgoing`] has then says why, and may be written before the end.
     pub fn shake(&mut self, part: &[u8], now_ns: u64) -> Result<(), Failure> {
         let done = self.shake_on(part, now_ns);
         if done.is_err() {
             if let State::Shaking(shaking) = &mut self.state
                 && shaking.method == Method::Certificate
-                && shaking.heard > 0
+                && shaking.received > 0
             {
-                let _ = say_into(&mut shaking.handshake, &mut self.said);
+                let _ = say_into(&mut shaking.handshake, &mut self.outgoing);
             }
             self.state = State::Over;
         }
@@ -220,7 +220,7 @@ impl SealedStream {
                     let Some(theirs) = other_version(part) else { return Err(Failure::Malformed) };
                     if method == Method::Certificate {
                         // With keys nobody gets a word who has not shown one.
-                        self.said.extend_from_slice(&preamble(method));
+                        self.outgoing.extend_from_slice(&preamble(method));
                     }
                     return Err(Failure::Version(theirs));
                 }
@@ -230,14 +230,14 @@ impl SealedStream {
                     expected: None,
                     method,
                     initiator: false,
-                    heard: 0,
+                    received: 0,
                     parts: 0,
                     keys: None,
                 };
                 self.state = State::Shaking(Box::new(shaking));
                 Ok(())
             }
-            State::Shaking(shaking) if shaking.heard == 0 && other_version(part).is_some() => {
+            State::Shaking(shaking) if shaking.received == 0 && other_version(part).is_some() => {
                 Err(other_version(part).map_or(Failure::Malformed, Failure::Version))
             }
             State::Shaking(shaking) => match part {
@@ -249,8 +249,8 @@ impl SealedStream {
                 }
                 //= wire.md R-SEC-13
                 [_, _, HANDSHAKE, 0, bytes @ ..] if !bytes.is_empty() => {
-                    (shaking.heard, shaking.parts) = (shaking.heard + bytes.len(), shaking.parts + 1);
-                    if shaking.heard > HANDSHAKE_BYTES_MAX || shaking.parts > HANDSHAKE_PARTS_MAX {
+                    (shaking.received, shaking.parts) = (shaking.received + bytes.len(), shaking.parts + 1);
+                    if shaking.received > HANDSHAKE_BYTES_MAX || shaking.parts > HANDSHAKE_PARTS_MAX {
                         return Err(Failure::Malformed);
                     }
                     shaking.handshake.read(bytes)?;
@@ -258,7 +258,7 @@ impl SealedStream {
                     if let Some(peer) = shaking.handshake.peer() {
                         admit(&shaking.authorisation, peer)?;
                     }
-                    self.say()?;
+                    self.write_next()?;
                     self.establish(now_ns)
                 }
                 _ => Err(Failure::Malformed),
@@ -267,9 +267,9 @@ impl SealedStream {
         }
     }
 
-    fn say(&mut self) -> Result<(), Failure> {
+    fn write_next(&mut self) -> Result<(), Failure> {
         match &mut self.state {
-            State::Shaking(shaking) => say_into(&mut shaking.handshake, &mut self.said),
+            State::Shaking(shaking) => say_into(&mut shaking.handshake, &mut self.outgoing),
             _ => Ok(()),
         }
     }
@@ -286,7 +286,7 @@ impl SealedStream {
             Ok(rights) => rights,
             Err(failure) => {
                 // What would have told the peer that it is welcome.
-                self.said.clear();
+                self.outgoing.clear();
                 return Err(failure);
             }
         };
@@ -304,7 +304,7 @@ impl SealedStream {
             // Whether this side's certificate will do is not known yet.
             (Method::Certificate, true) => shaking.keys = Some(keys),
             (Method::Certificate, false) => {
-                self.said.extend_from_slice(&[0, 0, DONE, 0]);
+                self.outgoing.extend_from_slice(&[0, 0, DONE, 0]);
                 self.state = State::Open(keys);
             }
         }
@@ -326,8 +326,8 @@ impl SealedStream {
         let [low, high] = u16::try_from(len - RECORD_HEADER_BYTES).unwrap_or(u16::MAX).to_le_bytes();
         //= wire.md R-SEC-14
         let head = [low, high, SEALED, (epoch & EPOCH_MASK) as u8];
-        let (head_room, rest) = record.split_at_mut(RECORD_HEADER_BYTES);
-        let (body, tag_room) = rest.split_at_mut(len - RECORD_OVERHEAD_BYTES);
+        let (head_room, remainder) = record.split_at_mut(RECORD_HEADER_BYTES);
+        let (body, tag_room) = remainder.split_at_mut(len - RECORD_OVERHEAD_BYTES);
         head_room.copy_from_slice(&head);
         let tag: [u8; TAG_BYTES] = keys.sealer.seal(&head, body);
         tag_room.copy_from_slice(&tag);
@@ -400,13 +400,13 @@ fn check_expected(expected: Option<&str>, peer: &Identity) -> Result<(), Failure
     }
 }
 
-fn say_into(handshake: &mut Handshake, said: &mut Vec<u8>) -> Result<(), Failure> {
+fn say_into(handshake: &mut Handshake, outgoing: &mut Vec<u8>) -> Result<(), Failure> {
     let mut bytes = Vec::new();
     let written = handshake.write(&mut bytes);
     for part in bytes.chunks(RECORD_BODY_BYTES_MAX) {
         let [low, high] = u16::try_from(part.len()).unwrap_or(u16::MAX).to_le_bytes();
-        said.extend_from_slice(&[low, high, HANDSHAKE, 0]);
-        said.extend_from_slice(part);
+        outgoing.extend_from_slice(&[low, high, HANDSHAKE, 0]);
+        outgoing.extend_from_slice(part);
     }
     written
 }

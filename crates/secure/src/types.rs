@@ -16,7 +16,7 @@ pub struct Config<A> {
     pub authorisation: Authorisation,
     /// Associations at once; those that no connection uses give way to new ones.
     pub associations_max: usize,
-    /// Handshakes under way at once, those asked for by others and those asked for here each.
+    /// Most handshakes in progress at once: as many as initiator, and as many as responder.
     pub handshakes_max: usize,
     /// How long what waits for an association may be, bytes: the longest datagram.
     pub datagram_bytes_max: usize,
@@ -67,7 +67,7 @@ pub struct Counters {
     pub timeouts: u64,
     /// Handshakes refused: wrong key or certificate, no right to connect, another identity at an address in use.
     pub refused: u64,
-    /// Handshakes for which there was no room, or none that was their host's.
+    /// Handshakes refused because there were too many, of all hosts or of theirs.
     pub no_room: u64,
     /// Handshakes of other versions.
     pub versions: u64,
@@ -105,7 +105,7 @@ pub struct StreamConfig {
 pub enum Ahead<'r> {
     /// What was in the record.
     Opened(&'r mut [u8]),
-    /// The peer has not sealed that, at this place of the stream.
+    /// The peer has not sealed that at this position of the stream.
     Forged,
     /// It can be opened once [`SealedStream::advance`](crate::SealedStream::advance) has gone beyond the records of the key before.
     Later,

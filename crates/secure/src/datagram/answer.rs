@@ -1,10 +1,10 @@
 //! The side that answers a handshake. Nothing is remembered of anybody who has not shown a cookie.
 
 use super::ask::prologue;
-use super::shaking::Shaking;
-use super::shares::YIELD_NS;
+use super::in_progress::InProgress;
+use super::quota::YIELD_NS;
 use super::table::Entry;
-use super::transmit::{Answer, Says};
+use super::transmit::{Answer, AnswerKind};
 use super::wire::{Cookie, FIRST_PIECE_BYTES_MIN, Piece, cookie_datagram, version_datagram};
 use super::{Associations, Opened};
 use crate::credentials::COOKIE_TAG_BYTES;
@@ -14,7 +14,7 @@ use crate::identity::Method;
 use std::hash::Hash;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
-    /// The initiator says something.
+    /// A piece of the initiator's stream.
     pub(super) fn answer(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
         if let Some(index) = self.known(from, piece) {
             return self.go_on(index, piece, now_ns);
@@ -59,11 +59,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// The entry of a handshake that is known.
     fn known(&self, from: A, piece: &Piece<'_>) -> Option<u32> {
-        let neighbour = self.neighbours.get(&from)?;
+        let state = self.addresses.get(&from)?;
         let is_it = |index: &u32| {
             self.table.get(*index).is_some_and(|entry| entry.id == piece.id && !entry.initiator)
         };
-        [neighbour.begun_there, neighbour.current, neighbour.before.map(|(before, _)| before)]
+        [state.as_responder, state.current, state.before.map(|(before, _)| before)]
             .into_iter()
             .flatten()
             .find(is_it)
@@ -71,7 +71,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// Answers by a cookie; with keys, to each message only once.
     fn give_cookie(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
-        if !self.has_place_for_answer(from) {
+        if !self.admits_answer(from) {
             return Opened::Dropped;
         }
         let key = self.config.credentials.key_of(piece.bytes);
@@ -82,29 +82,29 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
         let Some(cookie) = self.jar.give(from, piece.id, now_ns) else { return Opened::Dropped };
         let tag = key.map_or([0; COOKIE_TAG_BYTES], |key| key.cookie_tag(piece.id, &cookie.bytes()));
-        let says = Says::Cookie(cookie_datagram(piece.sender, piece.id, cookie, tag));
-        self.answers.push_back(Answer { to: from, says });
+        let kind = AnswerKind::Cookie(cookie_datagram(piece.sender, piece.id, cookie, tag));
+        self.answers.push_back(Answer { to: from, kind });
         self.counters.cookies += 1;
         Opened::Taken
     }
 
-    /// Somebody begins a handshake of another version. With certificates he is told so, and without a word otherwise: he has
+    /// Somebody begins a handshake of another version. With certificates this side answers so, otherwise not: he has
     /// not shown that he has a key.
     //= wire.md R-SEC-16
     pub(super) fn refuse_version(&mut self, from: A, sender: u32, id: u64) -> Opened<'static> {
         self.counters.versions += 1;
-        let is_told = self.config.credentials.method() == Method::Certificate;
-        if !is_told || !self.has_place_for_answer(from) {
+        let sends_version = self.config.credentials.method() == Method::Certificate;
+        if !sends_version || !self.admits_answer(from) {
             return Opened::Dropped;
         }
-        self.answers.push_back(Answer { to: from, says: Says::Version(version_datagram(sender, id)) });
+        self.answers.push_back(Answer { to: from, kind: AnswerKind::Version(version_datagram(sender, id)) });
         Opened::Taken
     }
 
     /// The first piece came with a cookie.
     fn begin_answer(&mut self, from: A, piece: &Piece<'_>, cookie: Cookie, now_ns: u64) -> Opened<'static> {
         let is_psk = self.config.credentials.method() == Method::Psk;
-        if !self.makes_way(from, piece.id, is_psk, now_ns) {
+        if !self.may_begin(from, piece.id, is_psk, now_ns) {
             return Opened::Dropped;
         }
         self.begun.insert(piece.id);
@@ -117,34 +117,37 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             id: piece.id,
             initiator: false,
             peer_index: piece.sender,
-            shaking: Some(Box::new(Shaking::new(handshake, now_ns, false))),
+            in_progress: Some(Box::new(InProgress::new(handshake, now_ns, false))),
             link: None,
             counts: false,
             is_ready: false,
-            says_empty: false,
+            empty_is_due: false,
         };
         let Some(index) = self.insert(entry) else {
             self.counters.no_room += 1;
             return Opened::Dropped;
         };
-        self.neighbours.entry(from).or_default().begun_there = Some(index);
+        self.addresses.entry(from).or_default().as_responder = Some(index);
         self.go_on(index, piece, now_ns)
     }
 
     /// Whether that handshake may begin: what is in its way is removed, or stays and the handshake is not answered.
-    fn makes_way(&mut self, from: A, id: u64, is_psk: bool, now_ns: u64) -> bool {
-        let (here, there) = match self.neighbours.get(&from) {
-            Some(neighbour) => (neighbour.begun_here, neighbour.begun_there),
+    fn may_begin(&mut self, from: A, id: u64, is_psk: bool, now_ns: u64) -> bool {
+        let (as_initiator, as_responder) = match self.addresses.get(&from) {
+            Some(state) => (state.as_initiator, state.as_responder),
             None => (None, None),
         };
         let age_ns = |entry: &Entry<A>| {
-            entry.shaking.as_ref().map_or(u64::MAX, |shaking| now_ns.saturating_sub(shaking.begun_ns))
+            entry
+                .in_progress
+                .as_ref()
+                .map_or(u64::MAX, |in_progress| now_ns.saturating_sub(in_progress.begun_ns))
         };
         //= wire.md R-SEC-7
-        if here.and_then(|index| self.table.get(index)).is_some_and(|mine| mine.id < id) {
+        if as_initiator.and_then(|index| self.table.get(index)).is_some_and(|mine| mine.id < id) {
             return false;
         }
-        if let Some(other) = there.and_then(|index| self.table.get(index))
+        if let Some(other) = as_responder.and_then(|index| self.table.get(index))
             && !is_psk
             && other.link.is_none()
             && age_ns(other) < YIELD_NS
@@ -157,9 +160,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return false;
         }
         // With certificates nothing is proved yet: the own one goes on until something is.
-        let gives_way = here.filter(|_| is_psk);
-        [gives_way, there].into_iter().flatten().for_each(|index| self.remove(index));
-        self.has_place_for_handshake(from, now_ns)
+        let yielding = as_initiator.filter(|_| is_psk);
+        [yielding, as_responder].into_iter().flatten().for_each(|index| self.remove(index));
+        self.admits_handshake(from, now_ns)
     }
 
     fn go_on(&mut self, index: u32, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
@@ -167,14 +170,14 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let Some(entry) = self.table.get_mut(index) else { return Opened::Dropped };
         // With certificates the initiator waits for something sealed. With keys it needs nothing more.
         let answers = !is_psk && piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
-        entry.says_empty |= answers;
-        let Some(shaking) = &mut entry.shaking else {
+        entry.empty_is_due |= answers;
+        let Some(in_progress) = &mut entry.in_progress else {
             if answers {
                 self.ready(index);
             }
             return Opened::Taken;
         };
-        match if is_psk { shaking.hear_whole(piece) } else { shaking.hear(piece) } {
+        match if is_psk { in_progress.hear_whole(piece) } else { in_progress.hear(piece) } {
             Ok(()) => {}
             // Anybody who saw the first message can say that, which has proved right before.
             Err(_) if is_psk => {
@@ -186,7 +189,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 return Opened::Dropped;
             }
         }
-        let is_done = shaking.is_done() && entry.link.is_none();
+        let is_done = in_progress.is_done() && entry.link.is_none();
         self.ready(index);
         if is_done {
             match self.establish(index, now_ns) {
@@ -197,7 +200,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 Ok(()) => {
                     self.give_up_own(index);
                     if let Some(entry) = self.table.get_mut(index) {
-                        entry.says_empty = true;
+                        entry.empty_is_due = true;
                     }
                 }
             }
@@ -209,8 +212,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     //= wire.md R-SEC-7
     fn give_up_own(&mut self, theirs: u32) {
         let address = self.table.get(theirs).map(|entry| entry.address);
-        let neighbour = address.and_then(|address| self.neighbours.get(&address));
-        if let Some(own) = neighbour.and_then(|neighbour| neighbour.begun_here) {
+        let state = address.and_then(|address| self.addresses.get(&address));
+        if let Some(own) = state.and_then(|state| state.as_initiator) {
             self.remove(own);
         }
     }

@@ -1,7 +1,7 @@
 //! What handshakes and associations go through, whoever began them.
 
 use super::link::Link;
-use super::shares::YIELD_NS;
+use super::quota::YIELD_NS;
 use super::table::Entry;
 use super::{Associations, BEFORE_NS, FAREWELL_LOOK_NS};
 use crate::failure::Failure;
@@ -12,9 +12,9 @@ use std::hash::Hash;
 impl<A: Copy + Eq + Hash> Associations<A> {
     /// A handshake begins.
     pub(super) fn insert(&mut self, entry: Entry<A>) -> Option<u32> {
-        let due_ns = entry.shaking.as_ref().map_or(u64::MAX, |shaking| shaking.due_ns());
+        let due_ns = entry.in_progress.as_ref().map_or(u64::MAX, |in_progress| in_progress.due_ns());
         let index = self.table.insert(entry)?;
-        self.shaking.push(index);
+        self.in_progress.push(index);
         self.due_ns = self.due_ns.min(due_ns).min(self.sweep_ns);
         Some(index)
     }
@@ -23,11 +23,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let Some(entry) = self.table.remove(index) else { return };
         self.uncount(&entry);
         self.last = None;
-        self.shaking.retain(|shaking| *shaking != index);
-        if let Some(neighbour) = self.neighbours.get_mut(&entry.address) {
-            neighbour.forget(index);
-            if neighbour.is_empty() {
-                self.neighbours.remove(&entry.address);
+        self.in_progress.retain(|in_progress| *in_progress != index);
+        if let Some(state) = self.addresses.get_mut(&entry.address) {
+            state.forget(index);
+            if state.is_empty() {
+                self.addresses.remove(&entry.address);
             }
         }
     }
@@ -48,7 +48,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return Err(Failure::NotAllowed(peer.to_string()));
         }
         //= wire.md R-SEC-8
-        if let Some(now) = self.neighbours.get(&address).and_then(|neighbour| neighbour.owner.as_ref())
+        if let Some(now) = self.addresses.get(&address).and_then(|state| state.identity.as_ref())
             && now != peer
         {
             return Err(Failure::AnotherPeer(now.to_string(), peer.to_string()));
@@ -67,8 +67,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             if entry.initiator { (index, entry.peer_index) } else { (entry.peer_index, index) };
         let context =
             [&entry.id.to_le_bytes()[..], &initiator.to_le_bytes(), &responder.to_le_bytes()].concat();
-        let shaking = entry.shaking.as_mut().ok_or(Failure::Internal("gone"))?;
-        let made: Established = shaking.handshake.finish(&context)?;
+        let in_progress = entry.in_progress.as_mut().ok_or(Failure::Internal("gone"))?;
+        let made: Established = in_progress.handshake.finish(&context)?;
         let (address, is_ours) = (entry.address, entry.initiator);
         let rights = self.admit(address, &made.peer)?;
         if is_ours && !self.count(index) {
@@ -87,7 +87,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let Some(entry) = self.table.get_mut(index) else { return false };
         if entry.initiator {
             // With certificates the responder waits for the same.
-            entry.says_empty = true;
+            entry.empty_is_due = true;
             self.ready(index);
         } else {
             let Some(peer) = entry.link.as_ref().map(|link| link.peer.clone()) else { return false };
@@ -110,10 +110,10 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let Some(entry) = self.table.get_mut(index) else { return };
         let Some(link) = &mut entry.link else { return };
         link.is_confirmed = true;
-        entry.shaking = None;
+        entry.in_progress = None;
         let address = entry.address;
-        self.shaking.retain(|shaking| *shaking != index);
-        let before = self.neighbours.get(&address).and_then(|neighbour| neighbour.before);
+        self.in_progress.retain(|in_progress| *in_progress != index);
+        let before = self.addresses.get(&address).and_then(|state| state.before);
         if before.is_none_or(|(before, _)| before != index) {
             self.promote(index, now_ns);
         }
@@ -123,19 +123,19 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     pub(super) fn promote(&mut self, index: u32, now_ns: u64) {
         let Some(entry) = self.table.get(index) else { return };
         let (address, peer) = (entry.address, entry.link.as_ref().map(|link| &link.peer));
-        let neighbour = self.neighbours.entry(address).or_default();
-        if neighbour.users > 0 && neighbour.owner.is_none() {
-            neighbour.owner = peer.cloned();
+        let state = self.addresses.entry(address).or_default();
+        if state.users > 0 && state.identity.is_none() {
+            state.identity = peer.cloned();
         }
-        let replaced = neighbour.current.filter(|current| *current != index);
-        let too_old = replaced.and_then(|_| neighbour.before.take()).map(|(before, _)| before);
-        neighbour.current = Some(index);
-        neighbour.failure = None;
-        for of in [&mut neighbour.begun_here, &mut neighbour.begun_there] {
+        let replaced = state.current.filter(|current| *current != index);
+        let too_old = replaced.and_then(|_| state.before.take()).map(|(before, _)| before);
+        state.current = Some(index);
+        state.failure = None;
+        for of in [&mut state.as_initiator, &mut state.as_responder] {
             of.take_if(|of| *of == index);
         }
         if let Some(replaced) = replaced {
-            neighbour.before = Some((replaced, now_ns.saturating_add(BEFORE_NS)));
+            state.before = Some((replaced, now_ns.saturating_add(BEFORE_NS)));
         }
         self.last = None;
         self.ready(index);
@@ -151,7 +151,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     fn forget_others(&mut self, address: A, index: u32) {
         let peer_of =
             |index| self.table.get(index).and_then(|entry| entry.link.as_ref()).map(|link| &link.peer);
-        let before = self.neighbours.get(&address).and_then(|neighbour| neighbour.before);
+        let before = self.addresses.get(&address).and_then(|state| state.before);
         if let Some((before, _)) = before.filter(|(before, _)| peer_of(*before) != peer_of(index)) {
             self.remove(before);
         }
@@ -179,22 +179,22 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     pub(super) fn fail(&mut self, index: u32, failure: &Failure, now_ns: u64) {
         let Some(entry) = self.table.get_mut(index) else { return };
         let (address, initiator) = (entry.address, entry.initiator);
-        // What TLS has to say. With keys there is nothing to be said, and nobody to be told.
+        // TLS sends an alert. With keys there is nothing to be sent, and nobody to send it to.
         let is_tls = self.config.credentials.method() == Method::Certificate
             && matches!(failure, Failure::Certificate(_) | Failure::Malformed);
-        let tells = is_tls
+        let answers_why = is_tls
             && entry.link.is_none()
-            && entry.shaking.as_mut().is_some_and(|shaking| shaking.fail(now_ns));
+            && entry.in_progress.as_mut().is_some_and(|in_progress| in_progress.fail(now_ns));
         //= wire.md R-SEC-17
         let stays = is_tls && !initiator && entry.link.is_none();
-        if let Some(shaking) = entry.shaking.as_mut().filter(|_| stays) {
-            shaking.stay(shaking.begun_ns.saturating_add(YIELD_NS));
+        if let Some(in_progress) = entry.in_progress.as_mut().filter(|_| stays) {
+            in_progress.stay(in_progress.begun_ns.saturating_add(YIELD_NS));
         }
         match failure {
             Failure::Silence(_) => self.counters.timeouts += 1,
             _ => self.counters.refused += 1,
         }
-        if tells {
+        if answers_why {
             self.ready(index);
         } else if !stays {
             self.remove(index);
@@ -203,9 +203,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             if failure.is_final() && self.failures.len() < self.config.handshakes_max {
                 self.failures.push_back((address, failure.clone()));
             }
-            let neighbour = self.neighbours.entry(address).or_default();
-            neighbour.fail(failure, now_ns);
-            neighbour.held = None;
+            let state = self.addresses.entry(address).or_default();
+            state.fail(failure, now_ns);
+            state.held = None;
         }
         self.due_ns = self.due_ns.min(self.sweep_ns).min(now_ns.saturating_add(FAREWELL_LOOK_NS));
     }

@@ -11,27 +11,27 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     #[must_use]
     pub fn expect(&mut self, address: A, name: &str, now_ns: u64) -> bool {
         let is_psk = self.config.credentials.key_named(name).is_some();
-        let there = self.peer(address).map(|(peer, _)| peer.has_name(name));
-        let neighbour = self.neighbours.entry(address).or_default();
-        let is_owned = neighbour.owner.as_ref().is_some_and(|owner| !owner.has_name(name));
+        let is_named = self.peer(address).map(|(peer, _)| peer.has_name(name));
+        let state = self.addresses.entry(address).or_default();
+        let is_owned = state.identity.as_ref().is_some_and(|identity| !identity.has_name(name));
         // A key has one name; a certificate may have both.
-        let others = neighbour.expected.iter().any(|other| !other.eq_ignore_ascii_case(name));
-        if is_owned || there == Some(false) && neighbour.users > 0 || is_psk && others {
-            if neighbour.is_empty() {
-                self.neighbours.remove(&address);
+        let others = state.expected.iter().any(|other| !other.eq_ignore_ascii_case(name));
+        if is_owned || is_named == Some(false) && state.users > 0 || is_psk && others {
+            if state.is_empty() {
+                self.addresses.remove(&address);
             }
             return false;
         }
-        neighbour.expected.push(name.into());
-        let asked_by_another_key = is_psk && neighbour.expected.len() == 1;
-        let (begun_here, current) = (neighbour.begun_here, neighbour.current);
-        let before = neighbour.before.map(|(before, _)| before);
-        if there == Some(false) {
+        state.expected.push(name.into());
+        let asked_by_another_key = is_psk && state.expected.len() == 1;
+        let (as_initiator, current) = (state.as_initiator, state.current);
+        let before = state.before.map(|(before, _)| before);
+        if is_named == Some(false) {
             [current, before].into_iter().flatten().for_each(|index| self.remove(index));
         }
-        if let Some(index) = begun_here.filter(|_| asked_by_another_key) {
+        if let Some(index) = as_initiator.filter(|_| asked_by_another_key) {
             self.remove(index);
-            if self.neighbours.get(&address).is_some_and(|neighbour| neighbour.held.is_some()) {
+            if self.addresses.get(&address).is_some_and(|state| state.held.is_some()) {
                 self.ask(address, now_ns);
             }
         }
@@ -40,23 +40,22 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// One that was expected there is not any more.
     pub fn unexpect(&mut self, address: A, name: &str) {
-        let Some(neighbour) = self.neighbours.get_mut(&address) else { return };
-        if let Some(at) = neighbour.expected.iter().position(|expected| **expected == *name) {
-            neighbour.expected.swap_remove(at);
+        let Some(state) = self.addresses.get_mut(&address) else { return };
+        if let Some(at) = state.expected.iter().position(|expected| **expected == *name) {
+            state.expected.swap_remove(at);
         }
-        if neighbour.current.is_none() {
+        if state.current.is_none() {
             // It may have been for whoever was expected; if not, it is repeated.
-            neighbour.held = None;
+            state.held = None;
         }
-        if neighbour.is_empty() {
-            self.neighbours.remove(&address);
+        if state.is_empty() {
+            self.addresses.remove(&address);
         }
     }
 
     /// Whether it is somebody who is expected at that address.
     pub(super) fn check_expected(&self, address: A, peer: &Identity) -> Result<(), Failure> {
-        let expected =
-            self.neighbours.get(&address).map(|neighbour| &neighbour.expected[..]).unwrap_or_default();
+        let expected = self.addresses.get(&address).map(|state| &state.expected[..]).unwrap_or_default();
         match expected.iter().find(|name| !peer.has_name(name)) {
             Some(name) => Err(Failure::NotExpected(peer.to_string(), name.to_string())),
             None => Ok(()),
@@ -66,9 +65,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// The key by which to ask at that address: that of whom is expected there, or of whose it is while there are
     /// connections, or that of the association there is. `None`: the own one.
     pub(super) fn key_for(&self, address: A) -> Option<&str> {
-        let neighbour = self.neighbours.get(&address)?;
-        let expected = neighbour.expected.first().map(|name| &**name);
-        let owner = neighbour.owner.as_ref().map(Identity::name);
-        expected.or(owner).or_else(|| self.peer(address).map(|(peer, _)| peer.name()))
+        let state = self.addresses.get(&address)?;
+        let expected = state.expected.first().map(|name| &**name);
+        let identity = state.identity.as_ref().map(Identity::name);
+        expected.or(identity).or_else(|| self.peer(address).map(|(peer, _)| peer.name()))
     }
 }

@@ -1,4 +1,4 @@
-//! Ids of the handshakes that are begun here: nobody can foresee them, and the same secret gives the same ones.
+//! Ids of the handshakes that this side begins: nobody can foresee them, and the same secret gives the same ones.
 
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};

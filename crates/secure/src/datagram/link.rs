@@ -62,14 +62,14 @@ impl Link {
         true
     }
 
-    /// Something came that the peer has sealed. `says_something`: there is something in it. If not, it shows that the peer has the
+    /// Something came that the peer has sealed. `has_content`: there is something in it. If not, it shows that the peer has the
     /// keys, which each new handshake does, so it makes the next one no earlier.
     #[inline]
-    pub fn received(&mut self, now_ns: u64, says_something: bool) {
+    pub fn received(&mut self, now_ns: u64, has_content: bool) {
         self.used_ns = now_ns;
         self.unanswered_ns = None;
         self.sealer.answered();
-        if says_something {
+        if has_content {
             self.silence_ns = SILENCE_NS;
         }
     }

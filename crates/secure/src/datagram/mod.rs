@@ -6,9 +6,9 @@ mod cookie;
 mod entries;
 mod expect;
 mod ids;
+mod in_progress;
 mod link;
-mod shaking;
-mod shares;
+mod quota;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ mod wire;
 use self::cookie::Jar;
 use self::ids::Ids;
 use self::link::Link;
-use self::table::{Neighbour, PLACES_MAX, Table};
+use self::table::{AddressState, SLOTS_MAX, Table};
 use self::transmit::Answer;
 use self::wire::{Datagram, EPOCH_MASK, FIRST_BYTE, sealed_head};
 use crate::endpoint_id::EndpointId;
@@ -49,11 +49,11 @@ pub struct Associations<A> {
     jar: Jar,
     ids: Ids,
     table: Table<A>,
-    neighbours: HashMap<A, Neighbour>,
+    addresses: HashMap<A, AddressState>,
     /// The association that was asked for last.
     last: Option<(A, u32)>,
     /// Entries with a handshake.
-    shaking: Vec<u32>,
+    in_progress: Vec<u32>,
     /// How many of the entries are associations.
     links: usize,
     /// Those with something to transmit.
@@ -62,7 +62,7 @@ pub struct Associations<A> {
     answers: VecDeque<Answer<A>>,
     /// How many associations each host has.
     by_host: HashMap<A, u32>,
-    /// Handshakes that this side began and that are final failures, which the owner has not been told.
+    /// Handshakes that this side began and that are final failures, which have not been reported yet.
     failures: VecDeque<(A, Failure)>,
     /// Associations whose peers have not answered for long.
     silent: Vec<u32>,
@@ -103,8 +103,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     }
 
     fn with_ids(config: Config<A>, now_ns: u64, ids: Ids, own: EndpointId) -> Option<Associations<A>> {
-        let places = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
-        assert!(places <= PLACES_MAX, "more associations and handshakes than indices: {places}");
+        let slots = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
+        assert!(slots <= SLOTS_MAX, "more associations and handshakes than indices: {slots}");
         Some(Associations {
             config,
             own,
@@ -112,9 +112,9 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             jar: Jar::new(),
             ids,
             table: Table::new(),
-            neighbours: HashMap::new(),
+            addresses: HashMap::new(),
             last: None,
-            shaking: Vec::new(),
+            in_progress: Vec::new(),
             links: 0,
             ready: VecDeque::new(),
             answers: VecDeque::with_capacity(ANSWERS_MAX),
@@ -136,7 +136,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         {
             return Route::Ready(Association(index));
         }
-        match self.neighbours.get(&to).and_then(|neighbour| neighbour.current) {
+        match self.addresses.get(&to).and_then(|state| state.current) {
             None => Route::Wait,
             Some(index) => {
                 self.last = Some((to, index));
@@ -234,7 +234,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// Who is at that address and what it may do; `None` without an association.
     #[must_use]
     pub fn peer(&self, address: A) -> Option<(&Identity, Rights)> {
-        let link = self.table.get(self.neighbours.get(&address)?.current?)?.link.as_ref()?;
+        let link = self.table.get(self.addresses.get(&address)?.current?)?.link.as_ref()?;
         Some((&link.peer, link.rights))
     }
 
@@ -249,31 +249,31 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// Why the last handshake with that address failed, if one did of late: for people.
     #[must_use]
     pub fn failure(&self, address: A) -> Option<&str> {
-        let (why, _) = self.neighbours.get(&address)?.failure.as_ref()?;
+        let (why, _) = self.addresses.get(&address)?.failure.as_ref()?;
         Some(why)
     }
 
     /// A connection, or a request for one, uses the address's association: it is kept, and belongs to this identity
     /// alone, until as many calls of [`Associations::release`].
     pub fn retain(&mut self, address: A) {
-        let neighbour = self.neighbours.entry(address).or_default();
+        let state = self.addresses.entry(address).or_default();
         // Where the last association has just gone, the one before it may be what is used.
-        let before = neighbour.before.map(|(before, _)| before);
-        let used = neighbour.current.or(before).and_then(|index| self.table.get(index)?.link.as_ref());
-        let owner = used.map(|link| link.peer.clone());
-        neighbour.users = neighbour.users.saturating_add(1);
-        if neighbour.owner.is_none() {
-            neighbour.owner = owner;
+        let before = state.before.map(|(before, _)| before);
+        let used = state.current.or(before).and_then(|index| self.table.get(index)?.link.as_ref());
+        let identity = used.map(|link| link.peer.clone());
+        state.users = state.users.saturating_add(1);
+        if state.identity.is_none() {
+            state.identity = identity;
         }
     }
 
     /// A connection has ended.
     pub fn release(&mut self, address: A) {
-        if let Some(neighbour) = self.neighbours.get_mut(&address) {
-            neighbour.users = neighbour.users.saturating_sub(1);
-            neighbour.owner.take_if(|_| neighbour.users == 0);
-            if neighbour.is_empty() {
-                self.neighbours.remove(&address);
+        if let Some(state) = self.addresses.get_mut(&address) {
+            state.users = state.users.saturating_sub(1);
+            state.identity.take_if(|_| state.users == 0);
+            if state.is_empty() {
+                self.addresses.remove(&address);
             }
         }
     }
@@ -311,21 +311,21 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// Bytes held, about.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let shaking: usize = self
-            .shaking
+        let in_progress: usize = self
+            .in_progress
             .iter()
-            .filter_map(|index| self.table.get(*index)?.shaking.as_ref())
-            .map(|shaking| shaking.bytes())
+            .filter_map(|index| self.table.get(*index)?.in_progress.as_ref())
+            .map(|in_progress| in_progress.bytes())
             .sum();
         let held: usize =
-            self.neighbours.values().filter_map(|neighbour| neighbour.held.as_ref()).map(Vec::capacity).sum();
-        let neighbours = self.neighbours.capacity() * (size_of::<A>() + size_of::<Neighbour>() + 1);
+            self.addresses.values().filter_map(|state| state.held.as_ref()).map(Vec::capacity).sum();
+        let addresses = self.addresses.capacity() * (size_of::<A>() + size_of::<AddressState>() + 1);
         let hosts = self.by_host.capacity() * (size_of::<A>() + size_of::<u32>() + 1);
         let answers = self.answers.capacity() * size_of::<Answer<A>>();
         let bytes = self.table.bytes()
             + self.links * size_of::<Link>()
-            + neighbours
-            + shaking
+            + addresses
+            + in_progress
             + held
             + hosts
             + answers;
@@ -342,8 +342,8 @@ fn seal_by(link: &mut Link, peer_index: u32, datagram: &mut [u8], now_ns: u64) -
     }
     let (epoch, counter) = link.sealer.next(now_ns);
     let head = sealed_head(epoch, len, peer_index, counter);
-    let (head_room, rest) = datagram.split_at_mut(HEADER_BYTES);
-    let (body, tag_room) = rest.split_at_mut(len - OVERHEAD_BYTES);
+    let (head_room, remainder) = datagram.split_at_mut(HEADER_BYTES);
+    let (body, tag_room) = remainder.split_at_mut(len - OVERHEAD_BYTES);
     head_room.copy_from_slice(&head);
     let tag: [u8; TAG_BYTES] = link.sealer.seal(&head, body);
     tag_room.copy_from_slice(&tag);
@@ -376,8 +376,8 @@ impl Recent {
         if self.contains(number) {
             return false;
         }
-        if let Some(place) = self.numbers.get_mut(self.next) {
-            *place = number;
+        if let Some(slot) = self.numbers.get_mut(self.next) {
+            *slot = number;
         }
         self.next = (self.next + 1) % Recent::NUMBERS;
         true

@@ -153,7 +153,7 @@ fn two_endpoints_get_to_know_each_other() {
         for node in &nodes {
             let counters = node.all.counters();
             assert_eq!((counters.handshakes, counters.forged, counters.refused), (1, 0, 0));
-            assert_eq!(node.all.shaking.len(), 0, "both are sure");
+            assert_eq!(node.all.in_progress.len(), 0, "both are sure");
             assert!(node.all.memory_bytes() > 1000);
         }
         let name = if nodes[0].all.config.credentials.method() == Method::Psk { "a" } else { "b" };

@@ -8,10 +8,10 @@ use std::hash::Hash;
 /// A short answer to somebody of whom nothing is kept.
 pub(super) struct Answer<A> {
     pub to: A,
-    pub says: Says,
+    pub kind: AnswerKind,
 }
 
-pub(super) enum Says {
+pub(super) enum AnswerKind {
     Cookie([u8; COOKIE_DATAGRAM_BYTES]),
     Version([u8; VERSION_DATAGRAM_BYTES]),
 }
@@ -21,10 +21,10 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// which takes [`super::Config::datagram_bytes_max`] and [`crate::limits::OVERHEAD_BYTES`], and
     /// [`crate::limits::HANDSHAKE_DATAGRAM_BYTES`]; where to, and its length.
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(A, usize)> {
-        if let Some(Answer { to, says }) = self.answers.pop_front() {
-            let datagram = match &says {
-                Says::Cookie(datagram) => &datagram[..],
-                Says::Version(datagram) => &datagram[..],
+        if let Some(Answer { to, kind }) = self.answers.pop_front() {
+            let datagram = match &kind {
+                AnswerKind::Cookie(datagram) => &datagram[..],
+                AnswerKind::Version(datagram) => &datagram[..],
             };
             out.get_mut(..datagram.len())?.copy_from_slice(datagram);
             return Some((to, datagram.len()));
@@ -51,7 +51,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     fn transmit(&mut self, index: u32, now_ns: u64, out: &mut [u8]) -> Option<(A, usize)> {
         let entry = self.table.get_mut(index)?;
         let (to, peer_index) = (entry.address, entry.peer_index);
-        if let Some(shaking) = &mut entry.shaking {
+        if let Some(in_progress) = &mut entry.in_progress {
             let around = Piece {
                 receiver: peer_index,
                 id: entry.id,
@@ -63,19 +63,19 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 cookie: None,
                 bytes: &[],
             };
-            // The responder knows the initiator's index from its first datagram; the initiator says 0 until it knows.
-            if let Some(len) = shaking.emit(around, out) {
+            // The responder knows the initiator's index from its first datagram; the initiator writes 0 until it knows.
+            if let Some(len) = in_progress.emit(around, out) {
                 return Some((to, len));
             }
         }
         let link = entry.link.as_mut()?;
-        let neighbour = self.neighbours.get_mut(&to)?;
-        // A responder's association is nobody's to be sent by yet; it only says that it is there.
-        let held = if neighbour.current == Some(index) { neighbour.held.take() } else { None };
-        if held.is_none() && !entry.says_empty {
+        let state = self.addresses.get_mut(&to)?;
+        // A responder's association carries no data yet; it only shows that it exists.
+        let held = if state.current == Some(index) { state.held.take() } else { None };
+        if held.is_none() && !entry.empty_is_due {
             return None;
         }
-        entry.says_empty = false;
+        entry.empty_is_due = false;
         let body = held.unwrap_or_default();
         let len = (body.len() + OVERHEAD_BYTES).next_multiple_of(8);
         let datagram = out.get_mut(..len)?;

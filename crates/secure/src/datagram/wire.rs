@@ -15,7 +15,7 @@ const HANDSHAKE: u8 = 2;
 const COOKIE: u8 = 3;
 const KIND_BITS: u32 = 2;
 
-/// Bytes before what a handshake says.
+/// Bytes before the contents of a handshake datagram.
 pub(super) const HANDSHAKE_HEADER_BYTES: usize = HEADER_BYTES + 32;
 /// Bytes of the answer that hands out a cookie.
 pub(super) const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + 8 + COOKIE_BYTES + COOKIE_TAG_BYTES;
@@ -78,7 +78,7 @@ pub(super) enum Datagram<'d> {
     },
 }
 
-/// Part of what one side says in a handshake.
+/// A piece of the stream of bytes that one side sends in a handshake.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'d> {
     /// The receiver's index, 0 while it is not known.
@@ -86,7 +86,7 @@ pub(super) struct Piece<'d> {
     /// Of the handshake: its initiator chose it.
     pub id: u64,
     pub sender: u32,
-    /// Where `bytes` stand in all that this side says.
+    /// Offset of `bytes` in that stream.
     pub offset: u16,
     /// What came of the other side's, without a gap.
     pub ack: u16,
@@ -173,10 +173,10 @@ pub(super) fn parse(datagram: &[u8]) -> Option<Datagram<'_>> {
     }
 }
 
-/// Version 1 said zero where those after it say theirs.
+/// Version 1 wrote zero where later versions write their number.
 //= wire.md R-SEC-16
-fn version(said: u8) -> u8 {
-    said.max(1)
+fn version(announced: u8) -> u8 {
+    announced.max(1)
 }
 
 fn other_version(theirs: u8, receiver: u32, id: u64) -> Datagram<'static> {
@@ -303,18 +303,18 @@ mod tests {
         let other = |theirs, receiver, sender, begins| {
             Some(Datagram::OtherVersion { theirs, receiver, id: 4, sender, begins })
         };
-        for (said, theirs) in [(0, 1), (1, 1), (3, 3)] {
+        for (announced, theirs) in [(0, 1), (1, 1), (3, 3)] {
             let mut bytes = [0; 120];
             let first = Piece { receiver: 0, id: 4, offset: 0, cookie: None, ..piece() };
             let len = first.emit(&mut bytes).unwrap();
-            bytes[27] = said;
+            bytes[27] = announced;
             assert_eq!(parse(&bytes[..len]), other(theirs, 0, 9, true));
             let mut cookie = cookie_datagram(3, 4, Cookie { slot: 1, mac: [2; 16] }, [0; 16]);
-            cookie[20] = said;
+            cookie[20] = announced;
             assert_eq!(parse(&cookie), other(theirs, 3, 0, false));
             let mut answer = version_datagram(3, 4);
-            answer[16] = said;
-            assert_eq!(parse(&answer), if said == 0 { None } else { other(theirs, 3, 0, false) });
+            answer[16] = announced;
+            assert_eq!(parse(&answer), if announced == 0 { None } else { other(theirs, 3, 0, false) });
         }
     }
 
@@ -325,8 +325,8 @@ mod tests {
         fn nothing_that_comes_panics(mut bytes in prop::collection::vec(any::<u8>(), 0..200), second in 0u8..8) {
             let len = bytes.len() as u16 & !7;
             for (at, byte) in [FIRST_BYTE, second, len as u8, (len >> 8) as u8].into_iter().enumerate() {
-                if let Some(place) = bytes.get_mut(at) {
-                    *place = byte;
+                if let Some(slot) = bytes.get_mut(at) {
+                    *slot = byte;
                 }
             }
             if let Some(Datagram::Handshake(piece)) = parse(&bytes) {

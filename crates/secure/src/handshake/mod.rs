@@ -1,7 +1,7 @@
 //! Handshakes: two sides prove to each other who they are, and have secrets that nobody else has.
 //!
 //! With pre-shared keys it is Noise `NNpsk0_25519_AESGCM_SHA256`, with certificates TLS 1.3. Either is two streams of bytes,
-//! one each way; how they travel is their owner's matter.
+//! one in each direction; how they travel is the caller's matter.
 
 mod noise;
 #[cfg(test)]
@@ -20,9 +20,9 @@ pub(crate) struct Established {
     pub peer: Identity,
     /// Which endpoint of the peer's it is.
     pub endpoint: EndpointId,
-    /// Of what this side sends.
+    /// Secret of what this side sends.
     pub send: Secret,
-    /// Of what it receives.
+    /// Secret of what this side receives.
     pub receive: Secret,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Handshake {
 }
 
 impl Handshake {
-    /// The side that begins, which is the endpoint `own`. Both sides must give the same `prologue`, at most 64 bytes.
+    /// Makes the initiator, which is the endpoint `own`. Both sides must give the same `prologue`, at most 64 bytes.
     /// `with_key`: the name of the key to prove who this side is, if it is not the own one.
     pub fn initiate(
         credentials: &Credentials,
@@ -53,7 +53,7 @@ impl Handshake {
         }
     }
 
-    /// The side that answers, which is the endpoint `own`.
+    /// Makes the responder, which is the endpoint `own`.
     pub fn respond(
         credentials: &Credentials,
         own: EndpointId,
@@ -82,7 +82,7 @@ impl Handshake {
         }
     }
 
-    /// By keys, takes all that the peer says next at once. What does not prove right changes nothing.
+    /// With keys, takes the peer's next message, whole. One that does not verify changes nothing.
     pub fn read_whole(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match self {
             Handshake::Noise(noise) => noise.read_whole(bytes),
@@ -106,7 +106,7 @@ impl Handshake {
         }
     }
 
-    /// All was said and heard: [`Handshake::finish`] will do.
+    /// Both streams are complete: [`Handshake::finish`] will succeed.
     pub fn is_done(&self) -> bool {
         match self {
             Handshake::Noise(noise) => noise.is_done(),
@@ -124,7 +124,7 @@ impl Handshake {
     }
 }
 
-/// The secret of one direction. `initiator`: of what the side sends that began.
+/// Derives the secret of one direction: of what the initiator sends if `initiator`, of what the responder sends otherwise.
 pub(crate) fn of_direction(shared: &Secret, initiator: bool, context: &[u8]) -> Secret {
     let mut secret = Secret::new([0; 32]);
     let label: &[u8] = if initiator { b"cci initiator" } else { b"cci responder" };

@@ -13,17 +13,17 @@ use std::sync::LazyLock;
 use zeroize::Zeroize;
 
 //= wire.md R-SEC-10
-/// What it is, in Noise's own words.
+/// The protocol's name, as Noise writes it.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 
-/// A public key, which endpoint says it, and a tag: either message.
+/// Either message: a public key, the id of the endpoint that sends it, and a tag.
 const MESSAGE_BYTES: usize = 32 + ENDPOINT_ID_BYTES + 16;
 const FIRST_BYTES: usize = KEY_ID_BYTES + MESSAGE_BYTES;
 
 pub(crate) struct Noise {
     own: EndpointId,
     step: Step,
-    /// Of the message that comes next.
+    /// What has come of the next message.
     input: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl Noise {
         Ok(())
     }
 
-    /// Takes the whole message that comes next. What does not prove right is nobody's, and changes nothing: the true one may still
+    /// Takes the whole message that comes next. A message that does not verify changes nothing: the true one may still
     /// come.
     pub fn read_whole(&mut self, message: &[u8]) -> Result<(), Failure> {
         let Step::ReadSecond(state, peer) = &mut self.step else {
@@ -163,12 +163,13 @@ fn step_by(step: Step, own: EndpointId, message: &[u8]) -> Result<Step, Failure>
     }
 }
 
-/// Which endpoint says it, if it proves right and is not this one.
+/// Verifies a message and gives the endpoint that sent it, which must not be this one.
 //= wire.md R-SEC-15
 fn read_message(state: &mut State, own: EndpointId, message: &[u8]) -> Result<EndpointId, Failure> {
     let mut endpoint = [0; MESSAGE_BYTES];
     let len = state.read_message(message, &mut endpoint).map_err(|_| Failure::Key)?;
-    let endpoint = endpoint.get(..len).and_then(|said| said.try_into().ok()).ok_or(Failure::Malformed)?;
+    let endpoint =
+        endpoint.get(..len).and_then(|written| written.try_into().ok()).ok_or(Failure::Malformed)?;
     let endpoint = EndpointId::from_bytes(endpoint);
     if endpoint == own { Err(Failure::Own) } else { Ok(endpoint) }
 }

@@ -29,13 +29,13 @@ fn run(
 }
 
 fn turn(from: &mut Result<Handshake, Failure>, to: &mut Result<Handshake, Failure>, cut: usize) {
-    let mut said = Vec::new();
+    let mut written = Vec::new();
     if let Ok(side) = from
-        && let Err(failure) = side.write(&mut said)
+        && let Err(failure) = side.write(&mut written)
     {
         *from = Err(failure);
     }
-    for bytes in said.chunks(cut) {
+    for bytes in written.chunks(cut) {
         if let Ok(side) = to
             && let Err(failure) = side.read(bytes)
         {
@@ -150,13 +150,13 @@ fn who_changes_which_endpoint_it_is_gets_two_sides_without_a_common_secret() {
     let mut flown = [0; 2];
     for turn in 0..6 {
         let (from, to) = if turn % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
-        let mut said = Vec::new();
-        from.write(&mut said).unwrap();
-        for byte in said.iter_mut().take(16_usize.saturating_sub(flown[turn % 2])) {
+        let mut written = Vec::new();
+        from.write(&mut written).unwrap();
+        for byte in written.iter_mut().take(16_usize.saturating_sub(flown[turn % 2])) {
             *byte ^= 0xff;
         }
-        flown[turn % 2] += said.len();
-        to.read(&said).unwrap();
+        flown[turn % 2] += written.len();
+        to.read(&written).unwrap();
     }
     assert!(a.is_done() && b.is_done(), "TLS knows nothing of it");
     let (one, two) = (a.finish(b"").unwrap(), b.finish(b"").unwrap());

@@ -16,10 +16,10 @@ pub(crate) struct Tls {
     is_initiator: bool,
     prologue: Vec<u8>,
     own: EndpointId,
-    /// The own endpoint has been said, which goes before all of TLS.
-    has_said_own: bool,
-    /// Which endpoint the peer is, as far as it has said.
-    heard: Vec<u8>,
+    /// The own endpoint's id has been sent, which goes before all of TLS.
+    has_sent_own: bool,
+    /// The bytes of the peer's endpoint id that have come so far.
+    received: Vec<u8>,
     peer: Option<EndpointId>,
 }
 
@@ -42,8 +42,8 @@ impl Tls {
             connection,
             prologue: prologue.to_vec(),
             own,
-            has_said_own: false,
-            heard: Vec::new(),
+            has_sent_own: false,
+            received: Vec::new(),
             peer: None,
         }
     }
@@ -65,29 +65,29 @@ impl Tls {
         Ok(())
     }
 
-    /// What goes before TLS: which endpoint the peer is. Answers the rest. Whoever changes it gets two sides that can't open
+    /// Takes what goes before TLS, the peer's endpoint id, and gives the remainder. Whoever changes the id gets two sides that can't open
     /// anything of each other's.
     //= wire.md R-SEC-15
     fn read_endpoint<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Failure> {
         if self.peer.is_some() {
             return Ok(bytes);
         }
-        let missing = ENDPOINT_ID_BYTES.saturating_sub(self.heard.len()).min(bytes.len());
-        let (of_endpoint, rest) = bytes.split_at(missing);
-        self.heard.extend_from_slice(of_endpoint);
-        if let Ok(endpoint) = <[u8; ENDPOINT_ID_BYTES]>::try_from(&self.heard[..]) {
+        let missing = ENDPOINT_ID_BYTES.saturating_sub(self.received.len()).min(bytes.len());
+        let (of_endpoint, remainder) = bytes.split_at(missing);
+        self.received.extend_from_slice(of_endpoint);
+        if let Ok(endpoint) = <[u8; ENDPOINT_ID_BYTES]>::try_from(&self.received[..]) {
             let endpoint = EndpointId::from_bytes(endpoint);
             if endpoint == self.own {
                 return Err(Failure::Own);
             }
             self.peer = Some(endpoint);
         }
-        Ok(rest)
+        Ok(remainder)
     }
 
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         while self.connection.wants_write() {
-            if !std::mem::replace(&mut self.has_said_own, true) {
+            if !std::mem::replace(&mut self.has_sent_own, true) {
                 out.extend_from_slice(self.own.bytes());
             }
             self.connection.write_tls(out).map_err(|_| Failure::Internal("TLS"))?;

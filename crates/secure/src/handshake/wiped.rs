@@ -17,7 +17,12 @@ pub(super) struct State {
 
 impl State {
     /// Of the side that begins, or of the one that answers.
-    pub fn new(params: &'static NoiseParams, key: &Key, prologue: &[u8], is_initiator: bool) -> Result<State, Error> {
+    pub fn new(
+        params: &'static NoiseParams,
+        key: &Key,
+        prologue: &[u8],
+        is_initiator: bool,
+    ) -> Result<State, Error> {
         let state = Box::new(build(params, &key.secret, prologue, is_initiator)?);
         Ok(State { state, params })
     }

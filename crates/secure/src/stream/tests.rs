@@ -29,13 +29,13 @@ fn answer_only(credentials: &Credentials, names: &str) -> SealedStream {
 
 /// What one side has said goes to the other, part by part.
 fn turn(from: &mut SealedStream, to: &mut SealedStream) -> Result<usize, Failure> {
-    let bytes = std::mem::take(from.said());
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let wanted = to.wanted(rest)?;
-        let Some((part, behind)) = rest.split_at_checked(wanted) else { return Err(Failure::Malformed) };
+    let bytes = std::mem::take(from.outgoing());
+    let mut remainder = &bytes[..];
+    while !remainder.is_empty() {
+        let wanted = to.wanted(remainder)?;
+        let Some((part, behind)) = remainder.split_at_checked(wanted) else { return Err(Failure::Malformed) };
         to.shake(part, 0)?;
-        rest = behind;
+        remainder = behind;
     }
     Ok(bytes.len())
 }
@@ -64,7 +64,7 @@ fn record(from: &mut SealedStream, body: &[u8], now_ns: u64) -> Vec<u8> {
 fn records_go_both_ways() {
     for (one, two) in kinds() {
         let (mut a, mut b) = (dial(&one), answer(&two));
-        assert!(b.said().is_empty() && a.peer().is_none());
+        assert!(b.outgoing().is_empty() && a.peer().is_none());
         shake(&mut a, &mut b).unwrap();
         assert_eq!(b.peer().unwrap().0.name(), "a");
         assert!(a.peer().is_some());
@@ -94,8 +94,8 @@ fn a_handshake_has_few_parts_and_no_part_is_empty() {
         assert!(b.wanted(&[0, 0, HANDSHAKE, 0]).is_err() && b.shake(&[0, 0, HANDSHAKE, 0], 0).is_err());
         let mut b = answer(&two);
         b.shake(&preamble(two.method()), 0).unwrap();
-        let said = (0..100).take_while(|_| b.shake(&[1, 0, HANDSHAKE, 0, 22], 0).is_ok()).count();
-        assert!(said <= HANDSHAKE_PARTS_MAX, "{said}");
+        let outgoing = (0..100).take_while(|_| b.shake(&[1, 0, HANDSHAKE, 0, 22], 0).is_ok()).count();
+        assert!(outgoing <= HANDSHAKE_PARTS_MAX, "{outgoing}");
         // Nor is a record empty.
         let (mut a, mut b) = (dial(&one), answer(&two));
         shake(&mut a, &mut b).unwrap();
@@ -173,17 +173,17 @@ fn records_that_are_not_taken_are_opened_again() {
 fn without_the_key_there_is_no_word() {
     let (mut a, mut b) = (dial(&psk(&["c"])), answer(&psk(&["a"])));
     assert_eq!(turn(&mut a, &mut b), Err(Failure::Key));
-    assert!(b.said().is_empty());
+    assert!(b.outgoing().is_empty());
     // What is no handshake.
     for bytes in [&b"CCIt\x02\0\0\0"[..], b"GET / HT", b"CCIs\x02\x02\0\0", b"CCIs\x02\x01\0\x01"] {
         let mut b = answer(&psk(&["a"]));
         assert_eq!((b.wanted(bytes), b.shake(bytes, 0)), (Ok(8), Err(Failure::Malformed)));
-        assert!(b.said().is_empty());
+        assert!(b.outgoing().is_empty());
     }
     // Nor is a name that may not connect given any.
     let (mut a, mut b) = (dial(&psk(&["a"])), answer_only(&psk(&["a"]), "x"));
     assert_eq!(turn(&mut a, &mut b), Err(Failure::NotAllowed("a (psk)".into())));
-    assert!(b.said().is_empty());
+    assert!(b.outgoing().is_empty());
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn certificates_are_told_why() {
     let (one, two) = certificates(&["a"], &["b"]);
     let (mut a, mut b) = (dial(&one), answer_only(&two, "x"));
     assert_eq!(shake(&mut a, &mut b), Err(Failure::NotAllowed("a (certificate)".into())));
-    assert!(a.peer().is_none() && b.said().is_empty());
+    assert!(a.peer().is_none() && b.outgoing().is_empty());
 }
 
 /// What a client of version 1 began with: preamble, and with keys the key's name and 48 bytes of Noise.
@@ -212,7 +212,7 @@ fn another_version_is_refused_as_such() {
             assert_eq!((b.wanted(&first), b.shake(&first, 0)), (Ok(8), Err(Failure::Version(theirs))));
             // With keys, not a word to who has shown none.
             let answered: &[u8] = if method == 1 { &[] } else { &[b'C', b'C', b'I', b's', 2, 2, 0, 0] };
-            assert_eq!(b.said(), answered);
+            assert_eq!(b.outgoing(), answered);
             // And who asks hears it.
             let mut a = dial(&credentials);
             assert_eq!((a.wanted(&first[..4]), a.shake(&first, 0)), (Ok(8), Err(Failure::Version(theirs))));
@@ -230,7 +230,7 @@ fn what_comes_back_is_known() {
         // The same endpoint, from wherever.
         let mut same = SealedStream::answer(&config(&credentials, 1));
         assert_eq!(turn(&mut a, &mut same), Err(Failure::Own));
-        assert!(same.said().is_empty() && same.peer().is_none());
+        assert!(same.outgoing().is_empty() && same.peer().is_none());
     }
 }
 

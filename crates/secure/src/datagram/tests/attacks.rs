@@ -37,7 +37,7 @@ fn what_was_recorded_is_not_taken_again_nor_answered() {
         assert_eq!((nodes[0].got.len(), nodes[1].got.len()), (3, 3));
         // Certificates: a cookie, for whoever asks.
         assert!(answered == 0 || !is_psk, "{answered} bytes");
-        assert!(nodes.iter().all(|node| node.all.len() == 1 && node.all.shaking.is_empty()));
+        assert!(nodes.iter().all(|node| node.all.len() == 1 && node.all.in_progress.is_empty()));
     }
 }
 
@@ -83,7 +83,7 @@ fn recorded_ones_get_no_state_elsewhere() {
             fresh.receive(Flying { from: 9, ..datagram.clone() }, 0, &mut net);
             assert!(net.drain(..).all(|answer| answer.bytes.len() <= len));
         }
-        assert_eq!(fresh.all.table.len() + fresh.all.neighbours.len(), 0);
+        assert_eq!(fresh.all.table.len() + fresh.all.addresses.len(), 0);
         assert!(fresh.all.counters().cookies <= 4, "{:?}", fresh.all.counters());
         assert!(fresh.got.is_empty());
     }
@@ -180,18 +180,18 @@ fn strangers_get_nothing_from_keys_and_little_from_certificates() {
         assert!(net.iter().all(|answer| answer.bytes.len() <= super::super::wire::COOKIE_DATAGRAM_BYTES));
         // Keys: only what is not part of the first message can differ: the initiator's index, what it says it has got.
         assert!(!is_psk || answers <= 1, "{answers}");
-        assert_eq!(nodes[1].all.table.len() + nodes[1].all.neighbours.len(), 0, "no state");
+        assert_eq!(nodes[1].all.table.len() + nodes[1].all.addresses.len(), 0, "no state");
         // What looks like a datagram, and isn't.
         for kind in 0..=255u8 {
             for len in 0..100usize {
                 let mut bytes = vec![kind ^ len as u8; len];
-                for (place, byte) in bytes.iter_mut().zip([FIRST_BYTE, kind, len as u8, 0]) {
-                    *place = byte;
+                for (slot, byte) in bytes.iter_mut().zip([FIRST_BYTE, kind, len as u8, 0]) {
+                    *slot = byte;
                 }
                 nodes[1].receive(Flying { from: 5, to: 2, bytes }, 0, &mut net);
             }
         }
-        assert_eq!(nodes[1].all.table.len() + nodes[1].all.neighbours.len(), 0);
+        assert_eq!(nodes[1].all.table.len() + nodes[1].all.addresses.len(), 0);
         assert!(!is_psk || net.len() == answers);
     }
 }
@@ -217,7 +217,7 @@ fn a_flood_of_cookies_and_of_handshakes_is_bounded() {
             }
         }
         now += MS;
-        assert!(server.all.shaking.len() <= 20);
+        assert!(server.all.in_progress.len() <= 20);
     }
     assert!(answers >= 100 && server.all.counters().no_room >= 70, "{:?}", server.all.counters());
     now += 15_000 * MS;

@@ -28,7 +28,7 @@ fn who_never_uses_a_new_association_is_known_by_the_one_before() {
         let mut net = Vec::new();
         if asked_ns.is_none() {
             nodes[1].send(1, b"question", now, &mut net);
-            asked_ns = nodes[1].all.neighbours[&1].begun_here.map(|_| now);
+            asked_ns = nodes[1].all.addresses[&1].as_initiator.map(|_| now);
         }
         nodes.iter_mut().for_each(|node| node.tick(now, &mut net));
         let (due, later): (Vec<_>, Vec<_>) = flying.into_iter().partition(|(at_ns, _)| *at_ns <= now);

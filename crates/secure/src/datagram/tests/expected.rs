@@ -69,8 +69,8 @@ fn an_association_with_somebody_else_is_not_used() {
         assert_eq!(nodes[0].all.expect(2, "b", MS), !in_use);
         assert!(nodes[0].all.expect(2, "a", MS) == in_use, "two keys are two peers");
         settled(&mut nodes, 2, b"message1", MS);
-        let there = nodes[0].all.peer(2).unwrap().0.name().to_owned();
-        assert_eq!((&there[..], nodes[1].got.len()), (if in_use { "a" } else { "b" }, 2));
+        let as_responder = nodes[0].all.peer(2).unwrap().0.name().to_owned();
+        assert_eq!((&as_responder[..], nodes[1].got.len()), (if in_use { "a" } else { "b" }, 2));
     }
 }
 
@@ -99,5 +99,5 @@ fn nothing_is_left_of_what_was_expected() {
     for _ in 0..10 {
         node.all.unexpect(2, "a");
     }
-    assert!(node.all.neighbours.is_empty());
+    assert!(node.all.addresses.is_empty());
 }

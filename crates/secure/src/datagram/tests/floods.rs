@@ -50,14 +50,14 @@ fn one_host_that_begins_handshakes_keeps_nobody_else_out() {
             in_ns = (!server.got.is_empty()).then_some(now - since);
         }
         server.tick(now, &mut Vec::new());
-        let under_way = server.all.shaking.len();
+        let under_way = server.all.in_progress.len();
         assert!(under_way <= 256, "{under_way}");
     }
     let counters = server.all.counters();
     assert!(counters.no_room > 500, "{counters:?}");
     let in_ns = in_ns.unwrap_or_else(|| panic!("the honest client is kept out: {counters:?}"));
     assert!(in_ns <= MS, "it was let in after {} ms", in_ns / MS);
-    println!("let in after {in_ns} ns beside {} handshakes under way", server.all.shaking.len());
+    println!("let in after {in_ns} ns beside {} handshakes under way", server.all.in_progress.len());
 }
 
 /// With as many hosts as there are places each has one, and a newcomer takes that of whoever has more.
@@ -72,7 +72,7 @@ fn many_hosts_share_what_there_is() {
         }
     }
     let of = |server: &Node, host: u32| {
-        let entries = server.all.shaking.iter().filter_map(|index| server.all.table.get(*index));
+        let entries = server.all.in_progress.iter().filter_map(|index| server.all.table.get(*index));
         entries.filter(|entry| host_of(&entry.address) == host).count()
     };
     let counts: Vec<usize> = (1..=6).map(|host| of(&server, 1000 * host)).collect();
@@ -90,8 +90,7 @@ fn strangers_pieces_take_little_memory() {
     for number in 0..10_u32 {
         let mut client = Node::new(1000 + number, config(one.clone()));
         begin(&mut client, &mut server, 0);
-        let entry =
-            server.all.neighbours.get(&client.at).and_then(|neighbour| neighbour.begun_there).unwrap();
+        let entry = server.all.addresses.get(&client.at).and_then(|state| state.as_responder).unwrap();
         let id = server.all.table.get(entry).unwrap().id;
         for offset in 0..800_u16 {
             let bytes = vec![7; if offset % 2 == 0 { 1100 } else { 14_000 }];
@@ -113,7 +112,7 @@ fn strangers_pieces_take_little_memory() {
         }
     }
     let kept = server.all.memory_bytes() - before;
-    let under_way = server.all.shaking.len() as u64;
+    let under_way = server.all.in_progress.len() as u64;
     assert!(
         under_way == 10 && kept <= under_way * HANDSHAKE_MEMORY_BYTES as u64,
         "{kept} bytes of {under_way}"
@@ -131,7 +130,7 @@ fn handshakes_that_fail_at_once_are_no_more_than_those_that_last() {
     for number in 0..600_u32 {
         let mut client = Node::new(1000 + number, config(one.clone()));
         begin(&mut client, &mut server, now);
-        let entry = server.all.neighbours.get(&client.at).and_then(|neighbour| neighbour.begun_there);
+        let entry = server.all.addresses.get(&client.at).and_then(|state| state.as_responder);
         if let Some(entry) = entry {
             begun += 1;
             let id = server.all.table.get(entry).unwrap().id;

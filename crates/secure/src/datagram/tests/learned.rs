@@ -98,8 +98,8 @@ fn who_learns_the_key_later_opens_nothing_that_was_recorded() {
     initiator.write(&mut first).unwrap();
     let mut known = Recorded { id, cookie: None, first, second: vec![0; 64], indices };
     let params = "Noise_NNpsk0_25519_AESGCM_SHA256".parse().unwrap();
-    let (said, psk) = (prologue(id, None), key());
-    let builder = Builder::new(params).prologue(&said).unwrap().psk(0, &psk).unwrap();
+    let (prologue_bytes, psk) = (prologue(id, None), key());
+    let builder = Builder::new(params).prologue(&prologue_bytes).unwrap().psk(0, &psk).unwrap();
     let mut responder = builder.fixed_ephemeral_key_for_testing_only(&drawn).build_responder().unwrap();
     responder.read_message(&known.first[KEY_ID_BYTES..], &mut [0; 100]).unwrap();
     responder.write_message(&[5; 16], &mut known.second).unwrap();

@@ -4,19 +4,19 @@ use super::*;
 use proptest::prelude::*;
 
 /// What a network does, from a list of bytes: deterministic, so that it shrinks.
-struct Fate<'f> {
+struct Script<'f> {
     bytes: std::iter::Cycle<std::slice::Iter<'f, u8>>,
 }
 
-impl Fate<'_> {
+impl Script<'_> {
     fn next(&mut self) -> u8 {
         *self.bytes.next().unwrap_or(&255)
     }
 }
 
 /// Both send to each other every 20 ms until each has got something, for at most 20 s. Answers when that was.
-fn talk(nodes: &mut [Node; 2], fate: &[u8], first: [u64; 2]) -> Option<u64> {
-    let mut fate = Fate { bytes: fate.iter().cycle() };
+fn talk(nodes: &mut [Node; 2], script: &[u8], first: [u64; 2]) -> Option<u64> {
+    let mut script = Script { bytes: script.iter().cycle() };
     let mut flying: Vec<(u64, Flying)> = Vec::new();
     for ms in 0..20_000u64 {
         let (now_ns, mut net) = (ms * MS, Vec::new());
@@ -39,9 +39,9 @@ fn talk(nodes: &mut [Node; 2], fate: &[u8], first: [u64; 2]) -> Option<u64> {
         }
         for datagram in net {
             // A fifth is lost, a fifth comes twice; up to 12 ms on the way.
-            let what = fate.next();
+            let what = script.next();
             for _ in 0..[0, 2, 1, 1, 1][usize::from(what % 5)] {
-                flying.push((ms + 1 + u64::from(fate.next() % 12), datagram.clone()));
+                flying.push((ms + 1 + u64::from(script.next() % 12), datagram.clone()));
             }
         }
         if nodes.iter().all(|node| node.got.len() >= 3) {
@@ -71,12 +71,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
-    fn they_find_each_other_all_the_same(fate in prop::collection::vec(any::<u8>(), 20..60), second in 0u64..100) {
+    fn they_find_each_other_all_the_same(script in prop::collection::vec(any::<u8>(), 20..60), second in 0u64..100) {
         // Something must get through.
-        prop_assume!(fate.iter().filter(|byte| *byte % 5 != 0).count() * 3 > fate.len());
+        prop_assume!(script.iter().filter(|byte| *byte % 5 != 0).count() * 3 > script.len());
         for (one, two) in kinds() {
             let mut nodes = [Node::new(1, config(one)), Node::new(2, config(two))];
-            let done = talk(&mut nodes, &fate, [0, second]);
+            let done = talk(&mut nodes, &script, [0, second]);
             prop_assert!(done.is_some(), "{:?} {:?}", nodes[0].all.counters, nodes[1].all.counters);
             check(&nodes);
         }
@@ -158,7 +158,7 @@ fn the_association_is_forgotten_when_nobody_uses_it() {
         nodes[1].all.retain(1);
         pass(&mut nodes, &mut now, 70_000 * MS);
         assert_eq!((nodes[0].all.len(), nodes[1].all.len()), (0, 1));
-        assert_eq!((nodes[0].all.neighbours.len(), nodes[0].all.next_deadline_ns()), (0, None), "it rests");
+        assert_eq!((nodes[0].all.addresses.len(), nodes[0].all.next_deadline_ns()), (0, None), "it rests");
         // The other side finds out and makes another one.
         for _ in 0..100 {
             nodes[1].send(1, b"message1", now, &mut net);

@@ -22,9 +22,9 @@ fn the_wrong_key_gets_silence() {
     assert!(nodes[1].got.is_empty() && nodes[1].all.counters().refused >= 5);
     let why = nodes[0].all.failure(2).unwrap();
     assert!(why.starts_with("no answer") && why.ends_with("a (psk)"), "{why}");
-    assert_eq!(nodes[1].all.table.len() + nodes[1].all.neighbours.len(), 0, "nothing is remembered");
+    assert_eq!(nodes[1].all.table.len() + nodes[1].all.addresses.len(), 0, "nothing is remembered");
     pass(&mut nodes, &mut now, 60_000 * MS);
-    assert_eq!((nodes[0].all.table.len(), nodes[0].all.neighbours.len()), (0, 0));
+    assert_eq!((nodes[0].all.table.len(), nodes[0].all.addresses.len()), (0, 0));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn there_is_a_limit() {
     for at in 100..110 {
         nodes[0].all.hold(at, b"message2", now);
     }
-    assert_eq!(nodes[0].all.shaking.len(), 2);
+    assert_eq!(nodes[0].all.in_progress.len(), 2);
     pass(&mut nodes, &mut now, 70_000 * MS);
-    assert_eq!(nodes[0].all.shaking.len(), 0);
+    assert_eq!(nodes[0].all.in_progress.len(), 0);
 }

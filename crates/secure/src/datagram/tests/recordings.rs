@@ -69,7 +69,7 @@ fn forty_recordings_with_the_replayers_own_cookies_make_no_association() {
     assert_eq!(cookies, 40, "each first message gets one, once");
     let counters = *server.all.counters();
     assert_eq!((server.all.len(), counters.handshakes), (0, 0), "{counters:?}");
-    assert_eq!(server.all.table.len() + server.all.neighbours.len(), 0, "nor is anything kept of him");
+    assert_eq!(server.all.table.len() + server.all.addresses.len(), 0, "nor is anything kept of him");
 }
 
 fn recorded_cookies(recorded: &[u8], cookie: Cookie) -> [Flying; 2] {

@@ -93,7 +93,7 @@ fn silent_peers_leave_places_for_handshakes_with_others() {
     while honest[0].got.is_empty() && now < 30_000 * MS {
         now += 20 * MS;
         (1000..1030).for_each(|at| server.send(at, b"question", now, &mut net));
-        if server.all.shaking.len() >= 10 || dialled_ns.is_some() {
+        if server.all.in_progress.len() >= 10 || dialled_ns.is_some() {
             dialled_ns.get_or_insert(now);
             server.send(7, b"message1", now, &mut net);
         }

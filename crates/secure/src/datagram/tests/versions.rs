@@ -5,8 +5,8 @@ use super::*;
 use crate::failure::Failure;
 
 /// The first datagram of a handshake of version 1: 48 bytes of header, and what its Noise or TLS said.
-fn first_of_version_1(said: usize) -> Vec<u8> {
-    let len = 48 + said;
+fn first_of_version_1(stream_bytes: usize) -> Vec<u8> {
+    let len = 48 + stream_bytes;
     let mut bytes = vec![0xa5; len];
     let header: [u8; 32] = [
         FIRST_BYTE,
@@ -31,8 +31,8 @@ fn first_of_version_1(said: usize) -> Vec<u8> {
         0,
         0,
         0,
-        said as u8,
-        (said >> 8) as u8,
+        stream_bytes as u8,
+        (stream_bytes >> 8) as u8,
         0,
         0,
         1,
@@ -68,7 +68,7 @@ fn an_old_initiator_is_refused_and_counted_as_such() {
         server.receive(Flying { from: 1, to: 2, bytes }, 0, &mut net);
         let counters = *server.all.counters();
         assert_eq!((counters.versions, counters.malformed, counters.refused), (1, 0, 0), "{counters:?}");
-        assert_eq!(server.all.table.len() + server.all.neighbours.len(), 0);
+        assert_eq!(server.all.table.len() + server.all.addresses.len(), 0);
         // With keys, not a word to who has shown none.
         assert_eq!(net.len(), usize::from(!is_psk));
         for answer in net {

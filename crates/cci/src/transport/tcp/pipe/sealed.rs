@@ -107,7 +107,7 @@ impl Sealed {
     }
 
     pub fn has_unsent(&self) -> bool {
-        self.out.is_some() || self.stream.as_ref().is_some_and(|stream| stream.has_said())
+        self.out.is_some() || self.stream.as_ref().is_some_and(|stream| stream.has_outgoing())
     }
 
     /// Nothing could be sealed for want of a buffer: the kernel does not tell when there is one.
@@ -118,9 +118,9 @@ impl Sealed {
     /// Gives the kernel what waits. False: it has no room for all.
     pub fn flush(&mut self, to: &Stream) -> io::Result<bool> {
         if let Some(stream) = &mut self.stream {
-            while stream.has_said() {
-                match to.send(stream.said()) {
-                    Ok(len) => drop(stream.said().drain(..len)),
+            while stream.has_outgoing() {
+                match to.send(stream.outgoing()) {
+                    Ok(len) => drop(stream.outgoing().drain(..len)),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                     Err(error) => return Err(error),
                 }

@@ -59,7 +59,7 @@ impl Peer {
         while !peer.sealed.is_open() {
             assert!(server.next_event().is_none() && start.elapsed() < PATIENCE);
             peer.hear();
-            let said = std::mem::take(peer.sealed.said());
+            let said = std::mem::take(peer.sealed.outgoing());
             peer.stream.write_all(&said).unwrap();
         }
         peer
@@ -79,7 +79,7 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         let sealed = SealedStream::dial(&config, None).unwrap();
         let mut peer = Peer { stream, sealed, came: Vec::new(), plain: Vec::new() };
-        let said = std::mem::take(peer.sealed.said());
+        let said = std::mem::take(peer.sealed.outgoing());
         peer.stream.write_all(&said).unwrap();
         peer
     }

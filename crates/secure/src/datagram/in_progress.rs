@@ -21,37 +21,37 @@ const COOKIES_MAX: u8 = 16;
 const VERSION_NS: u64 = 2_000_000_000;
 const PIECE_BYTES: usize = HANDSHAKE_DATAGRAM_BYTES - HANDSHAKE_HEADER_BYTES;
 
-pub(super) struct Shaking {
+pub(super) struct InProgress {
     pub handshake: Handshake,
     /// The responder's, for the initiator.
     pub cookie: Option<Cookie>,
     cookies: u8,
-    /// The version that somebody says the responder speaks.
+    /// The version that an answer announced, which may be forged.
     pub version: Option<u8>,
     pub begun_ns: u64,
     pub until_ns: u64,
     /// When to ask again; never, for a side that only answers.
     pub repeat_ns: u64,
     interval_ns: u64,
-    /// All that this side says, what the peer has of it, and what is being sent.
-    said: Vec<u8>,
+    /// All that this side sends, how much of it the peer has, and what is being sent.
+    outgoing: Vec<u8>,
     acked: usize,
     sent: usize,
     /// A datagram is due even if there is nothing new in it.
     bare: bool,
     /// The next datagram is to be answered.
     asks: bool,
-    /// What the peer said, without a gap; what came early.
-    heard: u16,
+    /// How much the peer sent without a gap; what came early.
+    received: u16,
     early: BTreeMap<u16, Vec<u8>>,
-    /// It has failed; what it says about that is still sent, also to whoever has not got it.
+    /// It has failed; what it writes about that is still sent, and repeated.
     failed: bool,
 }
 
-impl Shaking {
-    pub fn new(handshake: Handshake, now_ns: u64, initiator: bool) -> Shaking {
+impl InProgress {
+    pub fn new(handshake: Handshake, now_ns: u64, initiator: bool) -> InProgress {
         let patience = if initiator { HANDSHAKE_NS_PATIENT } else { HANDSHAKE_NS_MAX };
-        Shaking {
+        InProgress {
             handshake,
             cookie: None,
             cookies: 0,
@@ -60,29 +60,29 @@ impl Shaking {
             until_ns: now_ns.saturating_add(patience),
             repeat_ns: if initiator { now_ns.saturating_add(REPEAT_NS) } else { u64::MAX },
             interval_ns: REPEAT_NS,
-            said: Vec::new(),
+            outgoing: Vec::new(),
             acked: 0,
             sent: 0,
             bare: false,
             asks: false,
-            heard: 0,
+            received: 0,
             early: BTreeMap::new(),
             failed: false,
         }
     }
 
     /// What the handshake has to say is to be sent.
-    pub fn say(&mut self) -> Result<(), Failure> {
-        self.handshake.write(&mut self.said)?;
-        if self.said.len() > HANDSHAKE_BYTES_MAX {
+    pub fn write_next(&mut self) -> Result<(), Failure> {
+        self.handshake.write(&mut self.outgoing)?;
+        if self.outgoing.len() > HANDSHAKE_BYTES_MAX {
             return Err(Failure::Internal("the own certificates are too long"));
         }
         Ok(())
     }
 
-    /// Takes a piece of what the peer says. The answers wait to be sent, also after an error.
+    /// Takes a piece of the peer's stream. The answers wait to be sent, also after an error.
     pub fn hear(&mut self, piece: &Piece<'_>) -> Result<(), Failure> {
-        self.acked = self.acked.max(usize::from(piece.ack).min(self.said.len()));
+        self.acked = self.acked.max(usize::from(piece.ack).min(self.outgoing.len()));
         self.sent = self.sent.max(self.acked);
         if self.failed {
             self.bare = piece.asks;
@@ -96,18 +96,18 @@ impl Shaking {
             // No honest peer's: what comes early is kept.
             return Ok(());
         }
-        if piece.offset > self.heard {
+        if piece.offset > self.received {
             if self.early.len() < HANDSHAKE_PIECES_MAX {
                 self.early.insert(piece.offset, piece.bytes.to_vec());
             }
         } else {
             self.hear_next(piece.offset, piece.bytes)?;
         }
-        while let Some(early) = self.early.first_entry().filter(|early| *early.key() <= self.heard) {
+        while let Some(early) = self.early.first_entry().filter(|early| *early.key() <= self.received) {
             let (offset, bytes) = early.remove_entry();
             self.hear_next(offset, &bytes)?;
         }
-        self.say()?;
+        self.write_next()?;
         if piece.asks {
             self.sent = self.acked;
             self.bare = true;
@@ -115,47 +115,47 @@ impl Shaking {
         Ok(())
     }
 
-    /// With keys, each side says one message, which is one piece. One that does not prove right is nobody's, and changes nothing:
+    /// With keys, each side sends one message, which is one piece. One that does not verify is ignored:
     /// the true one may still come.
     //= wire.md R-SEC-5
     pub fn hear_whole(&mut self, piece: &Piece<'_>) -> Result<(), Failure> {
         if piece.offset != 0 {
             return Err(Failure::Malformed);
         }
-        if self.heard > 0 {
+        if self.received > 0 {
             // A repeat, as long as the first one and longer than the answer, which has not come.
-            if piece.asks && piece.bytes.len() == usize::from(self.heard) {
+            if piece.asks && piece.bytes.len() == usize::from(self.received) {
                 (self.sent, self.bare) = (0, true);
             }
             return Ok(());
         }
         self.handshake.read_whole(piece.bytes)?;
-        self.heard = u16::try_from(piece.bytes.len()).unwrap_or(u16::MAX);
-        self.say()
+        self.received = u16::try_from(piece.bytes.len()).unwrap_or(u16::MAX);
+        self.write_next()
     }
 
     fn hear_next(&mut self, offset: u16, bytes: &[u8]) -> Result<(), Failure> {
-        let new = bytes.get(usize::from(self.heard - offset)..).unwrap_or_default();
+        let new = bytes.get(usize::from(self.received - offset)..).unwrap_or_default();
         if new.is_empty() {
             return Ok(());
         }
         // Bounded above: offset and length are of `HANDSHAKE_BYTES_MAX` at most.
-        self.heard = self.heard.saturating_add(u16::try_from(new.len()).unwrap_or(u16::MAX));
+        self.received = self.received.saturating_add(u16::try_from(new.len()).unwrap_or(u16::MAX));
         // The peer answers: it is there.
         self.interval_ns = REPEAT_NS;
         self.handshake.read(new)
     }
 
-    /// It has failed. True: the peer is to be told why, so it stays for a little while.
+    /// Marks it as failed. True: the peer is to learn why, so it stays for a little while.
     pub fn fail(&mut self, now_ns: u64) -> bool {
         let is_new = !std::mem::replace(&mut self.failed, true);
-        let _ = self.handshake.write(&mut self.said);
+        let _ = self.handshake.write(&mut self.outgoing);
         self.repeat_ns = u64::MAX;
         self.until_ns = now_ns.saturating_add(FAREWELL_NS);
-        is_new && self.sent < self.said.len() && self.heard > 0
+        is_new && self.sent < self.outgoing.len() && self.received > 0
     }
 
-    /// It has failed, and keeps its place until then at least: whoever begins handshakes that fail gets no further ones by that.
+    /// Keeps a failed handshake until then at least: whoever begins handshakes that fail gets no further ones by that.
     pub fn stay(&mut self, until_ns: u64) {
         self.until_ns = self.until_ns.max(until_ns);
     }
@@ -164,14 +164,14 @@ impl Shaking {
         self.failed
     }
 
-    /// Everything was said and heard, now.
+    /// Both streams are complete.
     pub fn is_done(&self) -> bool {
         !self.failed && self.handshake.is_done()
     }
 
-    /// All that this side has said.
-    pub fn said(&self) -> &[u8] {
-        &self.said
+    /// All that this side sends.
+    pub fn outgoing(&self) -> &[u8] {
+        &self.outgoing
     }
 
     /// Whether one more cookie may be taken in place of the one there is.
@@ -185,21 +185,21 @@ impl Shaking {
     pub fn begin_again_with(&mut self, cookie: Cookie) {
         self.cookie = Some(cookie);
         if self.version.take().is_some() {
-            // It speaks this version, or somebody says so; then there is as much time as ever.
+            // It speaks this version, or somebody claims so; then it gets the full time again.
             self.until_ns = self.begun_ns.saturating_add(HANDSHAKE_NS_PATIENT);
         }
         (self.sent, self.acked) = (0, 0);
     }
 
-    /// The peer wants to see a cookie, to which what is said is bound: it is said anew.
+    /// The peer wants to see a cookie, to which the stream is bound: the stream is made anew.
     pub fn begin_anew_with(&mut self, handshake: Handshake, cookie: Cookie) -> Result<(), Failure> {
         self.handshake = handshake;
-        self.said.clear();
+        self.outgoing.clear();
         self.begin_again_with(cookie);
-        self.say()
+        self.write_next()
     }
 
-    /// Somebody says that the responder speaks another version. Little is waited for from now on, unless it has given a cookie.
+    /// An answer announces that the responder speaks another version. The wait is short from now on, unless it has given a cookie.
     //= wire.md R-SEC-16
     pub fn hear_version(&mut self, theirs: u8, now_ns: u64) {
         if self.cookie.is_some() {
@@ -218,7 +218,7 @@ impl Shaking {
     }
 
     /// As the one before it: asks ever more rarely, and no longer than that one would have.
-    pub fn succeed(&mut self, before: &Shaking, now_ns: u64) {
+    pub fn succeed(&mut self, before: &InProgress, now_ns: u64) {
         self.interval_ns = (before.interval_ns * 2).min(REPEAT_NS_MAX);
         self.repeat_ns = now_ns.saturating_add(self.interval_ns);
         self.until_ns = before.until_ns;
@@ -239,7 +239,7 @@ impl Shaking {
 
     /// Something waits to be sent.
     pub fn wants(&self) -> bool {
-        self.bare || self.sent < self.said.len()
+        self.bare || self.sent < self.outgoing.len()
     }
 
     /// Writes the next datagram; its length. `around`: what is the same for all of them.
@@ -247,12 +247,12 @@ impl Shaking {
         if !self.wants() {
             return None;
         }
-        let bytes = self.said.get(self.sent..).unwrap_or_default();
+        let bytes = self.outgoing.get(self.sent..).unwrap_or_default();
         let bytes = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
-        let is_last = self.sent + bytes.len() == self.said.len();
+        let is_last = self.sent + bytes.len() == self.outgoing.len();
         let piece = Piece {
             offset: u16::try_from(self.sent).ok()?,
-            ack: self.heard,
+            ack: self.received,
             asks: self.asks && is_last,
             cookie: self.cookie,
             bytes,
@@ -269,7 +269,7 @@ impl Shaking {
     /// Bytes held, about: most of them are TLS'.
     pub fn bytes(&self) -> usize {
         let early: usize = self.early.values().map(Vec::capacity).sum();
-        size_of::<Shaking>() + self.said.capacity() + early + usize::from(self.heard) + (8 << 10)
+        size_of::<InProgress>() + self.outgoing.capacity() + early + usize::from(self.received) + (8 << 10)
     }
 }
 

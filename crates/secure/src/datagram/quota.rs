@@ -1,5 +1,5 @@
-//! Who gets the last places. What strangers, or holders of a good credential, can have us keep is shared among the hosts that
-//! they come from: nobody has more than are left for the others, so that no host keeps another one out.
+//! How much each host may have this side keep. Strangers, and holders of a good credential, cost memory; the quota of a host is
+//! never more than what is free for the others, so that no host keeps another one out.
 
 use super::table::Entry;
 use super::{ANSWERS_MAX, Associations};
@@ -9,7 +9,7 @@ use std::hash::Hash;
 /// A handshake of others' that takes longer than this makes room for others.
 pub(super) const YIELD_NS: u64 = 1_000_000_000;
 
-/// The handshakes that one host has under way here.
+/// The handshakes in progress that one host has begun.
 struct OfHost {
     count: usize,
     oldest: u32,
@@ -21,13 +21,13 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         (self.config.host_of)(address)
     }
 
-    /// Sees to it that somebody at that address may begin a handshake, if need be in the place of another one. False: its host
-    /// has as many as are left for others, all of them young.
+    /// Makes sure that somebody at that address may begin a handshake, if need be by ending another one. False: its host has
+    /// as many as are free for others, and all of them are young.
     //= wire.md R-SEC-17
-    pub(super) fn has_place_for_handshake(&mut self, from: A, now_ns: u64) -> bool {
+    pub(super) fn admits_handshake(&mut self, from: A, now_ns: u64) -> bool {
         let mut by_host: HashMap<A, OfHost> = HashMap::new();
         let mut total = 0;
-        for index in &self.shaking {
+        for index in &self.in_progress {
             let Some(entry) = self.table.get(*index).filter(|entry| !entry.initiator) else { continue };
             let begun_ns = begun_ns(entry);
             total += 1;
@@ -57,13 +57,13 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         true
     }
 
-    /// Whether one more answer to somebody at that address, who need not be there, may wait to be sent.
-    pub(super) fn has_place_for_answer(&mut self, to: A) -> bool {
+    /// Whether one more answer may wait to be sent to that address, which may be forged.
+    pub(super) fn admits_answer(&mut self, to: A) -> bool {
         let host = self.host(&to);
         let of_host = self.answers.iter().filter(|answer| self.host(&answer.to) == host).count();
-        let has_place = of_host < ANSWERS_MAX.saturating_sub(self.answers.len());
-        self.counters.no_room += u64::from(!has_place);
-        has_place
+        let is_admitted = of_host < ANSWERS_MAX.saturating_sub(self.answers.len());
+        self.counters.no_room += u64::from(!is_admitted);
+        is_admitted
     }
 
     /// The association counts from now on. False: there is no room for it.
@@ -73,7 +73,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return true;
         }
         let (address, is_ours) = (entry.address, entry.initiator);
-        if !self.has_place_for_association(address, is_ours) {
+        if !self.admits_association(address, is_ours) {
             self.counters.no_room += 1;
             return false;
         }
@@ -105,13 +105,13 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     }
 
     //= wire.md R-SEC-17
-    fn has_place_for_association(&mut self, address: A, is_ours: bool) -> bool {
+    fn admits_association(&mut self, address: A, is_ours: bool) -> bool {
         let free = self.config.associations_max.saturating_sub(self.links);
         if free > 0 && (is_ours || self.of_host(&address) < free) {
             return true;
         }
-        // One that follows another takes its place.
-        let current = self.neighbours.get(&address).and_then(|neighbour| neighbour.current);
+        // An association replaces the one before it with the same address.
+        let current = self.addresses.get(&address).and_then(|state| state.current);
         if let Some(current) = current {
             self.remove(current);
             return true;
@@ -123,8 +123,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// Of the unused associations of such hosts, the one that was unused for the longest makes room, first of the host that
     /// has the most of all.
     fn evict(&mut self, such: impl Fn(&A) -> bool) -> bool {
-        let (neighbours, by_host, host_of) = (&self.neighbours, &self.by_host, self.config.host_of);
-        let unused = |address: &A| neighbours.get(address).is_none_or(|neighbour| neighbour.users == 0);
+        let (addresses, by_host, host_of) = (&self.addresses, &self.by_host, self.config.host_of);
+        let unused = |address: &A| addresses.get(address).is_none_or(|state| state.users == 0);
         let candidates = self.table.iter_mut().filter_map(|(index, entry)| {
             let host = host_of(&entry.address);
             let fits = entry.counts && unused(&entry.address) && such(&host);
@@ -137,5 +137,5 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 }
 
 fn begun_ns<A>(entry: &Entry<A>) -> u64 {
-    entry.shaking.as_ref().map_or(0, |shaking| shaking.begun_ns)
+    entry.in_progress.as_ref().map_or(0, |in_progress| in_progress.begun_ns)
 }

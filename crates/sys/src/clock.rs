@@ -6,9 +6,9 @@ mod estimate;
 use estimate::{Estimate, Source};
 
 /// Nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`), cheap enough to be read with every poll: from the processor's
-/// counter where the kernel keeps time by it too, else through the vDSO. No system call either way.
+/// counter where the kernel keeps time by it too, else through the vDSO, never by a system call.
 ///
-/// The same clock as [`crate::event::TimerFd`]'s deadlines, to within a microsecond: it is set by the system's every few
+/// [`crate::event::TimerFd`]'s deadlines are times of this clock, to within a microsecond: it is set by the system's every few
 /// milliseconds. It never goes back, also from thread to thread, but for this: the processor may read its counter some
 /// tens of nanoseconds early, before loads that come before it in the program. Who subtracts readings of different threads
 /// saturates.
@@ -37,7 +37,7 @@ impl Source for Machine {
     }
 }
 
-/// As the system tells it: 20 to 25 ns, half of that for the order in which the kernel's code makes the processor read its
+/// The system's own reading: 20 to 25 ns, half of that for the order in which the kernel's code makes the processor read its
 /// counter, and as much again in a program that waits for memory meanwhile.
 ///
 /// The C library's call, not rustix's: that one looks for the vDSO by itself, in memory that valgrind hides, and a program

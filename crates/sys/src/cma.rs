@@ -1,6 +1,6 @@
 //! Cross-memory attach: reading another process's memory by a system call (`process_vm_readv`).
 //!
-//! Only ever reading: nobody writes into another process; each side pulls what it was told the place of. So a process
+//! Only ever reading: nobody writes into another process; each side pulls from an address that it was given. So a process
 //! answers alone for what changes in its memory.
 //!
 //! # Whose memory it is
@@ -8,7 +8,7 @@
 //! The system call takes a process number, and numbers are used again: once the process that we talk to is dead and
 //! reaped, another may answer to its number, and what is read is some stranger's. Two things together exclude that:
 //!
-//! - [`probe()`] finds, at an address that the peer told us over its socket, a random word that it told us too. A number
+//! - [`probe()`] finds, at an address that the peer sent over its socket, a random word that it sent too. A number
 //!   from another PID namespace, or of another process, doesn't have it.
 //! - [`Process`], opened *before* the probe, is a descriptor of one process and never of its successor. As long as
 //!   [`Process::is_alive`] says so *after* a read, that read was of the process that passed the probe. **Ask before
@@ -37,14 +37,14 @@ pub use probe::{Cost, Probe, Refusal, probe};
 /// Bytes that one call reads at most, so that no call keeps its caller for longer than some 100 µs.
 pub const CALL_BYTES_MAX: usize = 1 << 20;
 /// Pieces, on either side, that one call takes at most.
-pub const CALL_PIECES_MAX: usize = 64;
+pub const CALL_RANGES_MAX: usize = 64;
 
-/// A piece of another process's memory: address there and length in bytes. Any values will do; the kernel checks them.
+/// A range of another process's memory: its address in that process and its length in bytes. Any values will do; the kernel checks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RemotePiece {
+pub struct RemoteRange {
     /// Address in that process.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -64,7 +64,7 @@ pub fn read_from(
     len: usize,
 ) -> io::Result<usize> {
     let local = local.part(local_offset, len).ok_or(io::ErrorKind::InvalidInput)?;
-    read_list(pid, &[RemotePiece { addr: remote_addr, len }], &[local], 0)
+    read_list(pid, &[RemoteRange { addr: remote_addr, len }], &[local], 0)
 }
 
 /// Whether a read failed since there is no such process, or one that is ending: its memory goes before it counts as dead.
@@ -72,20 +72,20 @@ pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Reads the remote pieces, one after the other, into the local pieces, one after the other, both without their first
+/// Reads the remote ranges, one after the other, into the local ranges, one after the other, both without their first
 /// `skip_bytes`: what earlier calls have read. Answers how many bytes; 0 only if nothing is left on one of the sides.
 ///
-/// One call reads at most [`CALL_BYTES_MAX`] bytes and [`CALL_PIECES_MAX`] pieces, and may end early anywhere, so
+/// One call reads at most [`CALL_BYTES_MAX`] bytes and [`CALL_RANGES_MAX`] ranges, and may end early anywhere, so
 /// that it is called until it answers 0 (or the sum of all is reached). Errors as [`read_from`].
-pub fn read_list(pid: u32, remote: &[RemotePiece], local: &[Bytes], skip_bytes: usize) -> io::Result<usize> {
+pub fn read_list(pid: u32, remote: &[RemoteRange], local: &[Bytes], skip_bytes: usize) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    let mut to = [const { MaybeUninit::uninit() }; CALL_PIECES_MAX];
-    let mut from = [const { MaybeUninit::uninit() }; CALL_PIECES_MAX];
-    let (to, room) =
-        gather(local.iter().map(|piece| (piece.as_ptr().as_ptr().addr(), piece.len())), skip_bytes, &mut to);
-    let remote = remote.iter().map(|piece| (usize::try_from(piece.addr).unwrap_or(usize::MAX), piece.len));
+    let mut to = [const { MaybeUninit::uninit() }; CALL_RANGES_MAX];
+    let mut from = [const { MaybeUninit::uninit() }; CALL_RANGES_MAX];
+    let (to, space) =
+        gather(local.iter().map(|range| (range.as_ptr().as_ptr().addr(), range.len())), skip_bytes, &mut to);
+    let remote = remote.iter().map(|range| (usize::try_from(range.addr).unwrap_or(usize::MAX), range.len));
     let (from, offered) = gather(remote, skip_bytes, &mut from);
-    if room == 0 || offered == 0 {
+    if space == 0 || offered == 0 {
         return Ok(0);
     }
     // SAFETY: the kernel writes to `to` only, which are parts of `Bytes`: mapped for writing as long as those are, and open
@@ -100,32 +100,32 @@ pub fn read_list(pid: u32, remote: &[RemotePiece], local: &[Bytes], skip_bytes: 
     }
 }
 
-/// The pieces, given as address and length, behind the first `skip_bytes`, as the kernel takes them and as many as one
+/// The ranges, given as address and length, behind the first `skip_bytes`, as the kernel takes them and as many as one
 /// call may; and the bytes of these.
 fn gather(
-    pieces: impl Iterator<Item = (usize, usize)>,
+    ranges: impl Iterator<Item = (usize, usize)>,
     mut skip_bytes: usize,
-    into: &mut [MaybeUninit<libc::iovec>; CALL_PIECES_MAX],
+    into: &mut [MaybeUninit<libc::iovec>; CALL_RANGES_MAX],
 ) -> (&[libc::iovec], usize) {
     let (mut count, mut bytes) = (0, 0);
-    for (addr, len) in pieces {
+    for (addr, len) in ranges {
         if skip_bytes >= len {
             skip_bytes -= len;
             continue;
         }
         let Some(slot) = into.get_mut(count).filter(|_| bytes < CALL_BYTES_MAX) else { break };
-        let len_here = (len - skip_bytes).min(CALL_BYTES_MAX - bytes);
+        let call_len_bytes = (len - skip_bytes).min(CALL_BYTES_MAX - bytes);
         // An address that wraps is for the kernel to refuse: it is the peer's.
         let iov_base = std::ptr::without_provenance_mut(addr.wrapping_add(skip_bytes));
-        slot.write(libc::iovec { iov_base, iov_len: len_here });
-        (count, bytes, skip_bytes) = (count + 1, bytes + len_here, 0);
+        slot.write(libc::iovec { iov_base, iov_len: call_len_bytes });
+        (count, bytes, skip_bytes) = (count + 1, bytes + call_len_bytes, 0);
     }
     // SAFETY: the first `count` are written.
     let list = unsafe { std::slice::from_raw_parts(into.as_ptr().cast::<libc::iovec>(), count) };
     (list, bytes)
 }
 
-/// One process, and not another that gets its number later. See the module documentation.
+/// One process, and not another that gets its number later.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -143,7 +143,7 @@ impl Process {
         Ok(Process { pid, fd })
     }
 
-    /// Its number.
+    /// The process's number.
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -94,7 +94,7 @@ impl FrameHeader {
     /// Header and payload of `frame`, which may be padded behind the payload.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<(FrameHeader, &[u8]), FrameFault> {
-        let (head, rest) = frame.split_first_chunk::<PAYLOAD_OFFSET>().ok_or(FrameFault::Short)?;
+        let (head, remainder) = frame.split_first_chunk::<PAYLOAD_OFFSET>().ok_or(FrameFault::Short)?;
         let [t0, t1, t2, t3, t4, t5, f0, f1, f2, f3, f4, f5, e0, e1, version, zero, fields @ ..] = *head;
         if u16::from_be_bytes([e0, e1]) != ETHERTYPE {
             return Err(FrameFault::Ethertype);
@@ -112,7 +112,7 @@ impl FrameHeader {
         if header.to_endpoint == 0 || header.from_endpoint == 0 {
             return Err(FrameFault::Endpoint);
         }
-        let payload = rest.get(..u16::from_le_bytes([l0, l1]).into()).ok_or(FrameFault::Short)?;
+        let payload = remainder.get(..u16::from_le_bytes([l0, l1]).into()).ok_or(FrameFault::Short)?;
         Ok((header, payload))
     }
 }
@@ -120,17 +120,17 @@ impl FrameHeader {
 /// A socket that sends and receives whole frames, without a copy into or out of memory of ours. Frames may be lost,
 /// repeated and reordered. No call blocks or allocates.
 ///
-/// Sending: `begin`, write, `commit`, as often as there is room; then `flush`. Receiving: `receive` until `None`, then
+/// Sending: `begin`, write, `commit`, as often as there is space; then `flush`. Receiving: `receive` until `None`, then
 /// `release`.
 pub trait FrameSocket: AsFd + fmt::Debug + Send {
     /// Longest frame that can be sent or received, Ethernet header included.
     fn frame_bytes_max(&self) -> usize;
 
     /// How many frames can be begun before the kernel has sent some. Looks at the ring when there seems to be none.
-    fn room(&mut self) -> usize;
+    fn space(&mut self) -> usize;
 
     /// Memory for the next frame, of `len_bytes` (at most [`frame_bytes_max`](FrameSocket::frame_bytes_max)). Its first
-    /// byte is the first of the Ethernet header, its payload is aligned to 8. Holds anything. `None`: no room now, or
+    /// byte is the first of the Ethernet header, its payload is aligned to 8. Its contents are arbitrary. `None`: no space now, or
     /// too long. Without `commit` the next `begin` gives the same memory.
     fn begin(&mut self, len_bytes: usize) -> Option<&mut [u8]>;
 

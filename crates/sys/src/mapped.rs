@@ -108,7 +108,7 @@ impl Mapped {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len_bytes) })
     }
 
-    /// The same, to write.
+    /// A part of the mapping, to be read and written; `None`: it is not all inside.
     ///
     /// # Safety
     /// Nobody, the kernel included, reads or writes there while the slice is in use.

@@ -63,7 +63,7 @@ impl Deref for PrivateMemory {
 impl DerefMut for PrivateMemory {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped and initialised as long as `self`; no descriptor of it exists, so `&mut self` is the one way to it.
+        // SAFETY: mapped and initialised as long as `self`; no descriptor of it exists, so nothing but `&mut self` reaches it.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().as_ptr(), self.0.len()) }
     }
 }

@@ -37,7 +37,7 @@ pub struct Interface {
 pub struct PciAddress {
     /// Domain (segment).
     pub domain: u32,
-    /// Bus.
+    /// Number of the bus.
     pub bus: u8,
     /// Device on the bus.
     pub dev: u8,
@@ -134,8 +134,8 @@ fn pci_in(path: &str) -> Option<PciAddress> {
 }
 
 fn parse_pci(text: &str) -> Option<PciAddress> {
-    let (rest, func) = text.split_once('.')?;
-    let mut parts = rest.split(':');
+    let (remainder, func) = text.split_once('.')?;
+    let mut parts = remainder.split(':');
     let (domain, bus, dev) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() || domain.len() < 4 || bus.len() != 2 || dev.len() != 2 || func.len() != 1 {
         return None;

@@ -1,4 +1,4 @@
-//! Frames through the kernel's packet sockets (AF_PACKET) with mapped rings: the way where AF_XDP cannot be had.
+//! Frames through the kernel's packet sockets (AF_PACKET) with mapped rings, for where AF_XDP cannot be had.
 //!
 //! The kernel copies each arriving frame into our ring, and sends from our ring without a copy. Rings are of version 2:
 //! one slot a frame, there when it has come. Version 3 packs frames into blocks but hands a block over only when it is
@@ -40,7 +40,7 @@ pub struct Options {
     pub frame_bytes_max: usize,
     /// Frames the kernel can store for us.
     pub recv_frames: usize,
-    /// Frames that can be on their way out.
+    /// Frames that can wait to be sent.
     pub send_frames: usize,
 }
 
@@ -67,8 +67,8 @@ pub struct Socket {
     in_vain: u32,
     /// The length of the shortest frame that never left; [`u32::MAX`] if all do. Those as long are not tried as often.
     refused_bytes: u32,
-    /// A frame was begun, with room for so many bytes.
-    begun: Option<usize>,
+    /// A frame was begun, with space for so many bytes.
+    reserved: Option<usize>,
     stats: FrameStats,
 }
 
@@ -115,7 +115,7 @@ impl Socket {
             unsent: 0,
             in_vain: 0,
             refused_bytes: u32::MAX,
-            begun: None,
+            reserved: None,
             stats: FrameStats::default(),
         })
     }
@@ -188,7 +188,7 @@ impl Socket {
 
     fn recv_status(&self) -> u32 {
         // Pairs with the kernel's write after it has copied a frame into the slot.
-        self.rings.word(self.recv.here()).load(Ordering::Acquire)
+        self.rings.word(self.recv.position()).load(Ordering::Acquire)
     }
 }
 
@@ -197,7 +197,7 @@ impl FrameSocket for Socket {
         self.frame_bytes_max
     }
 
-    fn room(&mut self) -> usize {
+    fn space(&mut self) -> usize {
         if self.in_use == self.send.slots() {
             self.reap();
         }
@@ -209,22 +209,22 @@ impl FrameSocket for Socket {
         if len_bytes > self.frame_bytes_max {
             return None;
         }
-        if self.room() == 0 {
+        if self.space() == 0 {
             self.stats.full += 1;
             return None;
         }
-        self.begun = Some(len_bytes);
+        self.reserved = Some(len_bytes);
         // SAFETY: the slot is not in use, so the kernel neither reads nor writes it until `commit` says so; `&mut self`
         // keeps it from being lent twice.
-        unsafe { self.rings.bytes_mut(self.send.here() + SEND_OFFSET, len_bytes) }
+        unsafe { self.rings.bytes_mut(self.send.position() + SEND_OFFSET, len_bytes) }
     }
 
     #[inline]
     fn commit(&mut self, len_bytes: usize) {
-        let Some(begun) = self.begun.take() else { return };
-        let at = self.send.here();
+        let Some(reserved) = self.reserved.take() else { return };
+        let at = self.send.position();
         // SAFETY: the slot is ours until its status changes below.
-        unsafe { self.rings.write(at + ring::LEN_OFFSET, len_bytes.min(begun) as u32) };
+        unsafe { self.rings.write(at + ring::LEN_OFFSET, len_bytes.min(reserved) as u32) };
         // Pairs with the kernel's look at the status: it sees the frame and its length.
         self.rings.word(at).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.send.advance();
@@ -285,14 +285,14 @@ impl FrameSocket for Socket {
     fn release(&mut self) {
         if std::mem::take(&mut self.lent) {
             // Pairs with the kernel's look at the status: we have read the frame.
-            self.rings.word(self.recv.here()).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.rings.word(self.recv.position()).store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.recv.advance();
         }
     }
 
     #[inline]
     fn ready(&self) -> bool {
-        let next = if self.lent { self.recv.next() } else { self.recv.here() };
+        let next = if self.lent { self.recv.next() } else { self.recv.position() };
         self.rings.word(next).load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
     }
 

@@ -8,8 +8,8 @@ use crate::error::{Result, SysError, Tried};
 /// Fills `out` with random bytes. Fails only where the kernel has no `getrandom` or a filter forbids it.
 pub fn fill(out: &mut [u8]) -> Result<()> {
     let mut filled_bytes = 0;
-    while let Some(rest) = out.get_mut(filled_bytes..).filter(|rest| !rest.is_empty()) {
-        match getrandom(rest, GetRandomFlags::empty()) {
+    while let Some(remainder) = out.get_mut(filled_bytes..).filter(|remainder| !remainder.is_empty()) {
+        match getrandom(remainder, GetRandomFlags::empty()) {
             Ok(0) => return Err(SysError::refused("random bytes (getrandom)", "none came")),
             Ok(len) => filled_bytes += len,
             Err(Errno::INTR) => {}

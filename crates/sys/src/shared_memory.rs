@@ -22,7 +22,7 @@ const BLOCK_BYTES: u64 = 512;
 
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// From here on it is worth asking how much memory is left.
+/// From this size on it is worth asking how much memory is free.
 const LARGE_BYTES: usize = 64 << 20;
 
 /// Memory shared between processes, mapped here for as long as this value lives.

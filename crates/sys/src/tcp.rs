@@ -18,7 +18,7 @@ pub use info::Info;
 const BACKLOG: i32 = 4096;
 
 /// Room in the kernel for what follows a part of a record: some of the longest segments.
-const ROOM_BEHIND_PARTS_BYTES: u32 = 256 << 10;
+const SPACE_BEHIND_PARTS_BYTES: u32 = 256 << 10;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub struct Stream {
 
 impl Stream {
     /// Begins to connect to `to` from the address of `from`, whose port is ignored. It is made, or has failed, once the
-    /// stream is writable: [`Stream::take_error`] tells.
+    /// stream is writable: [`Stream::take_error`] has it.
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Stream> {
         let fd = socket_for(&to)?;
         let stream = Stream { fd };
@@ -130,7 +130,7 @@ impl Stream {
         again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()).map(|(len, _)| len))
     }
 
-    /// As [`Stream::recv`]; None: nothing is there. For who asks all the time.
+    /// Takes what has come, as [`Stream::recv`] does, for callers that poll: `None` if nothing has come, which makes no error.
     #[inline]
     pub fn recv_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
@@ -143,18 +143,18 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::recv`], and leaves it there.
+    /// Copies what has come, as [`Stream::recv`] does, and leaves it in the kernel.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::PEEK).map(|(len, _)| len))
     }
 
-    /// Gives the kernel as much as it has room for; answers how much. `WouldBlock`: none.
+    /// Gives the kernel as many bytes as it takes, and returns how many. `WouldBlock`: none.
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         again(|| rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL))
     }
 
-    /// The same for bytes that lie in several places.
+    /// Gives the kernel as many bytes as it takes of several slices in a row, and returns how many. `WouldBlock`: none.
     pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut none = rustix::net::SendAncillaryBuffer::default();
         again(|| rustix::net::sendmsg(&self.fd, parts, &mut none, SendFlags::NOSIGNAL))
@@ -195,10 +195,10 @@ impl Stream {
     /// For a stream of which parts of records are left in the kernel. A segment of 64 KiB (loopback) of which a byte is left
     /// counts whole; where a stream has room for two such segments, as at its beginning, the kernel takes none behind it. It
     /// counts as readable with one byte afterwards.
-    pub fn make_room_behind_parts(&self) {
-        // This is how the kernel makes room without ending its own adaption to the network, as `SO_RCVBUF` would. Where it
-        // refuses, room grows with what is read.
-        let _ = self.set_wakeup_bytes(ROOM_BEHIND_PARTS_BYTES);
+    pub fn make_space_behind_parts(&self) {
+        // This is how the kernel makes space without ending its own adaption to the network, as `SO_RCVBUF` would. Where it
+        // refuses, the space grows with what is read.
+        let _ = self.set_wakeup_bytes(SPACE_BEHIND_PARTS_BYTES);
         let _ = self.set_wakeup_bytes(1);
     }
 

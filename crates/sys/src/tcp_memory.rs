@@ -32,20 +32,20 @@ pub fn send(fd: BorrowedFd<'_>, head: &[u8], data: Option<&Bytes>) -> io::Result
     }
 }
 
-/// Receives into `to`, and what comes behind it into `rest`; answers how many bytes came, 0 at the end of the stream.
+/// Receives into `to`, and what comes behind it into `buffer`; answers how many bytes came, 0 at the end of the stream.
 ///
 /// # Errors
 ///
 /// `WouldBlock`: nothing is there now. Everything else is the end of the stream.
-pub fn recv(fd: BorrowedFd<'_>, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
+pub fn recv(fd: BorrowedFd<'_>, to: Option<&Bytes>, buffer: &mut [u8]) -> io::Result<usize> {
     let (start, len) = to.map_or((std::ptr::null_mut(), 0), |to| (to.as_ptr().as_ptr(), to.len()));
     let mut parts = [
         libc::iovec { iov_base: start.cast(), iov_len: len },
-        libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+        libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() },
     ];
     let mut message = header(&mut parts);
     loop {
-        // SAFETY: the kernel writes to `rest`, which is ours alone, and to `to`, which is mapped for writing as long as
+        // SAFETY: the kernel writes to `buffer`, which is ours alone, and to `to`, which is mapped for writing as long as
         // the value is used and open to system calls, by the contract of `Bytes`.
         let count = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         match usize::try_from(count) {
@@ -99,16 +99,16 @@ mod tests {
 
         assert_eq!(recv(one.as_fd(), None, &mut got).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         other.write_all(b"placed, not placed").unwrap();
-        let (place, mut rest) = (memory(&[0; 6]), [0; 12]);
-        let mut came = recv(one.as_fd(), Some(&place.bytes()), &mut rest).unwrap();
+        let (target, mut buffer) = (memory(&[0; 6]), [0; 12]);
+        let mut came = recv(one.as_fd(), Some(&target.bytes()), &mut buffer).unwrap();
         while came < 18 {
-            came += recv(one.as_fd(), None, &mut rest[came - 6..]).unwrap_or(0);
+            came += recv(one.as_fd(), None, &mut buffer[came - 6..]).unwrap_or(0);
         }
         let mut placed = [0; 6];
-        assert!(place.bytes().read(0, &mut placed));
-        assert_eq!((&placed, &rest), (b"placed", b", not placed"));
+        assert!(target.bytes().read(0, &mut placed));
+        assert_eq!((&placed, &buffer), (b"placed", b", not placed"));
         drop(other);
-        while let Err(error) = recv(one.as_fd(), Some(&place.bytes()), &mut rest) {
+        while let Err(error) = recv(one.as_fd(), Some(&target.bytes()), &mut buffer) {
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         }
     }

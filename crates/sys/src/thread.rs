@@ -58,13 +58,13 @@ mod tests {
 
     #[test]
     fn the_thread_takes_no_signals_and_its_starter_still_does() {
-        let (tell, told) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let thread = spawn_quiet("quiet", move || {
             let name = std::thread::current().name().map(str::to_owned);
-            tell.send((name, blocks(libc::SIGTERM), blocks(libc::SIGALRM))).unwrap();
+            report.send((name, blocks(libc::SIGTERM), blocks(libc::SIGALRM))).unwrap();
         });
         thread.unwrap().join().unwrap();
-        assert_eq!(told.recv().unwrap(), (Some("quiet".to_owned()), true, true));
+        assert_eq!(reports.recv().unwrap(), (Some("quiet".to_owned()), true, true));
         assert!(!blocks(libc::SIGTERM));
     }
 }

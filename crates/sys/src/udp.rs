@@ -24,7 +24,7 @@ pub use send::{SendBatch, SendStats, TooBig};
 
 /// Largest payload of one UDP datagram over IPv4, and of one GSO batch.
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Socket buffers asked for unless told otherwise: some milliseconds of a fast link.
+/// Socket buffers that are asked for by default: some milliseconds of a fast link.
 pub const BUFFER_BYTES_WANTED: usize = 4 << 20;
 
 /// Choices at [`UdpSocket::bind_with`].
@@ -71,7 +71,7 @@ impl UdpSocket {
         UdpSocket::bind_with(local, Options::default())
     }
 
-    /// As [`bind`](UdpSocket::bind), with choices.
+    /// Binds to `local` with these options; errors are those of [`bind`](UdpSocket::bind).
     pub fn bind_with(local: SocketAddr, options: Options) -> Result<UdpSocket> {
         let on = |error: SysError| error.on(local);
         let fd = socket_for(&local).map_err(on)?;
@@ -120,7 +120,7 @@ impl UdpSocket {
 
     /// Datagrams the kernel dropped because the receive buffer was full, so far; starts again at 2^32. 0 where it does not say.
     ///
-    /// A system call: it costs less to ask now and then (`SO_MEMINFO`) than to be told with each datagram (`SO_RXQ_OVFL`).
+    /// A system call: it costs less to ask now and then (`SO_MEMINFO`) than to have it with each datagram (`SO_RXQ_OVFL`).
     pub fn kernel_drops(&self) -> u64 {
         /// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h.
         const VARS: usize = 9;
@@ -147,10 +147,10 @@ impl UdpSocket {
     }
 
     /// `true`: datagrams larger than the interface's MTU leave in fragments, and routers may cut them further where IP lets them.
-    /// `false`: every datagram leaves whole, and one larger than the interface takes is not sent: the batch tells of it, and
+    /// `false`: every datagram leaves whole, and one larger than the interface takes is not sent: the batch reports it, and
     /// [`UdpSocket::interface_mtu`] what would fit.
     ///
-    /// What ICMP says of a path counts for neither (`IP_PMTUDISC_OMIT`, `IP_PMTUDISC_PROBE`): nobody can tell a router from
+    /// ICMP messages about a path count for neither (`IP_PMTUDISC_OMIT`, `IP_PMTUDISC_PROBE`): nobody can distinguish a router from
     /// somebody who wants datagrams to be small. A datagram that is too long for the path vanishes, and who sent it finds that out.
     pub fn set_fragment(&self, fragment: bool) -> Result<()> {
         if !fragment {

@@ -1,6 +1,6 @@
-//! SEQPACKET UNIX sockets: the way two processes of one machine meet, prove who they are and exchange descriptors.
+//! SEQPACKET UNIX sockets, by which two processes of one machine meet, prove who they are and exchange descriptors.
 //!
-//! Everything is non-blocking and close-on-exec. `ErrorKind::WouldBlock` means: nothing to take, or no room, now.
+//! Everything is non-blocking and close-on-exec. `ErrorKind::WouldBlock` means: nothing to take, or no space, now.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -61,12 +61,12 @@ impl ReceivedFds {
         self.len() == 0
     }
 
-    /// Takes the one the peer sent in place `index`.
+    /// Takes the descriptor that the peer sent at position `index`.
     pub fn take(&mut self, index: usize) -> Option<OwnedFd> {
         self.fds.get_mut(index)?.take()
     }
 
-    /// Keeps `fd`; gives it back when there is no room.
+    /// Keeps `fd`; gives it back when there are as many as can be.
     fn push(&mut self, fd: OwnedFd) -> std::result::Result<(), OwnedFd> {
         match self.fds.get_mut(self.len) {
             Some(slot) => {
@@ -179,12 +179,12 @@ impl Stream {
                 }
             }
         }
-        let cut_off = got.flags.contains(ReturnFlags::CTRUNC);
-        if too_many || cut_off && came >= FDS_MAX {
+        let truncated = got.flags.contains(ReturnFlags::CTRUNC);
+        if too_many || truncated && came >= FDS_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "more descriptors than expected"));
         }
-        if cut_off {
-            // There was room for them here, but not in this process.
+        if truncated {
+            // They would fit in the message, but not in this process.
             return Err(Errno::MFILE.into());
         }
         if got.flags.contains(ReturnFlags::TRUNC) || got.bytes > buffer.len() {

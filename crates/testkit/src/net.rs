@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_pair_here_has_no_addresses() {
-        let before = Namespace::here().unwrap();
+        let before = Namespace::current().unwrap();
         let veth = match Veth::pair_here(9000) {
             Ok(veth) => veth,
             Err(reason) => return println!("skipped: {reason}"),
@@ -473,6 +473,6 @@ mod tests {
             );
         }
         drop(veth);
-        assert_eq!(Namespace::here().unwrap(), before);
+        assert_eq!(Namespace::current().unwrap(), before);
     }
 }

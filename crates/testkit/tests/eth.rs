@@ -269,7 +269,7 @@ fn raw(interface: &str) -> (Link, packet::Socket) {
 fn send_raw(socket: &mut packet::Socket, header: &FrameHeader, payload: &[u8], announced: usize) {
     let head = header.emit(announced as u16);
     let len = head.len() + payload.len();
-    while socket.room() == 0 {
+    while socket.space() == 0 {
         socket.flush().unwrap();
     }
     let frame = socket.begin(len).unwrap();

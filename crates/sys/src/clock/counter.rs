@@ -13,7 +13,7 @@ pub(super) fn ticks() -> u64 {
 }
 
 /// Whether the counter may be used: the processor counts at one rate in all states, and the kernel, which compares the
-/// processors' counters with each other and with another clock, tells time by it.
+/// processors' counters with each other and with another clock, keeps time by it.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn is_steady() -> bool {
     use core::arch::x86_64::__cpuid;

@@ -20,7 +20,7 @@ const SHIFT: u32 = 32;
 
 /// What time is made of.
 pub(super) trait Source {
-    /// The counter.
+    /// The processor's counter.
     fn ticks(&self) -> u64;
     /// Whether the counter may be used. Asked once.
     fn is_steady(&self) -> bool;
@@ -44,7 +44,7 @@ impl Line {
         self.ns.wrapping_add(ticks.wrapping_mul(self.rate) >> SHIFT)
     }
 
-    /// What it tells at `ticks`, or has told or will at its end if that has passed or the counter is elsewhere.
+    /// The time at `ticks`, or that at the line's start or end if `ticks` is outside of it.
     fn latest_ns(&self, ticks: u64) -> u64 {
         let passed = ticks.wrapping_sub(self.ticks);
         if passed.wrapping_neg() <= self.limit {
@@ -95,7 +95,7 @@ const UNKNOWN: u8 = 0;
 const STEADY: u8 = 1;
 const UNSTEADY: u8 = 2;
 
-/// The time, as the last line tells it. No thread waits for another: who finds the line too old draws the next one, and who
+/// The time by the last line. No thread waits for another: who finds the line too old draws the next one, and who
 /// finds another at that asks the system.
 #[repr(align(64))]
 pub(super) struct Estimate<S> {
@@ -162,7 +162,7 @@ impl<S: Source> Estimate<S> {
         }
     }
 
-    /// The line does not tell: draws another one.
+    /// The line does not cover this moment: draws another one.
     #[cold]
     fn beyond(&self) -> u64 {
         match self.steady.load(Ordering::Relaxed) {
@@ -190,7 +190,7 @@ impl<S: Source> Estimate<S> {
         let Some((ticks, system_ns)) = self.compare() else {
             let vague = self.vague.load(Ordering::Relaxed).saturating_add(1);
             self.vague.store(vague, Ordering::Relaxed);
-            // Not once a line was drawn: what it told may be ahead of the system's clock.
+            // Not once a line was drawn: its times may be ahead of the system's clock.
             if before.ns == 0 && vague >= VAGUE_MAX {
                 self.steady.store(UNSTEADY, Ordering::Relaxed);
             }
@@ -212,7 +212,7 @@ impl<S: Source> Estimate<S> {
         let parted = before.rate != 0
             && (rate.abs_diff(before.rate) > before.rate / RATE_PART || ahead_ns > LINE_NS / 8);
         if before.ns == 0 || parted {
-            // To be measured from here on, or anew.
+            // To be measured from now on, or anew.
             self.compared.store(compared);
             self.publish(blank);
             return now_ns;
@@ -230,8 +230,8 @@ impl<S: Source> Estimate<S> {
         now_ns
     }
 
-    /// Counter and system's clock at one time, if that can be told. The clock is the later one of the two: what the next
-    /// line tells is then never behind what another thread has from the system meanwhile.
+    /// Counter and system's clock at one time, if that can be found. The clock is the later one of the two: what the next
+    /// line gives is then never behind what another thread has from the system meanwhile.
     fn compare(&self) -> Option<(u64, u64)> {
         (0..TRIES).find_map(|_| {
             let before_ns = self.source.system_ns();

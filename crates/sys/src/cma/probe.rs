@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cci_memory::bytes::Bytes;
 
-use super::{RemotePiece, read_from, read_list};
+use super::{RemoteRange, read_from, read_list};
 
 /// The smallest page there is: what is readable at one byte of it is readable at all of it.
 const PAGE_BYTES: usize = 4096;
@@ -99,7 +99,7 @@ fn measure(pid: u32, remote_addr: u64, expected: u64) -> Result<Cost, Refusal> {
     if !word()? {
         return Err(Refusal::WrongValue);
     }
-    let page = RemotePiece { addr: remote_addr - remote_addr % PAGE_BYTES as u64, len: PAGE_BYTES };
+    let page = RemoteRange { addr: remote_addr - remote_addr % PAGE_BYTES as u64, len: PAGE_BYTES };
     let pages = [page; PAGES];
     let (mut call, mut long) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {

@@ -56,7 +56,7 @@ impl Drop for Child {
 }
 
 /// Reads all, by as many calls as it takes; answers how many these were.
-fn read_all(pid: u32, remote: &[RemotePiece], local: &[Bytes]) -> io::Result<usize> {
+fn read_all(pid: u32, remote: &[RemoteRange], local: &[Bytes]) -> io::Result<usize> {
     let (mut done, mut calls) = (0, 0);
     loop {
         match read_list(pid, remote, local, done)? {
@@ -87,17 +87,18 @@ fn lists_of_any_cut_are_read_in_bounded_calls() {
     let base = source.as_ptr().addr() as u64;
     let child = Child::new();
     // Remote pieces of 1000 bytes, every other one, in more than a call takes; local ones cut elsewhere.
-    let remote: Vec<_> = (0..300).map(|index| RemotePiece { addr: base + index * 2000, len: 1000 }).collect();
+    let remote: Vec<_> = (0..300).map(|index| RemoteRange { addr: base + index * 2000, len: 1000 }).collect();
     let expected: Vec<u8> = (0..300).flat_map(|index| &source[index * 2000..][..1000]).copied().collect();
     let mut out = Block(vec![0; 300_000]);
     let all = out.bytes();
-    let cuts = [0, 1, 1, 4096, 70_001, 299_999, 300_000];
-    let local: Vec<_> = cuts.windows(2).map(|cut| all.part(cut[0], cut[1] - cut[0]).unwrap()).collect();
-    assert_eq!(read_all(child.0, &remote, &local).unwrap(), 300usize.div_ceil(CALL_PIECES_MAX));
+    let bounds = [0, 1, 1, 4096, 70_001, 299_999, 300_000];
+    let local: Vec<_> =
+        bounds.windows(2).map(|bound| all.part(bound[0], bound[1] - bound[0]).unwrap()).collect();
+    assert_eq!(read_all(child.0, &remote, &local).unwrap(), 300usize.div_ceil(CALL_RANGES_MAX));
     assert!(out.0 == expected);
 
     let mut long = Block(vec![0; source.len()]);
-    let whole = RemotePiece { addr: base, len: source.len() };
+    let whole = RemoteRange { addr: base, len: source.len() };
     assert_eq!(read_from(child.0, base, &long.bytes(), 0, source.len()).unwrap(), CALL_BYTES_MAX);
     assert_eq!(read_all(child.0, &[whole], &[long.bytes()]).unwrap(), 4);
     assert!(long.0 == source);
@@ -129,7 +130,7 @@ fn what_is_not_mapped_there_ends_a_read() {
     for addr in [0, 1, 1 << 47, 1 << 63, u64::MAX - 8, u64::MAX] {
         assert_eq!(errno(read_from(child.0, addr, &out.bytes(), 0, 64)), Some(libc::EFAULT), "{addr:#x}");
     }
-    let wild = [RemotePiece { addr: u64::MAX, len: usize::MAX }];
+    let wild = [RemoteRange { addr: u64::MAX, len: usize::MAX }];
     assert!(read_list(child.0, &wild, &[out.bytes()], 5).is_err());
     // SAFETY: what is left of the mapping.
     unsafe { munmap(base.cast(), page).unwrap() };
@@ -151,8 +152,8 @@ fn a_probe_tells_right_from_wrong_and_measures() {
     for nobody in [0, i32::MAX as u32, u32::MAX] {
         assert_eq!(probe(nobody, addr, *secret), Probe::Refused(Refusal::NoSuchProcess), "{nobody}");
     }
-    let said = Refusal::from(io::Error::from_raw_os_error(libc::EPERM));
-    assert!(said == Refusal::NotPermitted && said.to_string().contains("not permitted"));
+    let refusal = Refusal::from(io::Error::from_raw_os_error(libc::EPERM));
+    assert!(refusal == Refusal::NotPermitted && refusal.to_string().contains("not permitted"));
     assert_eq!(Refusal::from(io::Error::from_raw_os_error(libc::ENOSYS)), Refusal::NotSupported);
     assert_eq!(
         Refusal::Other(libc::ENOMEM).to_string(),

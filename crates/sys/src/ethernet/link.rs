@@ -8,9 +8,9 @@ use crate::error::{Result, SysError, Tried};
 /// An Ethernet interface of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// Its number.
+    /// The interface's number.
     pub index: u32,
     /// Its hardware address.
     pub mac: Mac,
@@ -61,7 +61,7 @@ pub struct Lookout(OwnedFd);
 
 impl Lookout {
     /// In the thread's namespace.
-    pub fn here() -> Result<Lookout> {
+    pub fn current() -> Result<Lookout> {
         any_socket().map(Lookout)
     }
 
@@ -83,11 +83,11 @@ fn driver(fd: &OwnedFd, name: &str) -> Result<[u8; 4]> {
     struct DriverInfo {
         command: u32,
         driver: [u8; 32],
-        rest: [u32; 40],
+        remainder: [u32; 40],
     }
     const _: () = assert!(size_of::<DriverInfo>() == 196);
     const ETHTOOL_GDRVINFO: u32 = 3;
-    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 40] };
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], remainder: [0; 40] };
     let mut request = named(name)?;
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
     // SAFETY: the request reads the ifreq and writes the structure it points to, which is as long as the kernel's; both

@@ -9,16 +9,16 @@ use crate::error::{Result, SysError, Tried};
 use crate::random;
 
 /// Places for numbers that were asked for, and behind them for those that nobody asked for by name.
-const NAMED_PLACES: u32 = 48 << 10;
-const ANY_PLACES: u32 = 16 << 10;
-const _: () = assert!(NAMED_PLACES + ANY_PLACES == 1 << 16, "a group's number has 16 bits");
+const NAMED_SLOTS: u32 = 48 << 10;
+const ANY_SLOTS: u32 = 16 << 10;
+const _: () = assert!(NAMED_SLOTS + ANY_SLOTS == 1 << 16, "a group's number has 16 bits");
 
 /// What an owner's socket would receive, and that of somebody who looks: IEEE 802.3 has neither. Sockets for different protocols
 /// can't be in one group.
 const OWNED: u16 = 0xffff;
 const LOOKED_AT: u16 = 0xfffb;
 
-/// Tries, and the pause between them, while somebody is in the place: it may be one who only looks, or an owner who has just gone,
+/// Tries, and the pause between them, while the slot is taken: it may be one who only looks, or an owner who has just gone,
 /// of whose socket a child process has a copy until it begins its program.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -28,7 +28,7 @@ const SAMPLES: u32 = 3;
 /// The right to be endpoint so-and-so behind a hardware address: held by one process of the network namespace at most, and free
 /// again when it ends, however it ends. Only who may send and receive raw frames there (CAP_NET_RAW) can take it.
 ///
-/// It is a packet socket alone in a fanout group that has one place. Groups belong to a network namespace, as interfaces do,
+/// It is a packet socket alone in a fanout group with one member at most. Groups belong to a network namespace, as interfaces do,
 /// and are known by 16 bits: two numbers of one address that differ by a multiple of 49,152 can't be held at the same time.
 #[derive(Debug)]
 pub struct EndpointLock {
@@ -36,7 +36,7 @@ pub struct EndpointLock {
     endpoint: u32,
 }
 
-/// What came of an attempt to enter the group of a place.
+/// The outcome of an attempt to enter the group of a slot.
 enum Entered {
     Yes,
     /// It is full, with a socket of the same kind.
@@ -56,7 +56,7 @@ impl EndpointLock {
         let fd = silent_socket(OWNED).map_err(on)?;
         let mut is_full = false;
         for _ in 0..TRIES {
-            match enter(&fd, place(mac, endpoint)).map_err(on)? {
+            match enter(&fd, slot(mac, endpoint)).map_err(on)? {
                 Entered::Yes => return Ok(EndpointLock { _fd: fd, endpoint }),
                 entered => {
                     is_full = matches!(entered, Entered::Full);
@@ -90,7 +90,7 @@ impl Looker {
             self.fd = silent_socket(LOOKED_AT).ok();
         }
         let Some(fd) = &self.fd else { return true };
-        match enter(fd, place(mac, endpoint)) {
+        match enter(fd, slot(mac, endpoint)) {
             // It is a member now, until it is closed.
             Ok(Entered::Yes) => {
                 self.fd = None;
@@ -104,13 +104,13 @@ impl Looker {
 }
 
 /// Which group stands for a number behind an address. Of one address, all numbers below 49,152 have groups of their own.
-fn place(mac: Mac, endpoint: u32) -> u16 {
+fn slot(mac: Mac, endpoint: u32) -> u16 {
     let [m0, m1, m2, m3, m4, m5] = mac;
     let mixed = u64::from_le_bytes([m0, m1, m2, m3, m4, m5, 0, 0]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let start = (mixed >> 32) as u32;
-    let within = |places: u32| (endpoint % places + start % places) % places;
-    let place = if endpoint >> 31 == 0 { within(NAMED_PLACES) } else { NAMED_PLACES + within(ANY_PLACES) };
-    place as u16
+    let within = |slots: u32| (endpoint % slots + start % slots) % slots;
+    let slot = if endpoint >> 31 == 0 { within(NAMED_SLOTS) } else { NAMED_SLOTS + within(ANY_SLOTS) };
+    slot as u16
 }
 
 /// A packet socket for a protocol of which no frames come; if some do, they are dropped.
@@ -123,7 +123,7 @@ fn silent_socket(protocol: u16) -> Result<OwnedFd> {
 }
 
 /// Makes the socket the only member of a group.
-fn enter(fd: &OwnedFd, place: u16) -> Result<Entered> {
+fn enter(fd: &OwnedFd, slot: u16) -> Result<Entered> {
     /// `struct fanout_args`, since 5.13.
     #[repr(C)]
     struct Group {
@@ -131,7 +131,7 @@ fn enter(fd: &OwnedFd, place: u16) -> Result<Entered> {
         kind: u16,
         members_max: u32,
     }
-    let group = Group { id: place, kind: libc::PACKET_FANOUT_LB as u16, members_max: 1 };
+    let group = Group { id: slot, kind: libc::PACKET_FANOUT_LB as u16, members_max: 1 };
     let len = size_of::<Group>() as libc::socklen_t;
     // SAFETY: reads one `Group`, which outlives the call.
     let done = unsafe {
@@ -173,14 +173,14 @@ mod tests {
     fn numbers_below_49152_are_apart_and_those_of_nobodys_choice_are_elsewhere() {
         for mac in [[2, 0, 0, 0, 0, 1], [0xff; 6], [0x52, 0x54, 0, 0x12, 0x34, 0x56]] {
             let mut seen = vec![false; 1 << 16];
-            for endpoint in 0..NAMED_PLACES {
-                assert!(!std::mem::replace(&mut seen[usize::from(place(mac, endpoint))], true), "{endpoint}");
+            for endpoint in 0..NAMED_SLOTS {
+                assert!(!std::mem::replace(&mut seen[usize::from(slot(mac, endpoint))], true), "{endpoint}");
             }
-            for endpoint in (1 << 31)..(1 << 31) + ANY_PLACES {
-                assert!(!std::mem::replace(&mut seen[usize::from(place(mac, endpoint))], true), "{endpoint}");
+            for endpoint in (1 << 31)..(1 << 31) + ANY_SLOTS {
+                assert!(!std::mem::replace(&mut seen[usize::from(slot(mac, endpoint))], true), "{endpoint}");
             }
-            assert_eq!(place(mac, 7), place(mac, 7 + NAMED_PLACES));
+            assert_eq!(slot(mac, 7), slot(mac, 7 + NAMED_SLOTS));
         }
-        assert_ne!(place([2, 0, 0, 0, 0, 1], 7), place([2, 0, 0, 0, 0, 2], 7));
+        assert_ne!(slot([2, 0, 0, 0, 0, 1], 7), slot([2, 0, 0, 0, 0, 2], 7));
     }
 }

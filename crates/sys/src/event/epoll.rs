@@ -12,20 +12,20 @@ use crate::error::{Result, Tried};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What to be told of a descriptor. Hang-up and error are always told.
+/// Which changes of a descriptor are reported. Hang-up and error always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// It can be read.
     Read,
     /// It can be written.
     Write,
-    /// Either.
+    /// Readable or writable.
     Both,
     /// Only hang-up and error.
     HangUp,
 }
 
-/// How often to be told.
+/// How often a change is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// As long as it is so.

@@ -16,7 +16,7 @@ pub(crate) struct RawAddr {
 }
 
 impl RawAddr {
-    /// No address, with room for one.
+    /// No address, with space for one.
     pub(crate) const EMPTY: RawAddr = RawAddr { bytes: [0; V6_BYTES], len: V6_BYTES as u32 };
 
     #[inline]
@@ -42,12 +42,12 @@ impl RawAddr {
     /// The address the kernel wrote, `len` bytes of it; `None` for a family or a length that is neither IP version.
     #[inline]
     pub(crate) fn get(&self, len: usize) -> Option<SocketAddr> {
-        let [f0, f1, p0, p1, a, b, c, d, rest @ ..] = self.bytes;
+        let [f0, f1, p0, p1, a, b, c, d, remainder @ ..] = self.bytes;
         let port = u16::from_be_bytes([p0, p1]);
         match libc::c_int::from(u16::from_ne_bytes([f0, f1])) {
             libc::AF_INET if len >= V4_BYTES => Some(SocketAddrV4::new([a, b, c, d].into(), port).into()),
             libc::AF_INET6 if len >= V6_BYTES => {
-                let (ip, scope) = rest.split_first_chunk::<16>()?;
+                let (ip, scope) = remainder.split_first_chunk::<16>()?;
                 let scope_id = u32::from_ne_bytes(*scope.first_chunk()?);
                 // Flow labels are dropped: they may change between datagrams of one peer, which stays one peer.
                 Some(SocketAddrV6::new(Ipv6Addr::from(*ip), port, 0, scope_id).into())

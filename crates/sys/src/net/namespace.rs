@@ -21,13 +21,13 @@ use crate::error::{Result, Tried};
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
-    /// What the kernel tells namespaces apart by.
+    /// What the kernel distinguishes namespaces by.
     inode: u64,
 }
 
 impl Namespace {
     /// The one that the calling thread is in.
-    pub fn here() -> Result<Namespace> {
+    pub fn current() -> Result<Namespace> {
         // Not /proc/self: that is the main thread's.
         let file = File::open("/proc/thread-self/ns/net").tried("open this thread's network namespace")?;
         let inode = file.metadata().tried("look at this thread's network namespace")?.ino();
@@ -36,7 +36,7 @@ impl Namespace {
 
     /// Makes a fresh one, with nothing in it but a loopback interface that is down, and enters it.
     pub fn fresh() -> Result<Inside> {
-        let before = Namespace::here()?;
+        let before = Namespace::current()?;
         // SAFETY: only FILES can take descriptors away from who counts on them.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
             .tried("enter a fresh network namespace (unshare CLONE_NEWNET)")?;
@@ -45,8 +45,8 @@ impl Namespace {
 
     /// Enters it, until the guard is dropped.
     pub fn enter(&self) -> Result<Inside> {
-        let before = Namespace::here()?;
-        self.move_here()?;
+        let before = Namespace::current()?;
+        self.enter_thread()?;
         Inside::since(before)
     }
 
@@ -55,7 +55,7 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
-    fn move_here(&self) -> Result<()> {
+    fn enter_thread(&self) -> Result<()> {
         move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
             .tried("enter a network namespace (setns)")
     }
@@ -87,10 +87,10 @@ pub struct Inside {
 
 impl Inside {
     fn since(before: Namespace) -> Result<Inside> {
-        match Namespace::here() {
+        match Namespace::current() {
             Ok(now) => Ok(Inside { before, now, _here: PhantomData }),
             Err(error) => {
-                before.move_here()?;
+                before.enter_thread()?;
                 Err(error)
             }
         }
@@ -101,17 +101,17 @@ impl Inside {
         &self.now
     }
 
-    /// Goes back now, and tells if that failed.
+    /// Goes back now, and reports if that failed.
     pub fn leave(self) -> Result<()> {
         // The drop that follows goes to where the thread is by then.
-        self.before.move_here()
+        self.before.enter_thread()
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         // It was entered with the right to leave it; who must know calls `leave`.
-        let _ = self.before.move_here();
+        let _ = self.before.enter_thread();
     }
 }
 
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn a_thread_goes_in_and_comes_back() {
-        let before = Namespace::here().unwrap();
+        let before = Namespace::current().unwrap();
         let Some(inside) = fresh() else { return };
-        assert_eq!(Namespace::here().unwrap(), *inside.namespace());
+        assert_eq!(Namespace::current().unwrap(), *inside.namespace());
         assert_ne!(*inside.namespace(), before);
         let found = crate::net::interfaces().unwrap();
         assert!(found.iter().all(|interface| interface.loopback && !interface.up), "{found:?}");
         inside.leave().unwrap();
-        assert_eq!(Namespace::here().unwrap(), before);
+        assert_eq!(Namespace::current().unwrap(), before);
     }
 
     #[test]
@@ -142,12 +142,12 @@ mod tests {
         let (ask, asked) = std::sync::mpsc::channel::<()>();
         let elsewhere = std::thread::spawn(move || {
             let _ = asked.recv();
-            Namespace::here().unwrap()
+            Namespace::current().unwrap()
         });
-        let before = Namespace::here().unwrap();
+        let before = Namespace::current().unwrap();
         let Some(inside) = fresh() else { return };
         let inner = inside.namespace().clone();
-        let started = std::thread::spawn(|| Namespace::here().unwrap()).join().unwrap();
+        let started = std::thread::spawn(|| Namespace::current().unwrap()).join().unwrap();
         assert_eq!(started, inner);
         ask.send(()).unwrap();
         assert_eq!(elsewhere.join().unwrap(), before);
@@ -155,9 +155,9 @@ mod tests {
         // Kept alive by the descriptor alone, and entered by another thread.
         std::thread::spawn(move || {
             let guard = inner.enter().unwrap();
-            assert_eq!(Namespace::here().unwrap(), inner);
+            assert_eq!(Namespace::current().unwrap(), inner);
             drop(guard);
-            assert_eq!(Namespace::here().unwrap(), before);
+            assert_eq!(Namespace::current().unwrap(), before);
         })
         .join()
         .unwrap();
@@ -173,7 +173,7 @@ mod tests {
         // Its loopback interface is down.
         assert!(inner.is_err() || inner.unwrap().send_to(b"from inside", to).is_err());
         drop(inside);
-        let mut heard = [0; 32];
-        assert_eq!(outside.recv(&mut heard).unwrap(), 12);
+        let mut received = [0; 32];
+        assert_eq!(outside.recv(&mut received).unwrap(), 12);
     }
 }

@@ -53,13 +53,13 @@ pub(super) struct Ring {
     /// Number of the slot we are at.
     at: usize,
     /// Its offset in the mapping.
-    here: usize,
+    position: usize,
 }
 
 impl Ring {
     /// The ring laid out so, from `base` in the mapping.
     pub fn new(layout: Layout, base: usize) -> Ring {
-        Ring { slots: layout.slots(), layout, base, at: 0, here: base }
+        Ring { slots: layout.slots(), layout, base, at: 0, position: base }
     }
 
     pub fn slots(&self) -> usize {
@@ -68,8 +68,8 @@ impl Ring {
 
     /// Offset of the slot we are at.
     #[inline]
-    pub fn here(&self) -> usize {
-        self.here
+    pub fn position(&self) -> usize {
+        self.position
     }
 
     /// Offset of the slot after it.
@@ -88,7 +88,7 @@ impl Ring {
     #[inline]
     pub fn advance(&mut self) {
         self.at = self.after();
-        self.here = self.offset(self.at);
+        self.position = self.offset(self.at);
     }
 
     #[inline]
@@ -107,13 +107,13 @@ impl Ring {
 #[inline]
 pub(super) fn frame_in(rings: &Mapped, ring: &Ring) -> Option<(usize, usize)> {
     // SAFETY: plain numbers, and the slot is ours: its status was looked at.
-    let header = unsafe { rings.read::<libc::tpacket2_hdr>(ring.here()) }?;
+    let header = unsafe { rings.read::<libc::tpacket2_hdr>(ring.position()) }?;
     let (from, len_bytes) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
     // Cut off: longer than the interface's MTU was when the ring was made.
     let whole = header.tp_snaplen == header.tp_len;
     let inside =
         from >= size_of::<libc::tpacket2_hdr>() && from.checked_add(len_bytes)? <= ring.layout.slot_bytes;
-    (whole && inside).then_some((ring.here() + from, len_bytes))
+    (whole && inside).then_some((ring.position() + from, len_bytes))
 }
 
 #[cfg(test)]
@@ -133,19 +133,19 @@ mod tests {
             let mut ring = Ring::new(layout, 4_096);
             let mut seen: Vec<usize> = Vec::new();
             for count in 1..=ring.slots() {
-                let (here, next) = (ring.here(), ring.next());
-                assert!(here >= 4_096 && here + layout.slot_bytes <= 4_096 + layout.len_bytes());
+                let (position, next) = (ring.position(), ring.next());
+                assert!(position >= 4_096 && position + layout.slot_bytes <= 4_096 + layout.len_bytes());
                 // A block is not crossed.
                 assert_eq!(
-                    (here - 4_096) / layout.block_bytes,
-                    (here - 4_096 + layout.slot_bytes - 1) / layout.block_bytes
+                    (position - 4_096) / layout.block_bytes,
+                    (position - 4_096 + layout.slot_bytes - 1) / layout.block_bytes
                 );
-                assert!(seen.last().is_none_or(|last| last + layout.slot_bytes <= here));
-                seen.push(here);
+                assert!(seen.last().is_none_or(|last| last + layout.slot_bytes <= position));
+                seen.push(position);
                 ring.advance();
-                assert_eq!((ring.here(), ring.back(1), ring.back(count)), (next, here, seen[0]));
+                assert_eq!((ring.position(), ring.back(1), ring.back(count)), (next, position, seen[0]));
             }
-            assert_eq!(ring.here(), seen[0], "round");
+            assert_eq!(ring.position(), seen[0], "round");
             assert_eq!(ring.back(ring.slots()), seen[0]);
         }
     }

@@ -41,7 +41,7 @@ impl SharedMemory {
         .or_else(|_| SharedMemory::create_small(len_bytes))
     }
 
-    /// As [`create_for_rma`](Self::create_for_rma), never in reserved huge pages: for peers that are not trusted.
+    /// Makes memory as [`create_for_rma`](Self::create_for_rma) does, but never in reserved huge pages: for peers that are not trusted.
     pub fn create_for_rma_small(len_bytes: usize) -> Result<SharedMemory> {
         SharedMemory::create_small(len_bytes)
     }
@@ -72,7 +72,7 @@ impl SharedMemory {
     /// The system's page after [`drop_fd`](Self::drop_fd), as then nobody knows any more.
     pub fn page_bytes(&self) -> usize {
         let small = rustix::param::page_size();
-        // hugetlbfs says its page size here, and tmpfs the system's.
+        // For hugetlbfs this is its page size, for tmpfs the system's.
         let known = self.fd().and_then(|fd| rustix::fs::fstatfs(fd).ok());
         known.and_then(|stat| usize::try_from(stat.f_bsize).ok()).unwrap_or(small).max(small)
     }

@@ -78,7 +78,7 @@ fn nobody_there_and_somebody_there_already() {
 #[test]
 fn there_is_room_behind_parts() {
     let (near, far) = pair();
-    far.make_room_behind_parts();
+    far.make_space_behind_parts();
     let (bytes, mut copy) = (vec![7; 1 << 20], vec![0; 64 << 10]);
     let (mut sent, mut taken, start) = (0, 0, Instant::now());
     while taken < (8 << 20) {

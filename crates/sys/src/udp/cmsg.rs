@@ -14,7 +14,7 @@ const SEGMENT_BYTES: usize = HEADER_BYTES + LEN_BYTES;
 #[repr(C, align(8))]
 pub(super) struct RecvControl(pub(super) [u8; RECV_BYTES]);
 
-/// The request to cut a payload into datagrams (`UDP_SEGMENT`).
+/// The request to split a payload into datagrams (`UDP_SEGMENT`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(super) struct SegmentControl(pub(super) [u8; SEGMENT_BYTES]);
@@ -35,18 +35,18 @@ impl SegmentControl {
     }
 }
 
-/// The length of the datagrams that the kernel joined (the last may be shorter), if the control messages in `bytes` tell it.
+/// The length of the datagrams that the kernel joined (the last may be shorter), if the control messages in `bytes` have it.
 /// Ends at the first that makes no sense.
 #[inline]
 pub(super) fn segment_bytes(bytes: &[u8]) -> Option<usize> {
     let mut found = None;
-    let mut rest = bytes;
-    while let Some((level, kind, body, next)) = split(rest) {
+    let mut remainder = bytes;
+    while let Some((level, kind, body, next)) = split(remainder) {
         if let (libc::SOL_UDP, libc::UDP_GRO, Some(value)) = (level, kind, body.first_chunk::<4>()) {
             // An int; 0 or less would mean nothing.
             found = usize::try_from(i32::from_ne_bytes(*value)).ok().filter(|&segment| segment > 0);
         }
-        rest = next;
+        remainder = next;
     }
     found
 }

@@ -105,16 +105,16 @@ impl RecvBatch {
         RecvBatch::try_with_area(messages, AREA_BYTES).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`new`](RecvBatch::new), where there may be no memory for them.
+    /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no memory for them.
     pub fn try_new(messages: usize) -> Result<RecvBatch> {
         RecvBatch::try_with_area(messages, AREA_BYTES)
     }
 
-    /// The same with room for `area_bytes` in each message (up to 64 KiB, rounded up to a multiple of 8), for a socket
-    /// without GRO: what is longer is cut off, and skipped.
+    /// Buffers for `messages` messages per system call, `area_bytes` each (up to 64 KiB, rounded up to a multiple of 8), for a
+    /// socket without GRO: a longer message is truncated, and skipped.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -146,11 +146,11 @@ impl RecvBatch {
         }
     }
 
-    /// As [`recv`](RecvBatch::recv), and cheaper while little comes, for those whose datagrams tell their own length:
-    /// `first_len` says how long the first datagram in some bytes is. Without its help the kernel must be asked what it
+    /// Receives as [`recv`](RecvBatch::recv) does, cheaper while little comes, for protocols whose datagrams hold their own length:
+    /// `first_len` gives the length of the first datagram in some bytes. Without its help the kernel must be asked what it
     /// has joined, at the price of a control message with each call.
     ///
-    /// A `first_len` that errs splits wrongly what the kernel has joined, and nothing else.
+    /// A wrong `first_len` only splits wrongly what the kernel has joined.
     pub fn recv_framed(
         &mut self,
         socket: &UdpSocket,
@@ -288,10 +288,10 @@ impl RecvBatch {
             self.controls.get(slot).and_then(|control| control.0.get(..header.msg_hdr.msg_controllen as _));
         let segment_bytes = cmsg::segment_bytes(control.unwrap_or_default());
         let from = self.addrs.get(slot).and_then(|addr| addr.get(header.msg_hdr.msg_namelen as usize));
-        let cut_off = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > self.area_bytes;
-        // Without its control message a batch cannot be told from one large datagram.
+        let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || len > self.area_bytes;
+        // Without its control message a batch cannot be distinguished from one large datagram.
         let unclear = header.msg_hdr.msg_flags & libc::MSG_CTRUNC != 0;
-        let (Some(from), false, false) = (from, cut_off, unclear) else {
+        let (Some(from), false, false) = (from, truncated, unclear) else {
             self.stats.skipped += 1;
             return 0;
         };

@@ -36,7 +36,7 @@ pub struct SendStats {
     pub bytes: u64,
     /// Messages the kernel was to cut into several datagrams (GSO).
     pub gso_batches: u64,
-    /// Times the kernel had no room.
+    /// How often the kernel had no space.
     pub would_block: u64,
     /// Datagrams given up because they fit neither interface nor path.
     pub too_big: u64,
@@ -98,10 +98,10 @@ impl SendBatch {
         SendBatch::try_new(socket, datagrams_max, arena_bytes).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same where there may be no memory for it.
+    /// A batch like that of [`new`](SendBatch::new).
     ///
     /// # Errors
-    /// There is none.
+    /// There is no memory for it.
     pub fn try_new(socket: &UdpSocket, datagrams_max: usize, arena_bytes: usize) -> Result<SendBatch> {
         let datagrams_max = datagrams_max.max(1);
         Ok(SendBatch {
@@ -137,9 +137,9 @@ impl SendBatch {
         }
         let follows = self.messages.last().is_some_and(|last| last.to == *to && self.can_extend(last));
         let start = if follows { self.tail } else { self.tail.next_multiple_of(size_of::<u64>()) };
-        let room = self.arena.as_mut_slice().get_mut(start..start + len_max)?;
+        let space = self.arena.as_mut_slice().get_mut(start..start + len_max)?;
         self.open = Some(Open { to: *to, start, len_max });
-        Some(room)
+        Some(space)
     }
 
     /// Keeps the first `len` bytes of what [`next`](SendBatch::next) gave as one datagram. 0 keeps nothing.
@@ -227,12 +227,12 @@ impl SendBatch {
         self.pending = 0;
     }
 
-    /// Whether GSO is still in use: the kernel knows it and no device on the way has refused it.
+    /// Whether GSO is still in use: the kernel knows it and no device has refused it.
     pub fn gso(&self) -> bool {
         self.gso_segment_bytes_max > 0
     }
 
-    /// Uses no GSO from here on.
+    /// Uses no GSO from now on.
     pub fn disable_gso(&mut self) {
         self.gso_segment_bytes_max = 0;
         for message in self.messages.iter_mut().filter(|message| message.how == How::Whole) {
@@ -400,7 +400,7 @@ fn is_destination(errno: i32) -> bool {
     is_icmp(errno)
         || matches!(
             errno,
-            // No room in the device's queue, a firewall's word, broadcast, port 0 or a scope that is gone, the
+            // A full device queue, a firewall's verdict, broadcast, port 0 or a scope that is gone, the
             // other IP version, no source address to use, an interface that is down.
             libc::ENOBUFS
                 | libc::ENOMEM

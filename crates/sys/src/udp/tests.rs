@@ -24,8 +24,8 @@ fn socket(at: SocketAddr) -> UdpSocket {
 }
 
 fn put(batch: &mut SendBatch, to: SocketAddr, bytes: &[u8]) -> bool {
-    let Some(room) = batch.next(&to, bytes.len()) else { return false };
-    room.copy_from_slice(bytes);
+    let Some(space) = batch.next(&to, bytes.len()) else { return false };
+    space.copy_from_slice(bytes);
     batch.commit(bytes.len());
     true
 }
@@ -141,8 +141,8 @@ fn the_largest_gso_batch_is_taken() {
                     break;
                 }
             }
-            let rest = send.flush(&a).unwrap();
-            take(&mut recv, &b, rest);
+            let remainder = send.flush(&a).unwrap();
+            take(&mut recv, &b, remainder);
             assert!(send.is_empty());
         }
         assert_eq!(send.stats().gso_refused, 0, "{at}: {:?}", send.stats());
@@ -223,8 +223,8 @@ fn rooms_are_aligned_while_lengths_are() {
     let (a, b, c) = (socket(at), socket(at), socket(at));
     let mut send = SendBatch::new(&a, 64, 1 << 16);
     let mut next = |to: &UdpSocket, len: usize| {
-        let room = send.next(&to.local_addr(), len).unwrap();
-        let aligned = room.as_ptr().addr().is_multiple_of(8);
+        let space = send.next(&to.local_addr(), len).unwrap();
+        let aligned = space.as_ptr().addr().is_multiple_of(8);
         send.commit(len);
         aligned
     };
@@ -363,8 +363,8 @@ fn any_mix_arrives_as_it_was_sent() {
             let bytes = pattern(number, len);
             let reserve = (len + random(3_000)).min(DATAGRAM_BYTES_MAX);
             let full = match send.next(&all[to].local_addr(), reserve) {
-                Some(room) => {
-                    room[..len].copy_from_slice(&bytes);
+                Some(space) => {
+                    space[..len].copy_from_slice(&bytes);
                     send.commit(len);
                     expected[to].push(bytes);
                     false

@@ -15,7 +15,7 @@ enum Never {}
 #[derive(Debug)]
 pub struct Program(Never);
 
-/// The place of an endpoint in the program on its interface.
+/// An endpoint's slot in the program on its interface.
 #[derive(Debug)]
 pub struct Attachment(Never);
 

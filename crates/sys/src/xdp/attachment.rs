@@ -19,20 +19,20 @@ const CONNECTIONS: usize = 262_144;
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// The place of an endpoint in the program on its interface. Given up when dropped.
+/// An endpoint's slot in the program on its interface. Given up when dropped.
 #[derive(Debug)]
 pub struct Attachment {
     program: Program,
     endpoint: u32,
     value: EndpointValue,
     check: Check,
-    /// How many connections were told of, and not taken back.
+    /// How many connections were announced and not taken back.
     connections: usize,
     made_by: fork::Token,
 }
 
 impl Attachment {
-    /// Takes the place of the endpoint that `lock` holds, on the interface with that address. With a `socket`, frames
+    /// Takes the slot of the endpoint that `lock` holds, on the interface with that address. With a `socket`, frames
     /// that arrive on its queue go to its ring; all others pass, to the endpoint's packet socket. Clears away what
     /// processes have left that were killed.
     pub fn create(
@@ -100,7 +100,7 @@ impl Attachment {
         }
     }
 
-    /// Takes back what [`connected`](Attachment::connected) told. A system call.
+    /// Takes back what [`connected`](Attachment::connected) announced. A system call.
     pub fn disconnected(&mut self, index: u32) {
         if self.program.connections.remove(&[self.endpoint, index]).is_ok() {
             self.connections = self.connections.saturating_sub(1);
@@ -120,7 +120,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // A fork child drops a copy: the place is its parent's, and the maps are everybody's.
+        // A fork child drops a copy: the slot is its parent's, and the maps are everybody's.
         if !fork::same_process(self.made_by) {
             return;
         }
@@ -155,7 +155,7 @@ fn slot_for(program: &Program, socket: &Socket) -> Result<u32, Refusal> {
 fn clear(program: &Program, ours: u32) {
     let mut looker = Looker::default();
     let mut is_stale = |endpoint: &u32| {
-        // Its address is that of the interface when it took its place.
+        // Its address is that of the interface when it took its slot.
         let held_by = program.endpoints.get(endpoint).map(mac_of);
         *endpoint == ours || held_by.is_ok_and(|mac| !looker.is_held(mac, *endpoint))
     };

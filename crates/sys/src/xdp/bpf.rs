@@ -23,7 +23,7 @@ const LINK_NEXT_ID: libc::c_long = 31;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
-/// The program takes frames that lie in several pieces.
+/// The program takes frames that lie in several areas.
 const F_XDP_HAS_FRAGS: u32 = 1 << 5;
 /// It is for one interface, and may ask its driver about frames. Since 6.3.
 const F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
@@ -208,7 +208,7 @@ pub(super) fn possible_processors() -> usize {
 }
 
 /// Loads an XDP program, for one interface in the driver only if that is given. The kernel's verifier refuses with `EACCES` or
-/// `EINVAL`, and says why in `log` if that has room.
+/// `EINVAL`, and the reason is in `log` if that has space.
 pub(super) fn load_program(
     called: &str,
     license: &CStr,
@@ -235,7 +235,7 @@ pub(super) fn load_program(
         count: code.len() as u32,
         code: address(code.as_ptr()),
         license: address(license.as_ptr()),
-        // No room and a level above 0 is a fault, and so is room without a level.
+        // A level above 0 without a buffer is a fault, and so is a buffer without a level.
         log_level_and_bytes: [u32::from(!log.is_empty()), log.len() as u32],
         log: if log.is_empty() { 0 } else { address(log.as_mut_ptr()) },
         kernel: 0,
@@ -301,7 +301,7 @@ struct LinkInfo {
     program_id: u32,
     gap: u32,
     interface_index: u32,
-    rest: [u32; 11],
+    remainder: [u32; 11],
 }
 
 /// The beginning of `struct bpf_map_info`.
@@ -331,7 +331,7 @@ struct ProgramInfo {
     map_count: u32,
     map_ids: u64,
     name: Name,
-    rest: [u32; 2],
+    remainder: [u32; 2],
 }
 
 /// Asks for the beginning of what the kernel knows of an object; `T` is its structure or the beginning of it.

@@ -1,6 +1,6 @@
 //! What the program on an interface is asked for, and what it counts.
 
-/// Where on a frame's way the program runs.
+/// Where the program runs as a frame comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In the driver.
@@ -33,9 +33,9 @@ pub struct SteerCounters {
     pub wrong_nonce: u64,
     /// Dropped: no such connection.
     pub unknown_connection: u64,
-    /// Left alone: for no endpoint here.
+    /// Left alone: for no endpoint of this interface.
     pub no_endpoint: u64,
-    /// Too short, or of another version: dropped when they are for an endpoint here, else left alone.
+    /// Too short, or of another version: dropped when they are for an endpoint of this interface, else left alone.
     pub malformed: u64,
 }
 
@@ -43,12 +43,12 @@ pub struct SteerCounters {
 /// they cost the process anything (CCI 2013, IV.B.1: nonce, id and generation). Handshakes always come through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing.
+    /// Nothing is checked.
     #[default]
     Nothing,
-    /// Of a connection that [`Attachment::connected`](super::Attachment::connected) told of, the nonce. Frames for others come through, so that the process
+    /// The nonce, of connections that [`Attachment::connected`](super::Attachment::connected) announced. Frames for others come through, so that the process
     /// can say that they do not exist (RESET).
     Nonce,
-    /// Also that there is such a connection: tell of it before the peer knows its nonce, or the first frames are lost.
+    /// Also that there is such a connection: announce it before the peer knows its nonce, or the first frames are lost.
     NonceAndId,
 }

@@ -1,4 +1,4 @@
-//! Which XDP program is on an interface, as routing netlink tells everybody.
+//! Which XDP program is on an interface, as routing netlink reports it to everybody.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -60,7 +60,7 @@ fn request(interface_index: u32) -> [u8; HEADERS_BYTES] {
 
 fn parse(answer: &[u8]) -> io::Result<Option<Attached>> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "netlink's answer makes no sense");
-    let (head, rest) = answer.split_first_chunk::<HEADERS_BYTES>().ok_or_else(bad)?;
+    let (head, remainder) = answer.split_first_chunk::<HEADERS_BYTES>().ok_or_else(bad)?;
     let kind = u16::from_ne_bytes([head[4], head[5]]);
     if i32::from(kind) == libc::NLMSG_ERROR {
         let errno = i32::from_ne_bytes([head[16], head[17], head[18], head[19]]);
@@ -69,7 +69,7 @@ fn parse(answer: &[u8]) -> io::Result<Option<Attached>> {
     if kind != libc::RTM_NEWLINK {
         return Err(bad());
     }
-    let Some((_, xdp)) = attributes(rest).find(|(kind, _)| *kind == IFLA_XDP) else { return Ok(None) };
+    let Some((_, xdp)) = attributes(remainder).find(|(kind, _)| *kind == IFLA_XDP) else { return Ok(None) };
     let (mut how, mut program_id) = (ATTACHED_NONE, 0);
     for (kind, value) in attributes(xdp) {
         match (kind, value) {

@@ -178,8 +178,8 @@ fn share(interface_index: u32, found: Attached) -> Result<Option<(OwnedFd, Mode,
     for id in map_ids {
         let map = bpf::map_by_id(id).map_err(finding)?;
         let name = bpf::map_name(&map).map_err(finding)?;
-        if let Some(place) = MAPS.iter().position(|known| name == *known).and_then(|at| maps.get_mut(at)) {
-            *place = Some(map);
+        if let Some(slot) = MAPS.iter().position(|known| name == *known).and_then(|at| maps.get_mut(at)) {
+            *slot = Some(map);
         }
     }
     let [Some(a), Some(b), Some(c), Some(d)] = maps else { return Err(Refusal::Foreign { program: name }) };
@@ -191,7 +191,7 @@ fn share(interface_index: u32, found: Attached) -> Result<Option<(OwnedFd, Mode,
 struct Loaded {
     program: OwnedFd,
     maps: Maps,
-    /// What it was made of, with the maps in their places.
+    /// The instructions it was loaded from, with the maps filled in.
     code: Vec<bpf_insn>,
     license: CString,
 }
@@ -233,7 +233,7 @@ impl Loaded {
         Ok(Loaded { program: load(&license, &plain)?, maps, code, license })
     }
 
-    /// The same program for one interface's driver, which it asks for tags of virtual LANs. None: this kernel does not have that.
+    /// Loads the program for one interface's driver, which it asks for tags of virtual LANs. None: this kernel does not have that.
     fn asking(&self, interface_index: u32) -> Option<OwnedFd> {
         let mut code = self.code.clone();
         if !hint::ask(&mut code) {

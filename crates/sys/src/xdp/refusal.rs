@@ -5,7 +5,7 @@ use std::{error, fmt};
 
 use crate::error::SysError;
 
-/// Why there is no AF_XDP here, or not for this endpoint. Packet sockets ([`crate::packet`]) may still do.
+/// Why there is no AF_XDP on this host, or none for this endpoint. Packet sockets ([`crate::packet`]) may still do.
 #[derive(Debug)]
 pub enum Refusal {
     /// The process lacks rights; the error says what was tried.
@@ -23,7 +23,7 @@ pub enum Refusal {
     },
     /// Another XDP program is on the interface.
     Foreign {
-        /// Its name, where the kernel tells.
+        /// The program's name, where the kernel reports it.
         program: String,
     },
     /// The memory for frames may not be locked (`RLIMIT_MEMLOCK`).

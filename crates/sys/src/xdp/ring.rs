@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::mapped::Mapped;
 
-/// The kernel wants to be told (by a system call) that there is something in the ring.
+/// The kernel wants a system call that wakes it when there is something in the ring.
 const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 
 /// A mapped ring of `T`, which is 8 or 16 bytes of plain numbers.
@@ -23,7 +23,7 @@ impl<T: Copy> Ring<T> {
     fn map(fd: &OwnedFd, at: u64, offsets: libc::xdp_ring_offset, entries: u32) -> io::Result<Ring<T>> {
         let len_bytes = offsets.desc as usize + entries as usize * size_of::<T>();
         let memory = Mapped::of(fd, len_bytes, at)?;
-        // Once, here, so that the words below are inside.
+        // Checked once, so that the words below are inside.
         for offset in [offsets.producer, offsets.consumer, offsets.flags] {
             if !offset.is_multiple_of(4) || offset + 4 > offsets.desc {
                 return Err(io::Error::new(
@@ -51,15 +51,15 @@ pub(super) struct Input<T> {
     ring: Ring<T>,
     /// How far we have read.
     read: u32,
-    /// How far the kernel is told that we have read.
-    told: u32,
+    /// How far the kernel knows that we have read.
+    published: u32,
     /// How far the kernel had written when we looked last.
     written: u32,
 }
 
 impl<T: Copy> Input<T> {
     pub fn map(fd: &OwnedFd, at: u64, offsets: libc::xdp_ring_offset, entries: u32) -> io::Result<Input<T>> {
-        Ok(Input { ring: Ring::map(fd, at, offsets, entries)?, read: 0, told: 0, written: 0 })
+        Ok(Input { ring: Ring::map(fd, at, offsets, entries)?, read: 0, published: 0, written: 0 })
     }
 
     fn look(&self, order: Ordering) -> u32 {
@@ -84,7 +84,7 @@ impl<T: Copy> Input<T> {
         self.ring.memory.prefetch(self.ring.offset(self.read), size_of::<T>());
     }
 
-    /// The entry `ahead` places after the next one to be read.
+    /// The entry `ahead` positions after the next one to be read.
     #[inline]
     pub fn peek(&mut self, ahead: u32) -> Option<T> {
         if ahead >= self.written.wrapping_sub(self.read) {
@@ -99,7 +99,7 @@ impl<T: Copy> Input<T> {
                 return None;
             }
         }
-        // SAFETY: the kernel has written the entry, which is plain numbers, and does not touch it before `tell`.
+        // SAFETY: the kernel has written the entry, which is plain numbers, and does not touch it before `publish`.
         unsafe { self.ring.memory.read(self.ring.offset(self.read.wrapping_add(ahead))) }
     }
 
@@ -111,9 +111,9 @@ impl<T: Copy> Input<T> {
 
     /// Gives the kernel back the entries that were read.
     #[inline]
-    pub fn tell(&mut self) {
-        if self.told != self.read {
-            self.told = self.read;
+    pub fn publish(&mut self) {
+        if self.published != self.read {
+            self.published = self.read;
             // Pairs with the kernel's acquire: we have read the entries.
             self.ring.memory.word(self.ring.offsets.consumer as usize).store(self.read, Ordering::Release);
         }
@@ -130,15 +130,15 @@ pub(super) struct Output<T> {
     ring: Ring<T>,
     /// How far we have written.
     written: u32,
-    /// How far the kernel is told that we have written.
-    told: u32,
+    /// How far the kernel knows that we have written.
+    published: u32,
     /// How far the kernel had read when we looked last.
     read: u32,
 }
 
 impl<T: Copy> Output<T> {
     pub fn map(fd: &OwnedFd, at: u64, offsets: libc::xdp_ring_offset, entries: u32) -> io::Result<Output<T>> {
-        Ok(Output { ring: Ring::map(fd, at, offsets, entries)?, written: 0, told: 0, read: 0 })
+        Ok(Output { ring: Ring::map(fd, at, offsets, entries)?, written: 0, published: 0, read: 0 })
     }
 
     fn look(&mut self) {
@@ -153,28 +153,28 @@ impl<T: Copy> Output<T> {
 
     /// How many entries can be pushed; looks when there seem to be fewer than `wanted`.
     #[inline]
-    pub fn room(&mut self, wanted: u32) -> u32 {
-        let room = self.ring.entries - self.written.wrapping_sub(self.read);
-        if room >= wanted {
-            return room;
+    pub fn space(&mut self, wanted: u32) -> u32 {
+        let space = self.ring.entries - self.written.wrapping_sub(self.read);
+        if space >= wanted {
+            return space;
         }
         self.look();
         self.ring.entries - self.written.wrapping_sub(self.read)
     }
 
-    /// Writes an entry; false: full. The kernel sees it after `tell`.
+    /// Writes an entry; false: full. The kernel sees it after `publish`.
     #[inline]
     pub fn push(&mut self, entry: T) -> bool {
-        if self.room(1) == 0 {
+        if self.space(1) == 0 {
             return false;
         }
-        // SAFETY: the kernel does not read this entry before it is told.
+        // SAFETY: the kernel does not read this entry before it is published.
         let done = unsafe { self.ring.memory.write(self.ring.offset(self.written), entry) };
         self.written = self.written.wrapping_add(1);
         done
     }
 
-    /// Entry `number`, from the start, as it was pushed; one pushed since in its place if that is long ago.
+    /// Entry `number`, from the start, as it was pushed; or one pushed since into its slot if that is long ago.
     #[inline]
     pub fn entry(&self, number: u32) -> Option<T> {
         // SAFETY: only we write here, and entries are plain numbers.
@@ -183,9 +183,9 @@ impl<T: Copy> Output<T> {
 
     /// Shows the kernel the entries that were pushed.
     #[inline]
-    pub fn tell(&mut self) {
-        if self.told != self.written {
-            self.told = self.written;
+    pub fn publish(&mut self) {
+        if self.published != self.written {
+            self.published = self.written;
             // Pairs with the kernel's acquire: the entries are written.
             self.ring.memory.word(self.ring.offsets.producer as usize).store(self.written, Ordering::Release);
         }

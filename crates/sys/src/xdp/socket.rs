@@ -22,11 +22,11 @@ use umem::{Areas, Layout};
 /// The kernel keeps so many bytes free before each frame received (`XDP_PACKET_HEADROOM`).
 const HEADROOM_BYTES: usize = 256;
 const _: () = assert!((HEADROOM_BYTES + PAYLOAD_OFFSET).is_multiple_of(8));
-/// After so many frames the kernel is told what was read and given back, also in the middle of a batch.
-const TELL_FRAMES: u32 = 32;
-/// So many frames the kernel sends for one call, where it cannot be told otherwise (`TX_BATCH_SIZE`).
+/// After so many frames what was read and given back is published to the kernel, also in the middle of a batch.
+const PUBLISH_FRAMES: u32 = 32;
+/// So many frames the kernel sends for one call, where this cannot be set (`TX_BATCH_SIZE`).
 const KICK_FRAMES: u32 = 32;
-/// So much of a frame is fetched before the kernel's entry tells where it is: all headers and a small message.
+/// So much of a frame is fetched before the kernel's entry gives its address: all headers and a small message.
 const EXPECTED_BYTES: usize = 192;
 /// The frame goes on in the next entry.
 const CONTINUES: u32 = libc::XDP_PKT_CONTD;
@@ -43,12 +43,12 @@ const QUEUES_MAX: u32 = 4_096;
 pub struct Options {
     /// Number of the interface ([`Link::index`](crate::ethernet::Link)).
     pub interface_index: u32,
-    /// Longest frame, Ethernet header included: MTU and 14. Frames above 3,512 bytes lie in several pieces, which takes
+    /// Longest frame, Ethernet header included: MTU and 14. Frames above 3,512 bytes lie in several areas, which takes
     /// Linux 6.6; before, the socket's own `frame_bytes_max` is less than this.
     pub frame_bytes_max: usize,
     /// Frames that the kernel can store for us.
     pub recv_frames: usize,
-    /// Frames that can be on their way out.
+    /// Frames that can wait to be sent.
     pub send_frames: usize,
 }
 
@@ -68,11 +68,11 @@ pub struct Socket {
     areas: Areas,
     /// The area of the frame lent out.
     lent: Option<u64>,
-    /// Frames since the kernel was told last.
+    /// Frames since the rings were published last.
     untold: u32,
     /// Where the next frame will probably be.
     expected: usize,
-    begun: Option<usize>,
+    reserved: Option<usize>,
     committed: u64,
     stats: FrameStats,
 }
@@ -83,9 +83,9 @@ impl Socket {
     pub fn open(options: &Options) -> std::result::Result<Socket, Refusal> {
         let whole = Layout::new(options.frame_bytes_max, options.recv_frames, options.send_frames);
         match Socket::make(options, whole) {
-            // Kernels before 6.6 do not know frames in pieces: then only what fits in one.
-            Err(Refusal::System(error)) if whole.in_pieces() && error.errno() == Some(libc::EINVAL) => {
-                Socket::make(options, whole.in_one_piece())
+            // Kernels before 6.6 know no frames in several areas: then only what fits in one.
+            Err(Refusal::System(error)) if whole.in_fragments() && error.errno() == Some(libc::EINVAL) => {
+                Socket::make(options, whole.in_one_fragment())
             }
             other => other,
         }
@@ -111,8 +111,8 @@ impl Socket {
         for area in 0..layout.recv_areas() {
             fill.push((area * layout.area_bytes()) as u64);
         }
-        fill.tell();
-        let queue = bind_patiently(&fd, options.interface_index, layout.in_pieces())?;
+        fill.publish();
+        let queue = bind_patiently(&fd, options.interface_index, layout.in_fragments())?;
         Ok(Socket {
             queue,
             zero_copy: is_zero_copy(&fd),
@@ -126,7 +126,7 @@ impl Socket {
             lent: None,
             untold: 0,
             expected: HEADROOM_BYTES,
-            begun: None,
+            reserved: None,
             committed: 0,
             stats: FrameStats::default(),
             fd,
@@ -163,7 +163,7 @@ impl Socket {
                 self.stats.malformed += 1;
             }
         }
-        self.done.tell();
+        self.done.publish();
     }
 
     fn give_back(&mut self) {
@@ -172,38 +172,38 @@ impl Socket {
         }
     }
 
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         self.untold = 0;
-        self.rx.tell();
-        self.fill.tell();
+        self.rx.publish();
+        self.fill.publish();
         // The kernel takes areas in the order in which it was given them. Only a guess: it may have dropped a frame.
         let area = self.fill.entry(self.rx.position()).unwrap_or(0);
         self.expected = area as usize + HEADROOM_BYTES;
     }
 
-    /// A frame that lies in several areas: copied together, for who reads it wants it in one piece. Its length; `Err`:
+    /// A frame that lies in several areas: copied together, for the reader wants it contiguous. Its length; `Err`:
     /// it was skipped. `None`: its end has not come.
     fn gather(&mut self) -> Option<std::result::Result<usize, ()>> {
         let mut count = 0;
         while self.rx.peek(count)?.options & CONTINUES != 0 {
             count += 1;
         }
-        let (to, room) = self.layout.scratch();
+        let (to, space) = self.layout.scratch();
         let mut len = 0;
         let mut whole = true;
         for _ in 0..=count {
-            let piece = self.rx.peek(0)?;
+            let fragment = self.rx.peek(0)?;
             self.rx.skip(1);
-            let bytes = piece.len as usize;
-            let Some(offset) = self.layout.received(piece.addr, bytes) else {
+            let bytes = fragment.len as usize;
+            let Some(offset) = self.layout.received(fragment.addr, bytes) else {
                 whole = false;
                 continue;
             };
-            if bytes > room - len {
+            if bytes > space - len {
                 whole = false;
             }
             if whole {
-                // SAFETY: the piece is ours until it is pushed below, and the scratch area is ours alone.
+                // SAFETY: the fragment is ours until it is pushed below, and the scratch area is ours alone.
                 let (from, into) =
                     unsafe { (self.umem.bytes(offset, bytes), self.umem.bytes_mut(to + len, bytes)) };
                 if let (Some(from), Some(into)) = (from, into) {
@@ -211,7 +211,7 @@ impl Socket {
                 }
                 len += bytes;
             }
-            self.fill.push(self.layout.area_of(piece.addr));
+            self.fill.push(self.layout.area_of(fragment.addr));
         }
         Some(if whole { Ok(len) } else { Err(()) })
     }
@@ -223,7 +223,7 @@ impl Socket {
         // What is to be sent lies in the ring. Not the C library's call, which makes the thread cancellable meanwhile.
         match rustix::net::send(&self.fd, &[], flags) {
             Ok(_) => Ok(false),
-            // It has sent as many as it does in one call, or it has no room.
+            // The kernel has sent as many as it does in one call, or it has no space.
             Err(Errno::AGAIN | Errno::INTR) => Ok(true),
             Err(Errno::BUSY | Errno::NOBUFS) => Ok(false),
             Err(error) => {
@@ -239,7 +239,7 @@ impl FrameSocket for Socket {
         self.layout.frame_bytes_max()
     }
 
-    fn room(&mut self) -> usize {
+    fn space(&mut self) -> usize {
         if self.areas.free() == 0 {
             self.reap();
         }
@@ -251,12 +251,12 @@ impl FrameSocket for Socket {
         if len_bytes > self.layout.frame_bytes_max() {
             return None;
         }
-        if self.room() == 0 {
+        if self.space() == 0 {
             self.stats.full += 1;
             return None;
         }
         let offset = self.areas.next()?;
-        self.begun = Some(len_bytes);
+        self.reserved = Some(len_bytes);
         // SAFETY: the area is free: the kernel does not read it until `commit` has put it into the ring; `&mut self`
         // keeps it from being lent twice.
         unsafe { self.umem.bytes_mut(offset, len_bytes) }
@@ -264,32 +264,32 @@ impl FrameSocket for Socket {
 
     #[inline]
     fn commit(&mut self, len_bytes: usize) {
-        let Some(begun) = self.begun.take() else { return };
+        let Some(reserved) = self.reserved.take() else { return };
         let Some((offset, slot)) = self.areas.take() else { return };
-        let (area, mut left) = (self.layout.area_bytes(), len_bytes.min(begun));
-        let (mut addr, mut pieces) = (offset as u64, 0);
+        let (area, mut remaining) = (self.layout.area_bytes(), len_bytes.min(reserved));
+        let (mut addr, mut fragments) = (offset as u64, 0);
         loop {
-            let len = left.min(area);
-            left -= len;
-            pieces += 1;
-            let options = if left > 0 { CONTINUES } else { 0 };
-            // There is room: the ring has two entries for each piece of all areas.
+            let len = remaining.min(area);
+            remaining -= len;
+            fragments += 1;
+            let options = if remaining > 0 { CONTINUES } else { 0 };
+            // There is space: the ring has two entries for each area.
             self.tx.push(xdp_desc { addr, len: len as u32, options });
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
             addr += area as u64;
         }
-        self.areas.expect(slot, pieces);
+        self.areas.expect(slot, fragments);
         self.committed += 1;
     }
 
     fn pending(&mut self) -> usize {
-        (self.tx.unread() as usize).div_ceil(self.layout.pieces_sent())
+        (self.tx.unread() as usize).div_ceil(self.layout.fragments_sent())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.tx.tell();
+        self.tx.publish();
         // Counted in calls: before 6.6 the kernel does not show each time how far it has come.
         for _ in 0..=self.tx.unread() / KICK_FRAMES {
             if self.tx.unread() == 0 || !self.tx.needs_wakeup() || !self.kick()? {
@@ -306,17 +306,17 @@ impl FrameSocket for Socket {
         self.give_back();
         loop {
             let Some(entry) = self.rx.peek(0) else {
-                self.tell();
+                self.publish();
                 return None;
             };
             self.untold += 1;
-            if self.untold >= TELL_FRAMES {
-                self.tell();
+            if self.untold >= PUBLISH_FRAMES {
+                self.publish();
             }
             if entry.options & CONTINUES != 0 {
                 match self.gather() {
                     None => {
-                        self.tell();
+                        self.publish();
                         return None;
                     }
                     Some(Err(())) => self.stats.malformed += 1,
@@ -346,9 +346,9 @@ impl FrameSocket for Socket {
         if self.untold == 0 {
             return;
         }
-        self.tell();
+        self.publish();
         if self.zero_copy && self.fill.needs_wakeup() {
-            // SAFETY: no memory is passed: this tells the driver that there are areas again.
+            // SAFETY: no memory is passed: this shows the driver that there are areas again.
             unsafe {
                 libc::recvfrom(
                     self.fd.as_raw_fd(),
@@ -437,18 +437,22 @@ fn prepare(layout: &Layout) -> Result<(OwnedFd, Mapped, xdp_mmap_offsets)> {
 }
 
 /// The kernel frees the queue of a socket that was closed some milliseconds later.
-fn bind_patiently(fd: &OwnedFd, interface_index: u32, pieces: bool) -> std::result::Result<u32, Refusal> {
+fn bind_patiently(fd: &OwnedFd, interface_index: u32, fragments: bool) -> std::result::Result<u32, Refusal> {
     for _ in 0..QUEUE_TRIES {
-        match bind_to_free_queue(fd, interface_index, pieces) {
+        match bind_to_free_queue(fd, interface_index, fragments) {
             Err(Refusal::NoQueue { .. }) => std::thread::sleep(QUEUE_PAUSE),
             other => return other,
         }
     }
-    bind_to_free_queue(fd, interface_index, pieces)
+    bind_to_free_queue(fd, interface_index, fragments)
 }
 
-fn bind_to_free_queue(fd: &OwnedFd, interface_index: u32, pieces: bool) -> std::result::Result<u32, Refusal> {
-    let sg = if pieces { libc::XDP_USE_SG } else { 0 };
+fn bind_to_free_queue(
+    fd: &OwnedFd,
+    interface_index: u32,
+    fragments: bool,
+) -> std::result::Result<u32, Refusal> {
+    let sg = if fragments { libc::XDP_USE_SG } else { 0 };
     for queue in 0..QUEUES_MAX {
         let to = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,

@@ -11,9 +11,9 @@ use cci_proto::{
 use super::contents;
 use super::ledger::{Ledger, SideState};
 use super::net::{SECOND, node_of};
+use super::operator::Operator;
 use super::plan::{NodePlan, Sizes, Workload};
 use super::reader::Reader;
-use super::operator::Operator;
 use super::rng::Rng;
 
 /// A datagram on its way from one node's interface to another's.

@@ -8,8 +8,7 @@ use petgraph::graphmap::DiGraphMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate and folder of modules, and those of them that form a circle.
-const KNOWN: &[(&str, &[&str])] = &[
-];
+const KNOWN: &[(&str, &[&str])] = &[];
 
 /// Lists circles that are not known, and known ones that are gone.
 pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>) -> Result<(), String> {

@@ -451,7 +451,7 @@ impl Conn {
         let keepers = &mut shared.keepers;
         let keeps = keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_room(host);
         if !keeps && !std::mem::replace(&mut self.has_room_behind_parts, true) {
-            stream.make_room_behind_parts();
+            stream.make_space_behind_parts();
         }
         let Some((before, space)) = scratch.split_at_mut_checked(kept) else { return Ok(None) };
         let Some(space) = space.get_mut(..READ_BYTES) else { return Ok(None) };

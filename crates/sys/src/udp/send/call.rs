@@ -14,7 +14,7 @@ const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// Up to here a call uses a short array of headers.
 const FEW: usize = 8;
 
-/// One thing to send: a datagram, or several to be cut from one piece (`len` above `segment_len`).
+/// One thing to send: a datagram, or several to be split from one buffer (`len` above `segment_len`).
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) addr: &'a RawAddr,

@@ -21,10 +21,10 @@ const RUN: u32 = 64;
 const RUN_MAX: u32 = 1 << 24;
 /// Reserved by IANA: the lowest multicast address, which is no group's.
 const NOBODYS_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
-/// The same of IPv6 (RFC 4291, section 2.7.1: reserved, never assigned).
+/// A multicast address of IPv6 that is no group's (RFC 4291, section 2.7.1: reserved, never assigned).
 const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0);
 
-/// See the module.
+/// The socket's lone peer, if it has one, and what decides when to connect to it.
 #[derive(Debug, Default)]
 pub(super) struct ConnectedSocket {
     allowed: bool,
@@ -148,8 +148,8 @@ mod tests {
 
     /// Sends one datagram and takes it where it went: who sent it.
     fn pass(send: &mut SendBatch, from: &UdpSocket, recv: &mut RecvBatch, to: &UdpSocket) -> SocketAddr {
-        let room = send.next(&to.local_addr(), 8).unwrap();
-        room.copy_from_slice(b"a letter");
+        let space = send.next(&to.local_addr(), 8).unwrap();
+        space.copy_from_slice(b"a letter");
         send.commit(8);
         assert_eq!(send.flush(from).unwrap(), 1);
         let start = Instant::now();

@@ -21,7 +21,7 @@ pub(super) struct Message {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// In one piece.
+    /// Handed to the kernel as one.
     Whole,
     /// One by one.
     Split,

@@ -10,8 +10,8 @@ const LARGE_AREA_BYTES: usize = 4_096;
 /// kernel's notes behind it (256 or 258, and 320 bytes).
 const PAGE_FRAME_BYTES_MAX: usize = 3_512;
 
-/// Areas to receive, then slots to send (of as many areas as the longest frame takes), then room for one frame that is
-/// put together from pieces.
+/// Areas to receive, then slots to send (of as many areas as the longest frame takes), then space for one frame that is
+/// put together from fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     area_bytes: usize,
@@ -31,22 +31,22 @@ impl Layout {
         }
     }
 
-    /// The same with frames that come in one piece.
-    pub fn in_one_piece(self) -> Layout {
+    /// This layout with frames short enough that each lies in one area.
+    pub fn in_one_fragment(self) -> Layout {
         Layout { frame_bytes_max: self.frame_bytes_max.min(PAGE_FRAME_BYTES_MAX), ..self }
     }
 
-    /// Whether the longest frame may come in pieces.
-    pub fn in_pieces(&self) -> bool {
+    /// Whether the longest frame may lie in several areas.
+    pub fn in_fragments(&self) -> bool {
         self.frame_bytes_max > PAGE_FRAME_BYTES_MAX
     }
 
-    fn pieces_received(&self) -> usize {
+    fn fragments_received(&self) -> usize {
         self.frame_bytes_max.div_ceil(self.area_bytes - HEADROOM_BYTES)
     }
 
     /// Areas of a slot to send.
-    pub fn pieces_sent(&self) -> usize {
+    pub fn fragments_sent(&self) -> usize {
         self.frame_bytes_max.div_ceil(self.area_bytes)
     }
 
@@ -59,7 +59,7 @@ impl Layout {
     }
 
     pub fn recv_areas(&self) -> usize {
-        self.recv_frames * self.pieces_received()
+        self.recv_frames * self.fragments_received()
     }
 
     /// Entries of the rings for receiving: a power of two, one for each area at least.
@@ -69,7 +69,7 @@ impl Layout {
 
     /// Entries of the rings for sending, likewise.
     pub fn send_entries(&self) -> u32 {
-        (self.send_frames * self.pieces_sent()).next_power_of_two() as u32
+        (self.send_frames * self.fragments_sent()).next_power_of_two() as u32
     }
 
     fn send_offset(&self) -> usize {
@@ -77,26 +77,26 @@ impl Layout {
     }
 
     fn slot_bytes(&self) -> usize {
-        self.pieces_sent() * self.area_bytes
+        self.fragments_sent() * self.area_bytes
     }
 
-    /// Offset and length of the room for one frame.
+    /// Offset and length of the space for one frame that is put together.
     pub fn scratch(&self) -> (usize, usize) {
-        let room = if self.in_pieces() { self.frame_bytes_max } else { 0 };
-        (self.send_offset() + self.send_frames * self.slot_bytes(), room)
+        let space = if self.in_fragments() { self.frame_bytes_max } else { 0 };
+        (self.send_offset() + self.send_frames * self.slot_bytes(), space)
     }
 
     pub fn umem_bytes(&self) -> usize {
-        let (offset, room) = self.scratch();
+        let (offset, space) = self.scratch();
         // Whole pages.
-        (offset + room).next_multiple_of(LARGE_AREA_BYTES)
+        (offset + space).next_multiple_of(LARGE_AREA_BYTES)
     }
 
     pub fn receive_buffer_bytes(&self) -> usize {
         self.recv_frames * self.frame_bytes_max
     }
 
-    /// Offset of a piece received, if it lies in one area to receive.
+    /// Offset of a received fragment, if it lies in one area to receive.
     #[inline]
     pub fn received(&self, address: u64, len_bytes: usize) -> Option<usize> {
         let offset = usize::try_from(address).ok()?;
@@ -187,11 +187,11 @@ mod tests {
             for frames in [1, 7, 256] {
                 let layout = Layout::new(frame_bytes_max, frames, frames);
                 assert!(layout.recv_entries() as usize >= layout.recv_areas());
-                assert!(layout.umem_bytes().is_multiple_of(4_096) && layout.pieces_sent() < 18);
-                assert_eq!(layout.in_pieces(), frame_bytes_max > 3_512, "{frame_bytes_max}");
-                let (scratch, room) = layout.scratch();
-                assert!(scratch + room <= layout.umem_bytes());
-                assert!(!layout.in_pieces() || room == frame_bytes_max);
+                assert!(layout.umem_bytes().is_multiple_of(4_096) && layout.fragments_sent() < 18);
+                assert_eq!(layout.in_fragments(), frame_bytes_max > 3_512, "{frame_bytes_max}");
+                let (scratch, space) = layout.scratch();
+                assert!(scratch + space <= layout.umem_bytes());
+                assert!(!layout.in_fragments() || space == frame_bytes_max);
                 let mut areas = Areas::new(&layout);
                 let mut end = layout.recv_areas() * layout.area_bytes();
                 let mut taken = Vec::new();
@@ -200,21 +200,21 @@ mod tests {
                         offset >= end && offset + frame_bytes_max <= scratch.max(offset + frame_bytes_max)
                     );
                     end = offset + layout.slot_bytes();
-                    areas.expect(slot, layout.pieces_sent() as u8);
+                    areas.expect(slot, layout.fragments_sent() as u8);
                     taken.push(offset);
                 }
                 assert_eq!((taken.len(), end), (frames, scratch));
                 for offset in taken {
-                    for piece in 0..layout.pieces_sent() {
+                    for fragment in 0..layout.fragments_sent() {
                         assert_eq!(areas.next().is_some(), areas.free() > 0);
-                        assert!(areas.sent((offset + piece * layout.area_bytes()) as u64));
+                        assert!(areas.sent((offset + fragment * layout.area_bytes()) as u64));
                     }
                     assert!(!areas.sent(offset as u64), "twice");
                 }
                 assert_eq!(areas.free(), frames);
                 assert!(!areas.sent(0) && !areas.sent(u64::MAX) && !areas.sent(layout.umem_bytes() as u64));
-                let one = layout.in_one_piece();
-                assert!(!one.in_pieces() && one.frame_bytes_max() <= 3_512);
+                let one = layout.in_one_fragment();
+                assert!(!one.in_fragments() && one.frame_bytes_max() <= 3_512);
                 assert_eq!(layout.received(scratch as u64, 1), None);
                 assert_eq!(layout.received(256, layout.area_bytes() - 255), None);
                 assert_eq!(layout.received(256, layout.area_bytes() - 256), Some(256));

@@ -129,7 +129,7 @@ impl Carrier {
                 frame.extend_from_slice(datagram);
                 let tag = tag.iter().flatten().copied();
                 frame.splice(ETHERTYPE_AT..ETHERTYPE_AT, tag);
-                if socket.room() == 0 {
+                if socket.space() == 0 {
                     let _ = socket.flush();
                 }
                 if let Some(place) = socket.begin(frame.len()) {

@@ -44,8 +44,7 @@ impl Ledger {
         op.bad = self.refusal(token, peer, &op);
         let (conversation, role) = (self.sides[token].conversation, self.sides[token].role);
         let mut all = self.sides.iter().enumerate();
-        let is_peer =
-            |side: &Side| side.conversation == conversation && side.role != role;
+        let is_peer = |side: &Side| side.conversation == conversation && side.role != role;
         op.unsure = all.any(|(other, side)| other != peer && is_peer(side));
         let messages = self.sides[token].flow.msgs.len() as u32;
         let side = self.rma.side(token);

@@ -282,7 +282,7 @@ impl Carrier for Eth {
 impl Transmit for Eth {
     #[inline]
     fn room(&self) -> bool {
-        self.is_cut_off() || self.pending < SEND_FRAMES_MAX && self.sockets.main.borrow_mut().room() > 0
+        self.is_cut_off() || self.pending < SEND_FRAMES_MAX && self.sockets.main.borrow_mut().space() > 0
     }
 
     //= wire.md R-ETH-4

@@ -110,7 +110,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         header,
         pending: 0,
         counts: Counts::default(),
-        lookout: Lookout::here().map_err(CreateError::System)?,
+        lookout: Lookout::current().map_err(CreateError::System)?,
         dead: false,
         cut_off_until_ns: 0,
         scrap: fallible::zeroed(scrap_bytes)

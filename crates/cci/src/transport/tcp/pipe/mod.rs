@@ -295,10 +295,10 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::make_room_behind_parts`]; sealed records see to that by themselves.
-    pub fn make_room_behind_parts(&self) {
+    /// As [`Stream::make_space_behind_parts`]; sealed records see to that by themselves.
+    pub fn make_space_behind_parts(&self) {
         if self.sealed.as_ref().is_none_or(|sealed| sealed.is_plain()) {
-            self.stream.make_room_behind_parts();
+            self.stream.make_space_behind_parts();
         }
     }
 

@@ -273,7 +273,7 @@ impl Sealed {
     /// Copies what the kernel has, if that is enough.
     fn look(&mut self, from: &Stream) -> io::Result<Looked> {
         if !std::mem::replace(&mut self.came.has_room, true) {
-            from.make_room_behind_parts();
+            from.make_space_behind_parts();
         }
         // If others work in all of them, the kernel tells again.
         let Some(mut buffer) = self.pool.lend_briefly() else { return Ok(Looked::Nothing) };

@@ -4,6 +4,8 @@ mod connecting;
 mod peers;
 mod registration;
 mod rma;
+#[cfg(feature = "seam")]
+pub(crate) mod seam;
 mod settings;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;

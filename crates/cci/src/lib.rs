@@ -41,6 +41,11 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
+// With the seam open, what is the crate's own has public names; the types of it that transports do not use stay private.
+#![cfg_attr(
+    feature = "seam",
+    allow(missing_docs, private_interfaces, clippy::new_without_default, clippy::len_without_is_empty)
+)]
 
 mod config;
 mod connection;
@@ -59,6 +64,9 @@ mod options;
 mod resolve;
 mod rma;
 mod sealing;
+#[cfg(feature = "seam")]
+#[doc(hidden)]
+pub mod seam;
 mod security;
 mod shared;
 #[cfg(feature = "simulated")]

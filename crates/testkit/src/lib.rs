@@ -10,6 +10,7 @@ pub mod fuzz;
 pub mod hostile;
 pub mod kill;
 pub mod kill_rma;
+pub mod loopback;
 pub mod net;
 pub mod relay;
 pub mod sim;

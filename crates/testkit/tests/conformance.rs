@@ -69,6 +69,14 @@ mod eth_psk {
     cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::ETH_PSK);
 }
 
+mod within_the_process {
+    cci_testkit::conformance!(cci_testkit::conformance::Rust, cci_testkit::conformance::LOOP);
+}
+
+mod within_the_process_memory {
+    cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::LOOP);
+}
+
 mod shm_memory {
     cci_testkit::conformance!(remote memory: cci_testkit::conformance::Rust, cci_testkit::conformance::SHM);
 }

@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicU64;
 
 /// How the completion of a send reaches the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SendOp {
+pub struct SendOp {
     /// The program's, returned unchanged.
     pub context: u64,
     /// No event on success.
@@ -46,7 +46,7 @@ impl SendOp {
 
 /// How the completion of an operation on remote memory reaches the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OperationOp {
+pub struct OperationOp {
     /// The program's, returned unchanged.
     pub context: u64,
     /// No event on success.
@@ -102,7 +102,7 @@ pub(crate) struct Blocked {
 }
 
 /// See the module. Fields are open to the transports, which are its only users beside the endpoint.
-pub(crate) struct Core {
+pub struct Core {
     pub receive: ReceiveBuffers,
     shares: Shares,
     /// With no more free than this, who may have one is asked.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The part of a request only its transport understands.
-pub(crate) type RequestInner = Box<dyn Any + Send>;
+pub type RequestInner = Box<dyn Any + Send>;
 
 /// A request, whole.
-pub(crate) struct RequestBody {
+pub struct RequestBody {
     pub payload: Vec<u8>,
     pub attribute: Attribute,
     pub peer: String,
@@ -37,7 +37,7 @@ impl RequestBody {
 }
 
 /// What became of a request.
-pub(crate) enum Fate {
+pub enum Fate {
     /// The program said no, or dropped it.
     Refused { via: TransportKind, ticket: u64, inner: RequestInner },
     /// Another endpoint accepted it.
@@ -54,7 +54,7 @@ impl Fate {
 }
 
 /// One per endpoint; shared with the requests that came to it. Off the data path: one relaxed load per poll.
-pub(crate) struct Origin {
+pub struct Origin {
     news: AtomicBool,
     /// None: the endpoint is gone, and so is whatever could be done about a fate.
     fates: Mutex<Option<Vec<Fate>>>,

@@ -5,7 +5,7 @@ use cci_secure::{Identity, Rights};
 
 /// The other side, where an endpoint tells its peers apart, and what it is allowed here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub struct Peer {
     /// None: it has not said, and need not.
     pub identity: Option<Identity>,
     pub rights: Rights,

@@ -22,7 +22,7 @@ const TOKEN_PENDING: u64 = u64::MAX;
 const TOKEN_TIMER: u64 = u64::MAX - 1;
 
 /// See the module. Shared between an endpoint and those who sleep on it.
-pub(crate) struct Poller {
+pub struct Poller {
     epoll: Epoll,
     apart: Option<Apart>,
     /// None in a part of another poller.

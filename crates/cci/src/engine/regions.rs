@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// One registered region.
-pub(crate) struct Region {
+pub struct Region {
     /// Exactly the registered bytes.
     pub bytes: Bytes,
     pub key: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Region {
 }
 
 /// See the module.
-pub(crate) struct Regions {
+pub struct Regions {
     table: Slab<Region>,
     /// What peers may do over some connections, whatever a region offers: fixed by who they are when the connection is
     /// made. Those that may do everything are not in it.

@@ -13,7 +13,7 @@ const PURPOSE: &[u8] = b"CCI endpoint secret, version 1";
 /// What an endpoint's secret hashes to: 128 bits of SHA-256, for its URI as 32 hexadecimal digits. To find another
 /// secret for it takes 2^128 tries.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Commitment([u8; COMMITMENT_BYTES]);
+pub struct Commitment([u8; COMMITMENT_BYTES]);
 
 impl Commitment {
     /// The commitment to this secret.

@@ -2,7 +2,7 @@
 //! handles) is the engine's; a transport moves bytes and reports to the [`Core`](crate::engine::core::Core) what happened.
 
 pub(crate) mod any;
-mod commitment;
+pub(crate) mod commitment;
 mod crowd;
 pub(crate) mod datagram;
 #[cfg(any(test, fuzzing))]
@@ -17,7 +17,7 @@ pub(crate) mod shm;
 pub(crate) mod tcp;
 mod token;
 
-pub(crate) use seam::{
+pub use seam::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, PeerState, RegionChange,
     Report, RmaRequest, Setting, Started, Transport,
 };

@@ -28,7 +28,7 @@ use cci_sys::clock;
 ///
 /// Each `connect` and `accept` that returned `Ok` ends in exactly one [`Core::opened`] or [`Core::failed`]. Each send that returned
 /// `Ok` ends in exactly one [`Core::complete`], before [`Core::closed`] of its connection.
-pub(crate) trait Transport: Send {
+pub trait Transport: Send {
     /// What stays the same for as long as the endpoint is open.
     fn about(&self) -> About<'_>;
 
@@ -107,7 +107,7 @@ pub(crate) trait Transport: Send {
 }
 
 /// What a transport is. See [`Transport::about`].
-pub(crate) struct About<'a> {
+pub struct About<'a> {
     /// What others connect to.
     pub uri: &'a str,
     /// It can send to groups and join them. Without that it is never asked to connect to one.
@@ -115,14 +115,14 @@ pub(crate) struct About<'a> {
 }
 
 /// An operation on remote memory.
-pub(crate) struct Operation<'a> {
+pub struct Operation<'a> {
     pub action: Action<'a>,
     /// How its completion reaches the program.
     pub op: OperationOp,
 }
 
 /// What an operation does.
-pub(crate) enum Action<'a> {
+pub enum Action<'a> {
     /// Reads or writes.
     Transfer(RmaRequest<'a>),
     /// Changes a value atomically.
@@ -130,7 +130,7 @@ pub(crate) enum Action<'a> {
 }
 
 /// A read or write of remote memory.
-pub(crate) struct RmaRequest<'a> {
+pub struct RmaRequest<'a> {
     pub kind: RmaKind,
     /// In order, each contiguous on both sides; at least one.
     pub pieces: &'a [RmaSegment],
@@ -140,7 +140,7 @@ pub(crate) struct RmaRequest<'a> {
 }
 
 /// An atomic operation.
-pub(crate) struct AtomicRequest {
+pub struct AtomicRequest {
     pub atomic: Atomic,
     pub target: RemoteAddress,
     /// Where the value from before goes, as wide as the operation.
@@ -150,7 +150,7 @@ pub(crate) struct AtomicRequest {
 
 /// What became of an operation that was started.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Started {
+pub enum Started {
     /// It is over, and was never in the engine's tables.
     Done {
         /// How it ended.
@@ -163,14 +163,14 @@ pub(crate) enum Started {
 }
 
 /// What has changed in the table of regions.
-pub(crate) enum RegionChange<'a> {
+pub enum RegionChange<'a> {
     /// A region was taken out.
     Removed { id: u64, region: &'a Region },
 }
 
 /// What came of arming.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Armed {
+pub enum Armed {
     /// Something came meanwhile: make progress instead of sleeping.
     Pending,
     /// Sleep is safe: a watched descriptor becomes readable when something comes; wake at the deadline at the latest.
@@ -182,7 +182,7 @@ pub(crate) enum Armed {
 
 /// How much a transport has left to do, the most first: a transport made of several is in the least of their states.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Activity {
+pub enum Activity {
     /// Sends are in progress.
     Active,
     /// No send is in progress. What is left is to take leave of the peers.
@@ -195,7 +195,7 @@ pub(crate) enum Activity {
 
 /// How a connection's sends stand.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct LinkState {
+pub struct LinkState {
     /// Sends that have not completed, without the silent ones.
     pub to_be_told: u32,
     /// Sends that have not completed, as far as the transport keeps something of each.
@@ -209,7 +209,7 @@ pub(crate) struct LinkState {
 
 /// What can be changed of an open endpoint.
 #[derive(Copy, Clone, Debug)]
-pub(crate) enum Setting {
+pub enum Setting {
     /// The send timeout of one connection.
     SendTimeout { link: u64, timeout_ns: u64 },
     /// The keepalive of one connection; 0 turns it off.
@@ -225,7 +225,7 @@ pub(crate) enum Setting {
 
 /// A question, and where the answer goes. Numbers are added to what is there, so that a transport made of several passes
 /// most questions on to each.
-pub(crate) enum Report<'a> {
+pub enum Report<'a> {
     /// The transport's own counters, by name.
     Counters { into: &'a mut Vec<(&'static str, u64)>, drops: &'a mut Vec<DropReason> },
     /// Bytes held beside the engine's, by kind.
@@ -244,7 +244,7 @@ pub(crate) enum Report<'a> {
 
 /// What the peer of a connection has let this side know.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PeerState {
+pub struct PeerState {
     /// Its program has no receive buffer free.
     pub refuses: bool,
     /// Its library has answered the attempt to connect, so that its program may have heard of it. Asked only while the engine's
@@ -253,7 +253,7 @@ pub(crate) struct PeerState {
 }
 
 /// What a connection attempt needs.
-pub(crate) struct Dial<'a> {
+pub struct Dial<'a> {
     pub uri: &'a str,
     pub request: &'a [u8],
     pub attribute: Attribute,

@@ -207,6 +207,8 @@ pub enum Capability {
     Crowd,
     /// All endpoints of one device go the same way, so that none is faster for its way.
     OneWay,
+    /// Endpoints of two processes reach each other.
+    Processes,
 }
 
 /// One device of [`CONFIG`], or two that are the ends of a wire.
@@ -383,6 +385,18 @@ pub const ETH_PSK: DeviceUnderTest = DeviceUnderTest {
     peer: Some("eth-psk-b"),
     smaller: Some(("eth-psk-small", "eth-psk-small-b")),
     ..ETH
+};
+
+/// The test kit's own transport within one process, for Rust only: it shows how a transport is written, and that the suite needs
+/// nothing else of one.
+pub const LOOP: DeviceUnderTest = DeviceUnderTest {
+    name: "loop",
+    scheme: crate::loopback::SCHEME,
+    cannot: &[
+        (Capability::Smaller, "the longest message is the same everywhere"),
+        (Capability::Processes, "both endpoints are in one process"),
+    ],
+    ..SHM
 };
 
 /// UDP over IPv6 on an interface that is not loopback's, which Linux carries no IPv6 groups over.

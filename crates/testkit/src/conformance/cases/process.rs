@@ -3,13 +3,15 @@
 use super::RO;
 use super::peer::{Peer, poll_until};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, conformance_timeout, number_of, pattern,
+    Capability, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
+    number_of, pattern,
 };
 use cci::{DisconnectReason, Status};
 use std::time::{Duration, Instant};
 
 /// Messages of all sizes go to another process and come back, a few at a time.
-pub fn two_processes_exchange<D: Driver>(place: &Place<D>) {
+pub fn two_processes_exchange<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Processes)?;
     let mut peer = Peer::start(place);
     let mut client: Side<D> = Side::plain(place);
     for attribute in super::RELIABLE {
@@ -37,11 +39,13 @@ pub fn two_processes_exchange<D: Driver>(place: &Place<D>) {
     drop(peer.child.stdin.take());
     let ended = peer.child.wait().expect("the child ends");
     assert!(ended.success(), "the child ended with {ended}");
+    Ok(())
 }
 
 /// The other process is killed in the middle of an exchange: each send completes once, later ones are refused, the
 /// rest of the endpoint goes on.
-pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
+pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Processes)?;
     let setup = Setup { send_timeout: Duration::from_secs(1), tells_disconnected: true, ..Setup::default() };
     for round in 0..place.rounds(3) as u64 {
         let mut peer = Peer::start(place);
@@ -85,4 +89,5 @@ pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) {
         pair.until("life after it", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
         pair.part();
     }
+    Ok(())
 }

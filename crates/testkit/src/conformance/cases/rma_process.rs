@@ -3,8 +3,8 @@
 use super::RELIABLE;
 use super::peer::{Peer, poll_until};
 use crate::conformance::{
-    Area, Conn, Driver, Flags, Place, Port, Refusal, Side, Whose, conformance_timeout, contents, plain,
-    some_len,
+    Area, Capability, Conn, Driver, Flags, Place, Port, Refusal, Side, Skipped, Whose, conformance_timeout,
+    contents, plain, some_len,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
@@ -61,7 +61,8 @@ fn answer<D: Driver>(client: &mut Side<D>) -> Vec<u8> {
 }
 
 /// Memory of another process is written, read and changed; the other process finds what was written.
-pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) {
+pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+    place.needs(Capability::Processes)?;
     let mut peer = Peer::start(place);
     let mut client: Side<D> = Side::plain(place);
     let (mut here, mut adds) = (Area::odd(&mut client, Whose::Library, LEN, Access::LOCAL), 0);
@@ -87,6 +88,7 @@ pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) {
     drop(peer.child.stdin.take());
     let ended = peer.child.wait().expect("the child ends");
     assert!(ended.success(), "the child ended with {ended}");
+    Ok(())
 }
 
 /// Writes and reads back, with word of it to the owner.

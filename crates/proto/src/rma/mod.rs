@@ -1,7 +1,8 @@
-//! Remote memory access: what operations are, and the records they travel in.
+//! Remote memory access: what operations are, how their addresses and atomics are written as words, and the records in which
+//! they travel over datagrams.
 //!
-//! [`Record`] is the one reader and writer of these records; whatever carries them (datagrams, a ring, a stream) uses
-//! it. The operations of a datagram connection are in `endpoint/rma`.
+//! [`Record`] is the one reader and writer of the records in datagrams. Rings and streams, which keep records in order, have
+//! records of their own (ADR 31), made of the same words. The operations of a datagram connection are in `endpoint/rma`.
 
 mod record;
 #[cfg(test)]
@@ -23,6 +24,20 @@ pub struct RemoteAddress {
 }
 
 impl RemoteAddress {
+    /// As words of a record.
+    #[inline]
+    #[must_use]
+    pub const fn words(self) -> [u64; 3] {
+        [self.region, self.key, self.offset]
+    }
+
+    /// From the words of a record.
+    #[inline]
+    #[must_use]
+    pub const fn from_words([region, key, offset]: [u64; 3]) -> RemoteAddress {
+        RemoteAddress { region, key, offset }
+    }
+
     /// The place `bytes` further on; wraps where no range that was checked can.
     #[must_use]
     pub const fn plus(self, bytes: u64) -> RemoteAddress {
@@ -112,6 +127,28 @@ pub struct Atomic {
     pub operand: u64,
     /// Against what; only [`AtomicKind::CompareSwap`] looks at it.
     pub compare: u64,
+}
+
+impl Atomic {
+    /// As words of a record: the kind in bits 0 to 7 of the first and the width in bits 8 to 15, the operand, what to compare with.
+    #[inline]
+    #[must_use]
+    pub const fn words(self) -> [u64; 3] {
+        [self.kind as u64 | (self.width as u64) << 8, self.operand, self.compare]
+    }
+
+    /// From the words of a record; `None`: there is no such operation.
+    #[inline]
+    #[must_use]
+    pub fn from_words([what, operand, compare]: [u64; 3]) -> Option<Atomic> {
+        let kind = *AtomicKind::ALL.get((what & 0xff) as usize)?;
+        let width = match what >> 8 {
+            4 => AtomicWidth::Four,
+            8 => AtomicWidth::Eight,
+            _ => return None,
+        };
+        Some(Atomic { kind, width, operand, compare })
+    }
 }
 
 /// Why the owner of memory refuses an access; nothing has been touched.

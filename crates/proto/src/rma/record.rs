@@ -1,6 +1,6 @@
 //! The records that remote memory access travels in, byte for byte. `docs/wire.md` is the rule (R-RMA-1).
 
-use super::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaRefusal};
+use super::{Atomic, RemoteAddress, RmaRefusal};
 use crate::limits::{RECORD_BYTES, padded, record_bytes};
 
 //= wire.md R-RMA-1
@@ -151,10 +151,14 @@ fn put(place: usize, value: u64, out: &mut [u8]) {
     }
 }
 
+fn put_words<const N: usize>(from: usize, words: [u64; N], out: &mut [u8]) {
+    for (at, word) in words.into_iter().enumerate() {
+        put(from + 8 * at, word, out);
+    }
+}
+
 fn put_place(at: RemoteAddress, out: &mut [u8]) {
-    put(0, at.region, out);
-    put(8, at.key, out);
-    put(16, at.offset, out);
+    put_words(0, at.words(), out);
 }
 
 impl Record<'_> {
@@ -188,9 +192,7 @@ impl Record<'_> {
                 let flags = if wants_value { flag::WANTS_VALUE } else { 0 };
                 let (total, rest) = emit_header(kind::ATOMIC, flags, slot, 48, out)?;
                 put_place(at, rest);
-                put(24, u64::from(atomic.kind as u8) | u64::from(atomic.width as u8) << 8, rest);
-                put(32, atomic.operand, rest);
-                put(40, atomic.compare, rest);
+                put_words(24, atomic.words(), rest);
                 Some(total)
             }
             Record::Notify { slot, message } => {
@@ -250,16 +252,8 @@ fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Recor
         }
         (kind::ATOMIC, 0 | flag::WANTS_VALUE) => {
             let (at, rest) = place(payload)?;
-            let (what, rest) = word(rest)?;
-            let (operand, rest) = word(rest)?;
-            let (compare, rest) = word(rest)?;
-            let kind = *AtomicKind::ALL.get((what & 0xff) as usize)?;
-            let width = match what >> 8 {
-                4 => AtomicWidth::Four,
-                8 => AtomicWidth::Eight,
-                _ => return None,
-            };
-            let atomic = Atomic { kind, width, operand, compare };
+            let (words, rest) = words(rest)?;
+            let atomic = Atomic::from_words(words)?;
             rest.is_empty().then_some(Record::Atomic { slot, at, atomic, wants_value: flags != 0 })
         }
         (kind::NOTIFY, 0) => Some(Record::Notify { slot, message: Some(payload) }),
@@ -288,9 +282,15 @@ fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 #[inline]
+fn words(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
+    let (first, rest) = word(bytes)?;
+    let (second, rest) = word(rest)?;
+    let (third, rest) = word(rest)?;
+    Some(([first, second, third], rest))
+}
+
+#[inline]
 fn place(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
-    let (region, rest) = word(bytes)?;
-    let (key, rest) = word(rest)?;
-    let (offset, rest) = word(rest)?;
-    Some((RemoteAddress { region, key, offset }, rest))
+    let (words, rest) = words(bytes)?;
+    Some((RemoteAddress::from_words(words), rest))
 }

@@ -1,7 +1,8 @@
-//! The records, byte for byte: a head, little-endian, and behind it the data or the message.
+//! The records, byte for byte: a head, little-endian, and behind it the data or the message. ADR 31 says why these are not the
+//! records of datagrams; addresses and atomics are written as the same words.
 
 use super::{Arrived, Fault, SLOTS};
-use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaRefusal};
+use cci_proto::{Atomic, RemoteAddress, RmaRefusal};
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -90,8 +91,8 @@ impl HeadBytes {
         self
     }
 
-    fn place(self, at: RemoteAddress) -> HeadBytes {
-        self.words([at.region, at.key, at.offset])
+    fn address(self, at: RemoteAddress) -> HeadBytes {
+        self.words(at.words())
     }
 
     pub fn as_slice(&self) -> &[u8] {
@@ -103,15 +104,13 @@ impl Head {
     pub fn bytes(&self, slot: u16) -> HeadBytes {
         match *self {
             Head::Write { at, rest_bytes, last } => {
-                HeadBytes::new(WRITE, u8::from(last), slot).place(at).words([rest_bytes])
+                HeadBytes::new(WRITE, u8::from(last), slot).address(at).words([rest_bytes])
             }
-            Head::Read { at, len_bytes } => HeadBytes::new(READ, 0, slot).place(at).words([len_bytes]),
+            Head::Read { at, len_bytes } => HeadBytes::new(READ, 0, slot).address(at).words([len_bytes]),
             Head::Data { offset } => HeadBytes::new(DATA, 0, slot).words([offset]),
             Head::Gone => HeadBytes::new(GONE, 0, slot),
             Head::Atomic { at, atomic, wants_value } => {
-                let what = atomic.kind as u64 | (atomic.width as u64) << 8;
-                let head = HeadBytes::new(ATOMIC, u8::from(wants_value), slot).place(at);
-                head.words([what, atomic.operand, atomic.compare])
+                HeadBytes::new(ATOMIC, u8::from(wants_value), slot).address(at).words(atomic.words())
             }
             Head::Notify => HeadBytes::new(NOTIFY, 0, slot),
             Head::Done { result } => match result {
@@ -121,9 +120,9 @@ impl Head {
                 Err(RmaRefusal::Operation) => HeadBytes::new(DONE, 3, slot),
             },
             Head::Pull { at, len_bytes, address } => {
-                HeadBytes::new(PULL, 0, slot).place(at).words([len_bytes, address])
+                HeadBytes::new(PULL, 0, slot).address(at).words([len_bytes, address])
             }
-            Head::Where { at, len_bytes } => HeadBytes::new(WHERE, 0, slot).place(at).words([len_bytes]),
+            Head::Where { at, len_bytes } => HeadBytes::new(WHERE, 0, slot).address(at).words([len_bytes]),
             Head::Here { address } => HeadBytes::new(HERE, 0, slot).words([address]),
             Head::Hold => HeadBytes::new(HOLD, 0, slot),
             Head::Again => HeadBytes::new(AGAIN, 0, slot),
@@ -153,20 +152,13 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
         return Err(Fault);
     }
     let head = match (kind, flags) {
-        (WRITE, 0 | 1) => Head::Write { at: from.place()?, rest_bytes: from.word()?, last: flags == 1 },
-        (READ, 0) => Head::Read { at: from.place()?, len_bytes: from.word()? },
+        (WRITE, 0 | 1) => Head::Write { at: from.address()?, rest_bytes: from.word()?, last: flags == 1 },
+        (READ, 0) => Head::Read { at: from.address()?, len_bytes: from.word()? },
         (DATA, 0) => Head::Data { offset: from.word()? },
         (GONE, 0) => Head::Gone,
         (ATOMIC, 0 | 1) => {
-            let at = from.place()?;
-            let what = from.word()?;
-            let kind = *AtomicKind::ALL.get((what & 0xff) as usize).ok_or(Fault)?;
-            let width = match what >> 8 {
-                4 => AtomicWidth::Four,
-                8 => AtomicWidth::Eight,
-                _ => return Err(Fault),
-            };
-            let atomic = Atomic { kind, width, operand: from.word()?, compare: from.word()? };
+            let at = from.address()?;
+            let atomic = Atomic::from_words(from.words()?).ok_or(Fault)?;
             Head::Atomic { at, atomic, wants_value: flags == 1 }
         }
         (NOTIFY, 0) => Head::Notify,
@@ -174,8 +166,8 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
         (DONE, 1) => Head::Done { result: Ok(Some(from.word()?)) },
         (DONE, 2) => Head::Done { result: Err(RmaRefusal::Handle) },
         (DONE, 3) => Head::Done { result: Err(RmaRefusal::Operation) },
-        (PULL, 0) => Head::Pull { at: from.place()?, len_bytes: from.word()?, address: from.word()? },
-        (WHERE, 0) => Head::Where { at: from.place()?, len_bytes: from.word()? },
+        (PULL, 0) => Head::Pull { at: from.address()?, len_bytes: from.word()?, address: from.word()? },
+        (WHERE, 0) => Head::Where { at: from.address()?, len_bytes: from.word()? },
         (HERE, 0) => Head::Here { address: from.word()? },
         (HOLD, 0) => Head::Hold,
         (AGAIN, 0) => Head::Again,
@@ -208,8 +200,12 @@ impl Fields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn place(&mut self) -> Result<RemoteAddress, Fault> {
-        Ok(RemoteAddress { region: self.word()?, key: self.word()?, offset: self.word()? })
+    fn words(&mut self) -> Result<[u64; 3], Fault> {
+        Ok([self.word()?, self.word()?, self.word()?])
+    }
+
+    fn address(&mut self) -> Result<RemoteAddress, Fault> {
+        self.words().map(RemoteAddress::from_words)
     }
 }
 
@@ -217,6 +213,7 @@ impl Fields<'_> {
 pub(super) mod tests {
     use super::*;
     use cci_memory::bytes::Bytes;
+    use cci_proto::{AtomicKind, AtomicWidth};
     use proptest::prelude::*;
 
     impl Arrived for Vec<u8> {

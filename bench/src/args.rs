@@ -1,7 +1,7 @@
 //! What can be asked for.
 
 use crate::plan::Plan;
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -104,8 +104,8 @@ pub struct WorkArgs {
     #[arg(long)]
     pub by: By,
     /// Where the two sides are.
-    #[arg(long, default_value = "here")]
-    pub place: Place,
+    #[arg(long, default_value = "same-host")]
+    pub placement: Placement,
     /// What is done, as `Work` writes itself, such as `half-trip:8`.
     #[arg(long)]
     pub work: Work,
@@ -176,7 +176,7 @@ impl By {
         )
     }
 
-    /// As on the command line.
+    /// Its word on the command line.
     pub fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const COMPILE_LIMIT: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A contestant that is a C program on the C interface.
 pub struct CProgram {
     device: &'static str,
 }

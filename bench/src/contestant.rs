@@ -3,7 +3,7 @@
 use crate::args::By;
 use crate::child;
 use crate::reading::Reading;
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 use cci_measure::trouble::{Outcome, Trouble};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::process::Command;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The same exchange by hand, nothing above the primitive.
+    /// The same exchange in plain code, with nothing above the primitive.
     Baseline,
     /// CCI.
     Ours,
@@ -43,22 +43,22 @@ pub trait Contestant {
 /// This program as a process of its own: baseline and CCI.
 pub struct Worker {
     by: By,
-    place: Place,
+    placement: Placement,
     name: &'static str,
     role: Role,
-    /// In place of the row's, where a row compares pieces of work.
+    /// Its own work instead of the row's, where a row compares several kinds of work.
     work: Option<Work>,
 }
 
 impl Worker {
     /// The exchange by hand.
-    pub const fn baseline(name: &'static str, by: By, place: Place) -> Worker {
-        Worker { by, place, name, role: Role::Baseline, work: None }
+    pub const fn baseline(name: &'static str, by: By, placement: Placement) -> Worker {
+        Worker { by, placement, name, role: Role::Baseline, work: None }
     }
 
     /// CCI.
-    pub const fn ours(name: &'static str, by: By, place: Place) -> Worker {
-        Worker { by, place, name, role: Role::Ours, work: None }
+    pub const fn ours(name: &'static str, by: By, placement: Placement) -> Worker {
+        Worker { by, placement, name, role: Role::Ours, work: None }
     }
 
     /// It does this, whatever the row's work is.
@@ -88,7 +88,7 @@ impl Contestant for Worker {
         let work = self.work.unwrap_or(work);
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &self.by.word(), "--work", &work.to_string()]);
-        command.args(["--count", &count.to_string(), "--place", &self.place.word()]);
+        command.args(["--count", &count.to_string(), "--placement", &self.placement.word()]);
         child::reading(command)
     }
 }

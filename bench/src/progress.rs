@@ -24,7 +24,7 @@ impl Progress {
     }
 
     /// A result, on standard output.
-    pub fn say(&self, text: &str) {
+    pub fn note(&self, text: &str) {
         self.0.suspend(|| println!("{text}"));
     }
 

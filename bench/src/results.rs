@@ -80,7 +80,7 @@ pub struct RowResult {
 /// What came of one contestant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Track {
-    /// As in the tables.
+    /// Its name in the tables.
     pub name: String,
     /// See [`Role`].
     pub role: Role,

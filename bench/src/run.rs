@@ -78,7 +78,7 @@ fn measure(rows: &[Row], order: &[String], args: &Args, results: &mut Results) -
     for (at, row) in rows.iter().enumerate() {
         let result = RowResult { commit: commit.clone(), ..rounds::measure(row, plan, &mut progress) };
         if !args.json {
-            progress.say(&text::row(&result));
+            progress.note(&text::row(&result));
         }
         results.rows.push(result);
         results.rows.sort_by_key(|row| order.iter().position(|name| *name == row.name));

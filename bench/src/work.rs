@@ -141,15 +141,15 @@ impl TryFrom<String> for Work {
 
 /// Where the two sides are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Place {
+pub enum Placement {
     /// This machine as it is: shared memory, loopback.
-    Here,
+    SameHost,
     /// The two ends of a pair of virtual Ethernet interfaces, each in a namespace of its own, made for the turn.
-    Pair,
+    VirtualPair,
 }
 
-impl Place {
-    /// As on the command line.
+impl Placement {
+    /// Its word on the command line.
     pub fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// None: this machine does not have what it takes; that was printed.
-fn turn(by: &str, work: &str, count: u32, place: &str) -> Option<serde_json::Value> {
+fn turn(by: &str, work: &str, count: u32, placement: &str) -> Option<serde_json::Value> {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
         println!("skipped: one core only");
         return None;
     }
     // To files: a partner that is still there must not keep us reading.
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let name = format!("turn-{by}-{}-{place}", work.replace(':', "-"));
+    let name = format!("turn-{by}-{}-{placement}", work.replace(':', "-"));
     let (out, err) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
     let mut child = Command::new(env!("CARGO_BIN_EXE_cci-bench"))
-        .args(["work", "--by", by, "--work", work, "--count", &count.to_string(), "--place", place])
+        .args(["work", "--by", by, "--work", work, "--count", &count.to_string(), "--placement", placement])
         .stdin(Stdio::null())
         .stdout(File::create(&out).unwrap())
         .stderr(File::create(&err).unwrap())
@@ -56,11 +56,11 @@ fn not_allowed(told: &str) -> Option<&str> {
 }
 
 fn has_reading(by: &str, work: &str, count: u32) {
-    has_reading_at(by, work, count, "here");
+    has_reading_at(by, work, count, "same-host");
 }
 
-fn has_reading_at(by: &str, work: &str, count: u32, place: &str) {
-    if let Some(reading) = turn(by, work, count, place) {
+fn has_reading_at(by: &str, work: &str, count: u32, placement: &str) {
+    if let Some(reading) = turn(by, work, count, placement) {
         assert!(reading["value"].as_f64().is_some_and(|value| value > 0.0), "{by} {work}: {reading}");
         let spread = reading["quantiles_ns"].as_array().map(Vec::len);
         assert_eq!(spread, work.starts_with("loaded").then_some(3), "{by} {work}: {reading}");
@@ -83,10 +83,10 @@ fn messages() {
 #[test]
 fn across_a_pair() {
     for by in ["eth", "udp", "tcp", "plain-udp", "plain-tcp", "plain-xdp"] {
-        has_reading_at(by, "half-trip:64", 20, "pair");
-        has_reading_at(by, "rate:64", 100, "pair");
+        has_reading_at(by, "half-trip:64", 20, "virtual-pair");
+        has_reading_at(by, "rate:64", 100, "virtual-pair");
     }
-    has_reading_at("eth", "loaded:64:10", 1, "pair");
+    has_reading_at("eth", "loaded:64:10", 1, "virtual-pair");
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub fn open_mpi_tcp(installed: &Installed) -> Program {
     }
 }
 
-/// As it comes.
+/// MPICH over shared memory, with its default settings.
 pub fn mpich_shared_memory(installed: &Installed) -> Program {
     Program {
         name: "MPICH shm",

@@ -42,7 +42,7 @@ impl Installed {
 
 /// A peer that is one program of `bench/peers`.
 pub struct Program {
-    /// As in the tables.
+    /// Its name in the tables.
     pub name: &'static str,
     /// Its program's name, in the folder.
     pub program: &'static str,
@@ -120,15 +120,15 @@ pub mod tests {
     #[test]
     fn what_is_not_installed_tells_why_and_how_it_is() {
         let installed = Installed::new(PathBuf::from("/nowhere"));
-        let told = installed.version("nng").unwrap_err().to_string();
-        assert_eq!(told, "nng is not installed (bench/install-peers /nowhere)");
+        let error = installed.version("nng").unwrap_err().to_string();
+        assert_eq!(error, "nng is not installed (bench/install-peers /nowhere)");
     }
 
     #[test]
     fn programs_are_asked_only_for_what_they_do() {
         let nng = super::super::nng::ipc(&Installed::new(PathBuf::from("p")));
         assert_eq!(line(&nng, Work::Rate { len: 64 }), "p/nng rate 64 1000 ipc");
-        let told = nng.command(Work::Connect, 1).unwrap_err().to_string();
-        assert!(told.contains("connect"), "{told}");
+        let error = nng.command(Work::Connect, 1).unwrap_err().to_string();
+        assert!(error.contains("connect"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ fn program(installed: &Installed) -> Program {
         name: "",
         program: "zeromq",
         transport: "",
-        set_up: "PAIR sockets; asks without sleeping and yields the core to the library's thread in between",
+        set_up: "VIRTUAL_PAIR sockets; asks without sleeping and yields the core to the library's thread in between",
         launcher: no_launcher,
         variables: &[],
         installed: installed.clone(),

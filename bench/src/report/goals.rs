@@ -17,7 +17,7 @@ pub struct Verdict {
     pub goal: String,
     /// The ratio or value, with its spread.
     pub result: String,
-    /// See there.
+    /// Whether the goal is met.
     pub state: State,
 }
 

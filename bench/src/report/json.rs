@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// As text.
+/// The results as JSON text.
 pub fn render(results: &Results) -> Outcome<String> {
     let mut lines = Vec::new();
     for row in &results.rows {

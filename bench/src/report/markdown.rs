@@ -257,7 +257,7 @@ fn contestants(results: &Results, out: &mut String) {
     }
 }
 
-/// The same contestant with the same words: once, with the groups in which it was.
+/// Lists each contestant with the same description once, with the groups that it was in.
 fn merged<'a>(tracks: impl Iterator<Item = (&'a RowResult, String, String)>) -> Vec<Vec<String>> {
     let mut lines: Vec<(String, String, Vec<&str>)> = Vec::new();
     for (row, name, words) in tracks {

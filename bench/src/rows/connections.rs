@@ -3,18 +3,18 @@
 use super::{Against, Bound, Goal, Row, baseline_at_most, pair};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
-const HERE: Place = Place::Here;
+const SAME_HOST: Placement = Placement::SameHost;
 /// The most that an idle connection may hold on each side, and where it counts.
 const IDLE_BYTES_MAX: f64 = 120.0;
 const MANY: u32 = 1_000_000;
 
-/// See the module.
+/// The rows that measure connections: their set-up, and many of them.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![
         connect("udp", vec![baseline_tcp(), ours("cci udp", By::Udp)]),
-        connect("tcp", pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE)),
+        connect("tcp", pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST)),
         connect("shm", vec![baseline_tcp(), ours("cci shm", By::Shm)]),
         poll("udp", By::Udp, &[100, 10_000, 100_000], vec![baseline_at_most(1.05)]),
         poll("shm", By::Shm, &[100, 1_000], Vec::new()),
@@ -31,11 +31,11 @@ pub fn rows() -> Vec<Row> {
 }
 
 fn ours(name: &'static str, by: By) -> Box<dyn Contestant> {
-    Box::new(Worker::ours(name, by, HERE))
+    Box::new(Worker::ours(name, by, SAME_HOST))
 }
 
 fn baseline_tcp() -> Box<dyn Contestant> {
-    Box::new(Worker::baseline("TCP by hand", By::PlainTcp, HERE))
+    Box::new(Worker::baseline("TCP by hand", By::PlainTcp, SAME_HOST))
 }
 
 fn connect(device: &str, contestants: Vec<Box<dyn Contestant>>) -> Row {
@@ -58,10 +58,10 @@ fn poll(device: &str, by: By, connections: &[u32], goals: Vec<Goal>) -> Row {
             _ => "100,000 connections",
         }
     };
-    let one = Worker::baseline("1 connection", by, HERE).doing(Work::Poll { connections: 1 });
+    let one = Worker::baseline("1 connection", by, SAME_HOST).doing(Work::Poll { connections: 1 });
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(one)];
     contestants.extend(connections.iter().rev().map(|&connections| -> Box<dyn Contestant> {
-        Box::new(Worker::ours(name(connections), by, HERE).doing(Work::Poll { connections }))
+        Box::new(Worker::ours(name(connections), by, SAME_HOST).doing(Work::Poll { connections }))
     }));
     Row {
         name: format!("{device}/poll"),

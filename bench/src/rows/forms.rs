@@ -4,18 +4,19 @@ use super::{Goal, Row, baseline_at_least, baseline_at_most};
 use crate::args::By;
 use crate::c_program::CProgram;
 use crate::contestant::{Contestant, Worker};
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
 const LEN: u32 = 8;
 
-/// See the module.
+/// The rows that compare CCI's forms with each other.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (device, plain, locked) in [("shm", By::Shm, By::ShmLocked), ("udp", By::Udp, By::UdpLocked)] {
-        let plain = || -> Box<dyn Contestant> { Box::new(Worker::baseline("Rust", plain, Place::Here)) };
+        let plain =
+            || -> Box<dyn Contestant> { Box::new(Worker::baseline("Rust", plain, Placement::SameHost)) };
         let c = || -> Box<dyn Contestant> { Box::new(CProgram::over(device)) };
         let locked =
-            || -> Box<dyn Contestant> { Box::new(Worker::ours("Rust, locked", locked, Place::Here)) };
+            || -> Box<dyn Contestant> { Box::new(Worker::ours("Rust, locked", locked, Placement::SameHost)) };
         for (work, what, bound) in [
             (Work::HalfTrip { len: LEN }, "half-trip", baseline_at_most(1.05)),
             (Work::Rate { len: LEN }, "rate", baseline_at_least(0.95)),

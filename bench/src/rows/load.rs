@@ -3,25 +3,27 @@
 use super::{Row, pair};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
 const LEN: u32 = 64;
 
 /// Makes the contestants of one row.
 type Makers<'a> = &'a dyn Fn() -> Vec<Box<dyn Contestant>>;
 
-/// See the module.
+/// The rows that measure latency under load.
 pub fn rows() -> Vec<Row> {
     let families: [(&str, &str, Makers<'_>); 4] = [
-        ("shm", "over shared memory", &|| vec![Box::new(Worker::ours("cci shm", By::Shm, Place::Here))]),
+        ("shm", "over shared memory", &|| {
+            vec![Box::new(Worker::ours("cci shm", By::Shm, Placement::SameHost))]
+        }),
         ("udp", "over UDP on loopback", &|| {
-            pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, Place::Here)
+            pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, Placement::SameHost)
         }),
         ("tcp", "over TCP on loopback", &|| {
-            pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, Place::Here)
+            pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, Placement::SameHost)
         }),
         ("eth", "across a pair of virtual Ethernet interfaces", &|| {
-            pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, Place::Pair)
+            pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, Placement::VirtualPair)
         }),
     ];
     let mut rows = Vec::new();

@@ -4,19 +4,21 @@ use super::{Against, Bound, Goal, Row, baseline_at_least, baseline_at_most, pair
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
-const HERE: Place = Place::Here;
-const PAIR: Place = Place::Pair;
+const SAME_HOST: Placement = Placement::SameHost;
+const VIRTUAL_PAIR: Placement = Placement::VirtualPair;
 
-/// See the module.
+/// The rows that measure messages.
 pub fn rows(peers: &Peers) -> Vec<Row> {
     let mut rows = Vec::new();
     shared_memory(&mut rows, peers);
     let udp = Family {
         name: "udp",
         over: "over UDP on loopback",
-        contestants: &|| with_peers(pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, HERE), peers.udp()),
+        contestants: &|| {
+            with_peers(pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, SAME_HOST), peers.udp())
+        },
         half_trip_goals: &[baseline_at_most(1.15)],
         rate_goals: &[baseline_at_least(10.0)],
     };
@@ -24,7 +26,9 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     let tcp = Family {
         name: "tcp",
         over: "over TCP on loopback",
-        contestants: &|| with_peers(pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE), peers.tcp()),
+        contestants: &|| {
+            with_peers(pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST), peers.tcp())
+        },
         half_trip_goals: &[baseline_at_most(1.1)],
         rate_goals: &[],
     };
@@ -35,8 +39,8 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         // The first baseline is what the goals are about; the other one is what the socket can do at best.
         contestants: &|| {
             let socket: Box<dyn Contestant> =
-                Box::new(Worker::baseline("AF_XDP by hand", By::PlainXdp, PAIR));
-            with_peers(pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, PAIR), vec![socket])
+                Box::new(Worker::baseline("AF_XDP by hand", By::PlainXdp, VIRTUAL_PAIR));
+            with_peers(pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, VIRTUAL_PAIR), vec![socket])
         },
         half_trip_goals: &[baseline_at_most(0.5)],
         rate_goals: &[baseline_at_least(6.0)],
@@ -48,7 +52,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         let family = Family {
             name: &format!("pair-{name}"),
             over: &format!("over {title} across a pair of virtual Ethernet interfaces"),
-            contestants: &|| pair("sockets by hand", hand, "cci", by, PAIR),
+            contestants: &|| pair("sockets by hand", hand, "cci", by, VIRTUAL_PAIR),
             half_trip_goals: &[],
             rate_goals: &[],
         };
@@ -58,12 +62,12 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
 }
 
 fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
-    let ours = || -> Box<dyn Contestant> { Box::new(Worker::ours("cci shm", By::Shm, HERE)) };
+    let ours = || -> Box<dyn Contestant> { Box::new(Worker::ours("cci shm", By::Shm, SAME_HOST)) };
     let half_trips = Family {
         name: "shm",
         over: "over shared memory",
         contestants: &|| {
-            let line = Box::new(Worker::baseline("cache line", By::CacheLine, HERE));
+            let line = Box::new(Worker::baseline("cache line", By::CacheLine, SAME_HOST));
             with_peers(vec![line, ours()], peers.shared_memory())
         },
         half_trip_goals: &[

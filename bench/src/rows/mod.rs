@@ -10,7 +10,7 @@ mod waiting;
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
 use crate::peers::Peers;
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 use serde::{Deserialize, Serialize};
 
 /// One line of the result: a piece of work and who does it.
@@ -80,7 +80,13 @@ pub fn all(peers: &Peers) -> Vec<Row> {
 }
 
 /// A baseline and CCI.
-fn pair(hand: &'static str, plain: By, ours: &'static str, by: By, place: Place) -> Vec<Box<dyn Contestant>> {
+fn pair(
+    hand: &'static str,
+    plain: By,
+    ours: &'static str,
+    by: By,
+    place: Placement,
+) -> Vec<Box<dyn Contestant>> {
     vec![Box::new(Worker::baseline(hand, plain, place)), Box::new(Worker::ours(ours, by, place))]
 }
 

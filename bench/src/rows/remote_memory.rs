@@ -4,10 +4,10 @@ use super::{Goal, Row, baseline_at_least, pair, with_peers};
 use crate::args::By;
 use crate::contestant::Contestant;
 use crate::peers::Peers;
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
 const MIB: u32 = 1 << 20;
-const HERE: Place = Place::Here;
+const SAME_HOST: Placement = Placement::SameHost;
 
 /// What has a goal, for transfers of 1 MiB.
 struct Family<'a> {
@@ -20,14 +20,14 @@ struct Family<'a> {
     goal: Goal,
 }
 
-/// See the module.
+/// The rows that measure remote memory.
 pub fn rows(peers: &Peers) -> Vec<Row> {
     let families = [
         Family {
             name: "shm",
             of: "library memory over shared memory",
             sizes: &[8, 4096, 65_536, MIB, 16 * MIB],
-            contestants: &|| pair("memcpy", By::Memcpy, "cci shm", By::Shm, HERE),
+            contestants: &|| pair("memcpy", By::Memcpy, "cci shm", By::Shm, SAME_HOST),
             peers: &|| peers.remote_memory(),
             goal: baseline_at_least(0.95),
         },
@@ -35,7 +35,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "shm-foreign",
             of: "the program's own memory over shared memory",
             sizes: &[4096, 65_536, MIB, 16 * MIB],
-            contestants: &|| pair("process_vm_*v", By::ProcessVm, "cci shm", By::ShmForeign, HERE),
+            contestants: &|| pair("process_vm_*v", By::ProcessVm, "cci shm", By::ShmForeign, SAME_HOST),
             peers: &Vec::new,
             goal: baseline_at_least(0.95),
         },
@@ -43,7 +43,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "udp",
             of: "memory over UDP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci udp", By::Udp, HERE),
+            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci udp", By::Udp, SAME_HOST),
             peers: &Vec::new,
             goal: baseline_at_least(1.0),
         },
@@ -51,7 +51,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "tcp",
             of: "memory over TCP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci tcp", By::Tcp, HERE),
+            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST),
             peers: &|| peers.remote_memory_sockets(),
             goal: baseline_at_least(0.95),
         },

@@ -3,7 +3,7 @@
 use super::{Row, baseline_at_most};
 use crate::args::By;
 use crate::contestant::{Contestant, Worker};
-use crate::work::{Place, Work};
+use crate::work::{Placement, Work};
 
 const LEN: u32 = 8;
 
@@ -17,8 +17,8 @@ pub fn rows() -> Vec<Row> {
         goals: vec![baseline_at_most(1.15)],
         contestants: contestants.into_iter().map(|one| Box::new(one) as Box<dyn Contestant>).collect(),
     };
-    let baseline = |name, by| Worker::baseline(name, by, Place::Here);
-    let ours = |name, by| Worker::ours(name, by, Place::Here);
+    let baseline = |name, by| Worker::baseline(name, by, Placement::SameHost);
+    let ours = |name, by| Worker::ours(name, by, Placement::SameHost);
     let memory = || vec![baseline("eventfd", By::Eventfd), baseline("futex", By::Futex)];
     let sockets = |name, by| vec![baseline(name, by)];
     let with = |mut baselines: Vec<Worker>, one: Worker| {

@@ -2,7 +2,7 @@
 
 use crate::args::WorkArgs;
 use crate::contestant::this_program;
-use crate::work::Place;
+use crate::work::Placement;
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::{clock, cpu};
@@ -38,9 +38,9 @@ pub fn pin(args: &WorkArgs) -> Outcome {
 
 /// Where the sides are; this process is on the first one's.
 pub fn site(args: &WorkArgs) -> Outcome<Site> {
-    match args.place {
-        Place::Here => Ok(Site::here()),
-        Place::Pair => Site::across_a_pair(),
+    match args.placement {
+        Placement::SameHost => Ok(Site::same_host()),
+        Placement::VirtualPair => Site::across_a_pair(),
     }
 }
 
@@ -53,7 +53,7 @@ impl Partner {
         Partner::start_with(args, site, first, (Stdio::null(), Stdio::null()))
     }
 
-    /// The same, with these as its standard input and output.
+    /// Starts the partner with the given standard input and output.
     pub fn start_with(
         args: &WorkArgs,
         site: &Site,
@@ -62,9 +62,9 @@ impl Partner {
     ) -> Outcome<Partner> {
         let mut command = Command::new(this_program()?);
         command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
-        command.args(["--count", &args.count.to_string(), "--place", &args.place.word()]);
+        command.args(["--count", &args.count.to_string(), "--placement", &args.placement.word()]);
         command.args(["--partner-of", first]).stdin(input).stdout(output);
-        let child = site.there(|| command.spawn());
+        let child = site.in_peer_namespace(|| command.spawn());
         Ok(Partner(child.map_err(|error| Trouble::new(format!("starting the second process: {error}")))?))
     }
 

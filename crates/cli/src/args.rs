@@ -278,7 +278,7 @@ pub enum Size {
 impl Size {
     /// Of messages, with `--quick`.
     pub const QUICK: &[Size] = &[Size::Bytes(8), Size::Max];
-    /// Of messages, unless told otherwise.
+    /// Of messages, unless another value is given.
     pub const USUAL: &[Size] = &[Size::Bytes(8), Size::Bytes(64), Size::Bytes(1024), Size::Max];
     /// Of messages, with `--full`.
     pub const ALL: &[Size] = &[
@@ -292,7 +292,7 @@ impl Size {
     ];
     /// Of remote memory, with `--quick`.
     pub const QUICK_RMA: &[Size] = &[Size::Bytes(8), Size::Bytes(64 << 10)];
-    /// Of remote memory, unless told otherwise.
+    /// Of remote memory, unless another value is given.
     pub const USUAL_RMA: &[Size] =
         &[Size::Bytes(8), Size::Bytes(4 << 10), Size::Bytes(64 << 10), Size::Bytes(1 << 20)];
     /// Of remote memory, with `--full`.

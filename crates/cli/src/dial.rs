@@ -46,7 +46,7 @@ pub fn connect(
     attribute: Attribute,
     timeout: Duration,
 ) -> Outcome<Connection> {
-    // Connections are told apart by what none of ours uses as context.
+    // The context of this connection is one that no other connection here uses.
     const CONTEXT: u64 = u64::MAX;
     endpoint.connect(uri, hello, attribute, CONTEXT, Some(timeout)).map_err(|error| match error {
         ConnectError::BadUri { .. } => {

@@ -69,7 +69,7 @@ fn as_text(context: &Context) -> String {
     for note in context.notes() {
         let _ = writeln!(out, "  {note}");
     }
-    let _ = writeln!(out, "\nlimits of an endpoint, unless told otherwise");
+    let _ = writeln!(out, "\nlimits of an endpoint, unless another value is given");
     out.push_str(&pairs(&library_limits()));
     let _ = writeln!(out, "\nlimits of this machine");
     out.push_str(&pairs(&machine_limits()));

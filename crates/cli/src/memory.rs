@@ -17,7 +17,7 @@ pub fn fill(memory: &Memory, seed: u64, len: usize) {
     }
 }
 
-/// The same in memory that is nobody else's.
+/// Fills ordinary memory with the pattern of a seed.
 pub fn fill_slice(bytes: &mut [u8], seed: u64) {
     for (index, chunk) in bytes.chunks_mut(CHUNK).enumerate() {
         make(seed, index * CHUNK, chunk);
@@ -40,7 +40,7 @@ pub fn check(memory: &Memory, seed: u64, len: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The same in memory that is nobody else's.
+/// Compares ordinary memory with the pattern of a seed.
 pub fn check_slice(bytes: &[u8], seed: u64) -> Result<(), String> {
     let mut wanted = [0; CHUNK];
     for (index, found) in bytes.chunks(CHUNK).enumerate() {
@@ -100,8 +100,8 @@ mod tests {
             let mut read = vec![0; len];
             assert!(memory.read(0, &mut read) && read == same);
             same[len - 1] ^= 1;
-            let told = check_slice(&same, 3).unwrap_err();
-            assert!(told.contains(&format!("byte {}", len - 1)), "{told}");
+            let reason = check_slice(&same, 3).unwrap_err();
+            assert!(reason.contains(&format!("byte {}", len - 1)), "{reason}");
             assert!(memory.write(len / 2, &[!same[len / 2]]));
             assert!(check(&memory, 3, len).is_err());
         }

@@ -102,8 +102,8 @@ mod tests {
         let pattern = Pattern::new();
         let mut bad = message(&pattern, 3, 64);
         bad[20] ^= 0xff;
-        let told = pattern.check(&bad, 3, 64).unwrap_err();
-        assert!(told.contains("differs at byte 20"), "{told}");
+        let error = pattern.check(&bad, 3, 64).unwrap_err();
+        assert!(error.contains("differs at byte 20"), "{error}");
     }
 
     #[test]

@@ -151,8 +151,8 @@ impl Pinger<'_> {
                     match self.pattern.check(&message, seq, len) {
                         Ok(()) => return Ok(Echo::After(rtt_ns)),
                         Err(_) if is_late && self.args.r#type != crate::args::Kind::Ro => {}
-                        Err(told) => {
-                            return Err(Failure::new(format!("the answer is not what was sent: {told}"))
+                        Err(reason) => {
+                            return Err(Failure::new(format!("the answer is not what was sent: {reason}"))
                                 .remedy("is it `cci serve` that listens there?"));
                         }
                     }

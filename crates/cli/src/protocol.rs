@@ -102,7 +102,7 @@ pub enum Answer {
 pub struct Lent {
     /// The bytes of its handle.
     pub handle: [u8; RegionHandle::BYTES],
-    /// Process and address, told only to the process that started this server: it writes there by hand to have something
+    /// Process and address, given only to the process that started this server: it writes there by system calls to have something
     /// to compare with.
     pub own: Option<(u32, u64)>,
 }
@@ -127,7 +127,7 @@ impl Hello {
     }
 }
 
-/// As it goes into a message.
+/// Encodes a value for a message, as JSON.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
     // Strings, numbers and enums only: this can't fail.
     serde_json::to_vec(value).unwrap_or_default()

@@ -4,7 +4,7 @@ use crate::pattern::{Pattern, SEQ_BYTES};
 use cci::Attribute;
 
 /// Longest description of a difference: it has to fit a message.
-const TOLD_BYTES_MAX: usize = 300;
+const REASON_BYTES_MAX: usize = 300;
 /// Numbers remembered on connections that do not keep the order. Far more than can be under way at once.
 const WINDOW: u64 = 1 << 20;
 const WORDS: usize = (WINDOW / 64) as usize;
@@ -52,8 +52,8 @@ impl Tally {
         };
         match checked {
             Ok(()) => self.verified += 1,
-            Err(told) if self.first_wrong.is_none() => {
-                self.first_wrong = Some(told.chars().take(TOLD_BYTES_MAX).collect());
+            Err(reason) if self.first_wrong.is_none() => {
+                self.first_wrong = Some(reason.chars().take(REASON_BYTES_MAX).collect());
             }
             Err(_) => {}
         }

@@ -56,8 +56,8 @@ fn info_takes_its_devices_from_a_file_and_names_the_wrong_line() {
     std::fs::write(&bad, "[mine]\ntransport = udp\nallow_conect = node1\n").expect("written");
     let output = with(&bad);
     assert_eq!(output.status.code(), EXIT_FAILED);
-    let said = stderr(&output);
-    assert!(said.contains("bad.ini:3:") && said.contains("did you mean allow_connect?"), "{said}");
+    let printed = stderr(&output);
+    assert!(printed.contains("bad.ini:3:") && printed.contains("did you mean allow_connect?"), "{printed}");
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
@@ -93,14 +93,14 @@ fn ping_gets_echoes_on_every_device_and_type() {
 
 #[test]
 fn ping_says_what_is_wrong_and_what_to_do() {
-    for (uri, code, told) in [
+    for (uri, code, printed) in [
         ("nonsense", EXIT_USAGE, "such as udp://"),
         ("http://127.0.0.1:5", EXIT_USAGE, "does not begin with"),
         ("shm://nobody-listens-here-4711", EXIT_FAILED, "refused"),
     ] {
         let output = cci(&["ping", uri]);
         assert_eq!(output.status.code(), code, "{uri}: {}", stderr(&output));
-        assert!(stderr(&output).contains(told) && stderr(&output).contains("try:"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(printed) && stderr(&output).contains("try:"), "{}", stderr(&output));
     }
     let output = cci(&["ping", "shm://x", "--device", "shmm"]);
     assert_eq!(output.status.code(), EXIT_USAGE);
@@ -138,10 +138,10 @@ fn the_server_ends_with_its_parent_and_serves_every_device() {
     }
 
     // Standard input is closed from the beginning: it says where it listens, and ends.
-    let told = succeeded(&cci(&["serve", "--json", "--lifeline"]));
-    let served: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let printed = succeeded(&cci(&["serve", "--json", "--lifeline"]));
+    let served: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for device in devices() {
-        assert!(served.iter().any(|line| line["device"] == device.as_str()), "{device}: {told}");
+        assert!(served.iter().any(|line| line["device"] == device.as_str()), "{device}: {printed}");
     }
 }
 
@@ -316,10 +316,10 @@ fn perf_across_a_pair_of_interfaces() {
     let args = ["perf", "--veth", "--quick", "--type", "ro", "--sizes", "8", "--json"];
     let output = cci(&args);
     if !output.status.success() {
-        let told = stderr(&output);
+        let printed = stderr(&output);
         // A namespace of one's own needs root, and the pair iproute2.
-        assert!(told.contains("namespace") || told.contains("ip:"), "{told}");
-        println!("skipped: {told}");
+        assert!(printed.contains("namespace") || printed.contains("ip:"), "{printed}");
+        println!("skipped: {printed}");
         return;
     }
     let perf = json(&output);

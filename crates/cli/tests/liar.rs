@@ -81,12 +81,12 @@ fn a_damaged_byte_is_found_and_named() {
         (|echo| echo.truncate(63), "63 bytes instead of 64"),
         (|echo| echo[0] = echo[0].wrapping_add(1), "came where 0 was due"),
     ];
-    for (damage, told) in cases {
+    for (damage, printed) in cases {
         let output = perf_against(damage, "messages");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{out}{err}");
-        assert!(err.contains(told), "{told:?} is not in {err:?}");
-        assert!(out.contains("FAILED") && out.contains(told), "{out}");
+        assert!(err.contains(printed), "{printed:?} is not in {err:?}");
+        assert!(out.contains("FAILED") && out.contains(printed), "{out}");
     }
 }
 

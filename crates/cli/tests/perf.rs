@@ -40,14 +40,14 @@ fn ctrl_c_ends_a_run_with_what_was_measured() {
     assert!(perf.try_wait().expect("asked").is_none(), "figures are there before the end");
     let id = perf.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
-    let mut told = String::new();
-    output.read_to_string(&mut told).expect("the rest");
+    let mut printed = String::new();
+    output.read_to_string(&mut printed).expect("the rest");
     let ended = perf.wait_with_output().expect("it ends");
-    assert_eq!(ended.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&ended.stderr));
     for expected in ["messages verified; interrupted", "noise:", "curves: "] {
-        assert!(told.contains(expected), "{expected} is missing in\n{told}");
+        assert!(printed.contains(expected), "{expected} is missing in\n{printed}");
     }
-    assert!(!told.contains("FAILED"), "{told}");
+    assert!(!printed.contains("FAILED"), "{printed}");
     let html = std::fs::read_to_string(page).expect("the page");
     assert!(html.contains("Interrupted") && html.contains("<svg viewBox=\"0 0 720"), "{html}");
     std::fs::remove_dir_all(folder).expect("removed");
@@ -66,12 +66,12 @@ fn json_says_what_was_interrupted() {
     }
     let id = perf.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
-    let mut told = String::new();
-    output.read_to_string(&mut told).expect("JSON");
-    assert_eq!(perf.wait_with_output().expect("it ends").status.code(), Some(0), "{told}");
-    let results: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(results["interrupted"], true, "{told}");
-    assert_eq!(results["machine"]["measurement_ns"], 30_000_000_000_u64, "{told}");
+    let mut printed = String::new();
+    output.read_to_string(&mut printed).expect("JSON");
+    assert_eq!(perf.wait_with_output().expect("it ends").status.code(), Some(0), "{printed}");
+    let results: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(results["interrupted"], true, "{printed}");
+    assert_eq!(results["machine"]["measurement_ns"], 30_000_000_000_u64, "{printed}");
 }
 
 /// Both comparisons point the same way, the cells that have no value say which kind of none it is, and no line has more

@@ -41,9 +41,9 @@ fn ctrl_c_ends_an_endless_ping_with_its_summary() {
     let (ping, lines) = started(&[&server.uri, "--count", "0", "--interval", "5ms"]);
     interrupt(&ping);
     let output = ended(ping, lines);
-    let told = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}{}", stderr(&output));
-    assert!(told.contains(" came back, 0 lost") && told.contains("round trip: min"), "{told}");
+    let printed = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", stderr(&output));
+    assert!(printed.contains(" came back, 0 lost") && printed.contains("round trip: min"), "{printed}");
 }
 
 #[test]
@@ -53,9 +53,12 @@ fn the_summary_is_there_when_the_server_dies() {
         let (ping, lines) = started(&[&server.uri, "-c", "0", "-i", "5ms", "--timeout", "1s"]);
         server.process.kill().expect("killed");
         let output = ended(ping, lines);
-        let told = stdout(&output);
-        assert_eq!(output.status.code(), EXIT_FAILED, "{device}: {told}{}", stderr(&output));
-        assert!(told.contains(" came back, ") && told.contains("round trip: min"), "{device}: {told}");
+        let printed = stdout(&output);
+        assert_eq!(output.status.code(), EXIT_FAILED, "{device}: {printed}{}", stderr(&output));
+        assert!(
+            printed.contains(" came back, ") && printed.contains("round trip: min"),
+            "{device}: {printed}"
+        );
         assert!(stderr(&output).contains("try:"), "{device}: {}", stderr(&output));
     }
 }
@@ -79,9 +82,9 @@ fn the_hint_is_about_the_transport_of_the_uri() {
     for scheme in ["tcp", "udp"] {
         let output = cci(&["ping", &format!("{scheme}://127.0.0.1:{port}"), "--timeout", "300ms"]);
         assert_eq!(output.status.code(), EXIT_FAILED);
-        let told = stderr(&output);
+        let printed = stderr(&output);
         let other = if scheme == "tcp" { "udp-" } else { "tcp-" };
-        assert!(told.contains("try:") && !told.contains(other), "{told}");
+        assert!(printed.contains("try:") && !printed.contains(other), "{printed}");
     }
 }
 

@@ -23,10 +23,10 @@ fn every_device_survives_a_short_one() {
     let output = soak(&usual);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&told["survived"], &told["seed"]), (&Value::Bool(true), &Value::from(6)));
-    let devices = told["devices"].as_array().expect("devices");
-    assert!(devices.len() >= 4, "{told}");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&printed["survived"], &printed["seed"]), (&Value::Bool(true), &Value::from(6)));
+    let devices = printed["devices"].as_array().expect("devices");
+    assert!(devices.len() >= 4, "{printed}");
     for device in devices {
         assert_eq!(device["verdict"], "survived", "{device}");
         for count in ["messages", "transfers", "atomics", "clean"] {
@@ -54,7 +54,7 @@ fn it_ends_with_a_picture_and_a_verdict() {
     }
 }
 
-/// Each error of a peer is found, and told with the seed.
+/// Each error of a peer is found, and printed with the seed.
 #[test]
 fn errors_made_on_purpose_are_found() {
     let planted = [
@@ -64,7 +64,7 @@ fn errors_made_on_purpose_are_found() {
         ("memory", "of the memory is"),
     ];
     for (plant, expected) in planted {
-        // Each run finds it; what is told first may be that the peer which found it has ended, or that both sides wait
+        // Each run finds it; what is printed first may be that the peer which found it has ended, or that both sides wait
         // for a message that was the last. Of a few seeds, one must name the error itself.
         let named = ["11", "12", "13", "14"].into_iter().any(|seed| {
             let output = soak(&[

@@ -20,10 +20,10 @@ fn another_users_process_may_not_connect_over_shared_memory() {
     };
     let server = Server::start(&command, "shm");
     let stranger = ping(&command, STRANGER_UID, &server.uri);
-    let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
-    assert_eq!(stranger.status.code(), Some(1), "{said}");
-    assert!(said.contains("not permitted"), "{said}");
-    assert!(said.contains("same user"), "it says what to do: {said}");
+    let printed = String::from_utf8_lossy(&stranger.stderr).into_owned();
+    assert_eq!(stranger.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("not permitted"), "{printed}");
+    assert!(printed.contains("same user"), "it says what to do: {printed}");
 
     let own = ping(&command, SERVER_UID, &server.uri);
     assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
@@ -48,9 +48,9 @@ fn another_users_process_goes_another_way_on_the_device_any() {
         (SERVER_UID, "shm (any)", "uses shared memory: the peer's endpoint is on this host"),
     ] {
         let output = ping(&command, uid, &server.uri);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains(way) && said.contains(why), "{said}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(printed.contains(way) && printed.contains(why), "{printed}");
     }
 }
 
@@ -70,10 +70,10 @@ fn a_name_that_another_user_has_taken_fools_nobody() {
         let squatter =
             Server::start_as(STRANGER_UID, &command, &["serve", "--device", "shm", "--service", service]);
         let victim = ping(&command, uid, &format!("shm://{service}"));
-        let said = String::from_utf8_lossy(&victim.stderr).into_owned();
-        assert_eq!(victim.status.code(), Some(1), "{service}, user {uid}: {said}");
-        assert!(said.contains("not permitted"), "{said}");
-        // Who was meant can't listen there, and is told.
+        let printed = String::from_utf8_lossy(&victim.stderr).into_owned();
+        assert_eq!(victim.status.code(), Some(1), "{service}, user {uid}: {printed}");
+        assert!(printed.contains("not permitted"), "{printed}");
+        // The process that was meant can't listen there, and says so.
         let serve = ["serve", "--device", "shm", "--service", service];
         let output = Command::new(&command).args(serve).uid(SERVER_UID).gid(SERVER_UID).output().unwrap();
         assert_ne!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
@@ -108,9 +108,13 @@ fn a_sealed_endpoint_is_closed_to_other_users_of_the_host() {
         // Root, too, where it is not the user of the server.
         for stranger in [NOBODY_UID, if uid == 0 { STRANGER_UID } else { 0 }] {
             let output = ping(&command, stranger, &format!("shm://{name}"));
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(1), "user {stranger} at the server of user {uid}: {said}");
-            assert!(said.contains("not permitted"), "{said}");
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(
+                output.status.code(),
+                Some(1),
+                "user {stranger} at the server of user {uid}: {printed}"
+            );
+            assert!(printed.contains("not permitted"), "{printed}");
         }
         let own = ping(&command, uid, &format!("shm://{name}"));
         assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
@@ -131,9 +135,9 @@ fn where_names_have_rights_no_connection_goes_without_a_name() {
         let arguments =
             ["ping", &server.uri, "--device", "lan", "--count", "2", "--interval", "1ms", "--explain"];
         let output = Command::new(&command).args(arguments).env("CCI_CONFIG", &config).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("peer node1 known by Noise"), "{list}: {said}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(printed.contains("peer node1 known by Noise"), "{list}: {printed}");
     }
 }
 
@@ -148,9 +152,12 @@ fn root_serves_other_users_only_where_its_configuration_says_so() {
         let server = Server::start_with(0, &command, &["serve", "--device", device], None);
         let name = if device == "any" { shm_name(&server.uri) } else { server.uri.strip_prefix("shm://") };
         let output = ping(&command, NOBODY_UID, &format!("shm://{}", name.expect("a name")));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{device}: {said}");
-        assert!(said.contains("not permitted") && said.contains("all_users = on"), "{device}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{device}: {printed}");
+        assert!(
+            printed.contains("not permitted") && printed.contains("all_users = on"),
+            "{device}: {printed}"
+        );
     }
     let config = folder.file(0, "open.ini", "[open]\ntransport = shm\nall_users = on\n");
     for uid in [0, SERVER_UID] {
@@ -174,9 +181,9 @@ fn a_client_trusts_its_own_user_root_and_whom_it_named() {
     // The server is open to all; the name does not say whose it is.
     for uid in [0, SERVER_UID] {
         let output = ping(&command, uid, &server.uri);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "user {uid}: {said}");
-        assert!(said.contains("not permitted"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "user {uid}: {printed}");
+        assert!(printed.contains("not permitted"), "{printed}");
         let arguments = ["ping", &server.uri, "--device", "open", "--count", "1"];
         let output = Command::new(&command)
             .args(arguments)

@@ -30,12 +30,12 @@ fn limited(limit: &str, args: &[&str]) -> Output {
 
 #[track_caller]
 fn says(output: &Output, wanted: &[&str], unwanted: &[&str]) {
-    let told = format!("{}{}", stdout(output), stderr(output));
+    let printed = format!("{}{}", stdout(output), stderr(output));
     for word in wanted {
-        assert!(told.contains(word), "{word:?} is missing in:\n{told}");
+        assert!(printed.contains(word), "{word:?} is missing in:\n{printed}");
     }
     for word in unwanted {
-        assert!(!told.contains(word), "{word:?} is in:\n{told}");
+        assert!(!printed.contains(word), "{word:?} is in:\n{printed}");
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::trouble::{Outcome, Trouble};
 use cci_sys::cpu;
 
-/// See the module.
+/// The two cores that both sides of a measurement are pinned to.
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
     /// Cores this process could use before it was pinned.

@@ -19,7 +19,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1));
 const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2));
 const CARRIER_LIMIT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Where both processes of a measurement run: on one host, or in two network namespaces joined by a virtual pair.
 pub struct Site {
     pair: Option<Pair>,
 }
@@ -35,7 +35,7 @@ impl Site {
     pub const INTERFACE: &str = INTERFACE;
 
     /// This machine, as it is.
-    pub const fn here() -> Site {
+    pub const fn same_host() -> Site {
         Site { pair: None }
     }
 
@@ -98,7 +98,7 @@ impl Site {
     }
 
     /// Does something on the other side: sockets made there stay there, and processes started there.
-    pub fn there<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub fn in_peer_namespace<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let inside =
             self.pair.as_ref().map(|pair| pair.there.enter().map_err(io::Error::other)).transpose()?;
         let done = act();

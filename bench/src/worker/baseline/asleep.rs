@@ -33,7 +33,7 @@ pub fn eventfd(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let made = || baseline::eventfd().map_err(failed("eventfd"));
     let (mut mine, mut theirs) = (made()?, made()?);
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(failed("eventfd"));
-    let partner = Partner::start_with(args, &Site::here(), "inherited", (copy(&theirs)?, copy(&mine)?))?;
+    let partner = Partner::start_with(args, &Site::same_host(), "inherited", (copy(&theirs)?, copy(&mine)?))?;
     let reading = timed(args, || {
         tell(&mut theirs)?;
         hear(&mut mine)
@@ -50,7 +50,7 @@ fn hear(counter: &mut File) -> Outcome {
     counter.read_exact(&mut [0; 8]).map_err(failed("eventfd"))
 }
 
-/// The same with one word: odd numbers are for the partner, even ones are its answers.
+/// Two processes that wake each other through one word: odd numbers are for the partner, even ones are its answers.
 pub fn futex(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let all = args.count / 10 + args.count;
     let trouble = |error: cci_sys::SysError| Trouble::new(error.to_string());
@@ -74,7 +74,7 @@ pub fn futex(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let shared = word.fd().ok_or_else(|| Trouble::new("the word has no descriptor"))?;
     let shared = shared.try_clone_to_owned().map_err(failed("futex"))?;
     let partner =
-        Partner::start_with(args, &Site::here(), "inherited", (Stdio::from(shared), Stdio::null()))?;
+        Partner::start_with(args, &Site::same_host(), "inherited", (Stdio::from(shared), Stdio::null()))?;
     let mut trip = 0;
     let reading = timed(args, || {
         word.store(question(trip)).map_err(failed("futex"))?;

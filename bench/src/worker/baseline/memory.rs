@@ -36,7 +36,7 @@ pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Optio
         return Ok(None);
     }
     let (input, open) = std::io::pipe().map_err(failed("a pipe"))?;
-    let mut partner = Partner::start_with(args, &Site::here(), "pipe", (input.into(), Stdio::piped()))?;
+    let mut partner = Partner::start_with(args, &Site::same_host(), "pipe", (input.into(), Stdio::piped()))?;
     partner::pin(args)?;
     let output = partner.output().ok_or_else(|| Trouble::new("no output"))?;
     let mut line = String::new();

@@ -1,7 +1,7 @@
 //! Endpoints and the connection of a turn.
 
 use crate::args::{By, WorkArgs};
-use crate::work::Place;
+use crate::work::Placement;
 use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Options, TransportKind};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
@@ -20,7 +20,7 @@ pub fn endpoint(args: &WorkArgs) -> Outcome<Endpoint> {
     endpoint_with(args, Options::default())
 }
 
-/// The same with other options.
+/// Opens the endpoint of this side with options other than the defaults.
 pub fn endpoint_with(args: &WorkArgs, options: Options) -> Outcome<Endpoint> {
     let context = Context::new().map_err(|error| failed("context")(&error))?;
     let device = device(&context, args)?;
@@ -51,11 +51,11 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
 
 /// Loopback, or the pair: each of its namespaces has only that.
 fn is_at(device: &Device, args: &WorkArgs) -> bool {
-    match (device.transport(), args.place) {
+    match (device.transport(), args.placement) {
         (TransportKind::Shm | TransportKind::Any, _) => true,
         (TransportKind::Eth, _) => device.interface() != Some("lo"),
-        (_, Place::Here) => device.ip() == Some(Ipv4Addr::LOCALHOST.into()),
-        (_, Place::Pair) => device.ip().is_some_and(|ip| ip.is_ipv4() && !ip.is_loopback()),
+        (_, Placement::SameHost) => device.ip() == Some(Ipv4Addr::LOCALHOST.into()),
+        (_, Placement::VirtualPair) => device.ip().is_some_and(|ip| ip.is_ipv4() && !ip.is_loopback()),
     }
 }
 

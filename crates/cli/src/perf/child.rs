@@ -32,7 +32,7 @@ impl Child {
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = site
-            .there(|| command.spawn())
+            .in_peer_namespace(|| command.spawn())
             .map_err(|error| Failure::new(format!("starting the second process: {error}")))?;
         let mut child = Child { process, uri: String::new() };
         child.uri = child.read_uri()?;
@@ -59,8 +59,8 @@ impl Child {
             Ok(Err(error)) => return Err(Failure::new(format!("reading from the second process: {error}"))),
             Err(_) => return Err(Failure::new("the second process does not start to listen")),
         };
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        match told.get("uri").and_then(serde_json::Value::as_str) {
+        let reason: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        match reason.get("uri").and_then(serde_json::Value::as_str) {
             Some(uri) => Ok(uri.to_owned()),
             None => Err(Failure::new(format!("the second process: {}", self.last_words()))),
         }

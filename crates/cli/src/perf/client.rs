@@ -91,29 +91,29 @@ impl Client {
 
     /// Gives it back.
     pub fn give_memory_back(&mut self) -> Outcome {
-        self.told(&Order::Memory { len: 0, foreign: false })
+        self.order(&Order::Memory { len: 0, foreign: false })
     }
 
     /// Has its first `len` bytes filled.
     pub fn fill_theirs(&mut self, seed: u64, len: u64) -> Outcome {
-        self.told(&Order::Fill { seed, len })
+        self.order(&Order::Fill { seed, len })
     }
 
     /// Has them compared; what is wrong, if anything.
     pub fn check_theirs(&mut self, seed: u64, len: u64) -> Outcome<Option<String>> {
         match self.ask(&Order::Check { seed, len })? {
             Answer::Ready => Ok(None),
-            Answer::Differs(told) => Ok(Some(format!("at the server: {told}"))),
+            Answer::Differs(reason) => Ok(Some(format!("at the server: {reason}"))),
             other => Err(confused(other)),
         }
     }
 
     /// Has the server poll, or not.
     pub fn poll(&mut self, wanted: bool) -> Outcome {
-        self.told(&Order::Poll(wanted))
+        self.order(&Order::Poll(wanted))
     }
 
-    fn told(&mut self, order: &Order) -> Outcome {
+    fn order(&mut self, order: &Order) -> Outcome {
         match self.ask(order)? {
             Answer::Ready => Ok(()),
             other => Err(confused(other)),
@@ -215,14 +215,14 @@ fn taken(sent: Result<(), SendError>) -> Outcome<bool> {
 }
 
 fn confused(answer: Answer) -> Failure {
-    let told = match answer {
-        Answer::Confused(told) => told,
-        Answer::Refused(told) => return Failure::new(format!("the server says: {told}")),
+    let reason = match answer {
+        Answer::Confused(reason) => reason,
+        Answer::Refused(reason) => return Failure::new(format!("the server says: {reason}")),
         Answer::Ready | Answer::Report(_) | Answer::Memory(_) | Answer::Differs(_) => {
             "an answer to something else".to_owned()
         }
     };
-    Failure::new(format!("the server says: {told}")).remedy("the same version of CCI on both sides")
+    Failure::new(format!("the server says: {reason}")).remedy("the same version of CCI on both sides")
 }
 
 /// Events that are of no interest, unless they are bad news.

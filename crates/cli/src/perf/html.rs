@@ -191,7 +191,7 @@ fn kinds(results: &Results) -> Vec<&'static str> {
     kinds
 }
 
-/// The same of remote memory, in charts of its own.
+/// The kinds of remote operations that were measured; each has charts of its own.
 fn rma_kinds(results: &Results) -> Vec<(&'static str, &'static str)> {
     let mut kinds = Vec::new();
     for cell in results.targets.iter().flat_map(|target| &target.rma) {

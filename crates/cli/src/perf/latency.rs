@@ -102,7 +102,7 @@ impl Client {
                     let is_unnumbered = any_lost && (len as usize) < SEQ_BYTES;
                     let due = if is_unnumbered { self.pattern.seq_like(&message) } else { seq };
                     let wrong = self.pattern.check(&message, due, len as usize).err();
-                    return Ok(Echo::After { ns, wrong: wrong.map(|told| format!("echo: {told}")) });
+                    return Ok(Echo::After { ns, wrong: wrong.map(|reason| format!("echo: {reason}")) });
                 }
                 Some(event) => no_failure(&event)?,
                 None if !reliable => {
@@ -133,11 +133,11 @@ fn wrong(
     mine: Option<String>,
     report: &crate::protocol::Report,
 ) -> Option<String> {
-    if let Some(told) = mine {
-        return Some(told);
+    if let Some(reason) = mine {
+        return Some(reason);
     }
-    if let Some(told) = &report.first_wrong {
-        return Some(format!("at the server: {told}"));
+    if let Some(reason) = &report.first_wrong {
+        return Some(format!("at the server: {reason}"));
     }
     if accounted != sent {
         return Some(format!("{accounted} of {sent} echoes were right"));

@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// See the module.
+/// The progress bar and the rows that are shown while measuring goes on.
 pub struct Live {
     bar: ProgressBar,
     /// Standard output is for JSON alone.

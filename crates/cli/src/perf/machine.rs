@@ -7,7 +7,7 @@ use cci_measure::machine;
 use serde::Serialize;
 use std::time::SystemTime;
 
-/// See the module.
+/// The machine on which a run was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Version of this program.

@@ -3,12 +3,12 @@
 mod chart;
 mod child;
 mod client;
-mod hand;
 mod html;
 mod latency;
 mod live;
 mod machine;
 mod markup;
+mod plain;
 mod plan;
 mod rate;
 mod results;
@@ -25,14 +25,14 @@ use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use child::Child;
 use client::Client;
-use hand::Hand;
 use live::Live;
+use plain::PlainSockets;
 use plan::Plan;
 use results::{Cell, Results, Target};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The page, unless told otherwise.
+/// The page, unless another value is given.
 const HTML_FILE: &str = "cci-perf.html";
 
 /// Runs the subcommand.
@@ -46,12 +46,13 @@ pub fn run(args: &PerfArgs) -> Outcome {
         });
     }
     let mut plan = Plan::new(args);
-    let site = if args.veth { Site::across_a_pair()? } else { Site::here() };
+    let site = if args.veth { Site::across_a_pair()? } else { Site::same_host() };
     let targets = targets(args, &site)?;
     signals::catch_interrupts()?;
     let cores = Cores::pin(!args.no_pin, args.uri.is_none())?;
     let compared = |(device, target): &(Device, Target)| {
-        let name = Hand::of(device, &site, &cores, target.uri.is_none()).map(|hand| hand.name());
+        let name =
+            PlainSockets::of(device, &site, &cores, target.uri.is_none()).map(|sockets| sockets.name());
         (device.clone(), Target { plain_sockets: name, ..target.clone() })
     };
     let targets: Vec<(Device, Target)> = targets.iter().map(compared).collect();
@@ -190,7 +191,7 @@ fn measure_at(
     target: &mut Target,
 ) -> Outcome {
     let mut client = Client::open(device, uri, cores.can_spin)?;
-    let hand = Hand::of(device, site, cores, target.uri.is_none());
+    let sockets = PlainSockets::of(device, site, cores, target.uri.is_none());
     for &attribute in plan.attributes.iter().filter(|_| plan.with_messages) {
         let kind = attribute.short_name();
         let data = client.data(attribute).map_err(|failure| failure.of(kind))?;
@@ -202,10 +203,11 @@ fn measure_at(
             live.doing(format!("{} {}", device.name(), of("rate")));
             let rate = client.rate(plan, &data, len).map_err(|failure| failure.of(&of("rate")))?;
             live.step();
-            let plain = match &hand {
-                Some(hand) => {
+            let plain = match &sockets {
+                Some(sockets) => {
                     let (half_ns, per_s) = (latency.half_round_trip_ns_p50, rate.messages_per_s);
-                    hand.measure(&mut client, plan, len, half_ns, per_s)
+                    sockets
+                        .measure(&mut client, plan, len, half_ns, per_s)
                         .map_err(|failure| failure.of(&of("plain sockets")))?
                 }
                 None => None,

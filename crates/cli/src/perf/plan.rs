@@ -7,11 +7,11 @@ use crate::protocol::LENT_BYTES_MAX;
 use cci::{Attribute, Device, TransportKind};
 
 const QUICK_NS: u64 = 20_000_000;
-/// The most that a measurement takes unless told otherwise; with `--full` each takes so long.
+/// The most that a measurement takes unless another value is given; with `--full` each takes so long.
 const USUAL_NS_MAX: u64 = 200_000_000;
 /// The least: shorter ones say little.
 const USUAL_NS_MIN: u64 = 20_000_000;
-/// A run takes about so long, whatever the number of devices, unless told otherwise.
+/// A run takes about so long, whatever the number of devices, unless another value is given.
 const RUN_NS: u64 = 150_000_000_000;
 /// What a measurement takes with its warm-up, in percent of its time.
 const OVERHEAD_PERCENT: u64 = 120;
@@ -27,7 +27,7 @@ const QUICK_ROUND_BYTES: u64 = 1 << 20;
 const TRANSFERS_MAX: u64 = 4096;
 /// To start a server and to connect, for each device.
 const START_NS: u64 = 500_000_000;
-/// Messages under way at once, unless told otherwise.
+/// Messages under way at once, unless another value is given.
 const WINDOW: u32 = 1024;
 /// And bytes in them.
 const WINDOW_BYTES: u32 = 1 << 20;
@@ -43,7 +43,7 @@ enum Extent {
     Full,
 }
 
-/// See the module.
+/// What `cci perf` measures, and for how long.
 pub struct Plan {
     /// Kinds of connection.
     pub attributes: Vec<Attribute>,

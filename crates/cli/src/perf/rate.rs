@@ -82,8 +82,8 @@ fn result(data: &Data, len: u32, sent: u64, report: Report) -> Rate {
         ns => report.received.saturating_sub(1) as f64 * 1e9 / ns as f64,
     };
     let lost = sent.saturating_sub(report.received);
-    let wrong = if let Some(told) = report.first_wrong {
-        Some(told)
+    let wrong = if let Some(reason) = report.first_wrong {
+        Some(reason)
     } else if report.received > sent {
         Some(format!("{} messages came, {sent} were sent", report.received))
     } else if data.attribute.is_reliable() && lost > 0 {

@@ -65,7 +65,7 @@ pub struct Cell {
     pub plain: Option<Plain>,
 }
 
-/// The same messages by plain sockets.
+/// The figures of plain sockets that carried the same messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plain {
     /// As the library's.
@@ -202,24 +202,24 @@ impl Results {
         let mut all = Vec::new();
         for target in &self.targets {
             for cell in &target.cells {
-                let of = |what: &str, told: &str| {
-                    format!("{} {}, {} B, {what}: {told}", target.device, cell.r#type, cell.size_bytes)
+                let of = |what: &str, reason: &str| {
+                    format!("{} {}, {} B, {what}: {reason}", target.device, cell.r#type, cell.size_bytes)
                 };
-                all.extend(cell.latency.wrong.as_ref().map(|told| of("latency", told)));
-                all.extend(cell.rate.wrong.as_ref().map(|told| of("rate", told)));
+                all.extend(cell.latency.wrong.as_ref().map(|reason| of("latency", reason)));
+                all.extend(cell.rate.wrong.as_ref().map(|reason| of("rate", reason)));
             }
             for cell in &target.rma {
                 let wrong = cell.wrong.as_ref();
-                all.extend(wrong.map(|told| {
+                all.extend(wrong.map(|reason| {
                     let (memory, way, size) = (cell.memory, cell.operation, cell.size_bytes);
-                    format!("{} {memory} memory, {way}, {size} B: {told}", target.device)
+                    format!("{} {memory} memory, {way}, {size} B: {reason}", target.device)
                 }));
             }
             for cell in &target.atomics {
                 let wrong = cell.wrong.as_ref();
-                all.extend(wrong.map(|told| format!("{} {}: {told}", target.device, cell.operation)));
+                all.extend(wrong.map(|reason| format!("{} {}: {reason}", target.device, cell.operation)));
             }
-            all.extend(target.failure.as_ref().map(|told| format!("{}: {told}", target.device)));
+            all.extend(target.failure.as_ref().map(|reason| format!("{}: {reason}", target.device)));
         }
         all
     }

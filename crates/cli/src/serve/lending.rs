@@ -23,8 +23,8 @@ pub struct Wanted {
     pub foreign: bool,
     /// The connection that may reach it.
     pub only: Option<Connection>,
-    /// Tell where it is in this process.
-    pub tell: bool,
+    /// Whether the client gets its address in this process.
+    pub with_address: bool,
 }
 
 impl Lending {
@@ -48,7 +48,7 @@ impl Lending {
         }
         match register(endpoint, wanted) {
             Ok((memory, handle)) => {
-                let own = wanted.tell.then(|| (std::process::id(), memory.as_ptr() as u64));
+                let own = wanted.with_address.then(|| (std::process::id(), memory.as_ptr() as u64));
                 self.lent = Some((memory, handle));
                 Answer::Memory(Lent { handle: handle.to_bytes(), own })
             }
@@ -72,7 +72,7 @@ impl Lending {
         let Some((memory, _)) = &self.lent else { return no_memory() };
         match memory::check(memory, seed, usize::try_from(len).unwrap_or(usize::MAX)) {
             Ok(()) => Answer::Ready,
-            Err(told) => Answer::Differs(told),
+            Err(reason) => Answer::Differs(reason),
         }
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let context = Context::new().unwrap();
         let mut endpoint = Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
         let mut clients: Vec<Lending> = Vec::new();
-        let wanted = |len_bytes, foreign| Wanted { len_bytes, foreign, only: None, tell: false };
+        let wanted = |len_bytes, foreign| Wanted { len_bytes, foreign, only: None, with_address: false };
         let mut lend = |clients: &mut Vec<Lending>, index: usize, wanted: &Wanted| {
             let all = clients.iter().map(Lending::len_bytes).sum();
             let answer = clients[index].lend(&mut endpoint, wanted, all);

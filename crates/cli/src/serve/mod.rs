@@ -51,7 +51,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     serve(servers, &stop)
 }
 
-/// One server for each device. Without `--device`, those that can't be opened are told and left out.
+/// One server for each device. Without `--device`, those that can't be opened are reported and left out.
 fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
     let context = devices::context()?;
     let server = |device: &Device, service: Option<String>| -> Outcome<Server> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// After so long without a message, a measurement no longer keeps the server spinning.
 const SPIN_NS: u64 = 300_000_000;
-/// The same while a client works on our memory, which is no event: after so long without an order.
+/// A client that works on our memory raises no event: it is given up after so long without an order.
 const POLL_NS: u64 = 2_000_000_000;
 /// The longest sleep: how soon the server notices that it is to end.
 const SLEEP_NS_MAX: u64 = 50_000_000;
@@ -29,7 +29,7 @@ struct Peer {
     connection: Option<Connection>,
 }
 
-/// See the module.
+/// A server on one endpoint, with a session for each client.
 pub struct Server {
     endpoint: Endpoint,
     pattern: Pattern,
@@ -42,7 +42,7 @@ pub struct Server {
     talkative: bool,
     /// It has a core to itself: poll while something is measured.
     can_spin: bool,
-    /// Our client started us: it is told where in this process its memory is.
+    /// The client started this process, and may learn the address of the memory that it works on.
     is_child: bool,
     /// Polls without an event since the last look at the clock.
     polls: u32,
@@ -157,7 +157,7 @@ impl Server {
             *slot = Some(peer);
         }
         if let Err(error) = self.endpoint.accept(request, context as u64) {
-            self.tell(|| format!("not accepted: {error}"));
+            self.report(|| format!("not accepted: {error}"));
             self.forget(context as u64, error);
         }
     }
@@ -176,7 +176,7 @@ impl Server {
             self.go_on(id);
         }
         if role != Role::Data {
-            self.tell(|| format!("connected: {name}"));
+            self.report(|| format!("connected: {name}"));
         }
     }
 
@@ -250,7 +250,8 @@ impl Server {
         let answer = match order {
             order @ (Order::Start { .. } | Order::Finish { .. }) => session.order(order),
             Order::Memory { len, foreign } => {
-                let wanted = Wanted { len_bytes: len, foreign, only: session.data, tell: self.is_child };
+                let wanted =
+                    Wanted { len_bytes: len, foreign, only: session.data, with_address: self.is_child };
                 Some(session.lending.lend(&mut self.endpoint, &wanted, lent_bytes))
             }
             Order::Fill { seed, len } => Some(session.lending.fill(seed, len)),
@@ -306,11 +307,11 @@ impl Server {
             self.go_on(peer.session);
         }
         if peer.role != Role::Data && peer.connection.is_some() {
-            self.tell(|| format!("gone: {}: {why}", peer.name));
+            self.report(|| format!("gone: {}: {why}", peer.name));
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    fn report(&self, what: impl FnOnce() -> String) {
         if self.talkative {
             eprintln!("{}: {}", self.endpoint.device().name(), what());
         }

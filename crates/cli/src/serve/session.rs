@@ -36,7 +36,7 @@ struct Measurement {
     last_ns: u64,
     /// The clock was not read since a message came.
     stale: bool,
-    /// Messages sent, once the client has told, and when it did.
+    /// Messages that the client says it sent, and when it said so.
     finished: Option<(u64, u64)>,
 }
 

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `cci soak` is told.
+/// The arguments of `cci soak`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

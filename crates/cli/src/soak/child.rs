@@ -1,6 +1,6 @@
 //! A peer process, from outside.
 
-use super::talk::{Order, Report, Setup, Told};
+use super::talk::{Order, PeerMessage, Report, Setup};
 use super::watch::{self, Series};
 use crate::failure::{Failure, Outcome};
 use cci_measure::site::Site;
@@ -18,23 +18,23 @@ const LAST_WORDS_BYTES: usize = 4096;
 /// A signal that has not ended it by then is followed by one that will.
 const DEATH_LIMIT: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// One peer process of a soak, as the process that started it sees it.
 pub struct Child {
     process: process::Child,
     input: Option<ChildStdin>,
-    told: Receiver<Told>,
+    messages: Receiver<PeerMessage>,
     words: Arc<Mutex<String>>,
-    /// Where it listens, once it has told.
+    /// The URI it listens at, once it has reported that.
     pub uri: Option<String>,
     /// The last one.
     pub report: Report,
     /// When that came, or the process was started or continued.
     pub heard: Instant,
-    /// The progress told, and when it last changed.
+    /// The progress it last reported, and when that last changed.
     pub progress: (u64, Instant),
     /// SIGSTOP was sent.
     pub stopped: bool,
-    /// It has told that it is done.
+    /// It has reported that it is done.
     pub done: bool,
     /// Resident memory, bytes.
     pub memory: Series,
@@ -51,15 +51,15 @@ impl Child {
         command.arg("soak-peer").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is for the conductor.
         command.process_group(0);
-        let spawned = if there { site.there(|| command.spawn()) } else { command.spawn() };
+        let spawned = if there { site.in_peer_namespace(|| command.spawn()) } else { command.spawn() };
         let mut process =
             spawned.map_err(|error| Failure::new(format!("starting a peer process: {error}")))?;
-        let (sender, told) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         if let Some(output) = process.stdout.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    let Ok(told) = serde_json::from_str(&line) else { continue };
-                    if sender.send(told).is_err() {
+                    let Ok(message) = serde_json::from_str(&line) else { continue };
+                    if sender.send(message).is_err() {
                         return;
                     }
                 }
@@ -83,7 +83,7 @@ impl Child {
         let mut child = Child {
             process,
             input,
-            told,
+            messages,
             words,
             uri: None,
             report: Report::default(),
@@ -112,16 +112,16 @@ impl Child {
     }
 
     /// What it says, if anything.
-    pub fn listen(&mut self) -> Option<Told> {
-        let told = self.told.try_recv().ok()?;
-        if let Told::Report(report) | Told::Done(report) = &told {
+    pub fn listen(&mut self) -> Option<PeerMessage> {
+        let message = self.messages.try_recv().ok()?;
+        if let PeerMessage::Report(report) | PeerMessage::Done(report) = &message {
             self.report = report.clone();
             self.heard = Instant::now();
             if report.progress() != self.progress.0 {
                 self.progress = (report.progress(), self.heard);
             }
         }
-        Some(told)
+        Some(message)
     }
 
     /// Its number.

@@ -68,7 +68,7 @@ pub struct Next {
 }
 
 /// Draws faults.
-pub struct Fates {
+pub struct FaultSchedule {
     random: Random,
     kinds: Vec<Fault>,
     peers: usize,
@@ -76,11 +76,17 @@ pub struct Fates {
     mean: Duration,
 }
 
-impl Fates {
+impl FaultSchedule {
     /// Of these kinds, to `peers` peers of which the first `survivors` are to survive.
-    pub fn new(seed: u64, kinds: Vec<Fault>, peers: usize, survivors: usize, mean: Duration) -> Fates {
+    pub fn new(
+        seed: u64,
+        kinds: Vec<Fault>,
+        peers: usize,
+        survivors: usize,
+        mean: Duration,
+    ) -> FaultSchedule {
         let kinds = kinds.into_iter().filter(|kind| !kind.spares_survivors() || peers > survivors).collect();
-        Fates { random: Random::new(seed), kinds, peers, survivors, mean }
+        FaultSchedule { random: Random::new(seed), kinds, peers, survivors, mean }
     }
 
     /// The next one; None where there are no kinds.

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Failures of a device told at the end.
+/// How many failures of a device are printed at the end.
 const FAILURES_TOLD: usize = 4;
 /// What is looked at when nothing is named.
 const USUAL: [&str; 5] = ["shm", "udp", "tcp", "any", "eth"];
@@ -50,7 +50,7 @@ pub fn run(args: &SoakArgs) -> Outcome {
     let begin = Instant::now();
     let mut scenes = Vec::new();
     for plan in plans {
-        let status = Arc::new(Mutex::new(Status::new(plan.device.clone(), plan.place())));
+        let status = Arc::new(Mutex::new(Status::new(plan.device.clone(), plan.site_name())));
         let (for_scene, stop) = (status.clone(), stop.clone());
         // A thread each: some enter network namespaces of their own.
         let thread = thread::Builder::new()
@@ -207,10 +207,10 @@ fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> 
     match all.iter().find(|status| !status.failures.is_empty()) {
         Some(status) => {
             // Who finds an error ends, and others tell of that: which of them is heard first is chance.
-            let told =
+            let reason =
                 status.failures.iter().take(FAILURES_TOLD).map(String::as_str).collect::<Vec<_>>().join("\n");
             let more = status.failures.len().saturating_sub(FAILURES_TOLD);
-            Err(Failure::new(format!("{}: {told}\n(and {more} more failures of this device)", status.name))
+            Err(Failure::new(format!("{}: {reason}\n(and {more} more failures of this device)", status.name))
                 .remedy(format!("{again} --device {}, which does the same at other instants", status.name)))
         }
         None if args.json => Ok(()),

@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed makes the same numbers.
+    /// A generator; equal seeds give equal numbers.
     pub const fn new(seed: u64) -> Random {
         Random(seed)
     }

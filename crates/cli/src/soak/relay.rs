@@ -18,7 +18,7 @@ const FORGET: Duration = Duration::from_secs(30);
 /// Clients at once; another one is not served.
 const CLIENTS_MAX: usize = 256;
 
-/// How bad, in parts per thousand, each way; and what became of it.
+/// How bad, in parts per thousand, each direction; and what became of it.
 #[derive(Default)]
 pub struct Weather {
     lost: AtomicU32,
@@ -102,7 +102,7 @@ struct Door {
 
 /// One client: what it sends goes to the server from a socket of its own, whose thread brings back the answers.
 struct Client {
-    way: Way,
+    direction: Direction,
     heard: Arc<Mutex<Instant>>,
     thread: JoinHandle<()>,
 }
@@ -118,7 +118,7 @@ impl Door {
                     }
                 }
                 // Quiet, or nobody listened where the last one went.
-                Err(_) => self.clients.values_mut().for_each(|client| client.way.let_go()),
+                Err(_) => self.clients.values_mut().for_each(|client| client.direction.let_go()),
             }
         }
         for (_, client) in self.clients.drain() {
@@ -143,19 +143,19 @@ impl Door {
             self.clients.remove(&from);
             return;
         }
-        client.way.pass(datagram, server);
+        client.direction.pass(datagram, server);
     }
 
     fn meet(&mut self, from: SocketAddr) -> io::Result<Client> {
         let back = UdpSocket::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
         back.set_read_timeout(Some(QUIET * 10))?;
         let heard = Arc::new(Mutex::new(Instant::now()));
-        let way = |to: &UdpSocket, seed| -> io::Result<Way> {
+        let direction = |to: &UdpSocket, seed| -> io::Result<Direction> {
             let weather = self.weather.clone();
-            Ok(Way { to: to.try_clone()?, weather, random: Random::new(seed), late: VecDeque::new() })
+            Ok(Direction { to: to.try_clone()?, weather, random: Random::new(seed), late: VecDeque::new() })
         };
-        let there = way(&back, self.random.next())?;
-        let mut again = way(&self.front, self.random.next())?;
+        let forth = direction(&back, self.random.next())?;
+        let mut again = direction(&self.front, self.random.next())?;
         let (last, weather) = (heard.clone(), self.weather.clone());
         let thread = std::thread::Builder::new().name("relay back".to_owned()).spawn(move || {
             let mut buffer = vec![0; 1 << 16];
@@ -171,19 +171,19 @@ impl Door {
                 }
             }
         })?;
-        Ok(Client { way: there, heard, thread })
+        Ok(Client { direction: forth, heard, thread })
     }
 }
 
 /// One direction of one client.
-struct Way {
+struct Direction {
     to: UdpSocket,
     weather: Arc<Weather>,
     random: Random,
     late: VecDeque<(Vec<u8>, SocketAddr, usize)>,
 }
 
-impl Way {
+impl Direction {
     fn pass(&mut self, datagram: &[u8], to: SocketAddr) {
         let weather = self.weather.clone();
         if weather.hits(&weather.lost, &mut self.random) {
@@ -196,10 +196,10 @@ impl Way {
                 self.send(datagram, to);
             }
         }
-        for (.., left) in &mut self.late {
-            *left = left.saturating_sub(1);
+        for (.., datagrams_left) in &mut self.late {
+            *datagrams_left = datagrams_left.saturating_sub(1);
         }
-        while self.late.front().is_some_and(|(.., left)| *left == 0) {
+        while self.late.front().is_some_and(|(.., datagrams_left)| *datagrams_left == 0) {
             if let Some((datagram, to, _)) = self.late.pop_front() {
                 self.send(&datagram, to);
             }

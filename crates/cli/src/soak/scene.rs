@@ -1,11 +1,11 @@
 //! One device's soak: its peers, the faults done to them, and the judgement of what they tell.
 
 use super::child::Child;
-use super::faults::{Fates, Fault, Next};
+use super::faults::{Fault, FaultSchedule, Next};
 use super::random::mix;
 use super::relay::{Relay, Weather};
 use super::status::{State, Status};
-use super::talk::{Address, Order, Plant, Report, Setup, Told};
+use super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
 use crate::failure::{Failure, Outcome};
 use cci_measure::site::Site;
 use cci_sys::process::Signal;
@@ -54,15 +54,15 @@ pub struct Plan {
     pub relay: bool,
     /// Processes.
     pub peers: usize,
-    /// Makes everything.
+    /// The seed of everything random in the soak.
     pub seed: u64,
-    /// Of a core, for each.
+    /// Percent of a core that each peer may take.
     pub load_percent: u32,
-    /// How long.
+    /// How long the soak lasts.
     pub lasts: Duration,
     /// What goes wrong.
     pub faults: Vec<Fault>,
-    /// Between two faults, on average.
+    /// The mean time between two faults.
     pub fault_every: Duration,
     /// An error of the first peer.
     pub plant: Option<Plant>,
@@ -74,8 +74,8 @@ impl Plan {
         (self.lasts / SAMPLES_WANTED).clamp(SAMPLE_MIN, SAMPLE_MAX)
     }
 
-    /// Where it is.
-    pub const fn place(&self) -> &'static str {
+    /// Where the peers are, in words.
+    pub const fn site_name(&self) -> &'static str {
         match (self.pair, self.relay) {
             (true, _) => "virtual pair",
             (false, true) => "loopback, relayed",
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-struct Place {
+struct PeerSlot {
     setup: Setup,
     child: Option<Child>,
     /// To be started again then.
@@ -101,12 +101,12 @@ struct Place {
     relay: Option<Relay>,
 }
 
-/// See the module.
+/// The peers of one device, the faults they meet, and the judge of what they report.
 pub struct Scene {
     plan: Plan,
     site: Site,
-    places: Vec<Place>,
-    fates: Fates,
+    slots: Vec<PeerSlot>,
+    schedule: FaultSchedule,
     next: Option<(Instant, Next)>,
     weather: Arc<Weather>,
     weather_until: Option<Instant>,
@@ -132,14 +132,14 @@ pub fn run(plan: Plan, status: &Arc<Mutex<Status>>, stop: Arc<AtomicBool>) {
     status.conclude();
 }
 
-/// A thread that panicked is told of elsewhere.
+/// A thread that panicked is reported elsewhere.
 pub fn lock(status: &Mutex<Status>) -> MutexGuard<'_, Status> {
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scene {
     fn new(plan: Plan, status: Arc<Mutex<Status>>, stop: Arc<AtomicBool>) -> Outcome<Scene> {
-        let site = if plan.pair { Site::across_a_pair()? } else { Site::here() };
+        let site = if plan.pair { Site::across_a_pair()? } else { Site::same_host() };
         let unavailable = |fault: &Fault| match fault {
             Fault::Weather => plan.relay,
             Fault::Link => plan.pair,
@@ -147,12 +147,12 @@ impl Scene {
         };
         let kinds = plan.faults.iter().copied().filter(unavailable).collect();
         let seed = mix(plan.seed ^ plan.device.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte))));
-        let fates = Fates::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every);
+        let schedule = FaultSchedule::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every);
         let now = Instant::now();
         let mut scene = Scene {
             site,
-            places: Vec::new(),
-            fates,
+            slots: Vec::new(),
+            schedule,
             next: None,
             weather: Arc::default(),
             weather_until: None,
@@ -170,7 +170,7 @@ impl Scene {
         for index in 0..scene.plan.peers {
             let setup = scene.setup(index, seed);
             let child = Some(Child::start(&setup, &scene.site, scene.is_there(index))?);
-            scene.places.push(Place {
+            scene.slots.push(PeerSlot {
                 setup,
                 child,
                 start_at: None,
@@ -230,7 +230,7 @@ impl Scene {
 
     fn await_all(&mut self) -> Outcome {
         let until = Instant::now() + START_LIMIT;
-        while self.places.iter().any(|place| place.child.as_ref().is_none_or(|child| child.uri.is_none())) {
+        while self.slots.iter().any(|slot| slot.child.as_ref().is_none_or(|child| child.uri.is_none())) {
             self.listen()?;
             if !lock(&self.status).failures.is_empty() {
                 return Err(Failure::new("the peers could not be started"));
@@ -250,7 +250,7 @@ impl Scene {
     fn tick(&mut self) -> Outcome {
         self.listen()?;
         let now = Instant::now();
-        for index in 0..self.places.len() {
+        for index in 0..self.slots.len() {
             self.go_on(index, now)?;
         }
         if self.weather_until.is_some_and(|until| now > until) {
@@ -270,17 +270,17 @@ impl Scene {
 
     fn go_on(&mut self, index: usize, now: Instant) -> Outcome {
         let there = self.is_there(index);
-        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
-        if place.start_at.is_some_and(|at| now > at) {
-            place.start_at = None;
-            place.excused_until = Some(now + EXCUSE);
-            place.setup.seed = mix(place.setup.seed);
-            place.child = Some(Child::start(&place.setup, &self.site, there)?);
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
+        if slot.start_at.is_some_and(|at| now > at) {
+            slot.start_at = None;
+            slot.excused_until = Some(now + EXCUSE);
+            slot.setup.seed = mix(slot.setup.seed);
+            slot.child = Some(Child::start(&slot.setup, &self.site, there)?);
         }
-        let Some(child) = &mut place.child else { return Ok(()) };
-        if place.continue_at.is_some_and(|at| now > at) {
-            place.continue_at = None;
-            place.excused_until = Some(now + EXCUSE);
+        let Some(child) = &mut slot.child else { return Ok(()) };
+        if slot.continue_at.is_some_and(|at| now > at) {
+            slot.continue_at = None;
+            slot.excused_until = Some(now + EXCUSE);
             child.signal(Signal::Continue);
             child.stopped = false;
             (child.heard, child.progress.1) = (now, now);
@@ -289,11 +289,11 @@ impl Scene {
     }
 
     fn listen(&mut self) -> Outcome {
-        let mut told = Vec::new();
-        for (index, place) in self.places.iter_mut().enumerate() {
-            let Some(child) = &mut place.child else { continue };
+        let mut messages = Vec::new();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(child) = &mut slot.child else { continue };
             while let Some(one) = child.listen() {
-                told.push((index, one));
+                messages.push((index, one));
             }
             if !child.done
                 && let Some(status) = child.ended()
@@ -301,33 +301,30 @@ impl Scene {
                 // What it said last may still be under way to us.
                 std::thread::sleep(TICK);
                 while let Some(one) = child.listen() {
-                    told.push((index, one));
+                    messages.push((index, one));
                 }
-                let finished = matches!(told.last(), Some((_, Told::Done(_))));
-                if !finished && !matches!(told.last(), Some((_, Told::Wrong(_)))) {
+                let finished = matches!(messages.last(), Some((_, PeerMessage::Done(_))));
+                if !finished && !matches!(messages.last(), Some((_, PeerMessage::Wrong(_)))) {
                     let words = child.words();
-                    told.push((index, Told::Wrong(format!("ended by itself, {status}: {words}"))));
+                    messages.push((index, PeerMessage::Wrong(format!("ended by itself, {status}: {words}"))));
                 }
             }
         }
-        for (index, told) in told {
-            self.told(index, told)?;
+        for (index, message) in messages {
+            self.handle(index, message)?;
         }
         Ok(())
     }
 
-    fn told(&mut self, index: usize, told: Told) -> Outcome {
+    fn handle(&mut self, index: usize, message: PeerMessage) -> Outcome {
         let at = self.begin.elapsed().as_secs_f64();
-        match told {
-            Told::Ready { uri } => self.ready(index, uri)?,
-            Told::Report(_) => {}
-            Told::Broken { with, why, explained } => {
+        match message {
+            PeerMessage::Ready { uri } => self.ready(index, uri)?,
+            PeerMessage::Report(_) => {}
+            PeerMessage::Broken { with, why, explained } => {
                 let now = Instant::now();
                 let excused = [index, with as usize].iter().any(|&one| {
-                    self.places
-                        .get(one)
-                        .and_then(|place| place.excused_until)
-                        .is_some_and(|until| now < until)
+                    self.slots.get(one).and_then(|slot| slot.excused_until).is_some_and(|until| now < until)
                 });
                 let mut status = lock(&self.status);
                 if excused {
@@ -339,16 +336,16 @@ impl Scene {
                     ));
                 }
             }
-            Told::Wrong(what) => {
-                if let Some(child) = self.places.get_mut(index).and_then(|place| place.child.as_mut()) {
+            PeerMessage::Wrong(what) => {
+                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
                     child.done = true;
                 }
                 lock(&self.status).fail(format!("at {at:.3} s: peer {index}: {what}"));
             }
-            Told::Explained(text) => self.explained.push(format!("peer {index}: {text}")),
-            Told::Note(line) => lock(&self.status).say(format!("{at:.1} s: peer {index}: {line}")),
-            Told::Done(_) => {
-                if let Some(child) = self.places.get_mut(index).and_then(|place| place.child.as_mut()) {
+            PeerMessage::Explained(text) => self.explained.push(format!("peer {index}: {text}")),
+            PeerMessage::Note(line) => lock(&self.status).note(format!("{at:.1} s: peer {index}: {line}")),
+            PeerMessage::Done(_) => {
+                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
                     child.done = true;
                 }
             }
@@ -358,33 +355,33 @@ impl Scene {
 
     /// Everybody is to know where it is.
     fn ready(&mut self, index: usize, uri: String) -> Outcome {
-        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
         let mut address = uri;
         if self.plan.relay
             && let Some(server) = address.strip_prefix("udp://").and_then(|at| at.parse::<SocketAddr>().ok())
         {
-            match &place.relay {
+            match &slot.relay {
                 Some(relay) => relay.point_to(server),
                 None => {
-                    let relay = Relay::start(server, self.weather.clone(), place.setup.seed);
+                    let relay = Relay::start(server, self.weather.clone(), slot.setup.seed);
                     let failed = |error| Failure::new(format!("a relay: {error}"));
-                    place.relay = Some(relay.map_err(failed)?);
+                    slot.relay = Some(relay.map_err(failed)?);
                 }
             }
-            if let Some(relay) = &place.relay {
+            if let Some(relay) = &slot.relay {
                 address = format!("udp://{}", relay.front());
             }
         }
-        if let Some(child) = &mut place.child {
+        if let Some(child) = &mut slot.child {
             child.uri = Some(address);
         }
-        let uri_of = |place: &Place| place.child.as_ref().and_then(|child| child.uri.clone());
-        let all = self.places.iter().enumerate();
+        let uri_of = |slot: &PeerSlot| slot.child.as_ref().and_then(|child| child.uri.clone());
+        let all = self.slots.iter().enumerate();
         let peers: Vec<Address> = all
-            .filter_map(|(index, place)| Some(Address { index: index as u32, uri: uri_of(place)? }))
+            .filter_map(|(index, slot)| Some(Address { index: index as u32, uri: uri_of(slot)? }))
             .collect();
         if peers.len() > 1 {
-            for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+            for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
                 child.order(&Order::Peers(peers.clone()));
             }
         }
@@ -393,7 +390,7 @@ impl Scene {
 
     fn plan_fault(&mut self, now: Instant) {
         // The first ones have no peers at work to hit otherwise.
-        self.next = self.fates.draw().map(|next| (now + next.then, next));
+        self.next = self.schedule.draw().map(|next| (now + next.then, next));
     }
 
     fn do_faults(&mut self) -> Outcome {
@@ -410,7 +407,7 @@ impl Scene {
                 Fault::Weather | Fault::Link => String::new(),
                 _ => format!(" peer {}", next.whom),
             };
-            status.say(format!("{seconds:.1} s: {}{whom}, {} ms", next.fault, next.lasts.as_millis()));
+            status.note(format!("{seconds:.1} s: {}{whom}, {} ms", next.fault, next.lasts.as_millis()));
         }
         Ok(())
     }
@@ -420,7 +417,7 @@ impl Scene {
         let end = now + next.lasts;
         match next.fault {
             Fault::Weather => {
-                let (lost, repeated, late) = self.fates.weather();
+                let (lost, repeated, late) = self.schedule.weather();
                 self.weather.set(lost, repeated, late);
                 self.weather_until = Some(end);
                 return Ok(true);
@@ -435,8 +432,8 @@ impl Scene {
             }
             _ => {}
         }
-        let Some(place) = self.places.get_mut(next.whom) else { return Ok(false) };
-        let Some(child) = place.child.as_mut().filter(|child| !child.stopped && child.uri.is_some()) else {
+        let Some(slot) = self.slots.get_mut(next.whom) else { return Ok(false) };
+        let Some(child) = slot.child.as_mut().filter(|child| !child.stopped && child.uri.is_some()) else {
             return Ok(false);
         };
         match next.fault {
@@ -445,20 +442,20 @@ impl Scene {
                 child.kill(signal);
                 while child.listen().is_some() {}
                 self.dead.add(&child.report.of_the_dead());
-                place.child = None;
-                place.start_at = Some(end);
+                slot.child = None;
+                slot.start_at = Some(end);
             }
             Fault::Stop => {
                 child.signal(Signal::Stop);
                 child.stopped = true;
-                place.continue_at = Some(end);
+                slot.continue_at = Some(end);
             }
             Fault::Renew => child.order(&Order::Renew),
             Fault::Slow => child.order(&Order::Slow(next.lasts.as_millis() as u64)),
             Fault::Weather | Fault::Link => {}
         }
         if next.fault != Fault::Slow {
-            place.excused_until = Some(end + EXCUSE);
+            slot.excused_until = Some(end + EXCUSE);
         }
         Ok(true)
     }
@@ -466,9 +463,9 @@ impl Scene {
     fn set_link(&mut self, up: bool) -> Outcome {
         self.link_down = !up;
         let now = Instant::now();
-        self.places.iter_mut().for_each(|place| place.excused_until = Some(now + EXCUSE));
+        self.slots.iter_mut().for_each(|slot| slot.excused_until = Some(now + EXCUSE));
         let state = if up { "up" } else { "down" };
-        let failed = |told: String| Failure::new(format!("ip link set {}: {told}", Site::INTERFACE));
+        let failed = |text: String| Failure::new(format!("ip link set {}: {text}", Site::INTERFACE));
         let done = Command::new("ip")
             .args(["link", "set", Site::INTERFACE, state])
             .stdin(Stdio::null())
@@ -483,11 +480,11 @@ impl Scene {
         let mut total = self.dead.clone();
         let (mut memory, mut descriptors, mut peers) = (0, 0, 0);
         let quiet = self.link_up_at.is_none() && !self.link_down;
-        let calm = |place: &Place| place.excused_until.is_none_or(|until| now > until) && quiet;
-        let all_calm = self.places.iter().all(calm);
+        let calm = |slot: &PeerSlot| slot.excused_until.is_none_or(|until| now > until) && quiet;
+        let all_calm = self.slots.iter().all(calm);
         let mut failures = Vec::new();
-        for (index, place) in self.places.iter_mut().enumerate() {
-            let Some(child) = &mut place.child else { continue };
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(child) = &mut slot.child else { continue };
             peers += 1;
             total.add(&child.report);
             if index < self.plan.survivors() {
@@ -538,18 +535,18 @@ impl Scene {
             self.set_link(true)?;
         }
         let now = Instant::now();
-        for place in &mut self.places {
-            place.start_at = None;
-            if place.continue_at.is_some() {
-                place.continue_at = Some(now);
+        for slot in &mut self.slots {
+            slot.start_at = None;
+            if slot.continue_at.is_some() {
+                slot.continue_at = Some(now);
             }
-            if let Some(child) = &mut place.child {
+            if let Some(child) = &mut slot.child {
                 child.order(&Order::End);
             }
         }
         let ended = |child: &Child| child.report.ending && child.report.sessions == 0;
         self.until("their sessions do not end", ended)?;
-        for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
             child.order(&Order::Leave);
         }
         self.until("they do not go", |child| child.done)?;
@@ -561,16 +558,16 @@ impl Scene {
         let until = Instant::now() + END_LIMIT;
         loop {
             self.tick()?;
-            let mut children = self.places.iter().filter_map(|place| place.child.as_ref());
+            let mut children = self.slots.iter().filter_map(|slot| slot.child.as_ref());
             if children.all(&is_so) || !lock(&self.status).failures.is_empty() {
                 return Ok(());
             }
             if Instant::now() > until {
                 let late: Vec<String> = self
-                    .places
+                    .slots
                     .iter()
                     .enumerate()
-                    .filter(|(_, place)| place.child.as_ref().is_some_and(|child| !is_so(child)))
+                    .filter(|(_, slot)| slot.child.as_ref().is_some_and(|child| !is_so(child)))
                     .map(|(index, _)| index.to_string())
                     .collect();
                 lock(&self.status).fail(format!("peers {}: {otherwise}", late.join(", ")));
@@ -582,9 +579,9 @@ impl Scene {
 
     /// Something failed: what do all have to say?
     fn explain(&mut self) -> Outcome {
-        let alive = |place: &Place| place.child.as_ref().is_some_and(|child| !child.stopped && !child.done);
-        let asked = self.places.iter().filter(|place| alive(place)).count();
-        for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+        let alive = |slot: &PeerSlot| slot.child.as_ref().is_some_and(|child| !child.stopped && !child.done);
+        let asked = self.slots.iter().filter(|slot| alive(slot)).count();
+        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
             child.order(&Order::Explain);
         }
         let until = Instant::now() + EXPLAIN_LIMIT;
@@ -602,8 +599,8 @@ impl Scene {
     }
 
     fn judge_growth(&self) {
-        for (index, place) in self.places.iter().enumerate().take(self.plan.survivors()) {
-            let Some(child) = &place.child else { continue };
+        for (index, slot) in self.slots.iter().enumerate().take(self.plan.survivors()) {
+            let Some(child) = &slot.child else { continue };
             let mut status = lock(&self.status);
             if let Some((early, late)) = child.memory.has_grown(MEMORY_GROWTH.0, MEMORY_GROWTH.1) {
                 status.fail(format!("peer {index}: its memory grew from {early} to {late} bytes"));

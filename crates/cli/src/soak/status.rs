@@ -98,7 +98,7 @@ impl Status {
     }
 
     /// A line for people.
-    pub fn say(&mut self, line: String) {
+    pub fn note(&mut self, line: String) {
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
         }

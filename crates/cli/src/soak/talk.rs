@@ -61,27 +61,27 @@ pub enum Order {
 /// Where a peer is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Which.
+    /// Its index.
     pub index: u32,
-    /// Its endpoint.
+    /// The URI of its endpoint.
     pub uri: String,
 }
 
-/// What a peer says.
+/// What a peer process reports to the process that started it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum PeerMessage {
     /// It listens.
     Ready {
-        /// There.
+        /// The URI it listens at.
         uri: String,
     },
-    /// Once a second.
+    /// Its totals, once a second.
     Report(Report),
     /// A session ended before its end. Whether it may have is for the conductor to judge.
     Broken {
         /// With whom.
         with: u32,
-        /// How.
+        /// How it ended.
         why: String,
         /// What the library says of the connection.
         explained: String,
@@ -90,7 +90,7 @@ pub enum Told {
     Wrong(String),
     /// The answer to [`Order::Explain`].
     Explained(String),
-    /// Worth a line.
+    /// A line for the user.
     Note(String),
     /// The last word of a peer that ended as asked. Its endpoint and all it had are gone.
     Done(Report),

@@ -53,9 +53,9 @@ impl Server {
         let mut process = command.spawn().expect("the server starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{device}: {line:?}"));
-        assert_eq!(told["device"], device);
-        Server { process, uri: told["uri"].as_str().expect("a URI").to_owned() }
+        let printed: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{device}: {line:?}"));
+        assert_eq!(printed["device"], device);
+        Server { process, uri: printed["uri"].as_str().expect("a URI").to_owned() }
     }
 }
 

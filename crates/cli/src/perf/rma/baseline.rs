@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Neither side waits longer for the other.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// See the module.
+/// The plainest code that moves the same bytes, to which remote memory is compared.
 pub enum Baseline {
     /// Nothing to compare with: the server is elsewhere.
     None,
@@ -106,7 +106,7 @@ impl Baseline {
         seed: u64,
     ) -> Outcome<Option<u64>> {
         let len = (size * count) as usize;
-        let (took_ns, told) = match self {
+        let (took_ns, reason) = match self {
             Baseline::None => return Ok(None),
             Baseline::Memcpy(mappings) => memcpy(mappings, size as usize, count as usize, seed),
             Baseline::Process { process, address, memory } => {
@@ -124,9 +124,9 @@ impl Baseline {
                 done
             }
         };
-        match told {
+        match reason {
             None => Ok(Some(took_ns)),
-            Some(told) => Err(Failure::new(format!("by hand, to compare with: {told}"))),
+            Some(reason) => Err(Failure::new(format!("plain code, to compare with: {reason}"))),
         }
     }
 }
@@ -141,8 +141,8 @@ fn memcpy(mappings: &mut Mappings, size: usize, count: usize, seed: u64) -> (u64
     memory::fill_slice(part(mappings.source(), size * count), seed);
     let (took_ns, done) = copy(mappings);
     let copied = mappings.target().get(..size * count).unwrap_or_default();
-    let told = if done { memory::check_slice(copied, seed).err() } else { Some("out of range".to_owned()) };
-    (took_ns, told)
+    let reason = if done { memory::check_slice(copied, seed).err() } else { Some("out of range".to_owned()) };
+    (took_ns, reason)
 }
 
 /// None: this system does not allow it.
@@ -177,12 +177,12 @@ fn by_process(
         }
     }
     let took_ns =
-        transfer(memory).map_err(|error| Failure::new(format!("process_vm_writev by hand: {error}")))?;
-    let told = match direction {
+        transfer(memory).map_err(|error| Failure::new(format!("plain process_vm_writev: {error}")))?;
+    let reason = match direction {
         Direction::Write => client.check_theirs(seed, len)?,
         Direction::Read => memory::check_slice(memory, seed).err(),
     };
-    Ok(Some((took_ns, told)))
+    Ok(Some((took_ns, reason)))
 }
 
 fn part(bytes: &mut [u8], len: usize) -> &mut [u8] {
@@ -190,12 +190,12 @@ fn part(bytes: &mut [u8], len: usize) -> &mut [u8] {
 }
 
 fn tcp_failed(error: io::Error) -> Failure {
-    Failure::new(format!("a TCP stream by hand, to compare with: {error}"))
+    Failure::new(format!("a plain TCP stream, to compare with: {error}"))
 }
 
 impl Tcp {
     fn open(site: &Site, at: IpAddr, core: Option<usize>, len: usize) -> io::Result<Tcp> {
-        let listener = site.there(|| TcpListener::bind((at, 0)))?;
+        let listener = site.in_peer_namespace(|| TcpListener::bind((at, 0)))?;
         let stream = TcpStream::connect(listener.local_addr()?)?;
         let (theirs, _) = listener.accept()?;
         for stream in [&stream, &theirs] {
@@ -243,14 +243,14 @@ impl Tcp {
             }
         }
         let took_ns = clock::now_ns() - begin_ns;
-        let told = match task.direction {
+        let reason = match task.direction {
             Direction::Read => memory::check_slice(memory, task.seed).err(),
             Direction::Write => {
                 self.stream.read_exact(&mut word)?;
                 (word != [1]).then(|| "what came is not what was sent".to_owned())
             }
         };
-        Ok((took_ns, told))
+        Ok((took_ns, reason))
     }
 }
 
@@ -315,23 +315,23 @@ mod tests {
 
     #[test]
     fn a_stream_carries_tasks_both_ways() {
-        let mut tcp = Tcp::open(&Site::here(), [127, 0, 0, 1].into(), None, 1 << 20).unwrap();
+        let mut tcp = Tcp::open(&Site::same_host(), [127, 0, 0, 1].into(), None, 1 << 20).unwrap();
         for (direction, size, count) in [
             (Direction::Write, 8, 10),
             (Direction::Read, 8, 10),
             (Direction::Write, 1 << 20, 1),
             (Direction::Read, 1000, 99),
         ] {
-            let (took_ns, told) = tcp.run(&Task { direction, size, count, seed: 5 }).unwrap();
-            assert_eq!((told, took_ns > 0), (None, true), "{direction:?} {size}");
+            let (took_ns, reason) = tcp.run(&Task { direction, size, count, seed: 5 }).unwrap();
+            assert_eq!((reason, took_ns > 0), (None, true), "{direction:?} {size}");
         }
     }
 
     #[test]
     fn copies_are_timed_and_right() {
         let mut mappings = Mappings::create(1 << 16).unwrap();
-        let (took_ns, told) = memcpy(&mut mappings, 1 << 12, 16, 3);
-        assert_eq!((told, took_ns > 0), (None, true));
+        let (took_ns, reason) = memcpy(&mut mappings, 1 << 12, 16, 3);
+        assert_eq!((reason, took_ns > 0), (None, true));
         assert!(memcpy(&mut mappings, 1 << 16, 2, 3).1.is_some());
     }
 }

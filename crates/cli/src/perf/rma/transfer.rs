@@ -106,14 +106,14 @@ impl Client {
             }
         }
         timed(self, found)?;
-        let told = match batch.direction {
+        let reason = match batch.direction {
             Direction::Write => self.check_theirs(seed, len)?,
             Direction::Read => memory::check(&region.memory, seed, len as usize).err(),
         };
         found.transfers += count;
-        match told {
+        match reason {
             None => found.verified += count,
-            Some(told) => drop(found.wrong.get_or_insert(told)),
+            Some(reason) => drop(found.wrong.get_or_insert(reason)),
         }
         Ok(())
     }

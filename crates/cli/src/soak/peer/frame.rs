@@ -81,7 +81,7 @@ const PING: u8 = 6;
 const WORD: usize = 8;
 
 impl Frame {
-    /// As bytes.
+    /// Encodes the frame for a message.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, words): (u8, Vec<u64>) = match *self {
             Frame::Fin(fin) => (FIN, vec![fin.adds, fin.swapped, fin.ledger, u64::from(fin.whole)]),

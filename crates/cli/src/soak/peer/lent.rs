@@ -15,7 +15,7 @@ const WORD: usize = 8;
 pub struct Ledger {
     memory: Memory,
     handle: RegionHandle,
-    /// Additions that sessions have told of at their end.
+    /// Additions that sessions reported at their end.
     confirmed: u64,
     /// Sessions that worked on it and could not tell.
     unknown: u64,
@@ -82,7 +82,7 @@ impl Lent {
         Ok(Lent { memory, handle: Some(handle), offer, withdraw_after, notes: 0, settled: false })
     }
 
-    /// What the peer is told.
+    /// The offer that the peer gets.
     pub fn offer(&self) -> Offer {
         self.offer
     }
@@ -98,7 +98,7 @@ impl Lent {
     ) -> Result<(), String> {
         let at = work::slot_at(self.memory.len(), slot as usize);
         work::compare(&self.memory, at, len as usize, seed, scratch)
-            .map_err(|told| format!("{told}, when the message behind it came"))?;
+            .map_err(|reason| format!("{reason}, when the message behind it came"))?;
         self.notes += 1;
         if self.withdraw_after.is_some_and(|after| self.notes > after) {
             self.take_back(endpoint)?;

@@ -1,7 +1,7 @@
 //! The loop of a peer: orders, events, sessions, reports.
 
 use super::super::random::{Random, mix};
-use super::super::talk::{Address, Order, Plant, Report, Setup, Told};
+use super::super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
 use super::frame::Hello;
 use super::lent::Ledger;
 use super::session::{self, End, Session, Shared};
@@ -62,15 +62,15 @@ pub fn run() -> Outcome {
     match peer.run() {
         Ok(()) => Ok(()),
         Err(failure) => {
-            tell(&Told::Wrong(failure.line()));
+            report(&PeerMessage::Wrong(failure.line()));
             Err(failure)
         }
     }
 }
 
 /// Nobody listens any more: the conductor is gone, and so is the reason to be.
-fn tell(told: &Told) {
-    if let Ok(mut line) = serde_json::to_vec(told) {
+fn report(message: &PeerMessage) {
+    if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
         if text::emit(&line).is_err() {
             std::process::exit(0);
@@ -159,7 +159,7 @@ impl Peer {
             scratch: Vec::new(),
             plant: setup.plant,
         };
-        tell(&Told::Ready { uri: shared.endpoint.uri().to_owned() });
+        report(&PeerMessage::Ready { uri: shared.endpoint.uri().to_owned() });
         let now_ns = clock::now_ns();
         Ok(Peer {
             setup,
@@ -200,13 +200,13 @@ impl Peer {
             }
             self.busy_ns += clock::now_ns() - start_ns;
             if !busy {
-                self.rest(may_begin)?;
+                self.pause(may_begin)?;
             }
         }
     }
 
     /// Sometimes polls, sometimes sleeps, as programs do.
-    fn rest(&mut self, may_poll: bool) -> Outcome {
+    fn pause(&mut self, may_poll: bool) -> Outcome {
         if may_poll && self.shared.random.one_in(2) {
             for _ in 0..self.shared.random.below(50) {
                 self.shared.endpoint.progress();
@@ -247,7 +247,7 @@ impl Peer {
                 Ok(Order::Explain) => {
                     let all = self.sessions.values().map(|session| session.describe(&self.shared.endpoint));
                     let kept = format!("{} messages kept\n", self.kept.len());
-                    tell(&Told::Explained(all.fold(kept, |text, one| text + &one + "\n")));
+                    report(&PeerMessage::Explained(all.fold(kept, |text, one| text + &one + "\n")));
                 }
                 Ok(Order::Leave) => self.leaving = true,
                 Ok(Order::End) => self.ending = Some(clock::now_ns() + END_LIMIT_NS),
@@ -265,7 +265,7 @@ impl Peer {
         (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, None)?;
         (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, Some(&self.setup.service))?;
         self.shared.report.endpoints += 1;
-        tell(&Told::Ready { uri: self.shared.endpoint.uri().to_owned() });
+        report(&PeerMessage::Ready { uri: self.shared.endpoint.uri().to_owned() });
         Ok(())
     }
 
@@ -285,7 +285,7 @@ impl Peer {
             Event::ConnectRequest(request) => return self.requested(request),
             Event::DeviceFailed => {
                 self.shared.report.device_failures += 1;
-                tell(&Told::Note("the device failed; a new endpoint is opened".to_owned()));
+                report(&PeerMessage::Note("the device failed; a new endpoint is opened".to_owned()));
                 return self.renew();
             }
             _ => {}
@@ -374,7 +374,7 @@ impl Peer {
             End::Broken(why) if !session.is_closing() => {
                 self.shared.report.broken += 1;
                 let explained = session.describe(&self.shared.endpoint);
-                tell(&Told::Broken { with: session.with, why, explained });
+                report(&PeerMessage::Broken { with: session.with, why, explained });
             }
             End::Broken(_) => {}
             End::Wrong(what) => {
@@ -444,7 +444,7 @@ impl Peer {
         }
         self.shared.ledger.check(true).map_err(Failure::new)?;
         self.account()?;
-        tell(&Told::Report(self.shared.report.clone()));
+        report(&PeerMessage::Report(self.shared.report.clone()));
         Ok(())
     }
 
@@ -502,7 +502,7 @@ impl Peer {
                 counters.connections_open
             )));
         }
-        tell(&Told::Done(self.shared.report.clone()));
+        report(&PeerMessage::Done(self.shared.report.clone()));
         Ok(())
     }
 }

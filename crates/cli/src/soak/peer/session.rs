@@ -70,7 +70,7 @@ enum Remote {
     Work(Work),
 }
 
-/// See the module.
+/// One session: a connection, what both sides still have to do on it, and what they have verified.
 pub struct Session {
     id: u32,
     pub with: u32,
@@ -334,8 +334,8 @@ impl Session {
             Ok(true) => return Ok(true),
             Ok(false) => {}
         }
-        let told = self.fins == UNRELIABLE_FINS && self.frames.is_empty() && self.flight.len() == 0;
-        if (told && self.peer_fin && now_ns > self.progress_ns + SILENCE_NS / 30) || silent {
+        let reason = self.fins == UNRELIABLE_FINS && self.frames.is_empty() && self.flight.len() == 0;
+        if (reason && self.peer_fin && now_ns > self.progress_ns + SILENCE_NS / 30) || silent {
             shared.report.lost += self.inflow.missing();
             return Err(End::Clean);
         }

@@ -42,7 +42,7 @@ pub fn compare(
     if !memory.read(at, scratch) {
         return Err(format!("{len} bytes at {at} can't be read"));
     }
-    memory::check_slice(scratch, seed).map_err(|told| format!("{len} bytes at {at}: {told}"))
+    memory::check_slice(scratch, seed).map_err(|reason| format!("{len} bytes at {at}: {reason}"))
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Work {
         self.given_up || (self.left == 0 && !self.slots.iter().any(busy))
     }
 
-    /// What is to be told at the end.
+    /// What the session reports at its end.
     pub fn fin(&self) -> Fin {
         Fin { adds: self.adds, swapped: self.word, ledger: self.ledger, whole: !self.given_up }
     }
@@ -330,7 +330,7 @@ impl Work {
             Op::Read { slot, seed, len } => {
                 let at = self.region_bytes + slot_at(self.region_bytes, slot);
                 compare(&self.local, at, len as usize, seed, scratch)
-                    .map_err(|told| format!("read back behind a fence: {told}"))?;
+                    .map_err(|reason| format!("read back behind a fence: {reason}"))?;
                 outcome.compared = len;
                 self.one_less(slot);
             }

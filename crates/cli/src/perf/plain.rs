@@ -1,4 +1,4 @@
-//! Messages by hand: two sockets and nothing above them, on the same cores and the same way, right after the library.
+//! Messages over plain sockets with nothing above them, on the cores and the path that the library used just before.
 
 use super::client::Client;
 use super::plan::{Budget, Plan};
@@ -24,12 +24,12 @@ const STUCK_AFTER_NS: u64 = 5_000_000_000;
 const SENDS_PER_LOOK: u64 = 32;
 const WARM_UP: u64 = 64;
 
-/// What there is to compare messages of a device with.
-pub struct Hand<'a> {
+/// What messages of a device are compared with.
+pub struct PlainSockets<'a> {
     site: &'a Site,
     core: Option<usize>,
-    here: IpAddr,
-    there: IpAddr,
+    local: IpAddr,
+    remote: IpAddr,
     tcp: bool,
 }
 
@@ -39,16 +39,21 @@ enum Socket {
     Tcp(TcpStream),
 }
 
-impl<'a> Hand<'a> {
+impl<'a> PlainSockets<'a> {
     /// None where nothing can be compared: shared memory, a server elsewhere, an interface without an address.
-    pub fn of(device: &Device, site: &'a Site, cores: &Cores, server_is_ours: bool) -> Option<Hand<'a>> {
+    pub fn of(
+        device: &Device,
+        site: &'a Site,
+        cores: &Cores,
+        server_is_ours: bool,
+    ) -> Option<PlainSockets<'a>> {
         let tcp = match device.transport() {
             TransportKind::Udp | TransportKind::Eth => false,
             TransportKind::Tcp => true,
             TransportKind::Shm | TransportKind::Any => return None,
         };
-        let (here, there) = site.addresses(device.ip()).filter(|_| server_is_ours)?;
-        Some(Hand { site, core: cores.theirs, here, there, tcp })
+        let (local, remote) = site.addresses(device.ip()).filter(|_| server_is_ours)?;
+        Some(PlainSockets { site, core: cores.theirs, local, remote, tcp })
     }
 
     /// The same messages: one at a time with their echo, then one system call for each as fast as they go. The library's
@@ -134,7 +139,7 @@ impl<'a> Hand<'a> {
 
     fn sockets(&self) -> io::Result<(Socket, Socket)> {
         if self.tcp {
-            let listener = self.site.there(|| TcpListener::bind((self.there, 0)))?;
+            let listener = self.site.in_peer_namespace(|| TcpListener::bind((self.remote, 0)))?;
             let mine = TcpStream::connect(listener.local_addr()?)?;
             let (theirs, _) = listener.accept()?;
             for stream in [&mine, &theirs] {
@@ -143,8 +148,8 @@ impl<'a> Hand<'a> {
             }
             return Ok((Socket::Tcp(mine), Socket::Tcp(theirs)));
         }
-        let mine = UdpSocket::bind((self.here, 0))?;
-        let theirs = self.site.there(|| UdpSocket::bind((self.there, 0)))?;
+        let mine = UdpSocket::bind((self.local, 0))?;
+        let theirs = self.site.in_peer_namespace(|| UdpSocket::bind((self.remote, 0)))?;
         mine.connect(theirs.local_addr()?)?;
         theirs.connect(mine.local_addr()?)?;
         for socket in [&mine, &theirs] {
@@ -155,7 +160,7 @@ impl<'a> Hand<'a> {
 }
 
 fn failed(error: io::Error) -> Failure {
-    Failure::new(format!("sockets by hand, to compare with: {error}"))
+    Failure::new(format!("plain sockets, to compare with: {error}"))
 }
 
 fn is_over(plan: &Plan, begin_ns: u64, now_ns: u64, count: u64) -> bool {
@@ -167,7 +172,7 @@ fn is_over(plan: &Plan, begin_ns: u64, now_ns: u64, count: u64) -> bool {
 }
 
 impl Socket {
-    /// One system call, repeated only where there was no room.
+    /// One system call, repeated only where the socket had no space.
     fn send(&mut self, message: &[u8], until_ns: u64) -> io::Result<()> {
         let mut rest = message;
         loop {
@@ -226,10 +231,10 @@ impl Other {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let placed = Arc::new(Barrier::new(2));
-        let there = placed.clone();
+        let remote = placed.clone();
         let thread = thread::spawn(move || {
             let pinned = core.map_or(Ok(()), cpu::pin);
-            there.wait();
+            remote.wait();
             pinned.map_err(io::Error::other)?;
             let mut buffer = vec![0; if echo { len.max(1) } else { 1 << 16 }];
             while !stopped.load(Ordering::Relaxed) {
@@ -282,11 +287,11 @@ mod tests {
 
     #[test]
     fn both_kinds_of_sockets_go_there_and_back() {
-        let site = Site::here();
+        let site = Site::same_host();
         let lo = IpAddr::V4(Ipv4Addr::LOCALHOST);
         for tcp in [false, true] {
-            let hand = Hand { site: &site, core: None, here: lo, there: lo, tcp };
-            let (mut mine, theirs) = hand.sockets().unwrap();
+            let plain = PlainSockets { site: &site, core: None, local: lo, remote: lo, tcp };
+            let (mut mine, theirs) = plain.sockets().unwrap();
             let other = Other::start(theirs, None, 100, true);
             let mut echo = [0; 100];
             for _ in 0..10 {

@@ -1,5 +1,6 @@
 //! The connections of a shared-memory endpoint: what the transport keeps of each, and what all of them share.
 
+use super::keepalive::Keepalive;
 use super::pending::Sends;
 use super::wire::PeerConn;
 use crate::ConnectFailure;
@@ -112,6 +113,7 @@ pub(super) struct Connections {
     pub counts: Counts,
     /// Connections that were disconnected and not answered yet, with the time when we stop waiting.
     pub closing: Vec<(Key, u64)>,
+    pub keepalive: Keepalive,
     /// The time when the clock was last read.
     pub now_ns: u64,
     pub mss: u32,
@@ -199,15 +201,17 @@ impl Connections {
         }
     }
 
-    /// A connection is made; it rides on `link`. Answers whether it has keepalive on.
-    pub fn open(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return false };
+    /// A connection is made; it rides on `link`.
+    pub fn open(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
         conn.at = link;
         conn.state = State::Open;
         conn.peer_index = peer.index;
         conn.peer_generation = peer.generation as u8;
         core.opened(conn.connection, mss.min(self.mss));
-        conn.keepalive_us != 0
+        if conn.keepalive_us != 0 {
+            self.keepalive.set(key, true);
+        }
     }
 
     /// The link `link` is no more: what rides on it ends.

@@ -3,8 +3,8 @@
 
 use super::connections::{Conn, Connections, complete};
 use super::doorbell::Doorbell;
-use super::hand::{Peer, Side};
 use super::out::{Control, Out};
+use super::peer::{Peer, Side};
 use super::pending::Fifo;
 use super::rma::state::LinkTransfers;
 use super::wire::{NOBODY, kind};

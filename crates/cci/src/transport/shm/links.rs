@@ -7,8 +7,8 @@
 
 use super::common::Common;
 use super::connections::{Connections, State, complete, to_us};
-use super::hand::{Peer, Side};
 use super::link::{Life, Link};
+use super::peer::{Peer, Side};
 use super::pending::Sends;
 use super::wire::kind;
 use super::{close, overdue, receive, transfers};
@@ -127,8 +127,22 @@ impl Links {
         self.ring_memory_bytes = self.ring_memory_bytes.saturating_sub(ring_charge(ring_bytes));
     }
 
+    /// Enters a link that was just made, with one connection on it. Its lifeline carried the handshake before.
+    pub fn make(&mut self, connections: &mut Connections, core: &Core, link: Link) -> Option<Key> {
+        core.poller.unwatch(link.lifeline.as_fd());
+        let ring_bytes = link.ring_bytes;
+        let Some(key) = self.insert(&core.poller, link) else {
+            connections.counts.system_errors += 1;
+            self.discharge_ring(ring_bytes);
+            return None;
+        };
+        connections.counts.links_made += 1;
+        self.make_active(key, connections.now_ns);
+        Some(key)
+    }
+
     /// Enters a link with one connection on it, and watches it. None: there is no memory, or no room in the kernel.
-    pub fn insert(&mut self, poller: &Poller, link: Link) -> Option<Key> {
+    fn insert(&mut self, poller: &Poller, link: Link) -> Option<Key> {
         let (id, side, peer) = (link.id, link.side, link.peer);
         self.by_id.try_reserve(1).ok()?;
         self.by_peer.try_reserve(1).ok()?;
@@ -692,7 +706,7 @@ impl Links {
         if has_conns {
             connections.counts.links_died += 1;
             connections.end_all_on(core, key, reason);
-            common.fail_joining(core, key);
+            common.handshakes.fail_joining(connections, core, key);
         }
         self.remove(common, core, key);
     }
@@ -724,8 +738,13 @@ impl Links {
 
     /// Asks silent peers for a sign of life, if that is due.
     pub fn keep_alive(&mut self, common: &mut Common, core: &mut Core) {
-        let Connections { conns, now_ns, .. } = &mut common.connections;
-        common.keepalive.ask(conns, &mut self.all, core, *now_ns);
+        let Connections { conns, keepalive, now_ns, .. } = &mut common.connections;
+        keepalive.look(*now_ns, |key| {
+            let conn = conns.get_mut(key)?;
+            let has_link = matches!(conn.state, State::Open | State::Broken);
+            let link = self.all.get_mut(conn.at).filter(|_| has_link);
+            overdue::keep_alive(conn, link.map(|link| &mut **link), core, *now_ns)
+        });
     }
 
     /// Overrides the send timeout of a connection.
@@ -752,6 +771,6 @@ impl Links {
             // Silence counts from now on.
             link.heard_ns = connections.now_ns;
         }
-        common.keepalive.set(key, timeout_ns != 0);
+        connections.keepalive.set(key, timeout_ns != 0);
     }
 }

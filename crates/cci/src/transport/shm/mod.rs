@@ -1,45 +1,51 @@
 //! Shared memory between processes of one host.
 //!
-//! An endpoint listens on a UNIX socket ([`name`]). Two endpoints share a *link* ([`link`]): two rings in sealed
-//! memfds, handed over that socket, two doorbells, and the socket itself as the lifeline whose hang-up tells at once
-//! that the peer is gone. Connections ride on links and hold nothing but a place in a table ([`table`]). How they
-//! come about is in [`handshake`], [`dial`] and [`listen`], which remember a [`hand`] for each; how they end in
-//! [`close`].
+//! An endpoint listens on a UNIX socket ([`name`], [`listening`]). Two endpoints share a *link* ([`link`]): two rings in
+//! sealed memfds, handed over that socket, two doorbells, and the socket itself as the lifeline, whose hang-up says at
+//! once that the peer is gone. Connections ride on links ([`connections`]). How they begin is in [`handshake`], with
+//! [`client`] and [`server`] for the two sides; how they end is in [`close`].
 //!
-//! A send copies the message into the ring and completes when the peer's library has taken it out, which it says
-//! with every record of its own, or in a word of the ring ([`send`], [`pending`]). The receiver copies it once, into a
-//! receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
+//! [`Shm`] knows them all: [`Links`], and beside them what is [`common`] to links, which any of them may touch while it is
+//! polled: [`connections`], [`handshakes`] under way and [`transfers`], which are remote memory access.
 //!
-//! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then
-//! ([`poll`]): its cost does not grow with the number of links. Before sleeping it asks every peer to ring
-//! ([`sleep`]). `docs/adr/0003-shared-memory-links.md` has the reasons. Remote memory
-//! access is in [`rma`].
+//! A send copies the message into the ring and completes when the peer's library has taken it out, which the peer
+//! announces with every record of its own, or in a word of the ring ([`links`], [`pending`]). The receiver copies it once,
+//! into a receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
+//!
+//! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then: its
+//! cost does not grow with the number of links. Before sleeping, an endpoint asks every peer to ring.
+//! `docs/adr/0003-shared-memory-links.md` has the reasons.
 
 mod admission;
-#[cfg(any(test, fuzzing))]
-mod by_hand;
+mod budget;
+mod client;
 mod close;
 mod common;
 mod connections;
-mod dial;
 mod doorbell;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
-mod hand;
 mod handshake;
+mod handshakes;
 mod keepalive;
 mod link;
 mod links;
-mod listen;
+mod listening;
 mod name;
+mod open;
 mod out;
 mod overdue;
+mod peer;
 mod pending;
 mod proof;
 mod quota;
 mod receive;
 mod report;
 mod rma;
+#[cfg(any(test, fuzzing))]
+mod scripted;
+mod server;
+mod step;
 mod transfers;
 mod wire;
 
@@ -47,44 +53,41 @@ mod wire;
 mod tests;
 
 pub(crate) use self::admission::Admission;
+pub(crate) use self::open::open;
 pub(crate) use self::proof::Proof;
 
+use self::budget::Budget;
+use self::client::Client;
 use self::common::Common;
-use self::connections::{Connections, Counts, State, from_us, to_us};
-use self::hand::{Hand, Peer, Stage};
-use self::handshake::ERRNO_DESCRIPTORS;
-use self::keepalive::Keepalive;
+use self::connections::{State, from_us, to_us};
+use self::handshake::Handshake;
 use self::link::{Life, Link};
-use self::links::{Links, ring_charge};
+use self::links::Links;
 use self::out::Out;
-use self::quota::{Requests, RingMemory};
 use self::rma::grant::{GRANT_BYTES, Grant};
 use self::rma::initiator::Initiator;
 use self::rma::mapped::Held;
-use self::transfers::{NewOperation, Transfers};
+use self::server::Server;
+use self::step::Step;
+use self::transfers::NewOperation;
+use self::wire::Said;
 use super::ordered_rma::What;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report,
     RmaRequest, Setting, Started, Transport, token,
 };
 use crate::connection::{Connection, Status};
-use crate::device::DeviceInfo;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::origin::{Fate, RequestBody};
-use crate::engine::poller::Poller;
-use crate::error::{AcceptError, ConnectError, CreateError, SendError};
-use crate::options::Options;
+use crate::error::{AcceptError, ConnectError, SendError};
 use crate::{ConnectFailure, limits};
 use cci_memory::ring::payload_bytes_limit;
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::Key;
+use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::process::fork;
-use cci_sys::unix::{Listener, ReceivedFds};
-use cci_sys::{clock, random};
-use std::collections::HashMap;
+use cci_sys::unix::ReceivedFds;
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::Arc;
 
 /// Longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
@@ -93,22 +96,22 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 const RING_BYTES_MAX: u32 = 256 << 10;
 /// The smallest ring: an endpoint near its cap makes these, then none.
 const RING_BYTES_MIN: u32 = 32 << 10;
-/// A ring takes at most this part of what is left under the cap.
-const RING_SHARE: u64 = 16;
 /// The largest ring that we map for a peer, which is the largest that we make. It is not charged here: its pages are there, and
 /// the peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
 const RING_BYTES_PEER_MAX: u32 = RING_BYTES_MAX;
 /// How long a client may be silent after it connected.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
-/// And how long at least, however many others knock.
+/// How long a client may be silent at least, however many others connect.
 const SILENCE_NS_MIN: u64 = 200_000_000;
-/// How long an accepted client may take to confirm.
-/// Its death is known at once; this is for one that hangs, or polls seldom.
+/// How long an accepted client may take to confirm. If it dies, that is known at once; this is for one that hangs, or polls
+/// seldom.
 const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
-/// Clients that have connected and said nothing yet; more wait in the kernel's queue.
-const HANDS_SILENT_MAX: u32 = 256;
-/// Connections being made at once.
-const HANDS_MAX: u32 = 64 << 10;
+/// Clients that have connected and sent nothing yet; more wait in the kernel's queue.
+const SILENT_MAX: u32 = 256;
+/// Clients let in at one go.
+const ACCEPTS_PER_POLL_MAX: u32 = 32;
+/// EMFILE, without a dependency for one number.
+const ERRNO_DESCRIPTORS: i32 = 24;
 /// What the kernel reports at once.
 const KERNEL_EVENTS: usize = 32;
 /// How often a server whose queue is full is tried.
@@ -141,20 +144,9 @@ const _: () = {
 #[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
-    admission: Admission,
-    /// What is shown to those who want to know who listens here; None: nobody does.
-    proof: Option<Proof>,
-    /// None: it only dials.
-    listener: Option<Listener>,
-    /// We do not listen until then: there are too many clients, or no descriptors.
-    listen_again_ns: Option<u64>,
-    /// Clients let in that have said nothing yet.
-    silent: u32,
-    /// Requests that the program holds.
-    shown: Requests,
+    client: Client,
+    server: Server,
     links: Links,
-    /// New links offered and not confirmed.
-    offers: HashMap<Peer, Key>,
     common: Common,
     /// Our part of the memory cap.
     own_bytes_max: u64,
@@ -166,109 +158,121 @@ pub(super) struct Shm {
     polls: u32,
     polls_per_maintenance: u32,
     kernel_polled_ns: u64,
-    hands_looked_ns: u64,
+    handshakes_looked_ns: u64,
     /// The program has slept on the descriptor, or may have: the kernel is asked at the next poll.
     kernel_due: bool,
     made_by: fork::Token,
-}
-
-/// Opens an endpoint's shared-memory transport, which may have this part of the memory cap. `admission`: whose processes it
-/// connects with. `proof`: for clients that know its commitment.
-pub(crate) fn open(
-    device: &DeviceInfo,
-    options: &Options,
-    own_bytes_max: u64,
-    poller: &Arc<Poller>,
-    admission: Admission,
-    proof: Option<Proof>,
-) -> Result<Box<dyn Transport>, CreateError> {
-    let place = name::listen_place(device, options.service.as_deref())?;
-    let listener = device.serves.then(|| Listener::bind(&place.name)).transpose();
-    let listener = listener.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => CreateError::InUse { service: place.uri.clone() },
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
-            name::no_folder(device, &place, &error)
-        }
-        _ => CreateError::System(error),
-    })?;
-    let no_memory = CreateError::NoMemory {
-        needed_bytes: u64::from(options.send_buffers) * size_of::<pending::Send>() as u64,
-        cap_bytes: options.memory_bytes_max,
-    };
-    let sends = pending::Sends::new(options.send_buffers).ok_or(no_memory)?;
-    if let Some(listener) = &listener {
-        poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))?;
-    }
-    let (send_timeout, keepalive) =
-        (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
-    let connections = Connections {
-        conns: Slab::new(limits::CONNECTIONS_MAX),
-        sends,
-        counts: Counts::default(),
-        closing: Vec::new(),
-        now_ns: clock::now_ns(),
-        mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
-        send_timeout_us: to_us(u64::try_from(send_timeout).unwrap_or(u64::MAX)),
-        keepalive_us: to_us(u64::try_from(keepalive).unwrap_or(u64::MAX)),
-    };
-    let transfers = Transfers::new(options.rma_operations, own_bytes_max, device.shm.direct, device.shm.cma);
-    Ok(Box::new(Shm {
-        uri: place.uri,
-        admission,
-        proof,
-        listener,
-        listen_again_ns: None,
-        silent: 0,
-        shown: Requests::default(),
-        links: Links::new(),
-        offers: HashMap::new(),
-        common: Common {
-            endpoint: random::u64()?,
-            connections,
-            keepalive: Keepalive::new(),
-            transfers,
-            hands: Slab::new(HANDS_MAX),
-        },
-        own_bytes_max,
-        set_apart_bytes: options.memory_bytes_max.saturating_sub(own_bytes_max),
-        events: Some(Events::with_capacity(KERNEL_EVENTS)),
-        polls: 0,
-        polls_per_maintenance: 8,
-        kernel_polled_ns: 0,
-        hands_looked_ns: 0,
-        kernel_due: true,
-        made_by: fork::token(),
-    }))
 }
 
 impl Shm {
     /// Everything that the endpoint holds, what other parts of its transport may, and what flows may.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
-        self.count_memory(&mut kinds);
+        report::memory(self, &mut kinds);
         let held_bytes: u64 = kinds.iter().map(|(_, bytes)| bytes).sum();
         held_bytes + self.set_apart_bytes + self.common.transfers.unused_bytes()
     }
 
-    /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
-    fn affordable_ring_bytes(&self, core: &Core, process: u64) -> Option<u32> {
-        let left = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
-        let of_links = self.links.all().iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
-        let of_offers = self.common.hands.iter().filter_map(|(_, hand)| match &hand.stage {
-            Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
-            _ => None,
-        });
-        let own = of_links.chain(of_offers).filter(|(owner, _)| *owner == process);
-        let memory =
-            RingMemory { left, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
-        let is_affordable = |ring_bytes| {
-            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_room_for(ring_charge(ring_bytes))
-        };
-        let mut ring_bytes = RING_BYTES_MAX;
-        while ring_bytes > RING_BYTES_MIN && !is_affordable(ring_bytes) {
-            ring_bytes /= 2;
+    /// The link of a connection that has one.
+    fn link_of(&self, key: Key) -> Option<&Link> {
+        let conn = self.common.connections.conns.get(key)?;
+        match conn.state {
+            State::Open | State::Closing | State::Broken => self.links.get(conn.at),
+            State::Making | State::Gone => None,
         }
-        memory.has_room_for(ring_charge(ring_bytes)).then_some(ring_bytes)
+    }
+
+    /// Everything that a step of a handshake needs.
+    fn handshaking<'a>(&'a mut self, core: &'a mut Core) -> (&'a Client, &'a mut Server, Step<'a>) {
+        let held_bytes = self.held_bytes(core).saturating_sub(self.links.ring_memory_bytes());
+        let budget = Budget { cap_bytes: core.options.memory_bytes_max, held_bytes };
+        let Shm { client, server, links, common, .. } = self;
+        (client, server, Step { links, common, core, budget })
+    }
+
+    /// Clients wait on the listening socket.
+    fn let_in(&mut self, core: &mut Core) {
+        for _ in 0..ACCEPTS_PER_POLL_MAX {
+            let (_, server, mut step) = self.handshaking(core);
+            let Some(client) = server.let_in(&mut step) else { return };
+            if let Some(key) = client {
+                // The request is usually there already.
+                self.handshake_ready(core, key);
+            }
+        }
+    }
+
+    /// Something is to be read on a handshake's stream.
+    fn handshake_ready(&mut self, core: &mut Core, key: Key) {
+        // More than one message comes only with a hang-up behind it.
+        for _ in 0..3 {
+            let Some(handshake) = self.common.handshakes.get(key) else { return };
+            let Handshake { stream: Some(stream), stage, .. } = handshake else { return };
+            let is_client = stage.is_client();
+            let mut buffer = [0; wire::BYTES_MAX];
+            match stream.recv(&mut buffer, 2) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
+                    // The peer's were closed with that: it has to hear of it, and its program may try again.
+                    handshake.send(&Said::Refuse(ConnectFailure::NoMemory));
+                    self.common.connections.counts.system_errors += 1;
+                    return self.end_handshake(core, key, ConnectFailure::NoMemory);
+                }
+                Err(_) => {
+                    self.common.connections.counts.bad_handshake += 1;
+                    return self.end_handshake(core, key, ConnectFailure::Disconnected);
+                }
+                Ok(got) if got.len == 0 => {
+                    let (client, server, mut step) = self.handshaking(core);
+                    return if is_client {
+                        client.end(step.common, step.core, key, ConnectFailure::Disconnected);
+                    } else {
+                        server.hung_up(&mut step, key);
+                    };
+                }
+                Ok(got) => {
+                    let said = wire::parse(buffer.get(..got.len).unwrap_or_default());
+                    let (client, server, mut step) = self.handshaking(core);
+                    if is_client {
+                        client.heard(&mut step, key, said, got.fds);
+                    } else {
+                        server.heard(&mut step, key, said, got.fds);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An attempt to connect, ours or a client's, is over without a connection.
+    fn end_handshake(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
+        let Some(handshake) = self.common.handshakes.get(key) else { return };
+        let is_client = handshake.stage.is_client();
+        let (client, server, mut step) = self.handshaking(core);
+        if is_client {
+            client.end(step.common, step.core, key, why);
+        } else {
+            server.end(&mut step, key, why);
+        }
+    }
+
+    /// Ends handshakes whose time is up, and tries again to reach servers whose queue was full.
+    fn time_out_handshakes(&mut self, core: &mut Core) {
+        let now_ns = self.common.connections.now_ns;
+        let (over, again) = self.common.handshakes.due(now_ns);
+        for key in over {
+            // The answer may have come in this very moment.
+            self.handshake_ready(core, key);
+            if self.common.handshakes.get(key).is_some_and(|handshake| now_ns >= handshake.deadline_ns) {
+                self.common.connections.counts.handshake_timed_out += 1;
+                self.end_handshake(core, key, ConnectFailure::TimedOut);
+            }
+        }
+        for key in again {
+            if self.client.hello(&mut self.common, core, key).is_err() {
+                self.common.connections.counts.system_errors += 1;
+                self.end_handshake(core, key, ConnectFailure::NoMemory);
+            }
+        }
     }
 
     /// Does an operation by plain copies, if everything of it is mapped.
@@ -416,12 +420,12 @@ impl Shm {
             self.ask_kernel(core);
         }
         self.links.maintain(&mut self.common, core);
-        if self.listen_again_ns.is_some_and(|at_ns| now_ns >= at_ns) {
-            self.listen_again(core);
+        if self.server.listening.resume(&core.poller, now_ns) {
+            self.let_in(core);
         }
-        if !self.common.hands.is_empty() && now_ns >= self.hands_looked_ns + RETRY_NS {
-            self.hands_looked_ns = now_ns;
-            self.time_out_hands(core);
+        if !self.common.handshakes.is_empty() && now_ns >= self.handshakes_looked_ns + RETRY_NS {
+            self.handshakes_looked_ns = now_ns;
+            self.time_out_handshakes(core);
         }
         if now_ns >= self.common.connections.closing_deadline_ns() {
             self.links.give_up_closing(&mut self.common, core);
@@ -450,9 +454,8 @@ impl Shm {
         match token::kind(what) {
             token::LISTENER => self.let_in(core),
             token::HAND => {
-                let key = self.common.hands.key_at(token::index(what));
-                if let Some(key) = key.filter(|key| token::names(what, *key)) {
-                    self.hand_ready(core, key);
+                if let Some(key) = self.common.handshakes.named_by(what) {
+                    self.handshake_ready(core, key);
                 }
             }
             token::LIFELINE => {
@@ -519,16 +522,14 @@ impl Shm {
     /// When something is due at the latest.
     fn next_deadline_ns(&self) -> Option<u64> {
         let stalled_ns = self.common.connections.now_ns + STALL_POLL_NS;
-        let mut next_ns = self.listen_again_ns.unwrap_or(u64::MAX);
-        next_ns = next_ns.min(self.links.deadline_ns(stalled_ns));
-        for (_, Hand { deadline_ns, stage, .. }) in self.common.hands.iter() {
-            next_ns = next_ns.min(*deadline_ns);
-            if let Stage::Knocking { knock, .. } = stage {
-                next_ns = next_ns.min(knock.again_ns);
-            }
-        }
-        next_ns = next_ns.min(self.common.connections.closing_deadline_ns());
-        next_ns = next_ns.min(self.common.keepalive.deadline_ns());
+        let Common { connections, handshakes, .. } = &self.common;
+        let next_ns = self
+            .links
+            .deadline_ns(stalled_ns)
+            .min(self.server.listening.deadline_ns())
+            .min(handshakes.deadline_ns())
+            .min(connections.closing_deadline_ns())
+            .min(connections.keepalive.deadline_ns());
         (next_ns != u64::MAX).then_some(next_ns)
     }
 
@@ -542,8 +543,8 @@ impl Shm {
                 core.closed(connection);
             }
             State::Making => {
-                let hand = conn.at;
-                self.end_hand(core, hand, ConnectFailure::Disconnected);
+                let handshake = conn.at;
+                self.end_handshake(core, handshake, ConnectFailure::Disconnected);
                 // `failed` has taken it out of the engine's table without an event, as it is closing there.
                 core.closed(connection);
             }
@@ -568,7 +569,8 @@ impl Transport for Shm {
         connection: Connection,
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        self.dial(core, connection, &to).map(Key::to_bits)
+        let (client, _, mut step) = self.handshaking(core);
+        client.dial(&mut step, connection, &to).map(Key::to_bits)
     }
 
     fn accept(
@@ -577,13 +579,14 @@ impl Transport for Shm {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        self.accept_request(core, connection, request).map(Key::to_bits)
+        let (_, server, mut step) = self.handshaking(core);
+        server.accept(&mut step, connection, request).map(Key::to_bits)
     }
 
     fn decided(&mut self, _: &mut Core, decision: Fate) {
         match decision {
-            Fate::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
-            Fate::Taken { ticket, .. } => self.shown.leave(ticket),
+            Fate::Refused { ticket, inner, .. } => self.server.refuse(ticket, inner),
+            Fate::Taken { ticket, .. } => self.server.held.leave(ticket),
         }
     }
 
@@ -667,7 +670,7 @@ impl Transport for Shm {
     fn activity(&self) -> Activity {
         if self.links.all().is_empty()
             && self.common.connections.conns.is_empty()
-            && self.common.hands.is_empty()
+            && self.common.handshakes.is_empty()
         {
             Activity::Idle
         } else if !self.is_ours() || self.common.transfers.flows.ops.len() == 0 {
@@ -710,16 +713,16 @@ impl Transport for Shm {
 
     fn report(&self, core: &Core, report: Report<'_>) {
         match report {
-            Report::Counters { into, drops } => self.count(into, drops),
-            Report::Memory(into) => self.count_memory(into),
+            Report::Counters { into, drops } => report::counters(self, into, drops),
+            Report::Memory(into) => report::memory(self, into),
             Report::SpareBytes(into) => {
                 let kept_bytes =
                     self.held_bytes(core).saturating_add(self.own_bytes_max / limits::KEPT_SHARE);
                 *into += core.options.memory_bytes_max.saturating_sub(kept_bytes);
             }
             Report::SendsHeld(into) => *into += self.common.connections.sends.in_use(),
-            Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
-            Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
+            Report::Connection { link, into } => *into = report::connection(self, Key::from_bits(link)),
+            Report::Explanation { link, into } => report::explain(self, Key::from_bits(link), into),
             Report::Peer { link, into } => {
                 let link = self.link_of(Key::from_bits(link));
                 into.refuses = link.is_some_and(|link| link.out.producer.is_stalled());

@@ -14,38 +14,38 @@ const PREFIX: &str = "cci/";
 const NAME_BYTES_MAX: usize = 107 - PREFIX.len();
 const PATH_BYTES_MAX: usize = 107;
 
-/// A place to listen at or to connect to: the socket's name and the URI that says it.
-pub(super) struct Place {
+/// An address to listen at or to connect to: the socket's name and the URI that says it.
+pub(super) struct Address {
     pub name: Name,
     pub uri: String,
 }
 
 /// Where an endpoint listens. A service is a name, or an absolute path. None: `u<uid>-<64 random bits>`, in the
 /// device's directory if it has one. With a directory, a service that is a name becomes a file there.
-pub(super) fn listen_place(device: &DeviceInfo, service: Option<&str>) -> Result<Place, CreateError> {
+pub(super) fn listen_address(device: &DeviceInfo, service: Option<&str>) -> Result<Address, CreateError> {
     let bad = |reason: &str| CreateError::BadService {
         service: service.unwrap_or_default().to_owned(),
         reason: reason.to_owned(),
     };
     let service_name = match service {
-        Some(path) if path.starts_with('/') => return path_place(Path::new(path)).map_err(bad),
+        Some(path) if path.starts_with('/') => return path_address(Path::new(path)).map_err(bad),
         Some(name) => name.to_owned(),
         None => unique()?,
     };
-    let place = abstract_place(&service_name).map_err(bad)?;
+    let address = abstract_address(&service_name).map_err(bad)?;
     match &device.shm.directory {
         Some(directory) if service_name.contains('/') => {
             Err(bad(&format!("in directory {} a service is a name without '/'", directory.display())))
         }
-        Some(directory) => path_place(&directory.join(service_name)).map_err(bad),
-        None => Ok(place),
+        Some(directory) => path_address(&directory.join(service_name)).map_err(bad),
+        None => Ok(address),
     }
 }
 
-/// Why no socket can be made in the folder of a place.
-pub(super) fn no_folder(device: &DeviceInfo, place: &Place, error: &SysError) -> CreateError {
-    let Name::Path(path) = &place.name else {
-        return CreateError::BadService { service: place.uri.clone(), reason: error.to_string() };
+/// Why no socket can be made in the folder of an address.
+pub(super) fn no_folder(device: &DeviceInfo, address: &Address, error: &SysError) -> CreateError {
+    let Name::Path(path) = &address.name else {
+        return CreateError::BadService { service: address.uri.clone(), reason: error.to_string() };
     };
     let folder = path.parent().unwrap_or(Path::new("/"));
     let shown = folder.display();
@@ -68,10 +68,10 @@ pub(super) fn no_folder(device: &DeviceInfo, place: &Place, error: &SysError) ->
 }
 
 /// What a URI names.
-pub(super) fn parse_uri(uri: &str) -> Result<Place, ConnectError> {
+pub(super) fn parse_uri(uri: &str) -> Result<Address, ConnectError> {
     let parsed = match uri.strip_prefix(SCHEME) {
-        Some(path) if path.starts_with('/') => path_place(Path::new(path)),
-        Some(name) => abstract_place(name),
+        Some(path) if path.starts_with('/') => path_address(Path::new(path)),
+        Some(name) => abstract_address(name),
         None => Err("a shared-memory URI is shm://name or shm:///absolute/path"),
     };
     parsed.map_err(|reason| ConnectError::BadUri { uri: uri.to_owned(), reason: reason.to_owned() })
@@ -90,16 +90,16 @@ pub(super) fn named_uid(name: &Name) -> Option<u32> {
     uid.parse().ok().filter(|_| is_random)
 }
 
-fn abstract_place(name: &str) -> Result<Place, &'static str> {
+fn abstract_address(name: &str) -> Result<Address, &'static str> {
     check_characters(name)?;
     if name.len() > NAME_BYTES_MAX {
         return Err("the name is longer than 103 bytes");
     }
     let socket = [PREFIX.as_bytes(), name.as_bytes()].concat();
-    Ok(Place { name: Name::Abstract(socket), uri: format!("{SCHEME}{name}") })
+    Ok(Address { name: Name::Abstract(socket), uri: format!("{SCHEME}{name}") })
 }
 
-fn path_place(path: &Path) -> Result<Place, &'static str> {
+fn path_address(path: &Path) -> Result<Address, &'static str> {
     let text = path.to_str().ok_or("the path is not UTF-8")?;
     check_characters(text)?;
     if text.len() > PATH_BYTES_MAX {
@@ -108,7 +108,7 @@ fn path_place(path: &Path) -> Result<Place, &'static str> {
     if text.ends_with('/') {
         return Err("the path names a directory: add a file name");
     }
-    Ok(Place { name: Name::Path(PathBuf::from(text)), uri: format!("{SCHEME}{text}") })
+    Ok(Address { name: Name::Path(PathBuf::from(text)), uri: format!("{SCHEME}{text}") })
 }
 
 /// Nothing that would need escaping in a URI, a shell or a configuration file.
@@ -143,9 +143,9 @@ mod tests {
             (Some("/tmp"), None),
             (Some("/tmp"), Some("name")),
         ] {
-            let place = listen_place(&device(directory), service).unwrap();
-            let found = parse_uri(&place.uri).unwrap();
-            assert_eq!((&found.name, &found.uri), (&place.name, &place.uri));
+            let address = listen_address(&device(directory), service).unwrap();
+            let found = parse_uri(&address.uri).unwrap();
+            assert_eq!((&found.name, &found.uri), (&address.name, &address.uri));
         }
         assert!(matches!(parse_uri("shm:///tmp/a").unwrap().name, Name::Path(_)));
         assert!(matches!(parse_uri("shm://tmp/a").unwrap().name, Name::Abstract(_)));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_name_says_whose_it_is() {
-        let uid = |service: Option<&str>| named_uid(&listen_place(&device(None), service).unwrap().name);
+        let uid = |service: Option<&str>| named_uid(&listen_address(&device(None), service).unwrap().name);
         assert_eq!(uid(None), Some(process::uid()));
         assert_eq!(uid(Some("u77-0123456789abcdef")), Some(77));
         for other in
@@ -174,6 +174,6 @@ mod tests {
         assert!(parse_uri(&format!("shm://{}", "x".repeat(104))).is_err());
         assert!(parse_uri(&format!("shm:///{}", "x".repeat(106))).is_ok());
         assert!(parse_uri(&format!("shm:///{}", "x".repeat(107))).is_err());
-        assert!(listen_place(&device(Some("/tmp")), Some("a/b")).is_err());
+        assert!(listen_address(&device(Some("/tmp")), Some("a/b")).is_err());
     }
 }

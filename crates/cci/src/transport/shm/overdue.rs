@@ -1,7 +1,7 @@
-//! Sends of a link whose time is up.
+//! Sends of a link whose time is up, and peers that are silent.
 
 use super::common::Common;
-use super::connections::{Connections, State, complete};
+use super::connections::{Conn, Connections, State, complete, from_us};
 use super::link::Link;
 use super::pending::{Send, Sends};
 use crate::connection::{DisconnectReason, Status};
@@ -116,4 +116,42 @@ pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit
     };
     sends.retain(&mut link.out.fifo, bring, |_| {});
     link.out.deadline_ns = link.out.deadline_ns.min(limit_ns);
+}
+
+/// Asks a silent peer for a sign of life; if it gives none, reports that to the program. Once: keepalive is off then, and the
+/// answer None. Otherwise answers when the connection is to be looked at again.
+pub(super) fn keep_alive(
+    conn: &mut Conn,
+    link: Option<&mut Link>,
+    core: &mut Core,
+    now_ns: u64,
+) -> Option<u64> {
+    if conn.keepalive_us == 0 || conn.state == State::Closing {
+        return None;
+    }
+    let limit_ns = from_us(conn.keepalive_us);
+    // A connection without a link has lost its peer: that is silence enough.
+    let silent_ns = link.as_ref().map_or(u64::MAX, |link| now_ns.saturating_sub(link.heard_ns));
+    // Silent is who was asked and did not answer. When the program has not polled for a while, nobody was
+    // asked; while we have no receive buffer, no answer gets through.
+    let was_asked = link.as_ref().is_none_or(|link| {
+        link.pinged_ns > link.heard_ns
+            && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 4
+            && !link.consumer.is_stalled()
+    });
+    if silent_ns >= limit_ns && was_asked {
+        conn.keepalive_us = 0;
+        core.keepalive_timed_out(conn.connection);
+        return None;
+    }
+    if let Some(link) = link
+        && silent_ns >= limit_ns / 2
+        && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 2
+    {
+        link.pinged_ns = now_ns;
+        // If the ring is corrupt, the next poll finds that, too.
+        let _ = link.send_ping();
+        link.out.flush();
+    }
+    Some(now_ns.saturating_add(limit_ns / 4))
 }

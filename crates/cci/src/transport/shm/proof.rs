@@ -6,24 +6,19 @@
 //! write to. Whoever shows it was told it by the endpoint, over a socket of this host, as a process that may connect:
 //! of the same user, or root. That the segment came and could be mapped proves the rest of the way, too.
 
-use super::hand::{Hand, Stage};
 use super::wire::Said;
-use super::{HANDSHAKE_NS_MAX, Shm};
-use crate::ConnectFailure;
-use crate::engine::core::Core;
 use crate::transport::commitment::{Commitment, SECRET_BYTES};
 use cci_memory::bytes::Backing;
-use cci_memory::slab::Key;
-use cci_sys::shared_memory::SharedMemory as Segment;
-use cci_sys::unix::ReceivedFds;
-use cci_sys::{SysError, clock, random};
+use cci_sys::shared_memory::SharedMemory;
+use cci_sys::unix::{ReceivedFds, Stream};
+use cci_sys::{SysError, random};
 
 /// The length of the segment: a page, as small as they come.
 const PAGE_BYTES: usize = 4096;
 
 /// An endpoint's secret, ready to be shown.
 pub(crate) struct Proof {
-    page: Segment,
+    page: SharedMemory,
     commitment: Commitment,
 }
 
@@ -32,7 +27,7 @@ impl Proof {
     pub fn new() -> Result<Proof, SysError> {
         let mut secret = [0; SECRET_BYTES];
         random::fill(&mut secret)?;
-        let page = Segment::create_read_only_for_others(PAGE_BYTES)?;
+        let page = SharedMemory::create_read_only_for_others(PAGE_BYTES)?;
         let written = page.bytes().write(0, &secret);
         debug_assert!(written, "a page is longer than a secret");
         Ok(Proof { page, commitment: Commitment::to(&secret) })
@@ -42,59 +37,19 @@ impl Proof {
         self.commitment
     }
 
+    /// Sends the page with the secret to a client. False: the client is gone.
+    pub(super) fn show(&self, to: &Stream) -> bool {
+        self.page.fd().is_some_and(|page| to.send(Said::Shown.bytes().as_slice(), &[page]).is_ok())
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         self.page.len() as u64
     }
 }
 
-impl Shm {
-    /// A client asks who we are.
-    pub(super) fn show_proof(&mut self, core: &mut Core, key: Key) {
-        let page = self.proof.as_ref().and_then(|proof| proof.page.fd());
-        let Some(hand) = self.common.hands.get_mut(key) else { return };
-        let shown = match (page, &hand.stream) {
-            (Some(page), Some(stream)) => stream.send(Said::Shown.bytes().as_slice(), &[page]).is_ok(),
-            _ => false,
-        };
-        if shown {
-            // Its next word comes when its program polls.
-            hand.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
-            if let Stage::Silent { has_asked, .. } = &mut hand.stage {
-                *has_asked = true;
-            }
-        } else {
-            self.say_on(key, &Said::Refuse(ConnectFailure::Refused));
-            self.end_hand(core, key, ConnectFailure::Disconnected);
-        }
-    }
-
-    /// The server shows a segment: only if the secret in it is that of the endpoint we want does it hear what for.
-    pub(super) fn proof_came(&mut self, core: &mut Core, key: Key, fds: ReceivedFds) {
-        let Some(hand) = self.common.hands.get_mut(key) else { return };
-        let (conn, server, is_it) = match &hand.stage {
-            Stage::Proving { conn, server, knock } => (*conn, *server, knock.proof == shown_in(fds)),
-            _ => return,
-        };
-        let Some(connection) = self.common.connections.conns.get(conn).map(|conn| conn.connection) else {
-            return;
-        };
-        if !is_it {
-            self.common.connections.counts.not_proven += 1;
-            core.disproved(connection);
-            return self.end_hand(core, key, ConnectFailure::NotPermitted);
-        }
-        core.heard(connection);
-        let was = std::mem::replace(&mut hand.stage, Stage::Asked { conn, server });
-        if let (Hand { stream: Some(stream), .. }, Stage::Proving { knock, .. }) = (&*hand, was) {
-            // A server that has closed meanwhile is heard of by its hang-up.
-            let _ = stream.send(Said::Request(knock.request, &knock.payload).bytes().as_slice(), &[]);
-        }
-    }
-}
-
-/// What the secret in a peer's segment hashes to, if it sent one.
-fn shown_in(mut fds: ReceivedFds) -> Option<Commitment> {
-    let page = Segment::open_read_only(fds.take(0)?, PAGE_BYTES).ok()?;
+/// What the secret in a peer's page hashes to, if it sent one.
+pub(super) fn shown_in(mut fds: ReceivedFds) -> Option<Commitment> {
+    let page = SharedMemory::open_read_only(fds.take(0)?, PAGE_BYTES).ok()?;
     let mut secret = [0; SECRET_BYTES];
     page.read(0, &mut secret).then(|| Commitment::to(&secret))
 }

@@ -1,24 +1,12 @@
 //! What one process may have of what an endpoint has for all: requests that wait for the program, memory of rings, and memory of
 //! connections with remote operations under way.
 
-use super::hand::Peer;
 use crate::limits::REQUESTS_MAX;
 use std::collections::HashMap;
 
 /// One process may have so many times what it leaves to others. High, since whoever wants more is refused: a process that is alone
 /// connects many times at once, and has most of it.
 const SHARE: u32 = 8;
-
-/// A process, as the kernel names it. All those that are not visible from here count as one.
-pub(super) fn process_of(uid: u32, pid: Option<u32>) -> u64 {
-    u64::from(uid) << 32 | u64::from(pid.unwrap_or(0))
-}
-
-impl Peer {
-    pub fn process(&self) -> u64 {
-        process_of(self.uid, self.pid)
-    }
-}
 
 /// Requests that the program holds, by the process that each came from.
 #[derive(Default)]

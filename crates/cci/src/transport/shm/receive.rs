@@ -4,16 +4,18 @@
 use super::close;
 use super::common::Common;
 use super::connections::State;
-use super::handshake;
 use super::link::{Life, Link};
+use super::out::Control;
 use super::transfers::TakenRma;
 use super::transfers::paths::About;
-use super::wire::{PeerConn, kind};
+use super::wire::{NOBODY, PeerConn, kind};
 use crate::connection::Connection;
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 
+/// Answers to late confirmations that wait for space in the ring.
+const CONTROL_MAX: usize = 256;
 /// Records taken from one link before the others have their turn.
 const RECORDS_PER_POLL_MAX: u32 = 64;
 
@@ -214,7 +216,7 @@ fn other(
     match kind {
         kind::CLOSE => close::close_came(link, common, core, conn, generation),
         kind::CLOSE_ACK => close::close_ack_came(link, common, core, conn, generation),
-        kind::CONFIRM => handshake::confirm_came(link, common, core, conn, generation, from),
+        kind::CONFIRM => confirm_came(link, common, core, (conn, generation), from),
         kind::PING => link.send_pong(),
         kind::PONG => Ok(()),
         _ => {
@@ -222,4 +224,25 @@ fn other(
             Ok(())
         }
     }
+}
+
+/// A client has joined the link, on which it names a connection of ours and one of its own.
+fn confirm_came(
+    link: &mut Link,
+    common: &mut Common,
+    core: &mut Core,
+    named: (u32, u8),
+    from: PeerConn,
+) -> Result<(), Corrupt> {
+    let Common { connections, handshakes, .. } = common;
+    if handshakes.confirm(connections, core, link.key, named, from) {
+        return Ok(());
+    }
+    // It came too late: we have given up. The client thinks that it is connected, and has to hear that it is not.
+    connections.counts.unknown_connection += 1;
+    if link.out.control.len() >= CONTROL_MAX {
+        // Nobody confirms so often and reads nothing.
+        return Ok(());
+    }
+    link.send_control(Control::about(kind::CLOSE, from, NOBODY))
 }

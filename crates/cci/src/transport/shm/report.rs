@@ -1,9 +1,9 @@
 //! Counters, memory and explanations.
 
 use super::connections::State;
-use super::hand::Side;
 use super::link::{Life, Link};
 use super::out::Control;
+use super::peer::Side;
 use super::transfers;
 use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
@@ -13,138 +13,132 @@ use cci_memory::slab::Key;
 /// A request that the program holds: its payload, and what it stands in.
 const REQUEST_BYTES: u64 = 1_300;
 
-impl Shm {
-    pub(super) fn count_connection(&self, key: Key) -> ConnectionCounters {
-        let Some(conn) = self.common.connections.conns.get(key) else { return ConnectionCounters::default() };
-        let link = self.link_of(key);
-        ConnectionCounters {
-            messages_sent: conn.messages_sent,
-            bytes_sent: conn.bytes_sent,
-            messages_received: conn.messages_received,
-            bytes_received: conn.bytes_received,
-            retransmissions: 0,
-            rtt_ns: None,
-            window_bytes: link.map_or(0, |link| u64::from(link.out.ring_bytes)),
-            receiver_not_ready: link.map_or(0, |link| link.rnr),
-            sends_in_progress: u64::from(conn.in_progress),
-        }
+/// Counters of one connection.
+pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
+    let Some(conn) = shm.common.connections.conns.get(key) else { return ConnectionCounters::default() };
+    let link = shm.link_of(key);
+    ConnectionCounters {
+        messages_sent: conn.messages_sent,
+        bytes_sent: conn.bytes_sent,
+        messages_received: conn.messages_received,
+        bytes_received: conn.bytes_received,
+        retransmissions: 0,
+        rtt_ns: None,
+        window_bytes: link.map_or(0, |link| u64::from(link.out.ring_bytes)),
+        receiver_not_ready: link.map_or(0, |link| link.rnr),
+        sends_in_progress: u64::from(conn.in_progress),
     }
+}
 
-    pub(super) fn link_of(&self, key: Key) -> Option<&Link> {
-        let conn = self.common.connections.conns.get(key)?;
-        match conn.state {
-            State::Open | State::Closing | State::Broken => self.links.get(conn.at),
-            State::Making | State::Gone => None,
-        }
-    }
+/// Counters of the device, and of what was dropped.
+pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+    let counts = &shm.common.connections.counts;
+    into.extend([
+        ("links", u64::from(shm.links.all().len())),
+        ("links_made", counts.links_made),
+        ("links_joined", counts.links_joined),
+        ("links_died", counts.links_died),
+        ("links_polled", shm.links.active_count() as u64),
+        (
+            "wakes_sent",
+            counts.wakes_sent + shm.links.all().iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
+        ),
+        ("wakes_received", counts.wakes_received),
+        ("kernel_polls", counts.kernel_polls),
+        ("stalls", counts.stalls),
+        ("sends_in_progress", u64::from(shm.common.connections.sends.in_use())),
+        ("requests_waiting", u64::from(shm.server.held.total())),
+        ("system_errors", counts.system_errors),
+    ]);
+    transfers::report::count(&shm.common.transfers, shm.links.all(), into);
+    drops.extend(
+        [
+            ("bad_record", counts.bad_record),
+            ("link_corrupt", counts.link_corrupt),
+            ("unknown_connection", counts.unknown_connection),
+            ("after_close", counts.after_close),
+            ("unreliable_no_buffer", counts.unreliable_no_buffer),
+            ("bad_handshake", counts.bad_handshake),
+            ("not_permitted", counts.not_permitted),
+            ("not_proven", counts.not_proven),
+            ("handshake_timed_out", counts.handshake_timed_out),
+            ("requests_over_quota", counts.requests_over_quota),
+            ("operations_over_quota", counts.operations_over_quota),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| DropReason { name, count }),
+    );
+}
 
-    pub(super) fn count(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        let counts = &self.common.connections.counts;
-        into.extend([
-            ("links", u64::from(self.links.all().len())),
-            ("links_made", counts.links_made),
-            ("links_joined", counts.links_joined),
-            ("links_died", counts.links_died),
-            ("links_polled", self.links.active_count() as u64),
-            (
-                "wakes_sent",
-                counts.wakes_sent + self.links.all().iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
-            ),
-            ("wakes_received", counts.wakes_received),
-            ("kernel_polls", counts.kernel_polls),
-            ("stalls", counts.stalls),
-            ("sends_in_progress", u64::from(self.common.connections.sends.in_use())),
-            ("requests_waiting", u64::from(self.shown.total())),
-            ("system_errors", counts.system_errors),
-        ]);
-        transfers::report::count(&self.common.transfers, self.links.all(), into);
-        drops.extend(
-            [
-                ("bad_record", counts.bad_record),
-                ("link_corrupt", counts.link_corrupt),
-                ("unknown_connection", counts.unknown_connection),
-                ("after_close", counts.after_close),
-                ("unreliable_no_buffer", counts.unreliable_no_buffer),
-                ("bad_handshake", counts.bad_handshake),
-                ("not_permitted", counts.not_permitted),
-                ("not_proven", counts.not_proven),
-                ("handshake_timed_out", counts.handshake_timed_out),
-                ("requests_over_quota", counts.requests_over_quota),
-                ("operations_over_quota", counts.operations_over_quota),
-            ]
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| DropReason { name, count }),
-        );
-    }
+/// Memory held, by kind.
+pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
+    let words: usize = shm.links.all().iter().map(|(_, link)| link.out.control.capacity()).sum();
+    let links = shm.links.all().bytes() as u64
+        + u64::from(shm.links.all().len()) * size_of::<Link>() as u64
+        + (words * size_of::<Control>()) as u64;
+    into.extend([
+        ("rings", shm.links.ring_memory_bytes()),
+        ("links", links),
+        ("connections", shm.common.connections.conns.bytes() as u64),
+        ("handshakes", shm.common.handshakes.bytes() + u64::from(shm.server.held.total()) * REQUEST_BYTES),
+        ("proof", shm.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
+        ("sends in progress", shm.common.connections.sends.bytes() as u64),
+        ("memory of peers, mapped", shm.common.transfers.paths.mapped.total()),
+        ("remote memory access", transfers::report::bytes(&shm.common.transfers, shm.links.all())),
+    ]);
+}
 
-    pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let words: usize = self.links.all().iter().map(|(_, link)| link.out.control.capacity()).sum();
-        let links = self.links.all().bytes() as u64
-            + u64::from(self.links.all().len()) * size_of::<Link>() as u64
-            + (words * size_of::<Control>()) as u64;
-        into.extend([
-            ("rings", self.links.ring_memory_bytes()),
-            ("links", links),
-            ("connections", self.common.connections.conns.bytes() as u64),
-            ("handshakes", self.common.hands.bytes() as u64 + u64::from(self.shown.total()) * REQUEST_BYTES),
-            ("proof", self.proof.as_ref().map_or(0, Proof::memory_bytes)),
-            ("sends in progress", self.common.connections.sends.bytes() as u64),
-            ("memory of peers, mapped", self.common.transfers.paths.mapped.total()),
-            ("remote memory access", transfers::report::bytes(&self.common.transfers, self.links.all())),
-        ]);
-    }
-
-    pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
-        let Some(conn) = self.common.connections.conns.get(key) else { return };
-        into.paths.push(PathOption {
-            path: "shared-memory ring".to_owned(),
-            chosen: true,
-            reason: "same host: the peer took descriptors of this kernel's, and the kernel named its user"
-                .to_owned(),
-        });
-        into.paths.push(PathOption {
-            path: "network devices".to_owned(),
-            chosen: false,
-            reason: "not looked at: the endpoint was opened on a shared-memory device".to_owned(),
-        });
-        let Some(link) = self.link_of(key) else {
-            into.blocked_on = match conn.state {
-                State::Making => Some("the peer has not confirmed yet".to_owned()),
-                _ => Some("the peer has closed or died".to_owned()),
-            };
-            return;
+/// Path, facts and what holds a connection up.
+pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
+    let Some(conn) = shm.common.connections.conns.get(key) else { return };
+    into.paths.push(PathOption {
+        path: "shared-memory ring".to_owned(),
+        chosen: true,
+        reason: "same host: the peer took descriptors of this kernel's, and the kernel named its user"
+            .to_owned(),
+    });
+    into.paths.push(PathOption {
+        path: "network devices".to_owned(),
+        chosen: false,
+        reason: "not looked at: the endpoint was opened on a shared-memory device".to_owned(),
+    });
+    let Some(link) = shm.link_of(key) else {
+        into.blocked_on = match conn.state {
+            State::Making => Some("the peer has not confirmed yet".to_owned()),
+            _ => Some("the peer has closed or died".to_owned()),
         };
-        if conn.is_reliable {
-            transfers::report::explain(&self.common.transfers, link, &mut into.paths);
-        }
-        let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
-        into.peer = format!("process {pid} of user {}", link.peer.uid);
-        let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
-        let made_here = link.side == Side::Server;
-        into.facts.extend([
-            ("ring to the peer", Fact::Bytes(link.out.ring_bytes.into())),
-            ("ring to the peer, in use", Fact::Bytes(in_ring)),
-            ("ring from the peer", Fact::Bytes(link.ring_bytes.into())),
-            ("connections on the link", Fact::Count(link.conns.into())),
-            ("link made by", if made_here { "this side" } else { "the peer" }.into()),
-            ("sends in progress", Fact::Count(conn.in_progress.into())),
-            ("sends in progress on the link", Fact::Count(link.out.fifo.len() as u64)),
-            ("polled directly", Fact::Flag(link.is_active)),
-            ("wake-ups sent", Fact::Count(link.out.wakes)),
-            ("times without a receive buffer here", Fact::Count(link.stalls)),
-            ("messages taken back for want of a receive buffer there", Fact::Count(link.rnr)),
-        ]);
-        into.blocked_on = if conn.state == State::Broken {
-            Some("a send timed out: the peer is not taking messages".to_owned())
-        } else if link.life != Life::Up {
-            Some("the peer has gone; what it sent before is being delivered".to_owned())
-        } else if conn.in_progress > 0 && link.out.producer.is_stalled() {
-            Some("peer has no receive buffer".to_owned())
-        } else if in_ring + 2 * u64::from(self.common.connections.mss) > u64::from(link.out.ring_bytes) {
-            Some("ring full: the peer is not taking messages".to_owned())
-        } else {
-            None
-        };
+        return;
+    };
+    if conn.is_reliable {
+        transfers::report::explain(&shm.common.transfers, link, &mut into.paths);
     }
+    let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
+    into.peer = format!("process {pid} of user {}", link.peer.uid);
+    let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
+    let made_here = link.side == Side::Server;
+    into.facts.extend([
+        ("ring to the peer", Fact::Bytes(link.out.ring_bytes.into())),
+        ("ring to the peer, in use", Fact::Bytes(in_ring)),
+        ("ring from the peer", Fact::Bytes(link.ring_bytes.into())),
+        ("connections on the link", Fact::Count(link.conns.into())),
+        ("link made by", if made_here { "this side" } else { "the peer" }.into()),
+        ("sends in progress", Fact::Count(conn.in_progress.into())),
+        ("sends in progress on the link", Fact::Count(link.out.fifo.len() as u64)),
+        ("polled directly", Fact::Flag(link.is_active)),
+        ("wake-ups sent", Fact::Count(link.out.wakes)),
+        ("times without a receive buffer here", Fact::Count(link.stalls)),
+        ("messages taken back for want of a receive buffer there", Fact::Count(link.rnr)),
+    ]);
+    into.blocked_on = if conn.state == State::Broken {
+        Some("a send timed out: the peer is not taking messages".to_owned())
+    } else if link.life != Life::Up {
+        Some("the peer has gone; what it sent before is being delivered".to_owned())
+    } else if conn.in_progress > 0 && link.out.producer.is_stalled() {
+        Some("peer has no receive buffer".to_owned())
+    } else if in_ring + 2 * u64::from(shm.common.connections.mss) > u64::from(link.out.ring_bytes) {
+        Some("ring full: the peer is not taking messages".to_owned())
+    } else {
+        None
+    };
 }

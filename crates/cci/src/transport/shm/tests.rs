@@ -8,8 +8,8 @@ mod rma;
 mod taking_back;
 mod waking;
 
-use super::by_hand::*;
-use super::listen::Asker;
+use super::scripted::*;
+use super::server::Asked;
 use super::wire::{self, Offer, Request, Said, kind};
 use crate::DisconnectReason;
 use crate::config::builtin;
@@ -27,7 +27,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 #[test]
-fn what_an_honest_stranger_does_by_hand_works() {
+fn what_an_honest_scripted_peer_does_works() {
     let mut server = endpoint();
     let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
     let mut lie = confirm(&mut server, liar);
@@ -69,8 +69,8 @@ fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
         _ => None,
     });
     // As if the endpoint that it came to had all_users = on, and the process were another user's: neither this one's nor root's.
-    let asker = request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap();
-    asker.peer.uid = process::uid() + 1;
+    let asked = request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap();
+    asked.peer.uid = process::uid() + 1;
     assert!(matches!(worker.accept(request, 1), Err(AcceptError::NotPermitted)));
     let mut buffer = [0; wire::BYTES_MAX];
     let got = client.recv(&mut buffer, 2).unwrap();

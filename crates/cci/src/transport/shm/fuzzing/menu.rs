@@ -1,7 +1,7 @@
 //! Descriptors that a peer may send: good ones, and others.
 
 use crate::fuzzing::Script;
-use crate::transport::shm::by_hand::RING_BYTES;
+use crate::transport::shm::scripted::RING_BYTES;
 use cci_memory::ring::region_bytes;
 use cci_sys::event::EventFd;
 use cci_sys::shared_memory::SharedMemory as Segment;

@@ -1,11 +1,11 @@
 //! See [`crate::fuzzing`].
 #![allow(clippy::unwrap_used, reason = "only tests and fuzzing have it")]
 
-mod knock;
+mod hello;
 mod menu;
 mod peer;
 
-pub use knock::shm_handshake;
+pub use hello::shm_handshake;
 pub use peer::shm_peer;
 
 use super::name;
@@ -15,9 +15,9 @@ use crate::ConnectFailure;
 
 /// `shm://` URIs: what is read and written again is read as the same.
 pub fn shm_uri(text: &str) {
-    let Ok(place) = name::parse_uri(text) else { return };
-    let again = name::parse_uri(&place.uri).expect("it was one");
-    assert_eq!((again.name, again.uri), (place.name, place.uri), "{text:?}");
+    let Ok(address) = name::parse_uri(text) else { return };
+    let again = name::parse_uri(&address.uri).expect("it was one");
+    assert_eq!((again.name, again.uri), (address.name, address.uri), "{text:?}");
 }
 
 /// Messages of the handshake: what is understood is written back the same.

@@ -4,7 +4,7 @@
 use super::menu::Menu;
 use crate::config::builtin;
 use crate::fuzzing::{Script, with_handle};
-use crate::transport::shm::by_hand::{Lie, ask, confirm};
+use crate::transport::shm::scripted::{Lie, ask, confirm};
 use crate::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, RegionAddress,
     RegionHandle, RmaFlags, SendFlags,

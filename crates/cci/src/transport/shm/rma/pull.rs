@@ -8,7 +8,7 @@
 
 use crate::device::Cma;
 use crate::transport::ordered_rma::{Pulled, Trial};
-use crate::transport::shm::hand::Peer;
+use crate::transport::shm::peer::Peer;
 use cci_memory::bytes::{Backing, Bytes, Foreign};
 use cci_proto::RmaKind;
 use cci_sys::cma::{self, Cost, Probe, Process};

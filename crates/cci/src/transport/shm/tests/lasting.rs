@@ -1,7 +1,7 @@
 //! Peers that go on talking and never let an operation end.
 
 use super::rma::{READ, record, scene};
-use crate::transport::shm::by_hand::PATIENCE;
+use crate::transport::shm::scripted::PATIENCE;
 use crate::transport::shm::wire::kind;
 use crate::{Event, RegionAddress, Rma, RmaFlags, RmaKind, Segment, SendFlags, Status};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! One process, and what it leaves to others of what an endpoint has for all.
 
 use super::*;
-use crate::transport::shm::quota::process_of;
+use crate::transport::shm::peer::process_of;
 
 fn small() -> Endpoint {
     let options =
@@ -17,7 +17,7 @@ fn is_offered(server: &mut Endpoint, endpoint: u64, pid: u32) -> Option<Stream> 
     stream.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
-        request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap().peer.pid = Some(pid);
+        request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap().peer.pid = Some(pid);
         match server.accept(request, 1) {
             Ok(()) => Some(true),
             Err(AcceptError::NoMemory) => Some(false),

@@ -1,9 +1,9 @@
 //! Peers that try to keep a sleeper asleep, or a listener busy.
 
-use crate::transport::shm::by_hand::{PATIENCE, ask, confirm, dropped, endpoint, until};
-use crate::transport::shm::listen::Asker;
+use crate::transport::shm::scripted::{PATIENCE, ask, confirm, dropped, endpoint, until};
+use crate::transport::shm::server::Asked;
 use crate::transport::shm::wire::{self, Request, Said, kind};
-use crate::transport::shm::{HANDS_SILENT_MAX, doorbell};
+use crate::transport::shm::{SILENT_MAX, doorbell};
 use crate::{Attribute, Endpoint, Event, SendFlags};
 use cci_memory::ring::RecordHeader;
 use cci_sys::process;
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-fn message(lie: &crate::transport::shm::by_hand::Lie) -> RecordHeader {
+fn message(lie: &crate::transport::shm::scripted::Lie) -> RecordHeader {
     RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 }
 }
 
@@ -44,23 +44,23 @@ fn a_bell_that_the_peer_made_blocking_freezes_nobody() {
 }
 
 /// A link to a process of another user, as the kernel would say it.
-fn stranger(server: &mut Endpoint) -> crate::transport::shm::by_hand::Lie {
+fn stranger(server: &mut Endpoint) -> crate::transport::shm::scripted::Lie {
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
-    let own = crate::transport::shm::by_hand::OWN;
+    let own = crate::transport::shm::scripted::OWN;
     let request = Request { endpoint: 1, conn: own, mss: 4096, attribute: Attribute::ReliableOrdered };
     stream.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
-        let asker = request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap();
-        asker.peer.uid = process::uid() + 1;
+        let asked = request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap();
+        asked.peer.uid = process::uid() + 1;
         server.accept(request, 1).unwrap();
         Some(())
     });
     let mut buffer = [0; wire::BYTES_MAX];
     let offered = stream.recv(&mut buffer, 2).unwrap();
     let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
-    confirm(server, crate::transport::shm::by_hand::Liar { stream, accept, offered })
+    confirm(server, crate::transport::shm::scripted::Liar { stream, accept, offered })
 }
 
 /// Nobody writes to the counter of another user's process: it is rung over the lifeline, and rings so, too.
@@ -114,14 +114,14 @@ fn a_crowd_that_asks_who_we_are_keeps_nobody_out() {
     let name = Name::Abstract(format!("cci/{}", rest.split(',').next().unwrap()).into_bytes());
     let mut crowd = Vec::new();
     let start = Instant::now();
-    while crowd.len() < HANDS_SILENT_MAX as usize && start.elapsed() < PATIENCE {
+    while crowd.len() < SILENT_MAX as usize && start.elapsed() < PATIENCE {
         if let Ok(stream) = Stream::connect(&name) {
             stream.send(Said::Who.bytes().as_slice(), &[]).unwrap();
             crowd.push(stream);
         }
         server.progress();
     }
-    assert_eq!(crowd.len(), HANDS_SILENT_MAX as usize);
+    assert_eq!(crowd.len(), SILENT_MAX as usize);
     // One of them asks again: that is no more time for it, but its end.
     crowd[7].send(Said::Who.bytes().as_slice(), &[]).unwrap();
     until(&mut server, "the end of one that asks twice", |_, _| crowd[7].hung_up().then_some(()));

@@ -2,7 +2,7 @@
 //! waiting is caught once, and has nothing mapped from then on: so what all its copies cost together is bounded, however many
 //! regions there are.
 
-use crate::transport::shm::hand::Peer;
+use crate::transport::shm::peer::Peer;
 
 /// A peer's copies may hold the owner up for so long at once. A copy looks at its live word every MiB, so who takes longer was
 /// stopped, or means harm. What was waited comes back, a nanosecond for each that the owner then does not wait: in the long run

@@ -12,9 +12,9 @@
 use super::patience::Patience;
 use crate::engine::regions::Region;
 use crate::rma::{Access, Charged, LiveWord, Memory};
-use crate::transport::shm::hand::Peer;
 use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
+use crate::transport::shm::peer::Peer;
 use crate::transport::shm::rma::grant::{Grant, NotMapped};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};

@@ -1,7 +1,7 @@
 //! Peers made by hand, by the real handshake: of the tests, and of fuzzing.
 #![allow(clippy::unwrap_used, dead_code, reason = "only tests and fuzzing have it, and each uses its part")]
 
-use super::listen::Asker;
+use super::server::Asked;
 use super::wire::{self, Accept, Offer, PeerConn, Request, Said};
 use crate::config::builtin;
 use crate::{Attribute, Connection, Endpoint, Event, Options};
@@ -58,8 +58,8 @@ pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute,
     stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
-        let asker = request.body.as_mut().unwrap().inner.downcast_mut::<Asker>().unwrap();
-        asker.peer.pid = Some(pid);
+        let asked = request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap();
+        asked.peer.pid = Some(pid);
         server.accept(request, 1).unwrap();
         Some(())
     });

@@ -4,7 +4,7 @@
 use super::menu::Menu;
 use crate::config::builtin;
 use crate::fuzzing::Script;
-use crate::transport::shm::by_hand::{OWN, RING_BYTES};
+use crate::transport::shm::scripted::{OWN, RING_BYTES};
 use crate::transport::shm::wire::{Accept, BYTES_MAX, Offer, PeerConn, Request, Said};
 use crate::{Attribute, ConnectFailure, Endpoint, Event, Options};
 use cci_sys::unix::{Listener, Name, Stream};
@@ -30,12 +30,12 @@ pub fn shm_handshake(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
     let endpoint = Endpoint::create(&builtin::shm("shm"), options).unwrap();
-    let place = super::name::parse_uri(endpoint.uri()).unwrap();
+    let address = super::name::parse_uri(endpoint.uri()).unwrap();
     // A name of its own, made from the endpoint's, so that several runs do not meet.
     let uri = format!("{}-liar", endpoint.uri());
     let listener = Listener::bind(&super::name::parse_uri(&uri).unwrap().name).unwrap();
     let menu = Menu::new();
-    let (name, streams) = (place.name, Vec::new());
+    let (name, streams) = (address.name, Vec::new());
     let mut scene = Scene { endpoint, name, listener, uri, streams, menu, dialled: 0 };
     for _ in 0..STEPS_MAX {
         if script.is_empty() {

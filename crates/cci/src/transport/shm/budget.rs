@@ -1,0 +1,107 @@
+//! What an endpoint may still allocate under its memory cap for links and connections.
+
+use super::connections::Connections;
+use super::handshake::{Half, Stage};
+use super::handshakes::Handshakes;
+use super::links::{Links, ring_charge};
+use super::peer::Peer;
+use super::quota::RingMemory;
+use super::{RING_BYTES_MAX, RING_BYTES_MIN};
+use crate::ConnectFailure;
+use crate::connection::Connection;
+use cci_memory::slab::Key;
+use cci_sys::SysError;
+
+/// A ring takes at most this part of what is left under the cap.
+const RING_SHARE: u64 = 16;
+
+/// The memory cap, as a handshake finds it.
+#[derive(Copy, Clone)]
+pub(super) struct Budget {
+    pub cap_bytes: u64,
+    /// What the endpoint holds beside rings, and what is set apart for others.
+    pub held_bytes: u64,
+}
+
+/// Why there is no ring for a link.
+pub(super) enum NoHalf {
+    /// What the peer is told.
+    Why(ConnectFailure),
+    /// The system refused; the peer is told that there is no memory.
+    System(SysError),
+}
+
+impl NoHalf {
+    pub fn why(&self) -> ConnectFailure {
+        match self {
+            NoHalf::Why(why) => *why,
+            NoHalf::System(_) => ConnectFailure::NoMemory,
+        }
+    }
+}
+
+impl From<ConnectFailure> for NoHalf {
+    fn from(why: ConnectFailure) -> NoHalf {
+        NoHalf::Why(why)
+    }
+}
+
+impl From<SysError> for NoHalf {
+    fn from(error: SysError) -> NoHalf {
+        NoHalf::System(error)
+    }
+}
+
+impl Budget {
+    /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
+    fn ring_bytes(&self, links: &Links, handshakes: &Handshakes, process: u64) -> Option<u32> {
+        let left = self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory_bytes()));
+        let of_links = links.all().iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
+        let of_offers = handshakes.iter().filter_map(|(_, handshake)| match &handshake.stage {
+            Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
+            _ => None,
+        });
+        let own = of_links.chain(of_offers).filter(|(owner, _)| *owner == process);
+        let memory =
+            RingMemory { left, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
+        let is_affordable = |ring_bytes| {
+            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_room_for(ring_charge(ring_bytes))
+        };
+        let mut ring_bytes = RING_BYTES_MAX;
+        while ring_bytes > RING_BYTES_MIN && !is_affordable(ring_bytes) {
+            ring_bytes /= 2;
+        }
+        memory.has_room_for(ring_charge(ring_bytes)).then_some(ring_bytes)
+    }
+
+    /// Makes the ring that we will read from a peer, and charges it.
+    pub fn make_half(
+        &self,
+        links: &mut Links,
+        handshakes: &Handshakes,
+        connections: &mut Connections,
+        peer: &Peer,
+    ) -> Result<Half, NoHalf> {
+        let ring_bytes =
+            self.ring_bytes(links, handshakes, peer.process()).ok_or(ConnectFailure::NoMemory)?;
+        let half = Half::create(ring_bytes).inspect_err(|_| connections.counts.system_errors += 1)?;
+        links.charge_ring(ring_bytes);
+        Ok(half)
+    }
+
+    /// Enters a connection that is to be made, if it fits under the cap.
+    pub fn insert_conn(
+        &self,
+        links: &Links,
+        connections: &mut Connections,
+        connection: Connection,
+        is_reliable: bool,
+    ) -> Option<Key> {
+        let growth_bytes = connections.growth_bytes();
+        let held_bytes = self.held_bytes.saturating_add(links.ring_memory_bytes());
+        if growth_bytes > 0 && held_bytes.saturating_add(growth_bytes) > self.cap_bytes {
+            return None;
+        }
+        connections.insert(connection, is_reliable)
+    }
+}

@@ -1,0 +1,287 @@
+//! The client's side of handshakes: from the first hello to a link or a refusal.
+
+use super::admission::Admission;
+use super::common::Common;
+use super::handshake::{Hello, Stage};
+use super::link::Link;
+use super::out::Control;
+use super::peer::{Peer, Side};
+use super::proof::shown_in;
+use super::step::Step;
+use super::wire::{Accept, NotUnderstood, Offer, PeerConn, Request, Said, kind};
+use super::{RETRY_NS, name};
+use crate::connection::Connection;
+use crate::engine::core::Core;
+use crate::security::NO_NAMES;
+use crate::transport::Dial;
+use crate::{ConnectError, ConnectFailure};
+use cci_memory::slab::Key;
+use cci_sys::unix::{Credentials, ReceivedFds, Stream};
+use cci_sys::{SysError, clock};
+use std::io;
+
+/// EPROTOTYPE, without a dependency for one number: so on every Linux but that of MIPS, SPARC and Alpha.
+const ERRNO_PROTOTYPE: i32 = 91;
+
+/// How an endpoint dials.
+pub(super) struct Client {
+    /// Whom it takes for a server.
+    pub admission: Admission,
+}
+
+/// What came of a hello.
+enum Reached {
+    Yes(Stream, Credentials),
+    /// The server's queue is full.
+    Busy,
+    /// It is not of a user whose servers are trusted.
+    Untrusted,
+    No(ConnectFailure),
+}
+
+impl Client {
+    /// Begins a connection. Whatever the server does ends in an event; errors are the system's and the caller's.
+    pub fn dial(
+        &self,
+        step: &mut Step<'_>,
+        connection: Connection,
+        to: &Dial<'_>,
+    ) -> Result<Key, ConnectError> {
+        if let Some(name) = to.expected {
+            return Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NO_NAMES.to_owned() });
+        }
+        let address = name::parse_uri(to.uri)?;
+        let Step { links, common, core, budget } = step;
+        let now_ns = clock::now_ns();
+        common.connections.now_ns = now_ns;
+        let connections = &mut common.connections;
+        let conn = budget
+            .insert_conn(links, connections, connection, to.attribute.is_reliable())
+            .ok_or(ConnectError::NoMemory)?;
+        let request = Request {
+            endpoint: common.endpoint,
+            conn: PeerConn { index: conn.index, generation: conn.generation },
+            mss: connections.mss,
+            attribute: to.attribute,
+        };
+        let hello =
+            Hello { name: address.name, proof: to.proof, request, payload: to.request.to_vec(), again_ns: 0 };
+        let deadline_ns = to.timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
+        let stage = Stage::Hello { conn, hello: Box::new(hello) };
+        let Some(key) = common.handshakes.insert(deadline_ns, stage) else {
+            common.connections.conns.remove(conn);
+            return Err(ConnectError::NoMemory);
+        };
+        if let Some(conn) = common.connections.conns.get_mut(conn) {
+            conn.at = key;
+        }
+        if let Err(error) = self.hello(common, core, key) {
+            common.handshakes.remove(&core.poller, key);
+            common.connections.conns.remove(conn);
+            return Err(error.into());
+        }
+        Ok(conn)
+    }
+
+    /// Tries to reach the server. Errors are the system's; whatever the server does ends in an event.
+    pub fn hello(&self, common: &mut Common, core: &mut Core, key: Key) -> Result<(), SysError> {
+        let Some(handshake) = common.handshakes.get_mut(key) else { return Ok(()) };
+        let Stage::Hello { hello, .. } = &mut handshake.stage else { return Ok(()) };
+        let (stream, server) = match self.reach(hello)? {
+            Reached::Yes(stream, server) => (stream, server),
+            Reached::Busy => {
+                hello.again_ns = clock::now_ns() + RETRY_NS;
+                return Ok(());
+            }
+            Reached::Untrusted => {
+                common.connections.counts.not_permitted += 1;
+                self.end(common, core, key, ConnectFailure::NotPermitted);
+                return Ok(());
+            }
+            Reached::No(why) => {
+                self.end(common, core, key, why);
+                return Ok(());
+            }
+        };
+        stream.trust();
+        // A server that has closed meanwhile may have said why: that is read, so a failure here is none.
+        let said =
+            if hello.proof.is_some() { Said::Who } else { Said::Request(hello.request, &hello.payload) };
+        let _ = stream.send(said.bytes().as_slice(), &[]);
+        common.handshakes.watch(&core.poller, key, stream).map_err(|(error, _)| error)?;
+        let Some(handshake) = common.handshakes.get_mut(key) else { return Ok(()) };
+        let Some(conn) = handshake.stage.conn() else { return Ok(()) };
+        let was = std::mem::replace(&mut handshake.stage, Stage::Asked { conn, server });
+        if let Stage::Hello { hello, .. } = was
+            && hello.proof.is_some()
+        {
+            handshake.stage = Stage::Proving { conn, server, hello };
+        }
+        Ok(())
+    }
+
+    fn reach(&self, hello: &Hello) -> Result<Reached, SysError> {
+        let stream = match Stream::connect_warily(&hello.name) {
+            Ok(stream) => stream,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Reached::Busy),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                        Ok(Reached::No(ConnectFailure::Refused))
+                    }
+                    io::ErrorKind::PermissionDenied => Ok(Reached::No(ConnectFailure::NotPermitted)),
+                    // A socket, but of another type: somebody else's.
+                    _ if error.errno() == Some(ERRNO_PROTOTYPE) => Ok(Reached::No(ConnectFailure::Refused)),
+                    _ => Err(error),
+                };
+            }
+        };
+        let server = stream.peer_credentials()?;
+        if self.admission.trusts_server(server.uid, name::named_uid(&hello.name)) {
+            Ok(Reached::Yes(stream, server))
+        } else {
+            Ok(Reached::Untrusted)
+        }
+    }
+
+    /// A message of the server's came.
+    pub fn heard(
+        &self,
+        step: &mut Step<'_>,
+        key: Key,
+        said: Result<Said<'_>, NotUnderstood>,
+        fds: ReceivedFds,
+    ) {
+        let Step { common, core, .. } = &mut *step;
+        let Some(handshake) = common.handshakes.get(key) else { return };
+        match (&handshake.stage, said) {
+            (Stage::Proving { .. }, Ok(Said::Shown)) => self.proof_came(common, core, key, fds),
+            (Stage::Asked { conn, server }, Ok(Said::Accept(accept))) => {
+                let (conn, server) = (*conn, *server);
+                self.accepted(step, (key, conn, server), &accept, fds);
+            }
+            // Whoever has nothing to show is not the one.
+            (Stage::Proving { .. }, Ok(Said::Refuse(ConnectFailure::Refused))) => {
+                self.proof_came(common, core, key, ReceivedFds::default());
+            }
+            (_, Err(NotUnderstood::Version(theirs))) => {
+                self.end(common, core, key, ConnectFailure::Version { theirs });
+            }
+            (_, Ok(Said::Refuse(why))) => self.end(common, core, key, why),
+            _ => {
+                common.connections.counts.bad_handshake += 1;
+                handshake.send(&Said::Refuse(ConnectFailure::Refused));
+                self.end(common, core, key, ConnectFailure::Disconnected);
+            }
+        }
+    }
+
+    /// The server shows a page of memory: only if the secret in it is that of the endpoint we want does it get the request.
+    fn proof_came(&self, common: &mut Common, core: &mut Core, key: Key, fds: ReceivedFds) {
+        let Some(handshake) = common.handshakes.get_mut(key) else { return };
+        let (conn, server, is_it) = match &handshake.stage {
+            Stage::Proving { conn, server, hello } => (*conn, *server, hello.proof == shown_in(fds)),
+            _ => return,
+        };
+        let Some(connection) = common.connections.conns.get(conn).map(|conn| conn.connection) else { return };
+        if !is_it {
+            common.connections.counts.not_proven += 1;
+            core.disproved(connection);
+            return self.end(common, core, key, ConnectFailure::NotPermitted);
+        }
+        core.heard(connection);
+        let was = std::mem::replace(&mut handshake.stage, Stage::Asked { conn, server });
+        if let Stage::Proving { hello, .. } = was {
+            // A server that has closed meanwhile is heard of by its hang-up.
+            handshake.send(&Said::Request(hello.request, &hello.payload));
+        }
+    }
+
+    /// The server's program has accepted.
+    fn accepted(
+        &self,
+        step: &mut Step<'_>,
+        (key, conn, server): (Key, Key, Credentials),
+        accept: &Accept,
+        fds: ReceivedFds,
+    ) {
+        let peer = Peer { endpoint: accept.endpoint, pid: server.pid, uid: server.uid };
+        match accept.offer {
+            Offer::Join { server_made_it } => {
+                let side = if server_made_it { Side::Client } else { Side::Server };
+                self.join(step, (key, conn), accept, side, peer);
+            }
+            Offer::New { ring_bytes } => match take_offer(step, key, accept, (ring_bytes, fds), peer) {
+                Ok(link) => {
+                    step.common.handshakes.remove(&step.core.poller, key);
+                    step.common.connections.open(step.core, conn, link, accept.conn, accept.mss);
+                }
+                Err(why) => self.end(step.common, step.core, key, why),
+            },
+        }
+    }
+
+    /// Rides on a link that is there already, if it is one with this server: who knows the number of another one gets no
+    /// connection on that.
+    fn join(&self, step: &mut Step<'_>, (key, conn): (Key, Key), accept: &Accept, side: Side, peer: Peer) {
+        let Step { links, common, core, .. } = step;
+        let Some(link) = links.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
+            let sent = common.handshakes.get(key).is_some_and(|handshake| handshake.send(&Said::NoLink));
+            if !sent {
+                self.end(common, core, key, ConnectFailure::Disconnected);
+            }
+            return;
+        };
+        let own = PeerConn { index: conn.index, generation: conn.generation };
+        let sent = link.send_control(Control::about(kind::CONFIRM, accept.conn, own));
+        link.conns += 1;
+        link.out.flush();
+        let at = link.key;
+        common.handshakes.remove(&core.poller, key);
+        common.connections.counts.links_joined += 1;
+        common.connections.open(core, conn, at, accept.conn, accept.mss);
+        links.schedule(at);
+        if sent.is_err() {
+            links.kill(common, core, at);
+        }
+    }
+
+    /// The attempt is over without a connection.
+    pub fn end(&self, common: &mut Common, core: &mut Core, key: Key, why: ConnectFailure) {
+        let Some(handshake) = common.handshakes.remove(&core.poller, key) else { return };
+        if let Some(conn) = handshake.stage.conn() {
+            common.connections.fail(core, conn, why);
+        }
+        if let Stage::Asked { .. } = handshake.stage {
+            // A server that has just accepted takes our silence for a confirmation on its way through the ring.
+            handshake.send(&Said::Refuse(why));
+        }
+    }
+}
+
+/// Makes our half of a new link, and the link of it and the server's half.
+fn take_offer(
+    step: &mut Step<'_>,
+    key: Key,
+    accept: &Accept,
+    (ring_bytes, fds): (u32, ReceivedFds),
+    peer: Peer,
+) -> Result<Key, ConnectFailure> {
+    let Step { links, common, core, budget } = step;
+    let Common { connections, handshakes, .. } = &mut **common;
+    let half = budget.make_half(links, handshakes, connections, &peer).map_err(|error| error.why())?;
+    let own_ring_bytes = half.ring_bytes;
+    let confirm = Said::Confirm { ring_bytes: own_ring_bytes };
+    let Some(handshake) = handshakes.get_mut(key).filter(|it| it.send_half(&confirm, &half)) else {
+        links.discharge_ring(own_ring_bytes);
+        return Err(ConnectFailure::Disconnected);
+    };
+    let Some(ends) = half.join(ring_bytes, fds) else {
+        connections.counts.bad_handshake += 1;
+        links.discharge_ring(own_ring_bytes);
+        return Err(ConnectFailure::Disconnected);
+    };
+    let Some(lifeline) = handshake.stream.take() else { return Err(ConnectFailure::Disconnected) };
+    let link = Link::new(ends, lifeline, accept.link_id, Side::Client, peer, connections.now_ns);
+    links.make(connections, core, link).ok_or(ConnectFailure::NoMemory)
+}

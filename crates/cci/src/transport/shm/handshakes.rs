@@ -1,0 +1,155 @@
+//! The handshakes under way.
+
+use super::connections::{Connections, State};
+use super::handshake::{Handshake, Stage};
+use super::wire::PeerConn;
+use crate::ConnectFailure;
+use crate::engine::core::Core;
+use crate::engine::poller::Poller;
+use crate::transport::token;
+use cci_memory::slab::{Key, Slab};
+use cci_sys::SysError;
+use cci_sys::unix::Stream;
+use std::os::fd::AsFd;
+
+/// Connections being made at once.
+const HANDSHAKES_MAX: u32 = 64 << 10;
+
+/// All handshakes of an endpoint, of clients and servers.
+pub(super) struct Handshakes {
+    all: Slab<Handshake>,
+}
+
+impl Handshakes {
+    pub const fn new() -> Handshakes {
+        Handshakes { all: Slab::new(HANDSHAKES_MAX) }
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Handshake> {
+        self.all.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Handshake> {
+        self.all.get_mut(key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Handshake)> {
+        self.all.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.all.bytes() as u64
+    }
+
+    /// The handshake that a token of the poller names.
+    pub fn named_by(&self, what: u64) -> Option<Key> {
+        self.all.key_at(token::index(what)).filter(|key| token::names(what, *key))
+    }
+
+    /// Enters a handshake without a stream. None: there are too many, or there is no memory.
+    pub fn insert(&mut self, deadline_ns: u64, stage: Stage) -> Option<Key> {
+        self.all.insert(Handshake { stream: None, deadline_ns, stage }).ok()
+    }
+
+    /// Gives a handshake its stream, and watches it.
+    pub fn watch(&mut self, poller: &Poller, key: Key, stream: Stream) -> Result<(), (SysError, Stream)> {
+        if let Err(error) = poller.watch(stream.as_fd(), token::make(token::HAND, key)) {
+            return Err((error, stream));
+        }
+        if let Some(handshake) = self.all.get_mut(key) {
+            handshake.stream = Some(stream);
+        }
+        Ok(())
+    }
+
+    /// Lets go of a handshake's stream: nothing more comes there.
+    pub fn let_go(&mut self, poller: &Poller, key: Key) {
+        if let Some(stream) = self.all.get_mut(key).and_then(|handshake| handshake.stream.take()) {
+            poller.unwatch(stream.as_fd());
+        }
+    }
+
+    /// Takes a handshake out, whose stream is not watched any more.
+    pub fn remove(&mut self, poller: &Poller, key: Key) -> Option<Handshake> {
+        let handshake = self.all.remove(key)?;
+        if let Some(stream) = &handshake.stream {
+            poller.unwatch(stream.as_fd());
+        }
+        Some(handshake)
+    }
+
+    /// Changes the stage. The deadline stays what it was when the program accepted: what others of the same process do
+    /// prolongs nothing.
+    pub fn set_stage(&mut self, key: Key, stage: Stage) {
+        if let Some(handshake) = self.all.get_mut(key) {
+            handshake.stage = stage;
+        }
+    }
+
+    /// A client has joined the link `link`: CONFIRM came through its ring, for a connection of ours as the client names it.
+    /// False: no such client is expected.
+    pub fn confirm(
+        &mut self,
+        connections: &mut Connections,
+        core: &mut Core,
+        link: Key,
+        (conn, generation): (u32, u8),
+        from: PeerConn,
+    ) -> bool {
+        if let Some((key, conn)) = connections.named(conn, generation)
+            && conn.state == State::Making
+            && let at = conn.at
+            && let Some(handshake) = self.all.get(at)
+            && let Stage::Joining { guest, link: joined } = handshake.stage
+            && joined == link
+            && guest.theirs == from
+        {
+            self.remove(&core.poller, at);
+            connections.counts.links_joined += 1;
+            connections.open(core, key, link, guest.theirs, guest.mss);
+            return true;
+        }
+        false
+    }
+
+    /// A link died that clients were about to join. Those that can still speak wait for their client's word.
+    pub fn fail_joining(&mut self, connections: &mut Connections, core: &mut Core, link: Key) {
+        let is_over = |handshake: &Handshake| {
+            handshake.stream.is_none()
+                && matches!(handshake.stage, Stage::Joining { link: joined, .. } if joined == link)
+        };
+        let over: Vec<Key> =
+            self.all.iter().filter(|(_, handshake)| is_over(handshake)).map(|(key, _)| key).collect();
+        for key in over {
+            if let Some(conn) = self.all.remove(key).and_then(|handshake| handshake.stage.conn()) {
+                connections.fail(core, conn, ConnectFailure::Disconnected);
+            }
+        }
+    }
+
+    /// When a handshake ends, or a server is tried again; `u64::MAX`: never.
+    pub fn deadline_ns(&self) -> u64 {
+        let due_ns = |handshake: &Handshake| match &handshake.stage {
+            Stage::Hello { hello, .. } => handshake.deadline_ns.min(hello.again_ns),
+            _ => handshake.deadline_ns,
+        };
+        self.all.iter().map(|(_, handshake)| due_ns(handshake)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Handshakes whose time is up, and those whose server is to be tried again.
+    pub fn due(&self, now_ns: u64) -> (Vec<Key>, Vec<Key>) {
+        let (mut over, mut again) = (Vec::new(), Vec::new());
+        for (key, handshake) in self.all.iter() {
+            if now_ns >= handshake.deadline_ns {
+                over.push(key);
+            } else if matches!(&handshake.stage, Stage::Hello { hello, .. } if now_ns >= hello.again_ns) {
+                again.push(key);
+            }
+        }
+        (over, again)
+    }
+}

@@ -1,0 +1,429 @@
+//! The server's side of handshakes: from a client's first word to a link or a refusal.
+
+use super::admission::Admission;
+use super::budget::NoHalf;
+use super::common::Common;
+use super::handshake::{Guest, Half, Stage};
+use super::link::Link;
+use super::links::Links;
+use super::listening::Listening;
+use super::peer::{Peer, Side};
+use super::proof::Proof;
+use super::quota::Requests;
+use super::step::Step;
+use super::wire::{self, Accept, NotUnderstood, Offer, PeerConn, Request, Said};
+use super::{HANDSHAKE_NS_MAX, SILENCE_NS_MAX, SILENCE_NS_MIN, SILENT_MAX};
+use crate::connection::Connection;
+use crate::device::TransportKind;
+use crate::engine::origin::{Fate, RequestBody, RequestInner};
+use crate::transport::crowd::oldest_of_most;
+use crate::{AcceptError, ConnectFailure, limits};
+use cci_memory::slab::Key;
+use cci_sys::clock;
+use cci_sys::unix::{ReceivedFds, Stream};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A request that the program holds: all that any shared-memory endpoint needs to accept it.
+pub(super) struct Asked {
+    stream: Stream,
+    request: Request,
+    pub(super) peer: Peer,
+}
+
+/// How an endpoint is connected to.
+pub(super) struct Server {
+    /// Whose processes may connect.
+    pub admission: Admission,
+    /// What is shown to clients that want to know who listens here; None: nobody does.
+    pub proof: Option<Proof>,
+    pub listening: Listening,
+    /// Clients let in that have sent nothing yet.
+    silent: u32,
+    /// Requests that the program holds.
+    pub held: Requests,
+    /// New links offered and not confirmed.
+    offers: HashMap<Peer, Key>,
+}
+
+impl Server {
+    pub fn new(admission: Admission, proof: Option<Proof>, listening: Listening) -> Server {
+        let (held, offers) = (Requests::default(), HashMap::new());
+        Server { admission, proof, listening, silent: 0, held, offers }
+    }
+
+    /// Takes the next client that waits. None: nobody waits, or there are too many. Some: its handshake, which has something
+    /// to read, perhaps; none, if it may not come in.
+    pub fn let_in(&mut self, step: &mut Step<'_>) -> Option<Option<Key>> {
+        let now_ns = step.common.connections.now_ns;
+        if self.held.total() >= limits::REQUESTS_MAX || !self.make_room_for_silent(step) {
+            self.listening.pause(&step.core.poller, now_ns);
+            return None;
+        }
+        match self.listening.accept() {
+            Ok(stream) => stream.map(|stream| self.client_came(step, stream)),
+            Err(_) => {
+                // Out of descriptors, most likely: those who wait in the queue go on waiting.
+                step.common.connections.counts.system_errors += 1;
+                self.listening.pause(&step.core.poller, now_ns);
+                None
+            }
+        }
+    }
+
+    /// Makes room for one more client that has sent nothing: of too many, the oldest has to go of the process that has the
+    /// most, if it had its time.
+    fn make_room_for_silent(&mut self, step: &mut Step<'_>) -> bool {
+        if self.silent < SILENT_MAX {
+            return true;
+        }
+        let now_ns = step.common.connections.now_ns;
+        let silent = step.common.handshakes.iter().filter_map(|(key, handshake)| match handshake.stage {
+            Stage::Silent { peer, since_ns, .. } => Some(((peer.uid, peer.pid), since_ns, key)),
+            _ => None,
+        });
+        let had_its_time = |since_ns: u64| since_ns.saturating_add(SILENCE_NS_MIN) <= now_ns;
+        let Some((key, _)) = oldest_of_most(silent).filter(|(_, since_ns)| had_its_time(*since_ns)) else {
+            return false;
+        };
+        step.common.connections.counts.handshake_timed_out += 1;
+        self.end(step, key, ConnectFailure::Disconnected);
+        true
+    }
+
+    fn client_came(&mut self, step: &mut Step<'_>, stream: Stream) -> Option<Key> {
+        let connections = &mut step.common.connections;
+        let peer = match stream.peer_credentials() {
+            Ok(peer) if self.admission.admits_client(peer.uid) => peer,
+            _ => {
+                connections.counts.not_permitted += 1;
+                refuse(&stream, ConnectFailure::NotPermitted);
+                return None;
+            }
+        };
+        stream.trust();
+        let since_ns = connections.now_ns;
+        let stage = Stage::Silent { peer, since_ns, has_asked: false };
+        let key = step.common.handshakes.insert(since_ns.saturating_add(SILENCE_NS_MAX), stage)?;
+        if step.common.handshakes.watch(&step.core.poller, key, stream).is_err() {
+            connections.counts.system_errors += 1;
+            step.common.handshakes.remove(&step.core.poller, key);
+            return None;
+        }
+        self.silent += 1;
+        Some(key)
+    }
+
+    /// A message of a client's came.
+    pub fn heard(
+        &mut self,
+        step: &mut Step<'_>,
+        key: Key,
+        said: Result<Said<'_>, NotUnderstood>,
+        fds: ReceivedFds,
+    ) {
+        let Some(handshake) = step.common.handshakes.get(key) else { return };
+        match (&handshake.stage, said) {
+            (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
+                self.request_came(step, key, request, payload);
+            }
+            // Once: each answer gives the client more time.
+            (Stage::Silent { has_asked: false, .. }, Ok(Said::Who)) => self.show_proof(step, key),
+            (Stage::Offered { .. }, Ok(Said::Confirm { ring_bytes })) => {
+                self.confirmed(step, key, ring_bytes, fds);
+            }
+            (Stage::Joining { .. }, Ok(Said::NoLink)) => self.offer_anew(step, key),
+            (Stage::Silent { .. }, Err(NotUnderstood::Version(_))) => {
+                // The head of our answer says which version we speak.
+                step.common.connections.counts.bad_handshake += 1;
+                handshake.send(&Said::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
+                self.end(step, key, ConnectFailure::Refused);
+            }
+            (_, Err(NotUnderstood::Version(theirs))) => {
+                self.end(step, key, ConnectFailure::Version { theirs });
+            }
+            (Stage::Silent { .. }, Ok(Said::Refuse(_))) => self.end(step, key, ConnectFailure::Disconnected),
+            (_, Ok(Said::Refuse(why))) => self.end(step, key, why),
+            _ => {
+                step.common.connections.counts.bad_handshake += 1;
+                handshake.send(&Said::Refuse(ConnectFailure::Refused));
+                self.end(step, key, ConnectFailure::Disconnected);
+            }
+        }
+    }
+
+    /// The client has closed its socket. Whoever confirms through the ring, perhaps behind much else, needs it no more.
+    pub fn hung_up(&mut self, step: &mut Step<'_>, key: Key) {
+        let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
+        match handshake.stage {
+            Stage::Joining { link, .. } if step.links.get(link).is_some() => {
+                step.common.handshakes.let_go(&step.core.poller, key);
+            }
+            _ => self.end(step, key, ConnectFailure::Disconnected),
+        }
+    }
+
+    /// A client asks who we are.
+    fn show_proof(&mut self, step: &mut Step<'_>, key: Key) {
+        let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
+        let is_shown = match (&self.proof, &handshake.stream) {
+            (Some(proof), Some(stream)) => proof.show(stream),
+            _ => false,
+        };
+        if is_shown {
+            // Its next word comes when its program polls.
+            handshake.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
+            if let Stage::Silent { has_asked, .. } = &mut handshake.stage {
+                *has_asked = true;
+            }
+        } else {
+            handshake.send(&Said::Refuse(ConnectFailure::Refused));
+            self.end(step, key, ConnectFailure::Disconnected);
+        }
+    }
+
+    /// A client's request becomes an event.
+    fn request_came(&mut self, step: &mut Step<'_>, key: Key, request: Request, payload: &[u8]) {
+        let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
+        self.silent = self.silent.saturating_sub(1);
+        let (Some(stream), Stage::Silent { peer, .. }) = (handshake.stream, handshake.stage) else { return };
+        let who = match peer.pid {
+            Some(pid) => format!("process {pid} of user {}", peer.uid),
+            None => format!("a process of user {} in another container", peer.uid),
+        };
+        let peer = Peer { endpoint: request.endpoint, pid: peer.pid, uid: peer.uid };
+        let ticket = peer.process();
+        if !self.held.enter(ticket) {
+            step.common.connections.counts.requests_over_quota += 1;
+            refuse(&stream, ConnectFailure::NoMemory);
+            return;
+        }
+        let origin = step.core.origin.clone();
+        step.core.requested(RequestBody {
+            payload: payload.to_vec(),
+            attribute: request.attribute,
+            peer: who,
+            via: TransportKind::Shm,
+            ticket,
+            inner: Box::new(Asked { stream, request, peer }),
+            identity: None,
+            origin,
+        });
+    }
+
+    /// The program refuses a request.
+    pub fn refuse(&mut self, ticket: u64, inner: RequestInner) {
+        self.held.leave(ticket);
+        if let Ok(asked) = inner.downcast::<Asked>() {
+            refuse(&asked.stream, ConnectFailure::Refused);
+        }
+    }
+
+    /// The program accepts, on this endpoint, a request that came to this one or to another.
+    pub fn accept(
+        &mut self,
+        step: &mut Step<'_>,
+        connection: Connection,
+        body: RequestBody,
+    ) -> Result<Key, AcceptError> {
+        let RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin } = body;
+        let asked = match inner.downcast::<Asked>() {
+            Ok(asked) => *asked,
+            Err(inner) => {
+                RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin }.refuse();
+                return Err(AcceptError::OtherDevice);
+            }
+        };
+        if Arc::ptr_eq(&origin, &step.core.origin) {
+            self.held.leave(ticket);
+        }
+        step.common.connections.now_ns = clock::now_ns();
+        let result = self.accept_asked(step, connection, asked, attribute.is_reliable());
+        if result.is_err() && !Arc::ptr_eq(&origin, &step.core.origin) {
+            origin.tell(Fate::Taken { via, ticket });
+        }
+        result
+    }
+
+    fn accept_asked(
+        &mut self,
+        step: &mut Step<'_>,
+        connection: Connection,
+        asked: Asked,
+        is_reliable: bool,
+    ) -> Result<Key, AcceptError> {
+        let Asked { stream, request, peer } = asked;
+        let Common { connections, handshakes, .. } = &mut *step.common;
+        // The request may have come to an endpoint that admits more.
+        if !self.admission.admits_client(peer.uid) {
+            connections.counts.not_permitted += 1;
+            refuse(&stream, ConnectFailure::NotPermitted);
+            return Err(AcceptError::NotPermitted);
+        }
+        if stream.hung_up() {
+            return Err(AcceptError::Gone);
+        }
+        let Some(conn) = step.budget.insert_conn(step.links, connections, connection, is_reliable) else {
+            refuse(&stream, ConnectFailure::NoMemory);
+            return Err(AcceptError::NoMemory);
+        };
+        let guest = Guest { conn, theirs: request.conn, mss: request.mss, peer };
+        let deadline_ns = connections.now_ns.saturating_add(HANDSHAKE_NS_MAX);
+        let Some(key) = handshakes.insert(deadline_ns, Stage::Waiting { guest }) else {
+            connections.conns.remove(conn);
+            refuse(&stream, ConnectFailure::NoMemory);
+            return Err(AcceptError::NoMemory);
+        };
+        if let Err((error, stream)) = handshakes.watch(&step.core.poller, key, stream) {
+            handshakes.remove(&step.core.poller, key);
+            connections.conns.remove(conn);
+            refuse(&stream, ConnectFailure::NoMemory);
+            return Err(error.into());
+        }
+        if let Some(conn) = connections.conns.get_mut(conn) {
+            conn.at = key;
+        }
+        match self.offer(step, key, guest, true) {
+            Ok(()) => Ok(conn),
+            Err(error) => {
+                let why = error.why();
+                if let Some(handshake) = step.common.handshakes.get(key) {
+                    handshake.send(&Said::Refuse(why));
+                }
+                // Out of the table first: an accept that returns an error ends in no event.
+                step.common.connections.conns.remove(conn);
+                self.end(step, key, why);
+                Err(match error {
+                    NoHalf::System(error) => AcceptError::System(error),
+                    NoHalf::Why(ConnectFailure::NoMemory) => AcceptError::NoMemory,
+                    NoHalf::Why(_) => AcceptError::Gone,
+                })
+            }
+        }
+    }
+
+    /// Offers a client a link: one that is there, or a new one; or waits for the one being made.
+    fn offer(&mut self, step: &mut Step<'_>, key: Key, guest: Guest, may_join: bool) -> Result<(), NoHalf> {
+        let Common { endpoint, connections, handshakes, .. } = &mut *step.common;
+        let conn = PeerConn { index: guest.conn.index, generation: guest.conn.generation };
+        let (endpoint, mss) = (*endpoint, connections.mss);
+        let accept = |link_id, offer| Said::Accept(Accept { endpoint, link_id, conn, mss, offer });
+        if let Some(link) = step.links.with_peer(&guest.peer).filter(|_| may_join) {
+            let said = accept(link.id, Offer::Join { server_made_it: link.side == Side::Server });
+            link.conns += 1;
+            handshakes.set_stage(key, Stage::Joining { guest, link: link.key });
+            let is_sent = handshakes.get(key).is_some_and(|handshake| handshake.send(&said));
+            return if is_sent { Ok(()) } else { Err(ConnectFailure::Disconnected.into()) };
+        }
+        if may_join && self.offers.contains_key(&guest.peer) {
+            handshakes.set_stage(key, Stage::Waiting { guest });
+            return Ok(());
+        }
+        self.offers.try_reserve(1).map_err(|_| ConnectFailure::NoMemory)?;
+        let half = step.budget.make_half(step.links, handshakes, connections, &guest.peer)?;
+        let said = accept(half.link_id, Offer::New { ring_bytes: half.ring_bytes });
+        if !handshakes.get(key).is_some_and(|handshake| handshake.send_half(&said, &half)) {
+            step.links.discharge_ring(half.ring_bytes);
+            return Err(ConnectFailure::Disconnected.into());
+        }
+        handshakes.set_stage(key, Stage::Offered { guest, half: Box::new(half) });
+        self.offers.insert(guest.peer, key);
+        Ok(())
+    }
+
+    /// The client has let go of the link that it was to join: makes a new one.
+    fn offer_anew(&mut self, step: &mut Step<'_>, key: Key) {
+        let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
+        let Stage::Joining { guest, link } = handshake.stage else { return };
+        handshake.stage = Stage::Waiting { guest };
+        step.links.leave(link);
+        self.offer_or_end(step, key, guest, false);
+    }
+
+    fn offer_or_end(&mut self, step: &mut Step<'_>, key: Key, guest: Guest, may_join: bool) {
+        if let Err(error) = self.offer(step, key, guest, may_join) {
+            let why = error.why();
+            if let Some(handshake) = step.common.handshakes.get(key) {
+                handshake.send(&Said::Refuse(why));
+            }
+            self.end(step, key, why);
+        }
+    }
+
+    /// The client has taken the offer: the link is made.
+    fn confirmed(&mut self, step: &mut Step<'_>, key: Key, ring_bytes: u32, fds: ReceivedFds) {
+        let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
+        let (Some(stream), Stage::Offered { guest, half }) = (handshake.stream, handshake.stage) else {
+            return;
+        };
+        let connections = &mut step.common.connections;
+        let made = make_link(step.links, connections.now_ns, *half, (ring_bytes, fds), stream, guest.peer);
+        let made = match made {
+            Some(link) => step.links.make(connections, step.core, link).ok_or(ConnectFailure::NoMemory),
+            None => {
+                connections.counts.bad_handshake += 1;
+                Err(ConnectFailure::Disconnected)
+            }
+        };
+        match made {
+            Ok(link) => connections.open(step.core, guest.conn, link, guest.theirs, guest.mss),
+            Err(why) => connections.fail(step.core, guest.conn, why),
+        }
+        self.offer_ended(step, guest.peer);
+    }
+
+    /// A link was made, or was not: those who waited for it have their turn.
+    fn offer_ended(&mut self, step: &mut Step<'_>, peer: Peer) {
+        self.offers.remove(&peer);
+        let handshakes = step.common.handshakes.iter();
+        let waiting: Vec<(Key, Guest)> = handshakes
+            .filter_map(|(key, handshake)| match handshake.stage {
+                Stage::Waiting { guest } if guest.peer == peer => Some((key, guest)),
+                _ => None,
+            })
+            .collect();
+        for (key, guest) in waiting {
+            self.offer_or_end(step, key, guest, true);
+        }
+    }
+
+    /// The attempt is over without a connection.
+    pub fn end(&mut self, step: &mut Step<'_>, key: Key, why: ConnectFailure) {
+        let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
+        if let Some(conn) = handshake.stage.conn() {
+            step.common.connections.fail(step.core, conn, why);
+        }
+        match handshake.stage {
+            Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
+            Stage::Offered { guest, half } => {
+                step.links.discharge_ring(half.ring_bytes);
+                drop(half);
+                self.offer_ended(step, guest.peer);
+            }
+            Stage::Joining { link, .. } => step.links.leave(link),
+            _ => {}
+        }
+    }
+}
+
+/// Tells a client why there will be no connection. If it is gone already, there is nobody to tell.
+fn refuse(stream: &Stream, why: ConnectFailure) {
+    let _ = stream.send(Said::Refuse(why).bytes().as_slice(), &[]);
+}
+
+/// Our half and the client's make a link. None: the client's half is not what it should be.
+fn make_link(
+    links: &mut Links,
+    now_ns: u64,
+    half: Half,
+    (ring_bytes, fds): (u32, ReceivedFds),
+    stream: Stream,
+    peer: Peer,
+) -> Option<Link> {
+    let (id, own_ring_bytes) = (half.link_id, half.ring_bytes);
+    let Some(ends) = half.join(ring_bytes, fds) else {
+        links.discharge_ring(own_ring_bytes);
+        return None;
+    };
+    Some(Link::new(ends, stream, id, Side::Server, peer, now_ns))
+}

@@ -16,9 +16,9 @@ use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
 use crate::engine::core::{ConnState, Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::origin::Fate;
 use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
+use crate::engine::requests::Decision;
 use crate::engine::spin::Spin;
 use crate::error::{CreateError, OptionError, SendError, WaitError};
 use crate::explain::{Explanation, Fact};
@@ -401,8 +401,8 @@ impl Endpoint {
     /// The same in the process that the endpoint was opened in.
     #[inline]
     fn progress_here(&mut self) {
-        if let Some(fates) = self.core.origin.take() {
-            self.settle(fates);
+        if let Some(decisions) = self.core.requests.take() {
+            self.settle(decisions);
         }
         self.taken_since_progress = 0;
         self.transport.progress(&mut self.core);
@@ -431,9 +431,9 @@ impl Endpoint {
     }
 
     #[cold]
-    fn settle(&mut self, fates: Vec<Fate>) {
-        for fate in fates {
-            self.transport.decided(&mut self.core, fate);
+    fn settle(&mut self, decisions: Vec<Decision>) {
+        for decision in decisions {
+            self.transport.decided(&mut self.core, decision);
         }
     }
 
@@ -465,7 +465,7 @@ impl Endpoint {
         match self.arm_transport() {
             Armed::Sleep { deadline_ns } if !self.has_news() => {
                 self.core.poller.set_pending(false);
-                if !self.core.origin.has_news() && self.core.poller.set_timer(deadline_ns).is_ok() {
+                if !self.core.requests.has_news() && self.core.poller.set_timer(deadline_ns).is_ok() {
                     return false;
                 }
                 // A request was decided on elsewhere just now; or without a timer the descriptor must stay readable: busy, but nothing is missed.
@@ -500,7 +500,7 @@ impl Endpoint {
         let Armed::Sleep { deadline_ns } = armed else { return false };
         // What is told from now on wakes the thread. In that order: see `Endpoint::arm`.
         self.core.poller.set_timer(deadline_ns).is_ok()
-            && !self.core.origin.has_news()
+            && !self.core.requests.has_news()
             && !self.core.has_ended()
     }
 
@@ -606,7 +606,7 @@ impl Endpoint {
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
         // What fell due while the transport was armed may be what is waited for, and nothing would tell of it.
-        Ok(self.core.news() == known && !self.core.origin.has_news())
+        Ok(self.core.news() == known && !self.core.requests.has_news())
     }
 
     /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported
@@ -778,7 +778,7 @@ impl Drop for Endpoint {
             return;
         }
         self.drain(limits::LINGER_NS_MAX);
-        self.core.origin.close();
+        self.core.requests.close();
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Endpoint, as_ns};
 use crate::engine::core::ConnState;
 use crate::engine::event::ConnectRequest;
-use crate::engine::origin::Fate;
+use crate::engine::requests::Decision;
 use crate::error::{AcceptError, ConnectError};
 use crate::limits;
 use crate::options::Attribute;
@@ -121,13 +121,13 @@ impl Endpoint {
             body.refuse();
             return Err(AcceptError::NoMemory);
         };
-        let (origin, via, ticket) = (body.origin.clone(), body.via, body.ticket);
+        let (inbox, via, ticket) = (body.inbox.clone(), body.via, body.ticket);
         match self.transport.accept(&mut self.core, connection, body) {
             Ok(link) => {
                 self.set_link(connection, link);
                 self.touched();
-                if !Arc::ptr_eq(&origin, &self.core.origin) {
-                    origin.tell(Fate::Taken { via, ticket });
+                if !Arc::ptr_eq(&inbox, &self.core.requests) {
+                    inbox.put(Decision::AcceptedElsewhere { via, ticket });
                 }
                 Ok(())
             }

@@ -8,7 +8,6 @@ use self::departures::Departures;
 use super::attempts::{Answer, Attempts};
 use super::operations::{Operation, Operations};
 use super::order::Order;
-use super::origin::{Origin, RequestBody};
 use super::peer::Peer;
 use super::peers::Peers;
 use super::poller::Poller;
@@ -16,6 +15,7 @@ use super::queue::Queue;
 use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
+use super::requests::{RequestBody, RequestInbox};
 use super::shares::{Shares, holder};
 use super::waiting::{Head, Line, Waiting};
 use crate::connection::{Connection, DisconnectReason, Status};
@@ -122,8 +122,8 @@ pub struct Core {
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
     events: Queue,
-    /// Events that may wait for the program before nothing more may begin: as many as there are buffers and sends whose fate they
-    /// tell.
+    /// Events that may wait for the program before nothing more may begin: as many as there are buffers, and sends whose ends
+    /// they report.
     events_max: usize,
     /// Events for which there were places from the beginning.
     events_reserved: usize,
@@ -137,7 +137,7 @@ pub struct Core {
     /// Attempts to connect that a transport follows.
     pub attempts: Attempts,
     pub poller: Arc<Poller>,
-    pub origin: Arc<Origin>,
+    pub requests: Arc<RequestInbox>,
     pub counters: EndpointCounters,
     pub options: Options,
     /// Blocking sends under way; rarely more than one.
@@ -181,7 +181,7 @@ impl Core {
             waiting: Waiting::default(),
             rma_bill: Arc::default(),
             attempts: Attempts::default(),
-            origin: Arc::new(Origin::new(&poller)),
+            requests: Arc::new(RequestInbox::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
             blocked: Vec::with_capacity(4),

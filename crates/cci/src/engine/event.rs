@@ -1,6 +1,6 @@
 //! What happened: events, the messages in them, and requests to connect.
 
-use super::origin::RequestBody;
+use super::requests::RequestBody;
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::{Attribute, ConnectFailure};
 use cci_memory::pool::Slot;

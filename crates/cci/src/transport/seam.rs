@@ -16,8 +16,8 @@ use super::commitment::Commitment;
 use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
 use crate::engine::regions::Region;
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::explain::Explanation;
 use crate::options::Attribute;
@@ -46,7 +46,7 @@ pub trait Transport: Send {
     ) -> Result<u64, AcceptError>;
 
     /// A request that came to this endpoint was refused, or another endpoint accepted it.
-    fn decided(&mut self, core: &mut Core, decision: Fate);
+    fn decided(&mut self, core: &mut Core, decision: Decision);
 
     /// Closes a connection from this side. What was sent goes on being delivered until it is, or times out; then comes
     /// [`Core::closed`].

@@ -13,8 +13,8 @@ mod wire;
 use self::link::Link;
 use self::wire::{Handshake, Inbox, Notice, Wire, find};
 use cci::seam::{
-    About, Activity, Armed, Core, Dial, Fate, LinkState, Operation, OperationOp, Poller, Report, RequestBody,
-    SendOp, Setting, Started, Transport,
+    About, Activity, Armed, Core, Decision, Dial, LinkState, Operation, OperationOp, Poller, Report,
+    RequestBody, SendOp, Setting, Started, Transport,
 };
 use cci::{
     AcceptError, ConnectError, ConnectFailure, Connection, CreateError, Endpoint, Options, SendError,
@@ -129,7 +129,7 @@ impl Loop {
             via: TransportKind::Shm,
             ticket: 0,
             inner: Box::new(Asked { wire }),
-            origin: core.origin.clone(),
+            inbox: core.requests.clone(),
         });
     }
 }
@@ -188,8 +188,8 @@ impl Transport for Loop {
         Ok(number)
     }
 
-    fn decided(&mut self, _: &mut Core, decision: Fate) {
-        if let Fate::Refused { inner, .. } = decision
+    fn decided(&mut self, _: &mut Core, decision: Decision) {
+        if let Decision::Refused { inner, .. } = decision
             && let Ok(asked) = inner.downcast::<Asked>()
         {
             wire::lock(&asked.wire).refuse();

@@ -32,7 +32,7 @@ use super::{
 use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use cci_sys::clock;
 use std::cmp::Reverse;
@@ -197,7 +197,7 @@ impl Transport for Any {
         Ok(pack(place, link))
     }
 
-    fn decided(&mut self, core: &mut Core, decision: Fate) {
+    fn decided(&mut self, core: &mut Core, decision: Decision) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.kind == decision.via()) {
             part.turn(core, |transport, core| transport.decided(core, decision));
         }

@@ -4,7 +4,7 @@ use super::carrier::Who;
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::RequestBody;
+use crate::engine::requests::RequestBody;
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::limits::{self, MESSAGE_BYTES_MAX};
 use crate::options::Attribute;
@@ -320,7 +320,7 @@ impl ToProgram<'_> {
             via: self.glue.kind,
             ticket: key.to_bits(),
             inner: Box::new(request),
-            origin: self.core.origin.clone(),
+            inbox: self.core.requests.clone(),
         });
     }
 }

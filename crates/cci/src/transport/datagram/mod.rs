@@ -42,7 +42,7 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::limits;
 use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
@@ -359,7 +359,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                     }
                     core.identify(connection, &peer);
                 }
-                if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
+                if std::sync::Arc::ptr_eq(&request.inbox, &core.requests) {
                     self.glue.forget(request.ticket);
                 }
                 self.transmit(core);
@@ -373,9 +373,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
     }
 
-    fn decided(&mut self, core: &mut Core, decision: Fate) {
+    fn decided(&mut self, core: &mut Core, decision: Decision) {
         match decision {
-            Fate::Refused { ticket, inner, .. } => {
+            Decision::Refused { ticket, inner, .. } => {
                 self.glue.forget(ticket);
                 if let Ok(request) = inner.downcast::<Request>() {
                     let now = self.read_clock();
@@ -383,7 +383,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                     self.transmit(core);
                 }
             }
-            Fate::Taken { ticket, .. } => {
+            Decision::AcceptedElsewhere { ticket, .. } => {
                 if let Some(ticket) = self.glue.forget(ticket) {
                     self.proto.request_taken(ticket);
                 }

@@ -78,7 +78,7 @@ use super::{
 };
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::{ConnectFailure, limits};
 use cci_memory::ring::payload_bytes_limit;
@@ -583,10 +583,10 @@ impl Transport for Shm {
         server.accept(&mut step, connection, request).map(Key::to_bits)
     }
 
-    fn decided(&mut self, _: &mut Core, decision: Fate) {
+    fn decided(&mut self, _: &mut Core, decision: Decision) {
         match decision {
-            Fate::Refused { ticket, inner, .. } => self.server.refuse(ticket, inner),
-            Fate::Taken { ticket, .. } => self.server.held.leave(ticket),
+            Decision::Refused { ticket, inner, .. } => self.server.refuse(ticket, inner),
+            Decision::AcceptedElsewhere { ticket, .. } => self.server.held.leave(ticket),
         }
     }
 

@@ -15,7 +15,7 @@ use super::wire::{self, Accept, NotUnderstood, Offer, PeerConn, Request, Said};
 use super::{HANDSHAKE_NS_MAX, SILENCE_NS_MAX, SILENCE_NS_MIN, SILENT_MAX};
 use crate::connection::Connection;
 use crate::device::TransportKind;
-use crate::engine::origin::{Fate, RequestBody, RequestInner};
+use crate::engine::requests::{Decision, RequestBody, RequestInner};
 use crate::transport::crowd::oldest_of_most;
 use crate::{AcceptError, ConnectFailure, limits};
 use cci_memory::slab::Key;
@@ -198,7 +198,7 @@ impl Server {
             refuse(&stream, ConnectFailure::NoMemory);
             return;
         }
-        let origin = step.core.origin.clone();
+        let inbox = step.core.requests.clone();
         step.core.requested(RequestBody {
             payload: payload.to_vec(),
             attribute: request.attribute,
@@ -207,7 +207,7 @@ impl Server {
             ticket,
             inner: Box::new(Asked { stream, request, peer }),
             identity: None,
-            origin,
+            inbox,
         });
     }
 
@@ -226,21 +226,21 @@ impl Server {
         connection: Connection,
         body: RequestBody,
     ) -> Result<Key, AcceptError> {
-        let RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin } = body;
+        let RequestBody { payload, attribute, peer, identity, via, ticket, inner, inbox } = body;
         let asked = match inner.downcast::<Asked>() {
             Ok(asked) => *asked,
             Err(inner) => {
-                RequestBody { payload, attribute, peer, identity, via, ticket, inner, origin }.refuse();
+                RequestBody { payload, attribute, peer, identity, via, ticket, inner, inbox }.refuse();
                 return Err(AcceptError::OtherDevice);
             }
         };
-        if Arc::ptr_eq(&origin, &step.core.origin) {
+        if Arc::ptr_eq(&inbox, &step.core.requests) {
             self.held.leave(ticket);
         }
         step.common.connections.now_ns = clock::now_ns();
         let result = self.accept_asked(step, connection, asked, attribute.is_reliable());
-        if result.is_err() && !Arc::ptr_eq(&origin, &step.core.origin) {
-            origin.tell(Fate::Taken { via, ticket });
+        if result.is_err() && !Arc::ptr_eq(&inbox, &step.core.requests) {
+            inbox.put(Decision::AcceptedElsewhere { via, ticket });
         }
         result
     }

@@ -10,8 +10,8 @@ use super::watched::Watched;
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::connection::Connection;
 use crate::engine::core::Core;
-use crate::engine::origin::RequestBody;
 use crate::engine::peer::Peer;
+use crate::engine::requests::RequestBody;
 use crate::error::AcceptError;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::transport::token;
@@ -93,7 +93,7 @@ impl Tcp {
                 return Err(AcceptError::OtherDevice);
             }
         };
-        if std::sync::Arc::ptr_eq(&request.origin, &core.origin) {
+        if std::sync::Arc::ptr_eq(&request.inbox, &core.requests) {
             self.request_decided(request.ticket);
         }
         self.links.shared.now_ns = clock::now_ns();

@@ -54,7 +54,7 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::limits;
 use crate::transport::ordered_rma::{Start, What};
@@ -129,10 +129,10 @@ impl Transport for Tcp {
         self.accept_request(core, connection, request).map(Key::to_bits)
     }
 
-    fn decided(&mut self, _: &mut Core, decision: Fate) {
+    fn decided(&mut self, _: &mut Core, decision: Decision) {
         match decision {
-            Fate::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
-            Fate::Taken { ticket, .. } => self.request_decided(ticket),
+            Decision::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
+            Decision::AcceptedElsewhere { ticket, .. } => self.request_decided(ticket),
         }
     }
 

@@ -7,7 +7,7 @@ use super::pipe::Pipe;
 use super::said::Said;
 use crate::device::TransportKind;
 use crate::engine::core::Core;
-use crate::engine::origin::{RequestBody, RequestInner};
+use crate::engine::requests::{RequestBody, RequestInner};
 use crate::transport::quota::{Host, Quota};
 use cci_memory::slab::{Key, Slab};
 use std::io::ErrorKind;
@@ -124,7 +124,7 @@ impl Tcp {
             ticket: ticket.to_bits(),
             identity: self.peer_on(&stream),
             inner: Box::new(Request { stream, peer, mss: wanted.mss }),
-            origin: core.origin.clone(),
+            inbox: core.requests.clone(),
         });
     }
 

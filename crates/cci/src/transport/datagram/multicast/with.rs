@@ -4,7 +4,7 @@ use super::Groups;
 use super::link::is_group;
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
-use crate::engine::origin::{Fate, RequestBody};
+use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::security::NOBODY;
 use crate::transport::{
@@ -51,7 +51,7 @@ impl<T: Transport> Transport for WithGroups<T> {
         self.connections.accept(core, connection, request)
     }
 
-    fn decided(&mut self, core: &mut Core, decision: Fate) {
+    fn decided(&mut self, core: &mut Core, decision: Decision) {
         self.connections.decided(core, decision);
     }
 

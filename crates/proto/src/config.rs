@@ -1,8 +1,8 @@
-//! What an endpoint is told when it is made.
+//! The configuration of an endpoint.
 
 use crate::limits;
 
-/// What an endpoint is told when it is made. Everything in it holds for the endpoint's whole life.
+/// The configuration of an endpoint. Everything in it holds for the endpoint's whole life.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Randomness that nonces, cookies and first sequence numbers are derived from. The caller's to choose, and
@@ -13,7 +13,7 @@ pub struct Config {
     /// Cap on everything the endpoint holds: packet buffers, active states, the connection table.
     pub memory_bytes_max: u64,
     /// What the carrier can hold for this endpoint before the program reads it (the socket's receive buffer);
-    /// told to the peers, who keep no more than that in flight. 0: not known.
+    /// announced to the peers, who keep no more than that in flight. 0: not known.
     pub receive_buffer_bytes: u64,
     /// Connections that may exist at once.
     pub connections_max: u32,

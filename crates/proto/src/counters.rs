@@ -103,7 +103,7 @@ pub struct Counters {
     pub probe_timeouts: u64,
     /// Peers of idle connections that were asked whether they live.
     pub idle_asks: u64,
-    /// Times a way turned out to take only smaller datagrams.
+    /// Times a path turned out to take only smaller datagrams.
     pub paths_narrowed: u64,
     /// Datagrams with a part of a bundle.
     pub parts_sent: u64,
@@ -113,9 +113,9 @@ pub struct Counters {
     pub duplicates_received: u64,
     /// Bundles that came before one sent earlier.
     pub reordered_received: u64,
-    /// Times a sender was told receiver-not-ready.
+    /// Times a sender was refused, by receiver-not-ready.
     pub rnr_sent: u64,
-    /// Times a receiver said so.
+    /// Times a receiver refused, by receiver-not-ready.
     pub rnr_received: u64,
     /// Bundles refused or dropped because there was no packet buffer or no memory for them.
     pub no_buffer_drops: u64,
@@ -133,7 +133,7 @@ pub struct Counters {
     pub connections_opened: u64,
     /// Connections that broke: reset, or the send timeout passed.
     pub connections_broken: u64,
-    /// Times a way of a bonded connection was taken for dead while the other lived.
+    /// Times a path of a bonded connection was taken for dead while the other lived.
     pub paths_lost: u64,
     /// Resets sent.
     pub resets_sent: u64,
@@ -207,9 +207,9 @@ pub struct ConnectionCounters {
     pub retransmissions: u64,
     /// Bundles sent again that had in fact arrived.
     pub retransmissions_spurious: u64,
-    /// Times this side told the peer receiver-not-ready.
+    /// Times this side refused the peer, by receiver-not-ready.
     pub rnr_sent: u64,
-    /// Times the peer told us so.
+    /// Times the peer refused this side.
     pub rnr_received: u64,
 }
 
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_has_its_place() {
+    fn every_fault_has_its_number() {
         for (place, fault) in PeerFault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, place, "{}", fault.name());
         }

@@ -74,7 +74,7 @@ pub struct Request {
     pub(crate) first_seq: u32,
     pub(crate) datagram_bytes_max: u16,
     pub(crate) window_kib: u16,
-    /// The client has another way here and would use both.
+    /// The client has another path to this server and would use both.
     pub(crate) bond: bool,
     pub(crate) timestamp: u32,
     pub(crate) came_at: crate::Time,
@@ -228,7 +228,7 @@ pub enum ConnectFailure {
     },
     /// [`crate::Endpoint::disconnect`] was called before it was there.
     Cancelled,
-    /// This endpoint's memory cap left no room for the connection.
+    /// This endpoint's memory cap does not allow another connection.
     NoMemory,
 }
 

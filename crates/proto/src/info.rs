@@ -10,7 +10,7 @@ pub enum ConnState {
     Free,
     /// Asked for; no answer yet.
     Dialing,
-    /// Accepted here; the client has not confirmed yet.
+    /// Accepted by this side; the client has not confirmed yet.
     Accepting,
     /// Messages flow.
     Up,
@@ -18,7 +18,7 @@ pub enum ConnState {
     PeerClosed,
     /// Closed locally; what was sent before is still being delivered.
     Lingering,
-    /// Closed locally, everything is delivered or given up; the peer is being told.
+    /// Closed locally, everything is delivered or given up; the peer is being notified.
     Closing,
     /// The peer has died; waits for the local disconnect.
     Broken,
@@ -26,7 +26,7 @@ pub enum ConnState {
     Done,
 }
 
-/// How one of a bonded connection's ways to its peer is.
+/// The state of one of a bonded connection's paths to its peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PathState {
@@ -50,7 +50,7 @@ impl PathState {
     }
 }
 
-/// One of a bonded connection's ways to its peer.
+/// One of a bonded connection's paths to its peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PathInfo {
     /// Where it leads; its `via` says by which of this endpoint's carriers. `None`: the peer has not named it yet.
@@ -59,22 +59,22 @@ pub struct PathInfo {
     pub state: PathState,
     /// Smoothed round-trip time in nanoseconds; 0 before the first measurement.
     pub rtt_ns: u64,
-    /// What the congestion controller allows in flight here.
+    /// What the congestion controller allows in flight on this path.
     pub congestion_window_bytes: u64,
-    /// What is in flight here.
+    /// What is in flight on this path.
     pub in_flight_bytes: u64,
-    /// Datagrams sent this way since the connection was made.
+    /// Datagrams sent by this path since the connection was made.
     pub datagrams_sent: u64,
-    /// And their bytes.
+    /// Bytes of the datagrams sent by this path since the connection was made.
     pub bytes_sent: u64,
-    /// Bundles sent again this way.
+    /// Bundles sent again by this path.
     pub retransmissions: u64,
     /// Times it went down.
     pub downs: u64,
 }
 
 impl PathInfo {
-    /// Whether the way carries data.
+    /// Whether the path carries data.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.state == PathState::Up
@@ -90,7 +90,7 @@ pub enum Blocked {
     PeerWindow,
     /// [`crate::limits::WINDOW_BUNDLES_MAX`] bundles are unacknowledged.
     Window,
-    /// The peer said receiver-not-ready.
+    /// The peer has sent receiver-not-ready.
     ReceiverNotReady,
     /// The pacer holds the next bundle back for a moment.
     Pacing,
@@ -111,7 +111,7 @@ pub struct ConnectionInfo {
     pub peer: Address,
     /// What the caller named it by.
     pub token: u64,
-    /// The longest message, in bytes. Stays what it was when the connection opened (CCI-048): once the way turns out
+    /// The longest message, in bytes. Stays what it was when the connection opened (CCI-048): once the path turns out
     /// narrower than that, longer ones go in parts.
     pub message_bytes_max: usize,
     /// The largest datagram that is sent, in bytes.
@@ -149,7 +149,7 @@ pub struct MemoryUse {
     pub pool_used_bytes: u64,
     /// Room for the contexts of sends not yet completed: allocated once.
     pub sends_bytes: u64,
-    /// Remote memory operations and their pieces, and the states of connections that use them: grow with use.
+    /// Remote memory operations and their segments, and the states of connections that use them: grow with use.
     pub rma_bytes: u64,
     /// The connection table.
     pub connections_bytes: u64,

@@ -1,4 +1,4 @@
-//! Every limit, and the proof that they fit each other.
+//! Every limit, and assertions that they fit each other.
 
 /// The version of the wire format that this endpoint speaks.
 pub const VERSION: u8 = 1;
@@ -29,7 +29,7 @@ pub const GROUP_JUMP_MAX: u64 = 1 << 20;
 /// at least so many.
 pub const GROUP_RESTART_MIN: u32 = 8;
 
-/// And more than came before, of which so many count at most.
+/// Of the datagrams that came before, so many count at most when it is judged where a sender's numbers are.
 pub const GROUP_RUN_MAX: u32 = 256;
 
 /// The smallest datagram an endpoint may be limited to: every handshake datagram fits.
@@ -54,7 +54,7 @@ pub const SACK_WORDS_MAX: usize = (SACK_BITS / 64) as usize;
 pub const RECORDS_MAX: u16 = 256;
 
 /// Pieces that one remote memory operation may have.
-pub const RMA_PIECES_MAX: usize = 1024;
+pub const RMA_SEGMENTS_MAX: usize = 1024;
 
 /// Remote memory requests of one side of a connection that may be unanswered at once; more wait for their turn.
 pub const RMA_SLOTS: usize = 128;
@@ -75,13 +75,13 @@ pub const RMA_SHARE: u64 = 4;
 /// The share of the memory cap that requests for connections get at most, waiting and answered: one in this many parts.
 pub const HANDSHAKES_SHARE: u64 = 4;
 
-/// Operations of remote memory access are given room in lots of this many.
+/// The tables of remote memory operations grow by this many entries at a time.
 pub const RMA_LOT: usize = 64;
 
 /// The largest table index: the top bit of an index is used as a mark.
 pub const INDEX_MAX: u32 = (1 << 31) - 2;
 
-/// How long a send may take if nobody said otherwise.
+/// How long a send may take unless the program has set another time.
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 30_000_000_000;
 
 /// What a peer that works on remote operations must get done in a second, or their time runs: bytes of theirs that it sends
@@ -104,7 +104,7 @@ pub const UNENDED_NS_MIN: u64 = SEND_TIMEOUT_NS_DEFAULT;
 /// How long an acknowledgement waits for company at most.
 pub const ACK_DELAY_NS_MAX: u64 = 200_000;
 
-/// And at least, so that an answer that comes at once takes the acknowledgement along.
+/// How long an acknowledgement waits for company at least, so that an answer that comes at once takes it along.
 pub const ACK_DELAY_NS_MIN: u64 = 20_000;
 
 /// A second datagram is acknowledged at once; a single one waits for [`ACK_DELAY_NS_MAX`] or a quarter of the
@@ -133,7 +133,7 @@ pub const PACING_RTT_NS_MIN: u64 = 1_000_000;
 /// A paced connection may send what falls due in this time in one burst.
 pub const PACING_BURST_NS: u64 = 250_000;
 
-/// Or in this part of a round trip, if that is longer.
+/// A paced connection may send what falls due in this part of a round trip in one burst, if that is longer.
 pub const PACING_BURST_SHARE: u64 = 4;
 
 /// A connection idle for this long gives its active state back.
@@ -143,13 +143,13 @@ pub const IDLE_NS: u64 = 100_000_000;
 /// peer is asked whether it lives.
 pub const IDLE_LOOK_NS: u64 = 30_000_000_000;
 
-/// And no more of them in a second than this, however many there are.
+/// Idle connections looked at in a second at most, however many there are.
 pub const IDLE_LOOKS_PER_SECOND_MAX: u64 = 1_000;
 
-/// A peer that is asked whether it lives has this time to answer at first, and twice as long each time that it is asked again,
+/// A peer that is asked whether it lives has this time to answer at first, and twice as long each time that it is asked again.
 pub const IDLE_ASK_NS_MIN: u64 = 1_000_000_000;
 
-/// up to this.
+/// The longest time that such a peer has to answer one question.
 pub const IDLE_ASK_NS_MAX: u64 = 15_000_000_000;
 
 /// So many questions in vain, and the send timeout, have to pass before such a peer is given up: it may be a program that computes
@@ -175,24 +175,24 @@ pub const FRAGMENT_RESENDS: u8 = 3;
 /// Tries of one larger datagram size before that is put off.
 pub const SIZE_TRIES_MAX: u8 = 2;
 
-/// For how long.
+/// For how long a larger datagram size is not tried again after it has failed.
 pub const SIZE_RAISE_NS: u64 = 60_000_000_000;
 
-/// The first wait for the answer to a question about a way to the peer; doubles up to [`PATH_RETRY_NS_MAX`].
+/// The first wait for the answer to a question about a path to the peer; doubles up to [`PATH_RETRY_NS_MAX`].
 pub const PATH_RETRY_NS_MIN: u64 = 20_000_000;
 
-/// The longest wait between two such questions: how soon at the latest a way that works again is noticed.
+/// The longest wait between two such questions: how soon at the latest a path that works again is noticed.
 pub const PATH_RETRY_NS_MAX: u64 = 500_000_000;
 
-/// How long a way may be silent that is being asked, before it is taken for dead if the other is alive: longer than the queue
+/// How long a path may be silent that is being asked, before it is taken for dead if the other is alive: longer than the queue
 /// of a link that has just been filled.
 pub const PATH_SILENCE_NS: u64 = 50_000_000;
 
-/// So many probes in a row in vain keep new bundles from a way, if there is another: the first may only have come behind a
+/// So many probes in a row in vain keep new bundles from a path, if there is another: the first may only have come behind a
 /// queue.
 pub const PATH_PROBES_TRUSTED: u32 = 2;
 
-/// A way that nothing came by for so long is asked, while the other is in use.
+/// A path that nothing came by for so long is asked, while the other is in use.
 pub const PATH_MEASURE_NS: u64 = 50_000_000;
 
 /// Datagrams a connection may send before it is the next one's turn.
@@ -207,7 +207,7 @@ pub const DIAL_RETRY_NS_MAX: u64 = 1_000_000_000;
 /// How long a server waits for the client to confirm, at most.
 pub const ACCEPT_TIMEOUT_NS: u64 = 30_000_000_000;
 
-/// And how long at least. In between, the endpoint's send timeout counts: an acceptance is a send like any other.
+/// How long a server waits for the client to confirm, at least. In between, the endpoint's send timeout counts: an acceptance is a send like any other.
 pub const ACCEPT_TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 
 /// Times a closing side tells the peer so before it gives up.
@@ -216,15 +216,15 @@ pub const CLOSE_TRIES_MAX: u32 = 10;
 /// The first wait for the answer to a close, at least.
 pub const CLOSE_RETRY_NS_MIN: u64 = 10_000_000;
 
-/// First and longest wait between two questions whether a receiver is ready again.
+/// The first wait between two questions whether a receiver is ready again.
 pub const RNR_PROBE_NS_MIN: u64 = 1_000_000;
-/// See [`RNR_PROBE_NS_MIN`].
+/// The longest wait between two questions whether a receiver is ready again.
 pub const RNR_PROBE_NS_MAX: u64 = 100_000_000;
 
-/// Refused senders that are told at once that they may go on; the others follow as buffers come back.
+/// Refused senders that are notified at once that they may go on; the others follow as buffers come back.
 pub const READY_PER_RETURN_MAX: usize = 8;
 
-/// Answers to strangers that may wait for room in the carrier.
+/// Answers to strangers that may wait until the carrier takes them.
 pub const REPLIES_MAX: usize = 256;
 
 /// Resets are sent no faster than one in this time, over a burst of [`REPLIES_MAX`].
@@ -236,7 +236,7 @@ pub const WAITING_PER_RETURN_MAX: usize = 64;
 /// The share of the memory cap that packet buffers get: one in this many parts.
 pub const POOL_SHARE: u64 = 2;
 
-/// And no more than this, in bytes: beyond it buffers only add delay.
+/// The most memory that packet buffers get, in bytes: beyond it buffers only add delay.
 pub const POOL_BYTES_MAX: u64 = 16 << 20;
 
 /// Of the memory for packet buffers, one part in so many is for putting bundles together that come in parts.

@@ -23,17 +23,17 @@ struct Extent {
 
 /// All packet buffers of an endpoint.
 pub(crate) struct Pool {
-    /// As far as buffers were ever used; there is room for all of them.
+    /// The bytes of all buffers up to the last that was ever used; the capacity is enough for all of them.
     bytes: Vec<u8>,
     extents: Vec<Extent>,
     free: Vec<Buf>,
     buffer_bytes: usize,
-    /// Kept for the rest of a bundle of which the program has taken a part: that part cannot be refused any more.
+    /// Buffers kept for bundles of which the program has taken a part: what remains of those cannot be refused any more.
     reserve: usize,
 }
 
 impl Pool {
-    /// Bytes that one buffer costs, all told.
+    /// Bytes that one buffer costs in all.
     pub fn cost_bytes(buffer_bytes: usize) -> u64 {
         (buffer_bytes + size_of::<Extent>() + size_of::<Buf>()) as u64
     }
@@ -128,7 +128,7 @@ impl Pool {
         (self.get(buf, usize::from(extent.len)), usize::from(extent.at))
     }
 
-    /// The same, to change it.
+    /// A stored body that may be changed, and where its undelivered part begins.
     pub fn stored_mut(&mut self, buf: Buf) -> (&mut [u8], usize) {
         let Extent { len, at } = self.extents[buf.0 as usize];
         (&mut self.get_mut(buf)[..usize::from(len)], usize::from(at))

@@ -1,4 +1,4 @@
-//! The ways out of the protocol: to the program, to its memory and to the network.
+//! The interfaces of the protocol: to the program, to its memory and to the network.
 
 use crate::rma::{Atomic, RemoteAddress, RmaRefusal};
 use crate::{Address, ConnKey, Event};
@@ -92,7 +92,7 @@ pub trait Sink: Memory {
 /// repeated or reordered.
 pub trait Transmit {
     /// True if [`Transmit::begin`] would hand out a buffer.
-    fn room(&self) -> bool;
+    fn has_space(&self) -> bool;
 
     /// Hands out a buffer of `len_max` bytes, 8-byte aligned; `None` when the batch is full. `fragment`: IP may
     /// fragment this datagram.

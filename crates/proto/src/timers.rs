@@ -10,7 +10,7 @@ const NOT_SET: u32 = u32::MAX;
 
 struct Slot {
     conn: u32,
-    place: u32,
+    position: u32,
 }
 
 /// All deadlines of an endpoint.
@@ -28,8 +28,8 @@ impl Timers {
         Timers { heap: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Makes room for `all` entries. False: there is no memory.
-    pub fn room_for(&mut self, all: usize) -> bool {
+    /// Reserves memory for `all` entries. False: there is none.
+    pub fn reserve(&mut self, all: usize) -> bool {
         self.slots.try_reserve(all.saturating_sub(self.slots.len())).is_ok()
             && self.heap.try_reserve(all.saturating_sub(self.heap.len())).is_ok()
             && self.free.try_reserve(all.saturating_sub(self.free.len())).is_ok()
@@ -37,7 +37,7 @@ impl Timers {
 
     /// An entry for this connection, with no deadline yet.
     pub fn add(&mut self, conn: u32) -> TimerId {
-        let slot = Slot { conn, place: NOT_SET };
+        let slot = Slot { conn, position: NOT_SET };
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = slot;
             return TimerId(id);
@@ -62,15 +62,15 @@ impl Timers {
     /// moving it would cost something on every packet.
     #[inline]
     pub fn at_most(&mut self, id: TimerId, when: Time) {
-        let place = self.slots[id.0 as usize].place;
-        if place == NOT_SET {
+        let position = self.slots[id.0 as usize].position;
+        if position == NOT_SET {
             if when < Time::FAR {
                 self.heap.push((when, id.0));
                 self.rise(self.heap.len() - 1);
             }
-        } else if when < self.heap[place as usize].0 {
-            self.heap[place as usize].0 = when;
-            self.rise(place as usize);
+        } else if when < self.heap[position as usize].0 {
+            self.heap[position as usize].0 = when;
+            self.rise(position as usize);
         }
     }
 
@@ -85,50 +85,50 @@ impl Timers {
     }
 
     fn clear(&mut self, id: TimerId) {
-        let place = self.slots[id.0 as usize].place;
-        if place == NOT_SET {
+        let position = self.slots[id.0 as usize].position;
+        if position == NOT_SET {
             return;
         }
-        self.slots[id.0 as usize].place = NOT_SET;
-        let place = place as usize;
-        self.heap.swap_remove(place);
-        if place < self.heap.len() {
-            self.rise(place);
-            self.sink(self.slots[self.heap[place].1 as usize].place as usize);
+        self.slots[id.0 as usize].position = NOT_SET;
+        let position = position as usize;
+        self.heap.swap_remove(position);
+        if position < self.heap.len() {
+            self.rise(position);
+            self.sink(self.slots[self.heap[position].1 as usize].position as usize);
         }
     }
 
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.heap[parent].0 <= self.heap[place].0 {
+    fn rise(&mut self, mut position: usize) {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if self.heap[parent].0 <= self.heap[position].0 {
                 break;
             }
-            self.heap.swap(parent, place);
-            self.note(place);
-            place = parent;
+            self.heap.swap(parent, position);
+            self.note(position);
+            position = parent;
         }
-        self.note(place);
+        self.note(position);
     }
 
-    fn sink(&mut self, mut place: usize) {
+    fn sink(&mut self, mut position: usize) {
         loop {
-            let left = 2 * place + 1;
+            let left = 2 * position + 1;
             let Some(&(left_when, _)) = self.heap.get(left) else { break };
             let right_when = self.heap.get(left + 1).map_or(Time::FAR, |&(when, _)| when);
             let child = if right_when < left_when { left + 1 } else { left };
-            if self.heap[place].0 <= self.heap[child].0 {
+            if self.heap[position].0 <= self.heap[child].0 {
                 break;
             }
-            self.heap.swap(place, child);
-            self.note(place);
-            place = child;
+            self.heap.swap(position, child);
+            self.note(position);
+            position = child;
         }
-        self.note(place);
+        self.note(position);
     }
 
-    fn note(&mut self, place: usize) {
-        self.slots[self.heap[place].1 as usize].place = place as u32;
+    fn note(&mut self, position: usize) {
+        self.slots[self.heap[position].1 as usize].position = position as u32;
     }
 }
 

@@ -39,7 +39,7 @@ impl Sink for Program {
 struct Out(Vec<(Address, Vec<u8>)>);
 
 impl Transmit for Out {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.0.len() < 1_000
     }
 

@@ -312,7 +312,7 @@ struct Out {
 }
 
 impl Transmit for Out {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.sent.len() < self.room
     }
     fn begin(&mut self, _: Address, len_max: usize, _: bool) -> Option<&mut [u8]> {

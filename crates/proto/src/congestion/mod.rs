@@ -21,7 +21,7 @@ pub(crate) struct Window {
     /// When it was last made smaller; once a round trip is enough.
     shrunk_at: Time,
     /// What loss in the same round trip does not make it smaller than.
-    loss_floor_bytes: u32,
+    loss_min_bytes: u32,
 }
 
 impl Window {
@@ -32,7 +32,7 @@ impl Window {
             unit_bytes,
             slow_start: true,
             shrunk_at: Time(0),
-            loss_floor_bytes: 0,
+            loss_min_bytes: 0,
         }
     }
 
@@ -108,9 +108,9 @@ impl Window {
         // second must: the window gives way by what was lost, so that it stays where a path loses less than the window
         // grows by in a round trip; and by a quarter at most, so that a path that loses a third still carries something.
         if fresh {
-            (self.shrunk_at, self.loss_floor_bytes) = (now, self.bytes / 4 * 3);
+            (self.shrunk_at, self.loss_min_bytes) = (now, self.bytes / 4 * 3);
         }
-        let floor = self.loss_floor_bytes.max(LOSS_WINDOW_DATAGRAMS * self.unit_bytes).min(self.bytes);
+        let floor = self.loss_min_bytes.max(LOSS_WINDOW_DATAGRAMS * self.unit_bytes).min(self.bytes);
         self.bytes = self.bytes.saturating_sub(lost_bytes).max(floor);
         self.slow_start = false;
     }
@@ -125,8 +125,8 @@ impl Window {
         self.shrink(now, 0.5, 2);
     }
 
-    fn shrink(&mut self, now: Time, factor: f32, floor_datagrams: u32) {
-        let floor = floor_datagrams * self.unit_bytes;
+    fn shrink(&mut self, now: Time, factor: f32, min_datagrams: u32) {
+        let floor = min_datagrams * self.unit_bytes;
         let smaller = (self.bytes as f32 * factor) as u32;
         self.bytes = smaller.max(floor.min(self.bytes));
         self.slow_start = false;

@@ -1,10 +1,10 @@
 //! A connection while something is going on: what it borrows then, and the connection with it.
 
 use crate::congestion::Window;
-use crate::conn::cut::{Cut, Rest};
 use crate::conn::path::{Bond, FIRST, Path, SECOND, other};
 use crate::conn::paths::Paths;
 use crate::conn::size::SizeSearch;
+use crate::conn::split::{Split, UnsentParts};
 use crate::conn::unended::Unended;
 use crate::conn::{Base, Dial, want};
 use crate::limits::{
@@ -35,7 +35,7 @@ pub(crate) struct Active {
     pub queued: bool,
     /// Things to send besides data, from [`want`].
     pub wants: u8,
-    /// Accepted here, and not confirmed by the client.
+    /// Accepted by this side, and not confirmed by the client.
     pub unconfirmed: bool,
     /// The peer refuses data.
     pub rnr: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Active {
     /// In the queue of those that hold messages for the program.
     pub holding: bool,
     /// The connection is broken for this reason, and the program hears of it when it has taken what is held.
-    pub untold: Option<DisconnectReason>,
+    pub unreported: Option<DisconnectReason>,
     /// In the list of those that are refused.
     pub listed: bool,
     pub blocked: Option<Blocked>,
@@ -84,7 +84,7 @@ pub(crate) struct Active {
     pub step_ns: u64,
     pub steps: u32,
     /// Of a peer that is closing: what had come of it when it was last looked at, and when more of it came.
-    pub last_words: (Seq, Time),
+    pub closing_progress: (Seq, Time),
     /// What the peer must end.
     pub unended: Unended,
     pub dial: Option<Box<Dial>>,
@@ -92,7 +92,7 @@ pub(crate) struct Active {
     /// The search for the largest datagram.
     pub size: SizeSearch,
     /// What is left of a bundle in parts.
-    pub rest: Option<Rest>,
+    pub unsent_parts: Option<UnsentParts>,
 }
 
 /// Writes of the peer's of which something was refused and whose end has not come.
@@ -119,7 +119,7 @@ impl Active {
             rnr: false,
             refusing: false,
             holding: false,
-            untold: None,
+            unreported: None,
             listed: false,
             blocked: None,
             tx: Tx::new(base.idle_tx),
@@ -145,12 +145,12 @@ impl Active {
             step_due: Time::FAR,
             step_ns: 0,
             steps: 0,
-            last_words: (base.idle_rx, now),
+            closing_progress: (base.idle_rx, now),
             unended: Unended::NONE,
             dial: None,
             counters: ConnectionCounters::default(),
             size: SizeSearch::new(now),
-            rest: None,
+            unsent_parts: None,
         }
     }
 
@@ -186,7 +186,7 @@ impl Active {
     }
 
     /// Whether the peer can have refused something in the current epoch: a bundle has left in it, and had the time to get there
-    /// and its refusal to come back. The least round trip is what the peer's echoes say, so half of it is taken.
+    /// and its refusal to come back. The shortest round trip follows from the peer's echoes, which may be wrong, so half of it is taken.
     pub fn may_be_refused(&self, now: Time) -> bool {
         let trips_ns = self.paths.all().map(|which| self.paths.get(which).rtt.min_ns());
         self.epoch_sent_at <= now && now.since(self.epoch_sent_at) >= trips_ns.min().unwrap_or(0) / 2
@@ -201,11 +201,11 @@ impl Active {
         }
     }
 
-    /// Bundles that went this way, and weigh so much, have been acknowledged. `rtt_ns` 0: by another way.
+    /// Bundles that went by this path, and weigh so much, have been acknowledged. `rtt_ns` 0: by another path.
     pub fn path_acked(&mut self, which: u8, now: Time, acked_bytes: u32, limited: bool, rtt_ns: u64) {
         let limited = limited || self.blocked == Some(Blocked::Congestion);
         let alive = match self.paths.bond.as_deref_mut() {
-            Some(bond) => bond.way(which).note_delivered(),
+            Some(bond) => bond.path(which).note_delivered(),
             None => true,
         };
         let path = self.paths.get_mut(which);
@@ -265,7 +265,7 @@ impl Active {
         bytes
     }
 
-    /// RACK (RFC 8985): a bundle is lost if one sent later, the same way, is acknowledged and a reordering window has
+    /// RACK (RFC 8985): a bundle is lost if one sent later by the same path is acknowledged and a reordering window has
     /// passed.
     //= wire.md R-LOSS-1
     pub fn find_losses(&mut self, now: Time) {
@@ -334,17 +334,17 @@ impl Active {
         self.stop_probing();
     }
 
-    /// The answer to our question has come: this way leads to the peer and back.
+    /// The answer to our question has come: this path leads to the peer and back.
     //= wire.md R-PATH-4
     pub fn path_proved(&mut self, which: u8, head: &Head, peer_has_it: bool, datagram_bytes: u16, now: Time) {
         let Some(bond) = self.paths.bond.as_deref_mut() else { return };
-        let way = bond.way(which);
-        way.peer_has_it |= peer_has_it;
-        way.asking = false;
-        if way.peer_has_it {
-            way.step_due = Time::FAR;
+        let bonded = bond.path(which);
+        bonded.peer_has_it |= peer_has_it;
+        bonded.asking = false;
+        if bonded.peer_has_it {
+            bonded.step_due = Time::FAR;
         }
-        let was_up = std::mem::replace(&mut way.state, PathState::Up) == PathState::Up;
+        let was_up = std::mem::replace(&mut bonded.state, PathState::Up) == PathState::Up;
         let path = self.paths.get_mut(which);
         path.probes = 0;
         let rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
@@ -362,48 +362,48 @@ impl Active {
         (path.probe_credit, path.pace_due) = (0, now);
     }
 
-    /// A probe of this way was in vain: it is asked, and so is the other, for a sign of life. While it is in doubt, new
+    /// A probe of this path was in vain: it is asked, and so is the other, for a sign of life. While it is in doubt, new
     /// bundles go by the other.
     //= wire.md R-PATH-7
     pub fn doubt(&mut self, which: u8, now: Time) {
         let first = self.paths.get(which).probes <= 1;
         let Some(bond) = self.paths.bond.as_deref_mut() else { return };
-        bond.way(which).doubt();
+        bond.path(which).doubt();
         if !bond.is_up(which) || !bond.is_up(other(which)) {
             return;
         }
         if first {
-            bond.way(other(which)).vouches = false;
-            bond.way(which).down_due = now.plus(PATH_SILENCE_NS);
-            bond.way(which).ask(now);
+            bond.path(other(which)).vouches = false;
+            bond.path(which).down_due = now.plus(PATH_SILENCE_NS);
+            bond.path(which).ask(now);
             self.wants |= want::PATH;
         }
         bond.turn = which;
         self.wants |= want::PING;
     }
 
-    /// Takes ways for dead that have been silent for too long, if something has come by the other meanwhile. (If nothing
+    /// Takes paths for dead that have been silent for too long, if something has come by the other meanwhile. (If nothing
     /// has, it may be the peer's process that says nothing.)
     pub fn give_up_silent(&mut self, now: Time, counters: &mut Counters) {
         for which in [FIRST, SECOND] {
             let in_doubt = self.paths.get(which).probes != 0;
             let Some(bond) = self.paths.bond.as_deref_mut() else { return };
-            if bond.way(which).down_due > now {
+            if bond.path(which).down_due > now {
                 continue;
             }
-            bond.way(which).down_due = Time::FAR;
+            bond.path(which).down_due = Time::FAR;
             if !in_doubt || !bond.is_up(which) || !bond.is_up(other(which)) {
                 continue;
             }
-            if bond.way(other(which)).vouches {
+            if bond.path(other(which)).vouches {
                 self.path_down(which, now, counters);
             } else {
-                bond.way(which).down_due = now.plus(PATH_SILENCE_NS);
+                bond.path(which).down_due = now.plus(PATH_SILENCE_NS);
             }
         }
     }
 
-    /// This way is dead: what is under way there goes again by the other.
+    /// This path is dead: what is under way there goes again by the other.
     pub fn path_down(&mut self, which: u8, now: Time, counters: &mut Counters) {
         if let Some(mut ring) = self.tx_ring.take() {
             let mut seq = self.tx.unacked;
@@ -421,17 +421,17 @@ impl Active {
         let path = self.paths.get_mut(which);
         (path.probe_due, path.probe_credit) = (Time::FAR, 0);
         let Some(bond) = self.paths.bond.as_deref_mut() else { return };
-        let way = bond.way(which);
-        way.state = PathState::Down;
-        way.downs += 1;
-        if !way.asking {
-            way.ask(now);
+        let bonded = bond.path(which);
+        bonded.state = PathState::Down;
+        bonded.downs += 1;
+        if !bonded.asking {
+            bonded.ask(now);
         }
         self.wants |= want::PATH;
         counters.paths_lost += 1;
     }
 
-    /// The newest bundle that a probe of this way sends again: of connections with one way, the newest of all.
+    /// The newest bundle that a probe of this path sends again: of connections with one path, the newest of all.
     pub fn newest_on(&self, which: u8, ring: &TxRing) -> Seq {
         let mut newest = self.tx.unsent.plus(u32::MAX);
         if self.paths.bond.is_some() {
@@ -442,9 +442,9 @@ impl Active {
         newest
     }
 
-    /// By which way a bundle that weighs `bytes` goes now, or why by none.
+    /// The path by which a bundle that weighs `bytes` goes now, or why it goes by none.
     ///
-    /// The way with the shorter round trip that has room; the other one only if it is not so slow that the first
+    /// The path with the shorter round trip that has space in its window; the other one only if it is not so slow that the first
     /// would fill the window of numbers meanwhile and then have to wait for it.
     #[inline]
     pub fn choose_path(&mut self, bytes: u32, peer_window_kib: u16, now: Time) -> Result<u8, Blocked> {
@@ -465,15 +465,15 @@ impl Active {
         choice
     }
 
-    /// Asks about a way that nothing has come by for a while, although the connection is in use: the other may be chosen
+    /// Asks about a path that nothing has come by for a while, although the connection is in use: the other may be chosen
     /// only because of a round trip that was long once.
     pub fn measure_idle(&mut self, now: Time) {
         for which in [FIRST, SECOND] {
             let path = self.paths.get(which);
             let idle = path.in_flight_bytes == 0 && now.since(path.echo_at) > PATH_MEASURE_NS;
             let Some(bond) = self.paths.bond.as_deref_mut().filter(|_| idle) else { continue };
-            if bond.is_up(which) && !bond.way(which).asks() {
-                bond.way(which).ask(now);
+            if bond.is_up(which) && !bond.path(which).asks() {
+                bond.path(which).ask(now);
                 self.wants |= want::PATH;
             }
         }
@@ -493,7 +493,7 @@ impl Active {
         }
         let swift = self.paths.swifter();
         let slow = other(swift);
-        // A way in doubt gets probes only, if the other is not in doubt.
+        // A path in doubt gets probes only, if the other is not in doubt.
         let fit = |which: u8| bond.is_up(which) && self.paths.get(which).probes < PATH_PROBES_TRUSTED;
         let any_fit = fit(swift) || fit(slow);
         let fit = |which: u8| if any_fit { fit(which) } else { bond.is_up(which) };
@@ -516,8 +516,8 @@ impl Active {
         }
     }
 
-    /// Whether a bundle sent by the slow way would keep the swift one waiting: numbers may be no further apart than a
-    /// window (R-ORD-3), and the swift way uses up so many of them in one round trip of the slow one.
+    /// Whether a bundle sent by the slow path would keep the swift one waiting: numbers may be no further apart than a
+    /// window (R-ORD-3), and the swift path uses up so many of them in one round trip of the slow one.
     pub fn would_block(&self, swift: u8, slow: u8, bytes: u32) -> bool {
         let (swift, slow) = (self.paths.get(swift), self.paths.get(slow));
         let per_trip = u64::from(swift.window.bytes() / bytes.max(1));
@@ -527,12 +527,12 @@ impl Active {
         slow.rtt.smoothed_ns() > 2 * trip_ns && used + meanwhile > u64::from(WINDOW_BUNDLES_MAX)
     }
 
-    /// Whether nothing sent before this bundle is missing, as far as can be told: of two ways, each keeps its own order.
+    /// Whether nothing sent before this bundle is missing, as far as this side can know: of two paths, each keeps its own order.
     #[inline]
     pub fn is_expected(&mut self, by: u8, seq: Seq, offset: u32) -> bool {
         match self.paths.bond.as_deref_mut() {
             None => offset == 0 && self.rx.end == self.rx.next,
-            Some(bond) => bond.way(by).note_came(seq),
+            Some(bond) => bond.path(by).note_came(seq),
         }
     }
 
@@ -553,7 +553,7 @@ impl Active {
         None
     }
 
-    /// What keeps a bundle that weighs `bytes` from leaving this way, if anything.
+    /// What keeps a bundle that weighs `bytes` from leaving by this path, if anything.
     #[inline]
     pub fn held_back(&self, which: u8, bytes: u32, peer_window_kib: u16, now: Time) -> Option<Blocked> {
         if self.rnr {
@@ -574,7 +574,7 @@ impl Active {
         (path.pace_due > now).then_some(Blocked::Pacing)
     }
 
-    /// True if nothing more can be sent this way before an acknowledgement: then it had better not be delayed.
+    /// True if nothing more can be sent by this path before an acknowledgement: then it had better not be delayed.
     pub fn waits_after(&self, which: u8, body_bytes: u16, peer_window_kib: u16) -> bool {
         let path = self.paths.get(which);
         let twice = 2 * weight(body_bytes);
@@ -595,7 +595,7 @@ impl Active {
             self.counters.retransmissions += 1;
             counters.retransmissions += 1;
             if let Some(bond) = self.paths.bond.as_deref_mut() {
-                bond.way(which).retransmissions += 1;
+                bond.path(which).retransmissions += 1;
             }
         } else {
             if slot.holds & holds::PUMPED != 0
@@ -652,7 +652,7 @@ impl Active {
         (None, record_ns)
     }
 
-    /// Nothing that went this way was acknowledged for longer than it should take: send the oldest and the newest of it
+    /// Nothing that went by this path was acknowledged for longer than it should take: send the oldest and the newest of it
     /// again. What else is lost will show when they are acknowledged.
     //= wire.md R-LOSS-3
     pub fn probe(&mut self, which: u8, now: Time, counters: &mut Counters) {
@@ -717,12 +717,12 @@ impl Active {
         false
     }
 
-    pub fn note_cut(&mut self, seq: Seq, cut: Cut) {
+    pub fn note_split(&mut self, seq: Seq, split: Split) {
         let Some(slot) = self.tx_ring.as_mut().map(|ring| ring.at(seq)) else { return };
         slot.marks |= mark::PARTS;
-        if cut.is_trial {
+        if split.is_trial {
             slot.marks |= mark::SIZE;
-            self.size.try_size(cut.size);
+            self.size.try_size(split.size);
         }
     }
 

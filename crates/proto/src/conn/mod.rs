@@ -1,10 +1,10 @@
 //! A connection: 96 bytes while idle, and what it borrows while active.
 
 pub(crate) mod active;
-pub(crate) mod cut;
 pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod size;
+pub(crate) mod split;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod unended;
@@ -42,7 +42,7 @@ pub(crate) struct Base {
     pub idle_rtt: IdleRtt,
     /// 0: the endpoint's default.
     pub send_timeout_ms: u32,
-    /// The largest datagram that the way is known to take.
+    /// The largest datagram that the path is known to take, in bytes.
     pub datagram_bytes: u16,
     /// The longest bundle, as a datagram: the smaller of the two sides'.
     pub bundle_bytes: u16,
@@ -70,7 +70,7 @@ impl ActiveConn<'_> {
         self.base.key(self.active.index)
     }
 
-    /// This side has closed, and nothing of its own is still to be answered.
+    /// True if this side has closed, and nothing of its own is still to be answered.
     #[inline]
     pub fn takes_no_more(&self) -> bool {
         match self.base.state {
@@ -113,7 +113,7 @@ impl IdleWindow {
         self.0 & IdleWindow::HEARD != 0
     }
 
-    /// The same, and from now on it is counted anew.
+    /// Whether something has come since the last look; the next look starts anew.
     pub fn take_heard(&mut self) -> bool {
         let heard = self.is_heard();
         self.0 &= !IdleWindow::HEARD;
@@ -138,7 +138,7 @@ impl IdleRtt {
 }
 
 const _: () = {
-    assert!(size_of::<Conn>() <= 96, "an idle connection, all told");
+    assert!(size_of::<Conn>() <= 96, "a whole idle connection");
     assert!(size_of::<Active>() <= 768, "an active one without its windows");
 };
 
@@ -152,7 +152,7 @@ pub(crate) mod want {
     /// A question that asks for an answer: keepalive, receiver-not-ready probe, confirmation.
     pub const PING: u8 = 8;
     pub const CLOSE: u8 = 16;
-    /// A question or an answer about a way to the peer.
+    /// A question or an answer about a path to the peer.
     pub const PATH: u8 = 32;
 }
 

@@ -1,4 +1,4 @@
-//! The ways to a peer: one for every connection, a second one for bonded ones. Why it is done here: `docs/adr/0010`.
+//! The paths to a peer: one for every connection, a second one for bonded ones. Why it is part of the protocol: `docs/adr/0010`.
 
 use crate::congestion::Window;
 use crate::limits::{
@@ -7,28 +7,28 @@ use crate::limits::{
 use crate::reliable::rtt::Rtt;
 use crate::{Address, PathState, Seq, Time};
 
-/// The way that every connection has.
+/// The path that every connection has.
 pub(crate) const FIRST: u8 = 0;
-/// The way that bonded ones have besides.
+/// The path that bonded ones have besides.
 pub(crate) const SECOND: u8 = 1;
 
-/// What is known of one way to the peer, and what is on it.
+/// What is known of one path to the peer, and what is on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub rtt: Rtt,
     pub window: Window,
-    /// What the bundles in flight here weigh.
+    /// What the bundles in flight on this path weigh.
     pub in_flight_bytes: u32,
     /// Probes in vain.
     pub probes: u32,
-    /// When the acknowledged bundle that was sent last here was sent, and how long that took.
+    /// Of the acknowledged bundles that went by this path, when the one sent last was sent, and how long its acknowledgement took.
     pub rack_at: Time,
     pub rack_rtt_ns: u64,
     /// When to probe if nothing is acknowledged.
     pub probe_due: Time,
     /// The next paced bundle may leave.
     pub pace_due: Time,
-    /// The timestamp that came last this way, and when.
+    /// The timestamp that came last by this path, and when.
     pub echo_at: Time,
     pub echo: u32,
     /// How tolerant of reordering; grows when a resend proves needless.
@@ -95,11 +95,11 @@ impl Path {
     }
 }
 
-/// What a bonded connection knows of a way besides.
+/// What a bonded connection knows of a path besides.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct BondedPath {
     pub state: PathState,
-    /// The peer can use this way, as far as we know: it need not be asked any more.
+    /// The peer can use this path, as far as we know: it need not be asked any more.
     pub peer_has_it: bool,
     /// We wait for an answer that shows that it is alive.
     pub asking: bool,
@@ -112,18 +112,18 @@ pub(crate) struct Way {
     /// The next question, while there is one.
     pub step_due: Time,
     step_ns: u64,
-    /// Since the last probe in vain something came this way, and bundles sent this way were acknowledged.
+    /// Since the last probe in vain something came by this path, and bundles sent by this path were acknowledged.
     heard: bool,
     delivered: bool,
-    /// Something came this way since the other one came into doubt.
+    /// Something came by this path since the other one came into doubt.
     pub vouches: bool,
     /// When it is taken for dead unless it shows a sign of life before.
     pub down_due: Time,
-    /// Bundles that came this way and are not acknowledged this way yet.
+    /// Bundles that came by this path and are not acknowledged by this path yet.
     pub ack_pending: u32,
-    /// The latest bundle that came this way; meaningless before the first.
+    /// The latest bundle that came by this path; meaningless before the first.
     pub newest: Seq,
-    /// The timestamp of the latest acknowledgement that came this way.
+    /// The timestamp of the latest acknowledgement that came by this path.
     stamp: Option<u32>,
     pub datagrams_sent: u64,
     pub bytes_sent: u64,
@@ -132,9 +132,9 @@ pub(crate) struct Way {
     pub downs: u64,
 }
 
-impl Way {
-    fn new(state: PathState, challenge: u64, newest: Seq) -> Way {
-        Way {
+impl BondedPath {
+    fn new(state: PathState, challenge: u64, newest: Seq) -> BondedPath {
+        BondedPath {
             state,
             peer_has_it: true,
             asking: false,
@@ -157,7 +157,7 @@ impl Way {
         }
     }
 
-    /// Asks the peer for a proof that this way leads to it and back, now and until it answers.
+    /// Asks the peer to show that this path leads to it and back, now and until it answers.
     //= wire.md R-PATH-6
     pub fn ask(&mut self, now: Time) {
         // Answers to what was asked before prove nothing any more; two apart, so that it is never 0.
@@ -174,19 +174,19 @@ impl Way {
         self.step_due = now.plus(self.step_ns);
     }
 
-    /// Bundles that went this way were acknowledged, by whatever way; true if that shows that it is alive both ways.
+    /// Bundles that went by this path were acknowledged, by either path; true if that shows that it is alive in both directions.
     pub fn note_delivered(&mut self) -> bool {
         self.delivered = true;
         self.heard
     }
 
-    /// Something came this way; true if that shows that it is alive both ways.
+    /// Something came by this path; true if that shows that it is alive in both directions.
     pub fn note_heard(&mut self) -> bool {
         (self.heard, self.vouches) = (true, true);
         self.delivered
     }
 
-    /// An acknowledgement came this way; true if sent later than all before it.
+    /// An acknowledgement came by this path; true if sent later than all before it.
     pub fn note_stamp(&mut self, stamp: u32) -> bool {
         let later = self.stamp.is_none_or(|last| Seq(last).precedes(Seq(stamp)));
         if later {
@@ -200,7 +200,7 @@ impl Way {
         (self.heard, self.delivered) = (false, false);
     }
 
-    /// A bundle came this way; true if later in number than all before it.
+    /// A bundle came by this path; true if later in number than all before it.
     pub fn note_came(&mut self, seq: Seq) -> bool {
         let later = self.newest.precedes(seq);
         if later {
@@ -225,26 +225,26 @@ impl Way {
     }
 }
 
-/// What makes a connection a bonded one: its second way, and the choice between the two.
+/// What makes a connection a bonded one: its second path, and the choice between the two.
 pub(crate) struct Bond {
-    /// Where the second way leads; the side that accepted learns it by and by.
+    /// Where the second path leads; the side that accepted learns it by and by.
     pub to: Option<Address>,
     pub second: Path,
-    pub ways: [Way; 2],
-    /// Whether this side asked for the connection: only that one asks for the second way.
+    pub paths: [BondedPath; 2],
+    /// Whether this side asked for the connection: only that one asks for the second path.
     pub dialed: bool,
-    /// Ways, as bits, by which an acknowledgement is due.
+    /// Paths, as bits, by which an acknowledgement is due.
     pub ack_by: u8,
     /// Where the last question to the peer went.
     pub turn: u8,
-    /// When one of the ways may send again, while both are held back and one of them by its pace.
+    /// When one of the paths may send again, while both are held back and one of them by its pace.
     pub pace_due: Time,
 }
 
 impl Bond {
     pub const COST_BYTES: u64 = size_of::<Bond>() as u64;
 
-    /// The bond of a connection whose second way is not proved. `challenges`: unforeseeable.
+    /// The bond of a connection whose second path is not proved. `challenges`: unforeseeable.
     pub fn new(
         (to, dialed): (Option<Address>, bool),
         challenges: [u64; 2],
@@ -253,18 +253,18 @@ impl Bond {
         now: Time,
     ) -> Bond {
         let newest = newest.plus(u32::MAX);
-        let mut ways = [
-            Way::new(PathState::Up, challenges[0], newest),
-            Way::new(PathState::Unproved, challenges[1], newest),
+        let mut paths = [
+            BondedPath::new(PathState::Up, challenges[0], newest),
+            BondedPath::new(PathState::Unproved, challenges[1], newest),
         ];
         if dialed {
-            ways[1].peer_has_it = false;
-            ways[1].ask(now);
+            paths[1].peer_has_it = false;
+            paths[1].ask(now);
         }
         Bond {
             to,
             second: Path::new(Rtt::default(), Window::new(datagram_bytes), now),
-            ways,
+            paths,
             dialed,
             ack_by: 0,
             turn: FIRST,
@@ -273,36 +273,36 @@ impl Bond {
     }
 
     #[inline]
-    pub fn way(&mut self, which: u8) -> &mut Way {
-        &mut self.ways[usize::from(which & 1)]
+    pub fn path(&mut self, which: u8) -> &mut BondedPath {
+        &mut self.paths[usize::from(which & 1)]
     }
 
     #[inline]
     pub fn is_up(&self, which: u8) -> bool {
-        self.ways[usize::from(which & 1)].state == PathState::Up
+        self.paths[usize::from(which & 1)].state == PathState::Up
     }
 
-    /// A way that can be used: this one if it can.
+    /// A path that can be used: this one if it can.
     pub fn usable(&self, preferred: u8) -> u8 {
         if self.is_up(preferred) || !self.is_up(other(preferred)) { preferred } else { other(preferred) }
     }
 
-    /// By which way the next question goes that the peer must answer whichever way it lives on.
+    /// By which path the next question goes that the peer must answer whichever path it lives on.
     pub fn take_turn(&mut self) -> u8 {
         self.turn = self.usable(other(self.turn));
         self.turn
     }
 
-    /// What was just sent by this way acknowledges everything; returns how many bundles are still to be acknowledged by
-    /// the way they came.
+    /// What was just sent by this path acknowledges everything; returns how many bundles are still to be acknowledged by
+    /// the path that they came by.
     #[inline]
     pub fn acked_by(&mut self, which: u8) -> u32 {
         self.ack_by &= !(1 << which);
-        self.way(which).ack_pending = 0;
-        self.ways[0].ack_pending + self.ways[1].ack_pending
+        self.path(which).ack_pending = 0;
+        self.paths[0].ack_pending + self.paths[1].ack_pending
     }
 
-    /// Every way by which an acknowledgement was due has had one, or its stand-in has; what is still pending, see
+    /// Every path by which an acknowledgement was due has had one, or its stand-in has; what is still pending, see
     /// [`Bond::acked_by`].
     pub fn acked(&mut self) -> u32 {
         for which in [FIRST, SECOND] {
@@ -310,15 +310,15 @@ impl Bond {
                 self.acked_by(which);
             }
         }
-        self.ways[0].ack_pending + self.ways[1].ack_pending
+        self.paths[0].ack_pending + self.paths[1].ack_pending
     }
 
-    /// One more bundle came this way that is not acknowledged; returns how many there are.
+    /// One more bundle came by this path that is not acknowledged; returns how many there are.
     #[inline]
     pub fn one_pending(&mut self, by: u8) -> u32 {
-        let way = self.way(by);
-        way.ack_pending += 1;
-        let pending = way.ack_pending;
+        let path = self.path(by);
+        path.ack_pending += 1;
+        let pending = path.ack_pending;
         if pending >= ACK_BUNDLES {
             self.ack_by |= 1 << by;
         }
@@ -328,28 +328,28 @@ impl Bond {
     /// What waits for company to be acknowledged has waited long enough.
     pub fn ack_all_pending(&mut self) {
         for which in [FIRST, SECOND] {
-            if self.way(which).ack_pending != 0 {
+            if self.path(which).ack_pending != 0 {
                 self.ack_by |= 1 << which;
             }
         }
     }
 
-    /// Another address asks for the second way, which is not proved yet.
+    /// Another address asks for the second path, which is not proved yet.
     pub fn learn(&mut self, to: Address, challenge: u64, now: Time) {
-        let newest = self.ways[1].newest;
+        let newest = self.paths[1].newest;
         self.to = Some(to);
         self.second.came(0, now);
-        self.ways[1] = Way::new(PathState::Unproved, challenge, newest);
+        self.paths[1] = BondedPath::new(PathState::Unproved, challenge, newest);
     }
 
     /// When something is due on either way.
     pub fn due(&self) -> Time {
-        let [first, second] = &self.ways;
+        let [first, second] = &self.paths;
         let asked = first.step_due.min(second.step_due);
         self.second.probe_due.min(asked).min(first.down_due).min(second.down_due)
     }
 
-    /// Those ways by which an acknowledgement is due that can be used, or another that can.
+    /// Those paths by which an acknowledgement is due that can be used, or another that can.
     pub fn acks_by(&self) -> u8 {
         let asked = if self.ack_by == 0 { 1 << self.usable(FIRST) } else { self.ack_by };
         let mut by = 0;
@@ -362,7 +362,7 @@ impl Bond {
     }
 }
 
-/// The way that is not this one.
+/// The path that is not this one.
 pub(crate) const fn other(which: u8) -> u8 {
     which ^ 1
 }

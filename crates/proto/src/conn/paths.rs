@@ -28,38 +28,38 @@ impl Paths {
         }
     }
 
-    /// The ways there are.
+    /// The paths there are.
     #[inline]
     pub fn all(&self) -> std::ops::Range<u8> {
         FIRST..if self.bond.is_some() { 2 } else { 1 }
     }
 
-    /// What the bundles in flight weigh, on all ways.
+    /// What the bundles in flight weigh, on all paths.
     #[inline]
     pub fn in_flight_bytes(&self) -> u32 {
         self.first.in_flight_bytes + self.bond.as_deref().map_or(0, |bond| bond.second.in_flight_bytes)
     }
 
-    /// The least time in which what goes out by one way can be acknowledged by another.
+    /// The shortest time in which what goes out by one path can be acknowledged by another.
     #[inline]
     pub fn light_ns(&self, out: u8, back: u8) -> u64 {
         let out_ns = self.get(out).rtt.min_ns();
         if out == back { out_ns } else { out_ns / 2 + self.get(back).rtt.min_ns() / 2 }
     }
 
-    /// Whether the window of this way is what holds sending back.
+    /// Whether the window of this path is what holds sending back.
     #[inline]
     pub fn is_limited(&self, which: u8) -> bool {
         let path = self.get(which);
         path.in_flight_bytes * 2 >= path.window.bytes()
     }
 
-    /// The way that describes the connection: the first, unless it is down.
+    /// The path that describes the connection: the first, unless it is down.
     pub fn best(&self) -> &Path {
         self.get(self.bond.as_deref().map_or(FIRST, |bond| bond.usable(FIRST)))
     }
 
-    /// What the ways in use let be in flight, together.
+    /// What the paths in use let be in flight, together.
     pub fn window_bytes(&self) -> u32 {
         let second = self.bond.as_deref().filter(|bond| bond.is_up(SECOND));
         self.first.window.bytes() + second.map_or(0, |bond| bond.second.window.bytes())
@@ -74,39 +74,39 @@ impl Paths {
         }
     }
 
-    /// Something of this connection came this way.
+    /// Something of this connection came by this path.
     #[inline]
     pub fn heard_by(&mut self, by: u8) {
         let Some(bond) = self.bond.as_deref_mut() else { return };
-        if bond.way(by).note_heard() {
+        if bond.path(by).note_heard() {
             self.get_mut(by).probes = 0;
         }
     }
 
-    /// The ways, as bits, by which an acknowledgement leaves now.
+    /// The paths, as bits, by which an acknowledgement leaves now.
     pub fn acks_by(&self) -> u8 {
         self.bond.as_deref().map_or(1 << FIRST, Bond::acks_by)
     }
 
-    /// The way with the shorter round trip.
+    /// The path with the shorter round trip.
     pub fn swifter(&self) -> u8 {
         let second = self.get(SECOND).rtt.smoothed_ns() < self.get(FIRST).rtt.smoothed_ns();
         if second { SECOND } else { FIRST }
     }
 
-    /// An acknowledgement that came this way for what went this way tells how long that takes, even if all that it
-    /// acknowledges is known by the other way already: of two ways one may always be the first. True: it was counted.
-    pub fn sample_way(&mut self, by: u8, head: &Head, rtt_ns: u64, now: Time) -> bool {
+    /// An acknowledgement that came by this path for what went by this path tells how long that takes, even if all that it
+    /// acknowledges is known by the other path already: of two paths one may always be the first. True: it was counted.
+    pub fn sample_path(&mut self, by: u8, head: &Head, rtt_ns: u64, now: Time) -> bool {
         let Some(bond) = self.bond.as_deref_mut() else { return false };
-        // Not one that was overtaken, or repeated: how long it was under way is not how long the way is.
-        if head.kind != Kind::Ack || !bond.way(by).note_stamp(head.timestamp) || rtt_ns == 0 {
+        // Not one that was overtaken, or repeated: how long it was under way is not how long the path is.
+        if head.kind != Kind::Ack || !bond.path(by).note_stamp(head.timestamp) || rtt_ns == 0 {
             return false;
         }
         self.get_mut(by).rtt.sample(now, rtt_ns);
         true
     }
 
-    /// What came this way is acknowledged this way; what asks for an answer, by both: it is sent when one of them may be
+    /// What came by this path is acknowledged by this path; what asks for an answer, by both: it is sent when one of them may be
     /// dead.
     //= wire.md R-PATH-9
     #[inline]

@@ -1,4 +1,4 @@
-//! How large a datagram the way to the peer takes, where nobody says so: packets that are too large may vanish without a
+//! How large a datagram the path to the peer takes, where nobody says so: packets that are too large may vanish without a
 //! word (RFC 8899). Why it is done so: `docs/adr/0020`.
 
 use crate::Time;
@@ -12,13 +12,13 @@ const USUAL: [u16; 3] = [1232, 1352, 1448];
 pub(crate) struct SizeSearch {
     /// When a larger one may be tried; meaningless while nothing larger is wanted.
     due: Time,
-    /// When the latest bundle was sent that was larger than what every way takes, and has been acknowledged.
+    /// When the latest bundle was sent that was larger than what every path takes, and has been acknowledged.
     large_sent_at: Time,
-    /// Large ones sent since and taken for lost.
+    /// Large bundles sent since then and taken for lost.
     lost: u8,
     /// The size that is being tried; 0: none.
     trying: u16,
-    /// Tries of one size in vain.
+    /// How often the size was tried in vain.
     tries: u8,
     /// A size that has just proved good; 0: none.
     good: u16,
@@ -31,7 +31,7 @@ impl SizeSearch {
         SizeSearch { due, large_sent_at: Time(0), lost: 0, trying: 0, tries: 0, good: 0 }
     }
 
-    /// A bundle larger than every way takes, sent then in one piece, has arrived.
+    /// A bundle larger than every path takes, sent at `sent_at` as one datagram, has arrived.
     #[inline]
     pub fn large_arrived(&mut self, sent_at: Time) {
         if sent_at > self.large_sent_at {
@@ -39,17 +39,17 @@ impl SizeSearch {
         }
     }
 
-    /// One, sent then, is taken for lost.
+    /// A large bundle that was sent at `sent_at` is taken for lost.
     pub fn large_lost(&mut self, sent_at: Time) {
         self.lost = (self.lost + u8::from(sent_at > self.large_sent_at)).min(SIZE_SUSPECT_COPIES);
     }
 
-    /// None was lost: the peer has asked for them again.
+    /// No large bundle was lost: the peer has asked for them again.
     pub fn none_lost(&mut self) {
         self.lost = 0;
     }
 
-    /// One more large one lost, and it may look as if they vanished.
+    /// True if it may look as if large bundles vanished once one more is lost.
     pub fn is_doubtful(&self) -> bool {
         self.lost + 1 >= SIZE_SUSPECT_COPIES
     }
@@ -60,13 +60,13 @@ impl SizeSearch {
         self.lost >= SIZE_SUSPECT_COPIES && self.large_sent_at < sent_at && heard_at > sent_at
     }
 
-    /// They do: the smallest size goes from now on, and larger ones are tried at once.
+    /// Large datagrams vanish: the smallest size is used from now on, and larger ones are tried at once.
     pub fn fell(&mut self, now: Time) {
         *self = SizeSearch { due: now, ..SizeSearch::new(now) };
     }
 
-    /// The way says itself what it takes: no reason to try more for a while.
-    pub fn was_told(&mut self, now: Time) {
+    /// The path says itself what it takes: no reason to try more for a while.
+    pub fn was_limited(&mut self, now: Time) {
         *self = SizeSearch { large_sent_at: self.large_sent_at, ..SizeSearch::new(now) };
     }
 
@@ -79,17 +79,17 @@ impl SizeSearch {
         Some(USUAL.into_iter().find(|&size| size > current && size < max).unwrap_or(max))
     }
 
-    /// A bundle leaves as large as that.
+    /// A bundle leaves that is as large as the size to try.
     pub fn try_size(&mut self, size: u16) {
         self.trying = size;
     }
 
-    /// It has arrived.
+    /// The bundle of the size that is being tried has arrived.
     pub fn succeeded(&mut self) {
         (self.good, self.trying, self.tries) = (self.trying, 0, 0);
     }
 
-    /// It is taken for lost; it was sent then.
+    /// The bundle of the size that is being tried is taken for lost; it was sent at `sent_at`.
     pub fn failed(&mut self, sent_at: Time) {
         self.trying = 0;
         self.tries += 1;

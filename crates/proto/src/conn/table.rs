@@ -3,13 +3,13 @@
 use super::{Base, Conn};
 use crate::{Address, Attribute, ConnKey, ConnState, Seq};
 
-/// Connections per piece: the table grows by pieces, so that growing moves nothing.
-const PIECE: usize = 64;
+/// Connections per block: the table grows by blocks, so that growing moves nothing.
+const BLOCK: usize = 64;
 
 /// All connections of an endpoint.
 pub(crate) struct Table {
-    pieces: Vec<Box<[Conn; PIECE]>>,
-    /// First free place; the rest is linked through `peer_index`.
+    blocks: Vec<Box<[Conn; BLOCK]>>,
+    /// The first free entry; the others are linked through `peer_index`.
     free: u32,
     used: u32,
     max: u32,
@@ -43,15 +43,15 @@ fn empty(next_free: u32) -> Conn {
 }
 
 impl Table {
-    pub const GROWTH_BYTES: u64 = (PIECE * size_of::<Conn>() + size_of::<Box<[Conn; PIECE]>>()) as u64;
+    pub const GROWTH_BYTES: u64 = (BLOCK * size_of::<Conn>() + size_of::<Box<[Conn; BLOCK]>>()) as u64;
 
     pub fn new(max: u32) -> Table {
-        Table { pieces: Vec::new(), free: NONE, used: 0, max }
+        Table { blocks: Vec::new(), free: NONE, used: 0, max }
     }
 
     pub fn bytes(&self) -> u64 {
-        (self.pieces.len() * PIECE * size_of::<Conn>()
-            + self.pieces.capacity() * size_of::<Box<[Conn; PIECE]>>()) as u64
+        (self.blocks.len() * BLOCK * size_of::<Conn>()
+            + self.blocks.capacity() * size_of::<Box<[Conn; BLOCK]>>()) as u64
     }
 
     pub fn used(&self) -> u32 {
@@ -62,7 +62,7 @@ impl Table {
         self.used >= self.max
     }
 
-    /// True if the next connection needs another piece of table.
+    /// True if the next connection needs another block of table.
     pub fn must_grow(&self) -> bool {
         self.free == NONE
     }
@@ -74,12 +74,12 @@ impl Table {
             return None;
         }
         if self.free == NONE {
-            self.pieces.try_reserve(1).ok()?;
-            let first = (self.pieces.len() * PIECE) as u32;
-            let piece = std::array::from_fn(|place| {
-                empty(if place + 1 == PIECE { NONE } else { first + place as u32 + 1 })
+            self.blocks.try_reserve(1).ok()?;
+            let first = (self.blocks.len() * BLOCK) as u32;
+            let block = std::array::from_fn(|place| {
+                empty(if place + 1 == BLOCK { NONE } else { first + place as u32 + 1 })
             });
-            self.pieces.push(Box::new(piece));
+            self.blocks.push(Box::new(block));
             self.free = first;
         }
         let index = self.free;
@@ -108,12 +108,12 @@ impl Table {
 
     #[inline]
     pub fn at(&self, index: u32) -> Option<&Conn> {
-        Some(&self.pieces.get(index as usize / PIECE)?[index as usize % PIECE])
+        Some(&self.blocks.get(index as usize / BLOCK)?[index as usize % BLOCK])
     }
 
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut Conn> {
-        Some(&mut self.pieces.get_mut(index as usize / PIECE)?[index as usize % PIECE])
+        Some(&mut self.blocks.get_mut(index as usize / BLOCK)?[index as usize % BLOCK])
     }
 
     #[inline]
@@ -130,7 +130,7 @@ impl Table {
 
     /// Every index that may be in use.
     pub fn indices(&self) -> std::ops::Range<u32> {
-        0..(self.pieces.len() * PIECE) as u32
+        0..(self.blocks.len() * BLOCK) as u32
     }
 }
 

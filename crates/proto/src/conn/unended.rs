@@ -9,7 +9,7 @@ pub(crate) struct Unended {
     pub due: Time,
     /// The bundle that was missing before others that had come, and our epoch then.
     pub missing: Option<(Seq, u16)>,
-    /// The peer had said that it closes.
+    /// The peer had announced that it closes.
     pub closing: bool,
 }
 

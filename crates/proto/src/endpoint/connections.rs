@@ -1,7 +1,7 @@
 //! All connections of an endpoint: what comes for one, its turn to send, its time, its end.
 
 use super::handshakes::{Handshakes, is_plain_question};
-use super::paths::{learn_way, way_from};
+use super::paths::{learn_path, path_from};
 use super::protocol::Protocol;
 use super::receiving::on_probe;
 use super::replies::Reply;
@@ -27,7 +27,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Each connection that has something to send has its turn, while the carrier has room.
+    /// Each connection that has something to send has its turn, while the carrier takes more.
     pub fn transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
         while let Some(&index) = self.protocol.shared.ready.front() {
             let Some(conn) = self.table.at_mut(index) else {
@@ -116,12 +116,14 @@ impl Connections {
             );
         }
         if head.kind == Kind::Path && conn.base.state == ConnState::Accepting {
-            return Ok(()); // no way is learnt before the client has shown that it is where we answer it
+            return Ok(()); // no path is learnt before the client has shown that it is where we answer it
         }
         //= wire.md R-CONN-2
-        let by = match way_from(conn, from) {
+        let by = match path_from(conn, from) {
             Some(by) => by,
-            None if head.kind == Kind::Path => learn_way(conn, from, body, now, || handshakes.secret.draw())?,
+            None if head.kind == Kind::Path => {
+                learn_path(conn, from, body, now, || handshakes.secret.draw())?
+            }
             None => return Err(PeerFault::Source),
         };
         let protocol = &mut self.protocol;
@@ -201,7 +203,7 @@ impl Connections {
         {
             return Err(PeerFault::Nonce);
         }
-        if way_from(conn, from).is_none() {
+        if path_from(conn, from).is_none() {
             return Err(PeerFault::Source);
         }
         self.protocol.shared.counters.connections_broken += u64::from(conn.base.state == ConnState::Up);
@@ -319,7 +321,7 @@ impl Connections {
         self.finish_with(index, None, sink);
     }
 
-    /// The same, with the reason if it never came up.
+    /// Raises the last event of a connection that is done, and frees its entry. `failure`: why it never came up, if it did not.
     pub fn finish_with(&mut self, index: u32, failure: Option<AcceptFailure>, sink: &mut impl Sink) {
         let Some(conn) = self.table.at_mut(index).filter(|conn| conn.base.state == ConnState::Done) else {
             return;

@@ -8,7 +8,7 @@ use crate::limits::{HEADER_BYTES, VERSION, padded};
 use crate::wire::{Accept, Connect, Head, Hello, Kind, PathBody, Sack, flags, timestamp};
 use crate::{Attribute, ConnState, Seq, Time, Transmit};
 
-/// Acknowledges by every way by which that is due; false: the carrier is full.
+/// Acknowledges by every path by which that is due; false: the carrier is full.
 pub(super) fn send_acks(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -121,7 +121,7 @@ pub(super) fn send_accept(
     true
 }
 
-/// A header with no body, by one way; it acknowledges all the same. False: the carrier is full.
+/// A header with no body, by one path; it acknowledges all the same. False: the carrier is full.
 #[allow(clippy::too_many_arguments)] // the fields of one datagram
 pub(super) fn send_bare(
     shared: &mut Shared,
@@ -146,7 +146,7 @@ pub(super) fn send_bare(
     true
 }
 
-/// Every question and answer about the ways that waits; false: the carrier is full.
+/// Every question and answer about the paths that waits; false: the carrier is full.
 pub(super) fn send_paths(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -156,11 +156,11 @@ pub(super) fn send_paths(
     for which in [FIRST, SECOND] {
         let active = &*conn.active;
         let Some(bond) = active.paths.bond.as_deref() else { break };
-        let way = &bond.ways[usize::from(which)];
-        if !way.wanted || (which == SECOND && bond.to.is_none()) {
+        let bonded = &bond.paths[usize::from(which)];
+        if !bonded.wanted || (which == SECOND && bond.to.is_none()) {
             continue;
         }
-        let body = PathBody { challenge: way.question(), answer: way.answer };
+        let body = PathBody { challenge: bonded.question(), answer: bonded.answer };
         let seq = active.tx.unsent;
         let head = head(conn, Kind::Path, seq, shared.window_kib(), which, now);
         let Some(buffer) = out.begin(conn.address(which), HEADER_BYTES + PathBody::BYTES, false) else {
@@ -170,14 +170,14 @@ pub(super) fn send_paths(
         shared.committed(len, out);
         count_on_path(conn, which, len);
         if let Some(bond) = conn.active.paths.bond.as_deref_mut() {
-            (bond.way(which).wanted, bond.way(which).answer) = (false, 0);
+            (bond.path(which).wanted, bond.path(which).answer) = (false, 0);
         }
     }
     clear(conn, want::PATH);
     true
 }
 
-/// The header of a datagram that leaves now, by one way.
+/// The header of a datagram that leaves now, by one path.
 #[inline]
 #[allow(clippy::too_many_arguments)] // the fields of one datagram
 pub(super) fn head(
@@ -209,8 +209,8 @@ pub(super) fn head(
     }
 }
 
-/// Everything that has come is acknowledged by what was just written. Of a bonded connection, what came another way is
-/// acknowledged that way too: else the peer would hear nothing there, and not know how long it takes.
+/// Everything that has come is acknowledged by what was just written. Of a bonded connection, what came by the other path is
+/// acknowledged there too: else the peer would hear nothing there, and not know how long it takes.
 #[inline]
 pub(super) fn acked_now(conn: &mut ActiveConn<'_>, which: u8) {
     let active = &mut *conn.active;
@@ -229,13 +229,13 @@ pub(super) fn acked_now(conn: &mut ActiveConn<'_>, which: u8) {
 pub(super) fn count_on_path(conn: &mut ActiveConn<'_>, which: u8, len: usize) {
     let bond = conn.active.paths.bond.as_deref_mut();
     if let Some(bond) = bond {
-        let way = bond.way(which);
-        way.datagrams_sent += 1;
-        way.bytes_sent += len as u64;
+        let bonded = bond.path(which);
+        bonded.datagrams_sent += 1;
+        bonded.bytes_sent += len as u64;
     }
 }
 
-/// By which way a question goes that the peer must answer.
+/// By which path a question goes that the peer must answer.
 fn take_turn(conn: &mut ActiveConn<'_>) -> u8 {
     let bond = conn.active.paths.bond.as_deref_mut();
     bond.map_or(FIRST, Bond::take_turn)

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A new connection in the table, filled in by `fill` and awake; `None`: no memory.
-fn place<'a>(
+fn new_entry<'a>(
     table: &'a mut Table,
     shared: &mut Shared,
     now: Time,
@@ -59,7 +59,7 @@ fn asked_for(table: &mut Table, from: Address, key: ConnKey, nonce: u64) -> Resu
 }
 
 /// Whether this is a question that is answered at once, and changes nothing: from a client that wants to know whether we are
-/// where our acceptance came from, or to a connection that has one way only.
+/// where our acceptance came from, or to a connection that has one path only.
 #[inline]
 pub(super) fn is_plain_question(conn: &Conn, head: &Head, from: Address) -> bool {
     let is_bonded = || conn.active.as_deref().is_some_and(|active| active.paths.bond.is_some());
@@ -104,7 +104,7 @@ impl Handshakes {
         let nonce = self.secret.draw();
         walk.start(table, &mut self.secret, now);
         let datagram_bytes = shared.config.datagram_bytes_max;
-        let conn = place(table, shared, now, request.len() as u64, |base| {
+        let conn = new_entry(table, shared, now, request.len() as u64, |base| {
             (base.peer, base.nonce, base.token) = (to, nonce, token);
             (base.idle_tx, base.datagram_bytes, base.attribute) = (first_seq, datagram_bytes, attribute);
             base.bundle_bytes = datagram_bytes;
@@ -235,7 +235,7 @@ impl Handshakes {
         }
         //= wire.md R-HS-8
         let cost_bytes = Requests::COST_BYTES + connect.payload.len() as u64;
-        if !self.requests.has_room_for(from) || !shared.fits(cost_bytes) {
+        if !self.requests.has_capacity_for(from) || !shared.fits(cost_bytes) {
             shared.counters.requests_dropped += 1;
             return Ok(());
         }
@@ -274,7 +274,7 @@ impl Handshakes {
         let nonce = self.secret.draw();
         walk.start(table, &mut self.secret, now);
         let datagram_bytes = shared.config.datagram_bytes_max.min(request.datagram_bytes_max);
-        let placed = place(table, shared, now, 0, |base| {
+        let placed = new_entry(table, shared, now, 0, |base| {
             (base.peer, base.nonce, base.peer_nonce) = (request.ticket.peer, nonce, request.ticket.nonce);
             (base.token, base.attribute, base.datagram_bytes) = (token, request.attribute, datagram_bytes);
             base.bundle_bytes = datagram_bytes;
@@ -377,7 +377,7 @@ impl Handshakes {
     ) {
         let key = ConnKey { index: accept.index, generation: accept.generation };
         let Some(mut conn) = table.get_mut(key).and_then(|conn| conn.awake()) else { return };
-        // Where the second way of another endpoint than the one asked would be, nobody knows.
+        // Where the second path of another endpoint than the one asked would be, nobody knows.
         let asked = conn.base.peer == from;
         conn.base.peer = from;
         (conn.base.peer_nonce, conn.base.peer_index) = (accept.source_nonce, accept.source_index);
@@ -465,7 +465,7 @@ impl Handshakes {
         if conn.base.peer != from && dial.and_then(|dial| dial.other) != Some(from) {
             return Err(PeerFault::Source);
         }
-        // One that speaks our version has no reason to say so.
+        // A server that speaks our version has no reason to send this.
         if (notice.lowest..=notice.highest).contains(&VERSION) {
             return Err(PeerFault::Field);
         }
@@ -602,7 +602,7 @@ impl Handshakes {
         self.on_unknown(shared, now, from, head)
     }
 
-    /// A datagram for a connection that is not there: tell its sender, unless that could start a quarrel.
+    /// A datagram for a connection that is not there: its sender gets a reset, unless resets could answer each other for ever.
     //= wire.md R-RST-1
     fn on_unknown(
         &mut self,

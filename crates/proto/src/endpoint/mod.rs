@@ -19,11 +19,11 @@ mod transmitter;
 mod walk;
 
 use crate::conn::ActiveConn;
-use crate::conn::path::{Path, Way};
+use crate::conn::path::{BondedPath, Path};
 use crate::conn::state::Input;
 use crate::conn::table::Table;
 use crate::limits::{
-    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEADER_BYTES, INDEX_MAX, RMA_PIECES_MAX, record_bytes,
+    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEADER_BYTES, INDEX_MAX, RMA_SEGMENTS_MAX, record_bytes,
 };
 use crate::operations::table::{NewOp, OpKind};
 use crate::reliable::sends::SendId;
@@ -38,12 +38,12 @@ use connections::Connections;
 use handshakes::Handshakes;
 use protocol::Protocol;
 use receiving::stop_receiving;
-use sending::make_room;
+use sending::open_bundle;
 use walk::Walk;
 
-/// One side of any number of connections. Driven by its owner: it never waits and never calls the system.
+/// One side of any number of connections. Driven by its caller: it never waits and never calls the system.
 ///
-/// The owner calls [`Endpoint::handle_datagram`] for what arrives, [`Endpoint::handle_timeout`] when
+/// The caller calls [`Endpoint::handle_datagram`] for what arrives, [`Endpoint::handle_timeout`] when
 /// [`Endpoint::next_deadline`] has passed, and after either, and after sends, [`Endpoint::poll_transmit`].
 pub struct Endpoint {
     connections: Connections,
@@ -53,7 +53,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes an endpoint. The packet buffers and the room for sends are allocated here; the connection table and
+    /// Makes an endpoint. The packet buffers and the table of sends are allocated at once; the connection table and
     /// the states of active connections grow with their number, under `memory_bytes_max`.
     pub fn new(config: Config) -> Result<Endpoint, ConfigError> {
         let size = config.datagram_bytes_max;
@@ -131,7 +131,7 @@ impl Endpoint {
         })
     }
 
-    /// The nonce that the peer's datagrams carry, to be checked before they get here; `None` if the key names no
+    /// The nonce that the peer's datagrams carry, for carriers that check it before the protocol does; `None` if the key names no
     /// connection.
     #[must_use]
     pub fn nonce(&self, key: ConnKey) -> Option<u64> {
@@ -214,7 +214,7 @@ impl Endpoint {
     #[must_use]
     pub fn spare_bytes(&self, kept_share: u64) -> u64 {
         let kept_bytes = self.connections.protocol.shared.config.memory_bytes_max / kept_share;
-        self.connections.protocol.shared.left_bytes().saturating_sub(kept_bytes)
+        self.connections.protocol.shared.available_bytes().saturating_sub(kept_bytes)
     }
 
     /// Of the memory cap, somebody else has so many bytes from now on: no more than [`Endpoint::spare_bytes`] and what it had.
@@ -247,11 +247,11 @@ impl Endpoint {
                     u64::from(bytes < conn.base.datagram_bytes);
                 conn.base.datagram_bytes = conn.base.datagram_bytes.min(bytes);
                 if matches!(conn.base.state, ConnState::Dialing | ConnState::Accepting) {
-                    // How long messages may be has not been told yet.
+                    // The peer does not know yet how long messages may be.
                     conn.base.bundle_bytes = conn.base.datagram_bytes;
                 }
                 if let Some(active) = conn.active.as_deref_mut() {
-                    active.size.was_told(now);
+                    active.size.was_limited(now);
                 }
             }
         }
@@ -290,10 +290,10 @@ impl Endpoint {
         let body_bytes_max = usize::from(base.datagram_bytes) - HEADER_BYTES;
         // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
         // nobody else from theirs. Without any it always may.
-        if active.tx.sends >= sending.sends.left() && !is_alone {
+        if active.tx.sends >= sending.sends.available() && !is_alone {
             return Err(SendError::WouldBlock);
         }
-        make_room(active, shared, record_bytes(len), body_bytes_max)?;
+        open_bundle(active, shared, record_bytes(len), body_bytes_max)?;
         sending.append(active, shared, now, segments, len, context, silent)?;
         active.used_at = now;
         if active.send_due == Time::FAR {
@@ -318,19 +318,19 @@ impl Endpoint {
         now: Time,
         key: ConnKey,
         kind: RmaKind,
-        pieces: &[RmaSegment],
+        segments: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         operation: u64,
     ) -> Result<(), RmaError> {
-        if pieces.is_empty() || pieces.len() > RMA_PIECES_MAX || !pieces.iter().all(is_sound) {
-            return Err(RmaError::Pieces);
+        if segments.is_empty() || segments.len() > RMA_SEGMENTS_MAX || !segments.iter().all(is_sound) {
+            return Err(RmaError::Segments);
         }
         let (kind, now_ticks) = match kind {
             RmaKind::Write => (OpKind::Write, ticks(now.0)),
             RmaKind::Read => (OpKind::Read, ticks(now.0)),
         };
-        self.start(now, key, &NewOp { operation, kind, pieces, atomic: None, message, fence, now_ticks })?;
+        self.start(now, key, &NewOp { operation, kind, segments, atomic: None, message, fence, now_ticks })?;
         match kind {
             OpKind::Read => self.connections.protocol.shared.counters.rma_reads += 1,
             _ => self.connections.protocol.shared.counters.rma_writes += 1,
@@ -352,14 +352,14 @@ impl Endpoint {
         operation: u64,
     ) -> Result<(), RmaError> {
         let len_bytes = atomic.width.bytes() as u64;
-        let piece = RmaSegment { local: result.unwrap_or_default(), remote: target, len_bytes };
-        if !is_sound(&piece) {
-            return Err(RmaError::Pieces);
+        let segment = RmaSegment { local: result.unwrap_or_default(), remote: target, len_bytes };
+        if !is_sound(&segment) {
+            return Err(RmaError::Segments);
         }
         let new = NewOp {
             operation,
             kind: OpKind::Atomic,
-            pieces: &[piece],
+            segments: &[segment],
             atomic: Some((atomic, result.is_some())),
             message: None,
             fence,
@@ -402,7 +402,7 @@ impl Endpoint {
         while seq != active.tx.next {
             let first = ring.get(seq).first;
             if first != SendId::NONE {
-                count += self.connections.protocol.sending.sends.count_told(first);
+                count += self.connections.protocol.sending.sends.count_reported(first);
             }
             seq = seq.next();
         }
@@ -420,32 +420,32 @@ impl Endpoint {
         self.connections.protocol.receiving.is_feeding()
     }
 
-    /// Receive buffers came back: held messages are delivered, and senders that were told receiver-not-ready may go on, as
+    /// Receive buffers came back: held messages are delivered, and senders that were refused may go on, as
     /// far as there are buffers for them.
     pub fn buffers_returned(&mut self, now: Time, sink: &mut impl Sink) {
         let Protocol { shared, receiving, .. } = &mut self.connections.protocol;
         receiving.feed(&mut self.connections.table, shared, now, sink);
     }
 
-    /// The two ways of a bonded connection; `None` if it has only the one that
+    /// The two paths of a bonded connection; `None` if it has only the one that
     /// [`crate::ConnectionInfo`] describes, or if the key names none.
     #[must_use]
     pub fn paths(&self, key: ConnKey) -> Option<[PathInfo; 2]> {
         let conn = self.connections.table.get(key)?;
         let active = conn.active.as_deref()?;
         let bond = active.paths.bond.as_deref()?;
-        let info = |to: Option<Address>, path: &Path, way: &Way| PathInfo {
+        let info = |to: Option<Address>, path: &Path, bonded: &BondedPath| PathInfo {
             to,
-            state: way.state,
+            state: bonded.state,
             rtt_ns: path.rtt.smoothed_ns_or_zero(),
             congestion_window_bytes: path.window.bytes().into(),
             in_flight_bytes: path.in_flight_bytes.into(),
-            datagrams_sent: way.datagrams_sent,
-            bytes_sent: way.bytes_sent,
-            retransmissions: way.retransmissions,
-            downs: way.downs,
+            datagrams_sent: bonded.datagrams_sent,
+            bytes_sent: bonded.bytes_sent,
+            retransmissions: bonded.retransmissions,
+            downs: bonded.downs,
         };
-        let [first, second] = &bond.ways;
+        let [first, second] = &bond.paths;
         Some([info(Some(conn.base.peer), &active.paths.first, first), info(bond.to, &bond.second, second)])
     }
 
@@ -511,7 +511,7 @@ impl Endpoint {
     }
 
     /// Closes a connection in an orderly way: what was sent before is still delivered or times out, then the
-    /// peer is told. The key is dead to `send` at once; `Event::Closed` when all is over. A connection that is
+    /// peer is notified. The key is dead to `send` at once; `Event::Closed` when all is over. A connection that is
     /// not there yet ends in `ConnectFailed` or `AcceptFailed`, for the reason `Cancelled`.
     pub fn disconnect(&mut self, now: Time, key: ConnKey) -> Result<(), Unknown> {
         let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
@@ -561,8 +561,8 @@ impl Endpoint {
         self.connect_by((to, None), now, request, attribute, token, timeout_ns)
     }
 
-    /// The same to a peer that can be reached in two ways, which differ in where they lead or in the `via` of that. Both
-    /// are tried until one answers. A reliable connection is then *bonded*, if the peer agrees: it uses both ways, and
+    /// Connects to a peer that can be reached by two paths, which differ in where they lead or in the `via` of that. Both
+    /// are tried until one answers. A reliable connection is then *bonded*, if the peer agrees: it uses both paths, and
     /// lives as long as one of them does.
     //= wire.md R-PATH-1
     pub fn connect_bonded(
@@ -620,8 +620,8 @@ impl Endpoint {
         self.connections.on_time(&mut self.handshakes, now, sink);
     }
 
-    /// Writes datagrams while the carrier has room, round robin over the connections that have something to send.
-    /// Unreliable sends complete here, into `sink`.
+    /// Writes datagrams while the carrier takes more, round robin over the connections that have something to send.
+    /// Unreliable sends complete when they are written, into `sink`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
         if self.handshakes.replies.transmit(out, &mut self.connections.protocol.shared.counters) {
             self.connections.transmit(now, out, sink);
@@ -629,7 +629,7 @@ impl Endpoint {
     }
 }
 
-fn is_sound(piece: &RmaSegment) -> bool {
-    let ends = |place: RemoteAddress| place.offset.checked_add(piece.len_bytes).is_some();
-    piece.len_bytes != 0 && ends(piece.local) && ends(piece.remote)
+fn is_sound(segment: &RmaSegment) -> bool {
+    let ends = |place: RemoteAddress| place.offset.checked_add(segment.len_bytes).is_some();
+    segment.len_bytes != 0 && ends(segment.local) && ends(segment.remote)
 }

@@ -1,11 +1,11 @@
-//! Bundles that come in parts, because the way here takes only smaller datagrams than both ends do.
+//! Bundles that come in parts, because the path to this side takes only smaller datagrams than both ends do.
 
 use crate::limits::{PART_HEAD_BYTES, PARTIALS_MAX};
 use crate::wire::{Head, PartHead};
 use crate::{PeerFault, Seq};
 
 /// Bundles of which some parts have come, of all connections together. Of the connection that has most of them, the one that was
-/// heard of longest ago makes room for another: so who begins bundles and ends none pushes out its own.
+/// heard of longest ago gives its memory to another. So whoever begins bundles and ends none pushes out its own.
 pub(crate) struct Parts {
     /// Longest bundle.
     bytes_max: u16,
@@ -37,7 +37,7 @@ struct Partial {
 }
 
 impl Parts {
-    /// As many as have room in so much memory, one at the least.
+    /// As many as fit into `memory_bytes`, and at least one.
     pub fn new(bytes_max: u16, memory_bytes: u64) -> Parts {
         let fitting = memory_bytes / Parts::cost_bytes(bytes_max);
         let limit = fitting.clamp(1, PARTIALS_MAX as u64) as usize;
@@ -76,7 +76,7 @@ impl Parts {
             stride_bytes: part.stride_bytes,
         };
         self.clock += 1;
-        let Some(at) = self.place(of) else { return Ok(None) };
+        let Some(at) = self.entry(of) else { return Ok(None) };
         let Some(partial) = self.partials.get_mut(at) else { return Ok(None) };
         partial.touched = self.clock;
         let start = usize::from(part.number) * usize::from(part.stride_bytes);
@@ -90,7 +90,7 @@ impl Parts {
     }
 
     /// Where that bundle is put together. `None`: there is no memory.
-    fn place(&mut self, of: Whole) -> Option<usize> {
+    fn entry(&mut self, of: Whole) -> Option<usize> {
         if let Some(at) = self.partials.iter().position(|partial| partial.of == of) {
             return Some(at);
         }

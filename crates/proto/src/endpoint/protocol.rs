@@ -81,7 +81,7 @@ impl Protocol {
         turn
     }
 
-    /// Operations may be over now. If the program has disconnected, the peer is told when all are.
+    /// Operations may be over now. If the program has disconnected, the peer is notified when all are.
     //= wire.md R-RMA-10
     #[inline]
     pub fn settle_operations(&mut self, conn: &mut ActiveConn<'_>) {
@@ -111,7 +111,7 @@ impl Protocol {
         }
     }
 
-    /// The peer is dead, or silent for too long: every send ends with this status, and the program is told the reason.
+    /// The peer is dead, or silent for too long: every send ends with this status, and the program gets an event with the reason.
     pub fn lose(
         &mut self,
         conn: &mut ActiveConn<'_>,
@@ -120,7 +120,7 @@ impl Protocol {
         sink: &mut impl Sink,
     ) {
         let was_up = conn.base.state == ConnState::Up;
-        let untold = was_up || conn.base.state == ConnState::PeerClosed;
+        let unreported = was_up || conn.base.state == ConnState::PeerClosed;
         let ordered = conn.base.is_ordered();
         self.fail_sends(conn, status, sink);
         conn.base.enter(Input::Lost);
@@ -134,12 +134,12 @@ impl Protocol {
         active.used_at = now;
         self.shared.arm(active);
         // Messages that are held were acknowledged: they come first, then the news.
-        if untold && conn.active.rx.held != 0 {
-            conn.active.untold = Some(reason);
+        if unreported && conn.active.rx.held != 0 {
+            conn.active.unreported = Some(reason);
             if !conn.active.holding {
                 deliver_held(&mut self.shared, conn, sink); // nothing else would come to do it
             }
-        } else if untold {
+        } else if unreported {
             sink.event(Event::Disconnected { conn: conn.key(), token: conn.base.token, reason });
         }
     }
@@ -157,7 +157,7 @@ impl Protocol {
                 let active = &mut *conn.active;
                 let heard_at = active.heard_at;
                 active.step_due = heard_at.plus(timeout_ns);
-                active.last_words = (active.rx.end, heard_at);
+                active.closing_progress = (active.rx.end, heard_at);
                 self.shared.watch(conn, heard_at);
             }
             ConnState::Lingering => {
@@ -336,7 +336,7 @@ impl Protocol {
         is_idle
     }
 
-    /// A peer that has begun to close may have died before it was done, or have nothing more to say.
+    /// A peer that has begun to close may have died before it was done, or have nothing more to send.
     //= wire.md R-CLOSE-6
     fn on_last_words_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
         let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
@@ -345,10 +345,10 @@ impl Protocol {
             return;
         }
         // While this side's program takes nothing, the peer can't go on.
-        if active.rx.end != active.last_words.0 || active.holding || active.refusing {
-            active.last_words = (active.rx.end, now);
+        if active.rx.end != active.closing_progress.0 || active.holding || active.refusing {
+            active.closing_progress = (active.rx.end, now);
         }
-        let patience = active.last_words.1.plus(timeout_ns.saturating_mul(2));
+        let patience = active.closing_progress.1.plus(timeout_ns.saturating_mul(2));
         active.step_due = active.heard_at.plus(timeout_ns).min(patience);
         if active.step_due <= now {
             self.shared.counters.connections_broken += 1;

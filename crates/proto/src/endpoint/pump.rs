@@ -1,4 +1,4 @@
-//! Records are made of what waits, as room comes: answers first, then data and our own operations in turn.
+//! Records are made of what waits, as space in bundles comes: answers first, then data and our own operations in turn.
 
 use super::shared::Shared;
 use crate::conn::Active;
@@ -6,7 +6,7 @@ use crate::limits::{
     MESSAGE_BUNDLES_RESERVED, RECORD_BYTES, RECORDS_MAX, RMA_BUNDLES_RESERVED, RMA_READ_BYTES_MAX,
     WINDOW_BUNDLES_MAX, record_bytes,
 };
-use crate::operations::desk::Desk;
+use crate::operations::exchange::Exchange;
 use crate::operations::state::{Bulk, Rma, Slot, Use};
 use crate::operations::table::{Op, OpId, OpKind, Ops, Stage};
 use crate::reliable::tx::{TxSlot, holds};
@@ -23,7 +23,7 @@ const RETRY_NS_MAX: u64 = 10_000_000;
 
 /// What came of an attempt to make a record.
 enum Step {
-    /// One is made; there may be room for more.
+    /// One is made; more may fit.
     Made,
     /// There is nothing of this sort to make, or it must wait for an answer.
     Nothing,
@@ -82,7 +82,7 @@ impl Pump<'_> {
                 return None;
             }
         }
-        if let Some(step) = self.lacks_place() {
+        if let Some(step) = self.lacks_slot() {
             return Some(step);
         }
         // What is held for the program does not count: a program that takes no messages must not keep the peer from
@@ -95,7 +95,7 @@ impl Pump<'_> {
     }
 
     /// Makes sure that the window takes one more bundle: `None` if so.
-    fn lacks_place(&mut self) -> Option<Step> {
+    fn lacks_slot(&mut self) -> Option<Step> {
         let behind = self.active.tx.unsent != self.active.tx.next;
         if self.begun || (behind && self.rma.unsent >= RMA_BUNDLES_RESERVED) {
             return Some(Step::Stop(None));
@@ -129,7 +129,7 @@ impl Pump<'_> {
         self.begun = true;
     }
 
-    /// Adds one record to the open bundle, for which [`Pump::lacks`] has found room. `write` returns its length.
+    /// Adds one record to the open bundle, for which [`Pump::lacks`] has found space. `write` returns its length.
     fn append(&mut self, write: impl FnOnce(&Ops, &mut [u8]) -> Option<usize>) -> bool {
         let seq = self.active.tx.next.plus(u32::MAX);
         let Some(slot) = self.active.tx_ring.as_mut().map(|ring| ring.at(seq)) else { return false };
@@ -161,7 +161,7 @@ impl Pump<'_> {
         if places <= MESSAGE_BUNDLES_RESERVED && self.rma.bulks() >= RMA_BUNDLES_RESERVED {
             return Step::Stop(Some(Blocked::Window));
         }
-        if let Some(step) = self.lacks_place() {
+        if let Some(step) = self.lacks_slot() {
             return step;
         }
         let seq = self.active.tx.next;
@@ -217,10 +217,10 @@ impl Pump<'_> {
 
     fn slot(&self, waits: Use, op: OpId) -> Slot {
         let issued_ticks = ticks(self.now.0);
-        Slot { waits, op, to: Default::default(), len: 0, left: 0, issued_ticks, ahead_bytes: 0 }
+        Slot { waits, op, to: Default::default(), len: 0, missing: 0, issued_ticks, ahead_bytes: 0 }
     }
 
-    /// The message of an operation, which ends it as far as we are concerned. There is room.
+    /// The message of an operation, which ends it as far as we are concerned. The bundle has space for it.
     fn notify(&mut self, id: OpId, op: &Op, index: u8) -> Step {
         let made = self.append(|ops, out| {
             let len = usize::from(op.message_bytes);
@@ -251,17 +251,17 @@ impl Pump<'_> {
     fn put_data(&mut self, sink: &mut impl Sink) -> Step {
         let Some(index) = self.rma.reads.first() else { return Step::Nothing };
         let Some(job) = self.rma.jobs.get(usize::from(index)).copied() else { return Step::Nothing };
-        let left = (job.len - job.sent) as usize;
+        let remaining = (job.len - job.sent) as usize;
         let at = job.at.plus(u64::from(job.sent));
-        let mut bytes = left;
-        let step = if DATA_HEAD_BYTES + left <= self.small_bytes_max() {
-            if let Some(step) = self.lacks(DATA_HEAD_BYTES + left.next_multiple_of(8)) {
+        let mut bytes = remaining;
+        let step = if DATA_HEAD_BYTES + remaining <= self.small_bytes_max() {
+            if let Some(step) = self.lacks(DATA_HEAD_BYTES + remaining.next_multiple_of(8)) {
                 return step;
             }
             let (key, token) = (self.key, self.token);
             let read = self.append(|_, out| {
-                let total = emit_data_head(index.into(), job.sent.into(), left, out)?;
-                let data = out.get_mut(DATA_HEAD_BYTES..DATA_HEAD_BYTES + left)?;
+                let total = emit_data_head(index.into(), job.sent.into(), remaining, out)?;
+                let data = out.get_mut(DATA_HEAD_BYTES..DATA_HEAD_BYTES + remaining)?;
                 sink.peer_read(key, token, at, data).ok().map(|()| total)
             });
             if !read {
@@ -274,10 +274,10 @@ impl Pump<'_> {
                 self.rma.dones.push(index);
                 return Step::Made;
             }
-            self.shared.counters.rma_bytes_sent += left as u64;
+            self.shared.counters.rma_bytes_sent += remaining as u64;
             Step::Made
         } else {
-            bytes = left.min(self.body_bytes_max - DATA_HEAD_BYTES);
+            bytes = remaining.min(self.body_bytes_max - DATA_HEAD_BYTES);
             let bulk = Bulk::Data { slot: index, bytes: bytes as u16, offset: job.sent, at };
             match self.put_bulk(bulk, DATA_HEAD_BYTES, bytes) {
                 Step::Full => Step::Full,
@@ -287,7 +287,7 @@ impl Pump<'_> {
         if let Some(job) = self.rma.jobs.get_mut(usize::from(index)) {
             job.sent += bytes as u32;
         }
-        if bytes == left {
+        if bytes == remaining {
             self.rma.reads.pop();
             self.rma.busy &= !(1 << index);
         }
@@ -344,7 +344,7 @@ impl Pump<'_> {
                 index
             }
         };
-        let Some(piece) = self.ops.piece(op.piece).filter(|_| op.pieces_left != 0) else {
+        let Some(segment) = self.ops.segment(op.segment).filter(|_| op.segments_remaining != 0) else {
             if let Some(step) = self.lacks(record_bytes(op.message_bytes.into())) {
                 return step;
             }
@@ -352,15 +352,15 @@ impl Pump<'_> {
             self.issued(id);
             return self.notify(id, op, index);
         };
-        let left = piece.len_bytes - op.offset;
-        let ends = op.pieces_left == 1 && !op.has_message;
-        let small = left <= (self.small_bytes_max() - WRITE_HEAD_BYTES) as u64;
+        let remaining = segment.len_bytes - op.offset;
+        let ends = op.segments_remaining == 1 && !op.has_message;
+        let small = remaining <= (self.small_bytes_max() - WRITE_HEAD_BYTES) as u64;
         if small && let Some(step) = self.put_small_write(id, op, index, ends, sink) {
             return step;
         }
-        let bytes = left.min((self.body_bytes_max - WRITE_HEAD_BYTES) as u64);
-        let last = ends && bytes == left;
-        let (node, offset) = (op.piece, op.offset);
+        let bytes = remaining.min((self.body_bytes_max - WRITE_HEAD_BYTES) as u64);
+        let last = ends && bytes == remaining;
+        let (node, offset) = (op.segment, op.offset);
         let bulk = Bulk::Write { slot: index, last, bytes: bytes as u16, op: id, node, offset };
         let step = self.put_bulk(bulk, WRITE_HEAD_BYTES, bytes as usize);
         if let Step::Full = step {
@@ -372,7 +372,7 @@ impl Pump<'_> {
         step
     }
 
-    /// The rest of a piece, in the open bundle; `None`: there is no packet buffer, but it can do without.
+    /// What remains of a segment, in the open bundle; `None`: there is no packet buffer, but it can do without.
     fn put_small_write(
         &mut self,
         id: OpId,
@@ -381,23 +381,23 @@ impl Pump<'_> {
         last: bool,
         sink: &mut impl Sink,
     ) -> Option<Step> {
-        let piece = self.ops.piece(op.piece)?;
-        let len = (piece.len_bytes - op.offset) as usize;
+        let segment = self.ops.segment(op.segment)?;
+        let len = (segment.len_bytes - op.offset) as usize;
         match self.lacks(WRITE_HEAD_BYTES + len.next_multiple_of(8)) {
             Some(Step::Stop(Some(Blocked::Pool))) => return None,
             Some(step) => return Some(step),
             None => {}
         }
         let read = self.append(|_, out| {
-            let total = emit_write_head(index.into(), piece.remote.plus(op.offset), last, len, out)?;
+            let total = emit_write_head(index.into(), segment.remote.plus(op.offset), last, len, out)?;
             let data = out.get_mut(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + len)?;
-            sink.local_read(piece.local.plus(op.offset), data).then_some(total)
+            sink.local_read(segment.local.plus(op.offset), data).then_some(total)
         });
         if !read {
             let now_ticks = ticks(self.now.0);
             let (ops, counters) = (&mut *self.ops, &mut self.shared.counters);
             let (key, token) = (self.key, self.token);
-            Desk { ops, counters, rma: self.rma, key, token, now_ticks, serve: true }.end(
+            Exchange { ops, counters, rma: self.rma, key, token, now_ticks, serve: true }.end(
                 id,
                 Status::RmaHandle,
                 sink,
@@ -429,24 +429,24 @@ impl Pump<'_> {
 
     //= wire.md R-RMA-4
     fn put_read(&mut self, id: OpId, op: &Op) -> Step {
-        let Some(piece) = self.ops.piece(op.piece) else { return Step::Nothing };
-        let len = (piece.len_bytes - op.offset).min(u64::from(RMA_READ_BYTES_MAX)) as u32;
+        let Some(segment) = self.ops.segment(op.segment) else { return Step::Nothing };
+        let len = (segment.len_bytes - op.offset).min(u64::from(RMA_READ_BYTES_MAX)) as u32;
         if self.rma.free == 0 {
             return Step::Nothing;
         }
         if let Some(step) = self.lacks(RECORD_BYTES + 32) {
             return step;
         }
-        let to = piece.local.plus(op.offset);
-        let slot = Slot { to, len, left: len, ..self.slot(Use::Read, id) };
+        let to = segment.local.plus(op.offset);
+        let slot = Slot { to, len, missing: len, ..self.slot(Use::Read, id) };
         let Some(index) = self.rma.take_slot(slot) else { return Step::Nothing };
-        let at = piece.remote.plus(op.offset);
+        let at = segment.remote.plus(op.offset);
         let step =
             self.put(&Record::Read { slot: index.into(), at, len_bytes: len.into() }, RECORD_BYTES + 32);
         self.ops.advance(id, len.into());
         let Some(op) = self.ops.get_mut(id) else { return step };
         op.requests += 1;
-        if op.pieces_left == 0 {
+        if op.segments_remaining == 0 {
             self.issued(id);
         }
         step
@@ -454,16 +454,16 @@ impl Pump<'_> {
 
     fn put_atomic(&mut self, id: OpId, op: &Op) -> Step {
         let Some((atomic, wants_value)) = self.ops.atomic(op) else { return Step::Nothing };
-        let Some(piece) = self.ops.piece(op.piece) else { return Step::Nothing };
+        let Some(segment) = self.ops.segment(op.segment) else { return Step::Nothing };
         if self.rma.free == 0 {
             return Step::Nothing;
         }
         if let Some(step) = self.lacks(RECORD_BYTES + 48) {
             return step;
         }
-        let slot = Slot { to: piece.local, ..self.slot(Use::Atomic { wants_value }, id) };
+        let slot = Slot { to: segment.local, ..self.slot(Use::Atomic { wants_value }, id) };
         let Some(index) = self.rma.take_slot(slot) else { return Step::Nothing };
-        let record = Record::Atomic { slot: index.into(), at: piece.remote, atomic, wants_value };
+        let record = Record::Atomic { slot: index.into(), at: segment.remote, atomic, wants_value };
         let step = self.put(&record, RECORD_BYTES + 48);
         self.issued(id);
         step

@@ -1,6 +1,6 @@
 //! Bundles come in: they are delivered, kept, or refused.
 //!
-//! A piece of data of a remote operation that has a bundle of its own is put where it says at once. All other records of
+//! Data of a remote operation that has a bundle of its own is written to its address at once. All other records of
 //! remote operations are handled strictly in the order of the bundles, on unordered connections too. A bundle is "passed"
 //! when its records have been handled. Messages in such bundles wait for the program if need be, as all messages do;
 //! records never wait for messages.
@@ -11,7 +11,7 @@ use super::transfers::Transfers;
 use crate::conn::table::Table;
 use crate::conn::{Active, ActiveConn};
 use crate::limits::{READY_PER_RETURN_MAX, SACK_BITS, WAITING_PER_RETURN_MAX, WINDOW_BUNDLES_MAX};
-use crate::operations::desk::Desk;
+use crate::operations::exchange::Exchange;
 use crate::operations::state::Rma;
 use crate::pool::{Buf, Pool};
 use crate::reliable::rx::Bits;
@@ -20,7 +20,7 @@ use crate::time::ticks;
 use crate::wire::{Content, Head, Holds, Messages, Records, check, flags, set_message_at, set_void_at};
 use crate::{ConnKey, ConnState, Event, PeerFault, Seq, Sink, Time};
 
-/// How far the program took a bundle.
+/// How far the program has taken a bundle.
 enum Taken {
     All,
     /// Up to this byte of the body; 0: nothing.
@@ -29,7 +29,7 @@ enum Taken {
 
 /// Gives the records from byte `at` on to the program: how far it took them, how many messages, of how many bytes.
 #[inline]
-fn hand_over(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sink) -> (Taken, u64, u64) {
+fn pass_on(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sink) -> (Taken, u64, u64) {
     let (mut messages, mut bytes, mut done) = (0, 0, at);
     for (message, end) in Messages::from(body, at) {
         if let Some(payload) = message {
@@ -208,7 +208,7 @@ impl Receiving {
     }
 }
 
-/// What came may have to be answered, or may have made room for more.
+/// What came may have to be answered, or may allow more to be sent.
 fn after_records(shared: &mut Shared, active: &mut Active, rma: Box<Rma>) {
     if rma.has_work() {
         shared.enqueue(active);
@@ -332,8 +332,8 @@ fn take_in(
     let held_back = active.holding;
     let mut at = 0;
     if deliverable && !held_back {
-        // Once the program has taken a part, the rest must be kept. A bundle of several records for which there
-        // would be no buffer then is not begun; of one record there is no rest.
+        // Once the program has taken a part, what remains must be kept. A bundle of several records for which there
+        // would be no buffer then is not begun; of one record nothing remains.
         let single = Messages::from(body, 0).nth(1).is_none();
         if single || (shared.pool.any() && shared.has_rx_ring(active)) {
             match deliver(shared, active, key, token, body, 0, sink) {
@@ -382,7 +382,7 @@ fn deliver(
     at: usize,
     sink: &mut impl Sink,
 ) -> Taken {
-    let (taken, messages, bytes) = hand_over(key, token, body, at, sink);
+    let (taken, messages, bytes) = pass_on(key, token, body, at, sink);
     shared.count_messages(active, messages, bytes);
     taken
 }
@@ -437,7 +437,7 @@ fn on_unreliable(
     shared.count_messages(active, messages, bytes);
 }
 
-/// Says receiver-not-ready to this sender.
+/// Refuses this sender: sends it receiver-not-ready.
 //= wire.md R-RNR-1
 pub(super) fn refuse(shared: &mut Shared, conn: &mut ActiveConn<'_>) {
     let active = &mut *conn.active;
@@ -466,7 +466,7 @@ pub(super) fn deliver_held(shared: &mut Shared, conn: &mut ActiveConn<'_>, sink:
         // On unordered connections one may still wait for those before it.
         if buf.is_some() && (ordered || active.rx.unpassed == 0 || !is_unpassed(&shared.pool, buf)) {
             let (body, at) = shared.pool.stored(buf);
-            let (taken, messages, bytes) = hand_over(key, token, body, at, sink);
+            let (taken, messages, bytes) = pass_on(key, token, body, at, sink);
             shared.count_messages(active, messages, bytes);
             if let Taken::UpTo(at) = taken {
                 shared.pool.delivered_to(buf, at);
@@ -487,7 +487,7 @@ pub(super) fn deliver_held(shared: &mut Shared, conn: &mut ActiveConn<'_>, sink:
     }
     if !took_all {
         shared.hold(active);
-    } else if let Some(reason) = active.untold.take() {
+    } else if let Some(reason) = active.unreported.take() {
         sink.event(Event::Disconnected { conn: key, token, reason });
     }
     took_all
@@ -622,16 +622,16 @@ fn process(
     let Some(mut rma) = active.rma.take() else { return Taken::All };
     let (ops, counters) = (&mut transfers.operations, &mut shared.counters);
     let now_ticks = ticks(now.0);
-    let mut desk = Desk { ops, counters, rma: &mut rma, key, token, now_ticks, serve };
+    let mut exchange = Exchange { ops, counters, rma: &mut rma, key, token, now_ticks, serve };
     let (mut messages, mut bytes, mut done) = (0, 0, 0);
     let mut taken = Taken::All;
     for (content, end) in Records::from(body, 0) {
         let message = match content {
             Content::Void => None,
             Content::Message(payload) => Some(payload),
-            Content::Rma(Record::Notify { slot, message }) => message.filter(|_| desk.may_notify(slot)),
+            Content::Rma(Record::Notify { slot, message }) => message.filter(|_| exchange.may_notify(slot)),
             Content::Rma(record) => {
-                desk.take(&record, sink);
+                exchange.take(&record, sink);
                 None
             }
         };
@@ -644,7 +644,7 @@ fn process(
             bytes += payload.len() as u64;
         }
         if let Content::Rma(Record::Notify { slot, .. }) = content {
-            desk.notified(slot);
+            exchange.notified(slot);
         }
         done = end;
     }
@@ -669,7 +669,7 @@ fn pass(
     let ops = &mut transfers.operations;
     let Shared { counters, pool, .. } = &mut *shared;
     let now_ticks = ticks(now.0);
-    let mut desk = Desk { ops, counters, rma: &mut rma, key, token, now_ticks, serve };
+    let mut exchange = Exchange { ops, counters, rma: &mut rma, key, token, now_ticks, serve };
     let (body, mut at) = pool.stored_mut(buf);
     let mut messages = false;
     while let Some((content, end)) = Records::from(body, at).next() {
@@ -677,13 +677,13 @@ fn pass(
             Content::Void => {}
             Content::Message(_) => messages = true,
             Content::Rma(Record::Notify { slot, message }) => {
-                let deliver = message.is_some() && desk.may_notify(slot);
-                desk.notified(slot);
+                let deliver = message.is_some() && exchange.may_notify(slot);
+                exchange.notified(slot);
                 messages |= deliver;
                 if deliver { set_message_at(body, at) } else { set_void_at(body, at) }
             }
             Content::Rma(record) => {
-                desk.take(&record, sink);
+                exchange.take(&record, sink);
                 set_void_at(body, at);
             }
         }

@@ -6,7 +6,7 @@ use crate::limits::{REPLIES_MAX, RESET_INTERVAL_NS};
 use crate::wire::{Head, PathBody, Reject, Reset, Retry, Sack, VersionNotice};
 use crate::{Address, Counters, Time, Transmit};
 
-/// An answer that waits for room in the carrier.
+/// An answer that waits until the carrier takes it.
 pub(crate) enum Reply {
     Retry(Retry),
     Version(VersionNotice),

@@ -13,7 +13,7 @@ pub(crate) enum Decision {
     Waiting {
         payload_bytes: u16,
     },
-    /// Accepted here.
+    /// Accepted by this endpoint.
     Accepted(ConnKey),
     Rejected,
     /// Accepted by another endpoint, which answers for it. Kept for so many lives of a cookie more, because that answer
@@ -69,10 +69,10 @@ impl Requests {
         self.requests.get(&ticket).copied()
     }
 
-    /// Whether one more request from there may be shown to the program: fewer of its host's wait than there is room left for,
+    /// Whether one more request from there may be shown to the program: fewer of its host's wait than more may wait,
     /// and fewer are remembered, so that a host that asks again and again leaves half to others, whether the program answers
-    /// soon or not. The cookie has shown that it is there. Without memory for it there is no room.
-    pub fn has_room_for(&mut self, from: Address) -> bool {
+    /// soon or not. The cookie has shown that it is there. False as well if there is no memory for it.
+    pub fn has_capacity_for(&mut self, from: Address) -> bool {
         let may_wait = self.waiting_max.saturating_sub(self.waiting);
         let may_be_kept = self.requests_max.saturating_sub(self.requests.len());
         let answers = (self.requests.len() + 1).saturating_sub(self.answered.len());

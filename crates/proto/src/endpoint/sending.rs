@@ -31,7 +31,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Writes the message into the open bundle, where there is room.
+    /// Writes the message into the open bundle, in which [`open_bundle`] has made sure of space.
     #[inline]
     #[expect(
         clippy::too_many_arguments,
@@ -80,7 +80,7 @@ impl Sending {
     ) -> Result<(), PeerFault> {
         let active = &mut *conn.active;
         let mut rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
-        if active.paths.bond.is_some() && active.paths.sample_way(by, head, rtt_ns, now) {
+        if active.paths.bond.is_some() && active.paths.sample_path(by, head, rtt_ns, now) {
             rtt_ns = 0; // counted
         }
         //= wire.md R-ACK-4
@@ -118,8 +118,8 @@ impl Sending {
         outcome
     }
 
-    /// Takes in both acknowledgements, which came `by` this way; returns what the bundles that are new in them weigh, by
-    /// the way they went.
+    /// Takes in both acknowledgements, which came `by` this path; returns what the bundles that are new in them weigh, by
+    /// the path that they went by.
     #[expect(
         clippy::too_many_arguments,
         reason = "one datagram or message, and the parts of the protocol it touches"
@@ -188,7 +188,13 @@ impl Sending {
 
     /// An unreliable bundle has left: that is all that was promised.
     //= wire.md R-UU-2
-    pub fn left(&mut self, shared: &mut Shared, conn: &mut ActiveConn<'_>, seq: Seq, sink: &mut impl Sink) {
+    pub fn complete_unreliable(
+        &mut self,
+        shared: &mut Shared,
+        conn: &mut ActiveConn<'_>,
+        seq: Seq,
+        sink: &mut impl Sink,
+    ) {
         let (key, token) = (conn.key(), conn.base.token);
         let active = &mut *conn.active;
         let Some(ring) = active.tx_ring.as_mut() else { return };
@@ -243,7 +249,7 @@ impl Sending {
     }
 
     /// The receiver refused for too long: sends that are old enough end, and are taken out of their bundles, so
-    /// that they can never be delivered after their sender was told that they were not.
+    /// that they can never be delivered after their sender got an event that they were not.
     pub fn give_up_refused(
         &mut self,
         shared: &mut Shared,
@@ -321,7 +327,7 @@ impl Sending {
 
 /// Makes sure the open bundle takes a record of `record_bytes`.
 #[inline]
-pub(super) fn make_room(
+pub(super) fn open_bundle(
     active: &mut Active,
     shared: &mut Shared,
     record_bytes: usize,
@@ -337,7 +343,7 @@ pub(super) fn make_room(
             return Ok(());
         }
     }
-    // A flood of messages leaves room for remote memory access.
+    // A flood of messages leaves some of the window to remote memory access.
     let places = WINDOW_BUNDLES_MAX - active.tx.len();
     if places == 0 || (places <= RMA_BUNDLES_RESERVED && active.has_rma_work()) {
         active.blocked.get_or_insert(Blocked::Window);
@@ -362,7 +368,7 @@ fn on_epoch(shared: &mut Shared, conn: &mut ActiveConn<'_>, head: &Head, now: Ti
     let active = &mut *conn.active;
     let ahead = head.epoch_ack.wrapping_sub(conn.base.tx_epoch);
     if ahead > u16::MAX / 2 {
-        return Ok(()); // said before what we know already
+        return Ok(()); // older than what we know already
     }
     //= wire.md R-RNR-8
     let is_fault = ahead > 1 || (ahead == 1 && !active.may_be_refused(now));

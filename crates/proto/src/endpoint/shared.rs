@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub ready: VecDeque<u32>,
     /// Connections that hold messages for the program.
     pub holding: VecDeque<u32>,
-    /// Connections whose peers were told receiver-not-ready.
+    /// Connections whose peers are refused: they were sent receiver-not-ready.
     pub refused: VecDeque<u32>,
     #[expect(clippy::vec_box, reason = "the boxes move into connections and back")]
     spare_actives: Vec<Box<Active>>,
@@ -117,14 +117,14 @@ impl Shared {
     }
 
     /// What is left under the cap, but for what is kept for bundles that come in parts.
-    pub fn left_bytes(&self) -> u64 {
+    pub fn available_bytes(&self) -> u64 {
         let kept_bytes = self.parts_bytes_max - self.parts_bytes + self.lent_bytes;
         self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes() + kept_bytes)
     }
 
     /// True if `more_bytes` still fit under the cap.
     pub fn fits(&self, more_bytes: u64) -> bool {
-        more_bytes <= self.left_bytes()
+        more_bytes <= self.available_bytes()
     }
 
     /// The connection with its active state, which it gets if it has none; `None`: there is no memory.
@@ -144,7 +144,7 @@ impl Shared {
             if !self.fits(more_bytes) {
                 return false;
             }
-            if !self.room_for_active() {
+            if !self.reserve_active() {
                 return false;
             }
             self.actives += 1;
@@ -160,16 +160,16 @@ impl Shared {
         true
     }
 
-    /// Makes room for one more active connection: for all of them to be spare, as giving one back in the middle of a burst must
+    /// Reserves memory for one more active connection: for all of them to be spare, as giving one back in the middle of a burst must
     /// not allocate, and in the queues. False: there is no memory.
-    fn room_for_active(&mut self) -> bool {
+    fn reserve_active(&mut self) -> bool {
         let all = self.actives + 1;
         let queues = [&mut self.ready, &mut self.holding, &mut self.refused];
-        room_for(&mut self.spare_actives, all)
+        reserve(&mut self.spare_actives, all)
             && queues
                 .into_iter()
                 .all(|queue| queue.try_reserve((all as usize).saturating_sub(queue.len())).is_ok())
-            && self.timers.room_for(all as usize)
+            && self.timers.reserve(all as usize)
     }
 
     /// Takes the active state back, leaving what an idle connection remembers.
@@ -196,7 +196,7 @@ impl Shared {
     /// Room for a send window; `None`: no memory.
     pub fn tx_ring(&mut self) -> Option<TxRing> {
         self.spare_tx.pop().or_else(|| {
-            let fits = self.fits(TxRing::COST_BYTES) && room_for(&mut self.spare_tx, self.tx_rings + 1);
+            let fits = self.fits(TxRing::COST_BYTES) && reserve(&mut self.spare_tx, self.tx_rings + 1);
             self.tx_rings += u64::from(fits);
             fits.then(TxRing::new)
         })
@@ -205,7 +205,7 @@ impl Shared {
     /// Room for held bundles; `None`: no memory.
     pub fn rx_ring(&mut self) -> Option<RxRing> {
         self.spare_rx.pop().or_else(|| {
-            let fits = self.fits(RxRing::COST_BYTES) && room_for(&mut self.spare_rx, self.rx_rings + 1);
+            let fits = self.fits(RxRing::COST_BYTES) && reserve(&mut self.spare_rx, self.rx_rings + 1);
             self.rx_rings += u64::from(fits);
             fits.then(RxRing::new)
         })
@@ -254,7 +254,7 @@ impl Shared {
         self.arm_after(active, Time(0));
     }
 
-    /// The same, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
+    /// Makes sure the connection is looked at for whatever falls due first, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
     #[inline]
     pub fn arm_after(&mut self, active: &Active, earliest: Time) {
         let mut due = active.step_due.min(active.rack_due).min(active.paths.first.probe_due);
@@ -326,13 +326,13 @@ impl Shared {
         }
     }
 
-    /// Only the first way is left, and nothing is under way on the other.
+    /// Only the first path is left, and nothing is under way on the other.
     pub fn unbond(&mut self, active: &mut Active) {
         self.bonds -= u64::from(active.paths.bond.take().is_some());
         active.wants &= !want::PATH;
     }
 
-    /// A question about the way it came, an answer to ours, or both.
+    /// A question about the path that it came by, an answer to ours, or both.
     pub fn on_path(
         &mut self,
         conn: &mut ActiveConn<'_>,
@@ -344,10 +344,10 @@ impl Shared {
         let body = PathBody::parse(body)?;
         let active = &mut *conn.active;
         let Some(bond) = active.paths.bond.as_deref_mut() else { return Err(PeerFault::Unexpected) };
-        let way = bond.way(which);
+        let bonded = bond.path(which);
         //= wire.md R-PATH-5
-        if body.answer != 0 && !way.is_answer(body.answer) {
-            return Err(if way.asks() { PeerFault::Nonce } else { PeerFault::Unexpected });
+        if body.answer != 0 && !bonded.is_answer(body.answer) {
+            return Err(if bonded.asks() { PeerFault::Nonce } else { PeerFault::Unexpected });
         }
         active.paths.get_mut(which).came(head.timestamp, now);
         if body.answer != 0 {
@@ -356,21 +356,21 @@ impl Shared {
         let Some(bond) = active.paths.bond.as_deref_mut() else { return Ok(()) };
         //= wire.md R-PATH-2
         if body.challenge != 0 {
-            let way = bond.way(which);
-            way.answer = body.challenge;
-            way.wanted = true;
+            let bonded = bond.path(which);
+            bonded.answer = body.challenge;
+            bonded.wanted = true;
             active.wants |= want::PATH;
         }
         self.enqueue(active);
         Ok(())
     }
 
-    /// Questions about ways whose time has come.
+    /// Questions about paths whose time has come.
     pub fn ask_due(&mut self, active: &mut Active, now: Time) {
         active.give_up_silent(now, &mut self.counters);
         let Some(bond) = active.paths.bond.as_deref_mut() else { return };
-        for way in bond.ways.iter_mut().filter(|way| way.step_due <= now) {
-            way.ask_again(now);
+        for bonded in bond.paths.iter_mut().filter(|bonded| bonded.step_due <= now) {
+            bonded.ask_again(now);
             active.wants |= want::PATH;
         }
         if active.wants & want::PATH != 0 {
@@ -422,7 +422,7 @@ impl Shared {
             let delay_ns =
                 (active.paths.get(by).rtt.smoothed_ns() / 4).clamp(ACK_DELAY_NS_MIN, ACK_DELAY_NS_MAX);
             let due = now.plus(delay_ns);
-            // One that waits to be acknowledged by the other way must not wait longer for this one.
+            // One that waits to be acknowledged by the other path must not wait longer for this one.
             active.ack_due = if waited { active.ack_due.min(due) } else { due };
         }
     }
@@ -449,7 +449,7 @@ impl Shared {
     }
 }
 
-/// Makes room for `all` of a kind. Grows as vectors do: not with each. False: there is no memory.
-fn room_for<T>(spare: &mut Vec<T>, all: u64) -> bool {
+/// Reserves memory for `all` of a kind to be spare; grows as vectors do, not with each. False: there is no memory.
+fn reserve<T>(spare: &mut Vec<T>, all: u64) -> bool {
     spare.try_reserve((all as usize).saturating_sub(spare.len())).is_ok()
 }

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::conn::{Active, ActiveConn};
 use crate::limits::{HEADER_BYTES, RECORD_BYTES, RMA_SHARE};
 use crate::operations::deadline::Deadline;
-use crate::operations::desk::Desk;
+use crate::operations::exchange::Exchange;
 use crate::operations::state::{Bulk, Rma, Use};
 use crate::operations::table::{NewOp, NodeId, Ops};
 use crate::reliable::rx::RxRing;
@@ -31,7 +31,7 @@ impl Transfers {
         Transfers { operations: Ops::new(operations_max), spare: Vec::new(), made: 0 }
     }
 
-    /// Begins an operation. `is_alone`: there is no other connection that needs room for its own. `None`: there is no room.
+    /// Begins an operation. `is_alone`: there is no other connection that needs memory for its own. `None`: there is no memory.
     pub fn start(
         &mut self,
         shared: &mut Shared,
@@ -42,13 +42,13 @@ impl Transfers {
     ) -> Option<()> {
         let ActiveConn { base, active } = conn;
         let nodes =
-            Ops::nodes_for(new.pieces.len(), new.atomic.is_some(), new.message.map_or(0, <[u8]>::len));
+            Ops::nodes_for(new.segments.len(), new.atomic.is_some(), new.message.map_or(0, <[u8]>::len));
         if !self.has_rma(shared, active) {
             return None;
         }
         let rma = active.rma.as_deref_mut()?;
         let held = (!is_alone).then_some((rma.held_ops, rma.held_nodes));
-        if !self.room_for_op(shared, nodes, held) {
+        if !self.reserve(shared, nodes, held) {
             return None;
         }
         let id = self.operations.add(new)?;
@@ -98,8 +98,8 @@ impl Transfers {
                 if written.is_none() && !over {
                     let now_ticks = ticks(now.0);
                     let (ops, counters) = (&mut self.operations, &mut shared.counters);
-                    let mut desk = Desk { ops, counters, rma, key, token, now_ticks, serve: true };
-                    desk.end(op, Status::RmaHandle, sink);
+                    let mut exchange = Exchange { ops, counters, rma, key, token, now_ticks, serve: true };
+                    exchange.end(op, Status::RmaHandle, sink);
                 }
                 // The target must learn of the end in any case, since it has the operation's outcome to tell; and that
                 // something is missing, since it may have the message already.
@@ -133,7 +133,7 @@ impl Transfers {
         written
     }
 
-    /// One piece of data; `None`: it is there no more.
+    /// One segment of data; `None`: it is there no more.
     fn write_from(
         &self,
         node: NodeId,
@@ -143,10 +143,10 @@ impl Transfers {
         body: &mut [u8],
         sink: &mut impl Sink,
     ) -> Option<usize> {
-        let piece = self.operations.piece(node)?;
-        let total = emit_write_head(slot.into(), piece.remote.plus(offset), last, len, body)?;
+        let segment = self.operations.segment(node)?;
+        let total = emit_write_head(slot.into(), segment.remote.plus(offset), last, len, body)?;
         let data = body.get_mut(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + len)?;
-        sink.local_read(piece.local.plus(offset), data).then_some(total)
+        sink.local_read(segment.local.plus(offset), data).then_some(total)
     }
 
     /// Room for a connection's remote memory access; `None`: no memory.
@@ -182,21 +182,21 @@ impl Transfers {
         }
     }
 
-    /// Makes sure that one more operation with `nodes` pieces and parts of a message can be remembered. `held`: what its connection
+    /// Makes sure that one more operation with `nodes` segments and parts of a message can be remembered. `held`: what its connection
     /// holds already, if it is not the only one; then it gets no more than stay for all others.
-    pub fn room_for_op(&mut self, shared: &mut Shared, nodes: usize, held: Option<(u32, usize)>) -> bool {
-        // What is kept for operations must leave room for what carries them, on both sides of every connection.
+    pub fn reserve(&mut self, shared: &mut Shared, nodes: usize, held: Option<(u32, usize)>) -> bool {
+        // What is kept for operations must leave memory for what carries them, on both sides of every connection.
         let share_bytes =
             (shared.config.memory_bytes_max / RMA_SHARE).saturating_sub(self.operations.bytes());
-        let room_bytes = shared.left_bytes().min(share_bytes);
-        if held.is_some_and(|(ops, held_nodes)| !self.operations.is_fair(ops, held_nodes, nodes, room_bytes))
+        let space_bytes = shared.available_bytes().min(share_bytes);
+        if held.is_some_and(|(ops, held_nodes)| !self.operations.is_fair(ops, held_nodes, nodes, space_bytes))
         {
             return false;
         }
         let before = self.operations.bytes();
-        let has_room = self.operations.make_room(nodes, room_bytes);
+        let is_reserved = self.operations.reserve(nodes, space_bytes);
         shared.rma_bytes += self.operations.bytes() - before;
-        has_room
+        is_reserved
     }
 
     /// Ends all operations of a connection whose window is being emptied, and takes back what it borrowed for them.
@@ -211,7 +211,8 @@ impl Transfers {
         let active = &mut *conn.active;
         let Some(mut rma) = active.rma.take() else { return };
         let (ops, counters) = (&mut self.operations, &mut shared.counters);
-        Desk { ops, counters, rma: &mut rma, key, token, now_ticks: 0, serve: false }.end_all(status, sink);
+        Exchange { ops, counters, rma: &mut rma, key, token, now_ticks: 0, serve: false }
+            .end_all(status, sink);
         self.give_back(Some(rma));
     }
 
@@ -234,8 +235,8 @@ impl Transfers {
         }
         let (ops, counters) = (&mut self.operations, &mut shared.counters);
         let now_ticks = ticks(now.0);
-        let mut desk = Desk { ops, counters, rma: &mut rma, key, token, now_ticks, serve: true };
-        let longest_ns = desk.end_late(deadline, sink);
+        let mut exchange = Exchange { ops, counters, rma: &mut rma, key, token, now_ticks, serve: true };
+        let longest_ns = exchange.end_late(deadline, sink);
         let has_work = rma.has_work();
         active.rma = Some(rma);
         if has_work {
@@ -270,16 +271,16 @@ impl Transfers {
         let Some(rma) = active.rma.as_deref_mut() else { return };
         let ops = &mut self.operations;
         let Shared { counters, pool, .. } = &mut *shared;
-        let mut desk = Desk { ops, counters, rma, key, token, now_ticks: ticks(now.0), serve: true };
+        let mut exchange = Exchange { ops, counters, rma, key, token, now_ticks: ticks(now.0), serve: true };
         let body = &mut pool.get_mut(slot.buf)[..usize::from(slot.body_bytes)];
         let mut at = 0;
         while let Some((content, end)) = Records::from(body, at).next() {
             if let Content::Rma(Record::Notify { slot, message: Some(_) }) = content
-                && let Some(slot) = desk.rma.slots.get(usize::from(slot)).copied()
+                && let Some(slot) = exchange.rma.slots.get(usize::from(slot)).copied()
                 && slot.waits == Use::Ended
                 && ns_since(slot.issued_ticks, now.0) >= timeout_ns
             {
-                desk.end(slot.op, Status::ReceiverNotReady, sink);
+                exchange.end(slot.op, Status::ReceiverNotReady, sink);
                 set_bare_at(body, at);
             }
             at = end;
@@ -322,7 +323,7 @@ impl Transfers {
         }
         let mut rma = active.rma.take()?;
         if closing && rma.ops == 0 {
-            rma.drop_answers(); // the peer is told that we take no more, and waits for nothing
+            rma.drop_answers(); // the peer learns that we take no more, and waits for nothing
             active.rma = Some(rma);
             return None;
         }

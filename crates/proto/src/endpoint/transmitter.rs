@@ -5,8 +5,8 @@ use super::control::{acked_now, count_on_path, head};
 use super::sending::Sending;
 use super::shared::Shared;
 use super::transfers::Transfers;
-use crate::conn::cut::{Cut, Rest};
 use crate::conn::path::FIRST;
+use crate::conn::split::{Split, UnsentParts};
 use crate::conn::{ActiveConn, want};
 use crate::limits::{
     DATAGRAM_BYTES_MIN, FRAGMENT_RESENDS, HEADER_BYTES, PART_HEAD_BYTES, SACK_WORDS_MAX, SIZE_SUSPECT_COPIES,
@@ -61,13 +61,13 @@ impl Transmitter {
         for _ in 0..TURN_DATAGRAMS {
             let window_kib = conn.base.peer_window_kib;
             let reliable = conn.base.attribute.is_reliable();
-            let room = out.room();
-            let lacking = if room { transfers.pump(shared, conn, now, sink) } else { None };
+            let has_space = out.has_space();
+            let lacking = if has_space { transfers.pump(shared, conn, now, sink) } else { None };
             let active = &mut *conn.active;
             if !active.tx.has_work() {
                 active.blocked = lacking;
-                // Without room nothing was made of what waits: it must be looked at again.
-                return if room || !active.has_rma_work() { Turn::Done } else { Turn::Full };
+                // While the carrier is full nothing was made of what waits: it must be looked at again.
+                return if has_space || !active.has_rma_work() { Turn::Done } else { Turn::Full };
             }
             let Some(seq) = active.next_to_send() else { return Turn::Done };
             let bytes = active.tx_ring.as_ref().map_or(0, |ring| weight(ring.get(seq).body_bytes));
@@ -86,13 +86,13 @@ impl Transmitter {
                 return Turn::Full;
             }
             if !reliable {
-                sending.left(shared, conn, seq, sink);
+                sending.complete_unreliable(shared, conn, seq, sink);
             }
         }
         Turn::More
     }
 
-    /// Writes bundle `seq`, to go this way; false: the carrier is full.
+    /// Writes bundle `seq`, to go by this path; false: the carrier is full.
     #[allow(clippy::too_many_arguments)] // one bundle, and where everything it needs is
     fn send_bundle(
         &mut self,
@@ -109,15 +109,15 @@ impl Transmitter {
         let active = &*conn.active;
         let Some(slot) = active.tx_ring.as_ref().map(|ring| *ring.get(seq)) else { return true };
         let body_bytes = usize::from(slot.body_bytes);
-        if let Some(cut) = cut(shared, conn, seq, &slot, now) {
-            return self.send_in_parts(shared, transfers, conn, seq, cut, which, now, out, sink);
+        if let Some(split) = split_of(shared, conn, seq, &slot, now) {
+            return self.send_in_parts(shared, transfers, conn, seq, split, which, now, out, sink);
         }
         let active = &*conn.active;
         let mut sack = if conn.base.attribute.is_reliable() { active.rx.sack() } else { Sack::default() };
         // The bundle was filled without regard to the acknowledgement: what does not fit travels alone.
-        let room = usize::from(conn.base.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
-        let cut = sack.bytes() > room;
-        if cut {
+        let space = usize::from(conn.base.datagram_bytes).saturating_sub(HEADER_BYTES + body_bytes);
+        let is_truncated = sack.bytes() > space;
+        if is_truncated {
             sack = Sack { words: [0; SACK_WORDS_MAX], len: 0 };
         }
         let len = HEADER_BYTES + sack.bytes() + body_bytes;
@@ -145,7 +145,7 @@ impl Transmitter {
         count_on_path(conn, which, at + body_bytes);
         let epoch = conn.base.tx_epoch;
         let active = &mut *conn.active;
-        if cut && had_want {
+        if is_truncated && had_want {
             active.wants |= want::ACK;
         }
         active.note_sent(&mut shared.counters, seq, which, epoch, now);
@@ -153,7 +153,7 @@ impl Transmitter {
     }
 
     //= wire.md R-MTU-3
-    /// Writes bundle `seq` in parts; false: the carrier is full, the rest leaves when it has room.
+    /// Writes bundle `seq` in parts; false: the carrier is full, and what remains leaves when it takes more.
     #[allow(clippy::too_many_arguments)] // one bundle, and where everything it needs is
     #[cold]
     pub(super) fn send_in_parts(
@@ -162,7 +162,7 @@ impl Transmitter {
         transfers: &mut Transfers,
         conn: &mut ActiveConn<'_>,
         seq: Seq,
-        cut: Cut,
+        split: Split,
         which: u8,
         now: Time,
         out: &mut impl Transmit,
@@ -171,7 +171,7 @@ impl Transmitter {
         let mut scratch = std::mem::take(&mut self.scratch);
         let whole_bytes = self.write_whole(shared, transfers, conn, seq, now, &mut scratch, sink);
         let whole = scratch.get(..whole_bytes).unwrap_or_default();
-        let sent = self.send_parts_of(shared, whole, conn, seq, cut, which, now, out);
+        let sent = self.send_parts_of(shared, whole, conn, seq, split, which, now, out);
         self.scratch = scratch;
         if !sent {
             return false;
@@ -185,7 +185,7 @@ impl Transmitter {
             active.wants |= want::ACK;
         }
         active.note_sent(&mut shared.counters, seq, which, epoch, now);
-        active.note_cut(seq, cut);
+        active.note_split(seq, split);
         true
     }
 
@@ -215,39 +215,39 @@ impl Transmitter {
         transfers.write_bulk(shared, active, key, token, seq, now, out, sink)
     }
 
-    #[allow(clippy::too_many_arguments)] // the same
+    #[allow(clippy::too_many_arguments)] // one bundle, and where everything it needs is
     fn send_parts_of(
         &mut self,
         shared: &mut Shared,
         whole: &[u8],
         conn: &mut ActiveConn<'_>,
         seq: Seq,
-        cut: Cut,
+        split: Split,
         which: u8,
         now: Time,
         out: &mut impl Transmit,
     ) -> bool {
         let window_kib = shared.window_kib();
         let active = &mut *conn.active;
-        let before = active.rest.take().filter(|rest| rest.seq == seq && rest.cut == cut);
+        let before = active.unsent_parts.take().filter(|unsent| unsent.seq == seq && unsent.split == split);
         let active = &*conn.active;
         let mut head = head(conn, Kind::Data, seq, window_kib, which, now);
         head.flags |= flags::PART;
         let asks = active.waits_after(which, whole.len() as u16, conn.base.peer_window_kib);
         //= wire.md R-MTU-2
-        // Parts of the smallest size may still be too long: with what a seal adds, on a way that only just takes it.
+        // Parts of the smallest size may still be too long: with what a seal adds, on a path that only just takes it.
         let resends = active.tx_ring.as_ref().map_or(0, |ring| ring.get(seq).resends);
-        let fragment = resends >= FRAGMENT_RESENDS && cut.size <= DATAGRAM_BYTES_MIN;
-        let room_bytes = usize::from(cut.size) - HEADER_BYTES - PART_HEAD_BYTES;
+        let fragment = resends >= FRAGMENT_RESENDS && split.size <= DATAGRAM_BYTES_MIN;
+        let space_bytes = usize::from(split.size) - HEADER_BYTES - PART_HEAD_BYTES;
         let mut part = PartHead {
-            number: before.map_or(0, |rest| rest.next),
-            stride_bytes: room_bytes.min(whole.len()) as u16,
+            number: before.map_or(0, |unsent| unsent.next),
+            stride_bytes: space_bytes.min(whole.len()) as u16,
             whole_bytes: whole.len() as u16,
         };
         while u32::from(part.number) < part.count() {
             let is_last = u32::from(part.number) + 1 == part.count();
-            let left = whole.len() - usize::from(part.number) * usize::from(part.stride_bytes);
-            let data_bytes = if is_last && !cut.is_trial { left } else { room_bytes };
+            let remaining = whole.len() - usize::from(part.number) * usize::from(part.stride_bytes);
+            let data_bytes = if is_last && !split.is_trial { remaining } else { space_bytes };
             if is_last && asks {
                 head.flags |= flags::PROBE;
             }
@@ -255,7 +255,7 @@ impl Transmitter {
             let len = HEADER_BYTES + body_bytes;
             let Some(buffer) = out.begin(conn.address(which), len, fragment) else {
                 let active = &mut *conn.active;
-                active.rest = Some(Rest { seq, cut, next: part.number });
+                active.unsent_parts = Some(UnsentParts { seq, split, next: part.number });
                 return false;
             };
             let at = head.emit(&Sack::default(), body_bytes, buffer);
@@ -269,30 +269,36 @@ impl Transmitter {
     }
 }
 
-/// Whether and how a bundle is cut that leaves now.
+/// Whether and how a bundle that leaves now is split.
 #[inline]
-fn cut(shared: &mut Shared, conn: &mut ActiveConn<'_>, seq: Seq, slot: &TxSlot, now: Time) -> Option<Cut> {
+fn split_of(
+    shared: &mut Shared,
+    conn: &mut ActiveConn<'_>,
+    seq: Seq,
+    slot: &TxSlot,
+    now: Time,
+) -> Option<Split> {
     let len = HEADER_BYTES + usize::from(slot.body_bytes);
     let fits = len <= usize::from(conn.base.datagram_bytes);
     // As good as always.
     if fits && slot.resends == 0 && conn.base.datagram_bytes == conn.base.bundle_bytes {
         return None;
     }
-    cut_of_odd(shared, conn, seq, slot, now)
+    split_of_unusual(shared, conn, seq, slot, now)
 }
 
 #[cold]
-fn cut_of_odd(
+fn split_of_unusual(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
     seq: Seq,
     slot: &TxSlot,
     now: Time,
-) -> Option<Cut> {
+) -> Option<Split> {
     let (bundle_bytes, reliable) = (conn.base.bundle_bytes, conn.base.attribute.is_reliable());
     let active = &mut *conn.active;
-    if let Some(rest) = active.rest.filter(|rest| rest.seq == seq) {
-        return Some(rest.cut);
+    if let Some(unsent) = active.unsent_parts.filter(|unsent| unsent.seq == seq) {
+        return Some(unsent.split);
     }
     //= wire.md R-MTU-4
     let suspect = slot.resends + 1 >= SIZE_SUSPECT_COPIES && (slot.is_large() || slot.has(mark::PARTS));
@@ -309,9 +315,9 @@ fn cut_of_odd(
         && !slot.has(mark::RESEND)
         && let Some(size) = active.size.candidate(conn.base.datagram_bytes, bundle_bytes, now)
     {
-        return Some(Cut { size, is_trial: true });
+        return Some(Split { size, is_trial: true });
     }
     let len = HEADER_BYTES + usize::from(slot.body_bytes);
     let size = conn.base.datagram_bytes;
-    (len > usize::from(size)).then_some(Cut { size, is_trial: false })
+    (len > usize::from(size)).then_some(Split { size, is_trial: false })
 }

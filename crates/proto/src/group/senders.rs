@@ -6,7 +6,7 @@ use crate::Address;
 use crate::limits::{GROUP_JUMP_MAX, GROUP_RESTART_MIN, GROUP_RUN_MAX, GROUP_SENDERS_MAX, GROUP_WINDOW};
 use crate::secret::KeyedHash;
 
-/// Senders that hash alike share this many places. When they are full, a host that has more of them than others makes room.
+/// Senders that hash alike share this many entries. When they are full, one of the host that has most of them is forgotten.
 const WAYS: usize = 8;
 const SETS: usize = GROUP_SENDERS_MAX / WAYS;
 
@@ -62,7 +62,7 @@ pub struct Senders {
     table: Box<[Option<Sender>]>,
     hash: KeyedHash,
     clock: u64,
-    /// Senders that made room for others.
+    /// Senders that were forgotten for the sake of others.
     forgotten: u64,
     /// Times that a sender's numbers began anew far from those before.
     restarted: u64,
@@ -92,7 +92,7 @@ impl Senders {
         self.count
     }
 
-    /// How many were forgotten to make room for others: what they send counts as a new sender's.
+    /// How many were forgotten for the sake of others: what they send counts as a new sender's.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
@@ -108,7 +108,7 @@ impl Senders {
     //= wire.md R-MC-6
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
         self.clock += 1;
-        // Anybody can write any number here, and on some networks any source address, too.
+        // Anybody can put any number into a datagram, and on some networks any source address, too.
         let set = (self.hash.hash_one((source, id)) as usize & (SETS - 1)) * WAYS;
         let Some(places) = self.table.get_mut(set..set + WAYS) else { return Arrival::TooLate };
         let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);

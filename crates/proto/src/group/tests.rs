@@ -58,7 +58,7 @@ fn a_full_bundle_takes_no_more() {
 }
 
 #[test]
-fn faults_are_told_apart() {
+fn faults_are_distinguished() {
     let good = datagram(name("239.1.2.3:5"), 1, 2, &[b"abc"]);
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
@@ -151,7 +151,7 @@ fn is_taken(arrival: Arrival) -> bool {
 }
 
 #[test]
-fn senders_are_told_apart_and_bounded() {
+fn senders_are_distinguished_and_bounded() {
     let mut senders = Senders::new(5).unwrap();
     assert_eq!(senders.note(source(1), 7, 5), Arrival::New { missing: 0 });
     assert_eq!(senders.note(source(2), 7, 5), Arrival::New { missing: 0 }, "another address, another sender");
@@ -166,7 +166,7 @@ fn senders_are_told_apart_and_bounded() {
     assert_eq!(senders.note(source(3), 99_999 << 16, 1), Arrival::Repeat, "the latest are remembered");
 }
 
-/// What was said once may be said again only if its sender was forgotten: a host that makes up senders pushes out its own.
+/// What was sent once may be taken again only if its sender was forgotten: a host that makes up senders pushes out its own.
 //= wire.md R-MC-7
 #[test]
 fn who_makes_up_senders_has_none_of_other_hosts_forgotten() {

@@ -45,25 +45,25 @@ impl Deadline {
 pub(crate) struct Progress {
     at_ticks: u32,
     /// Progress that is less than a tick, in nanoseconds.
-    rest_ns: u32,
+    remainder_ns: u32,
 }
 
 impl Progress {
     /// Nothing was under way until now.
     pub fn restart(&mut self, now_ticks: u32) {
-        *self = Progress { at_ticks: now_ticks, rest_ns: 0 };
+        *self = Progress { at_ticks: now_ticks, remainder_ns: 0 };
     }
 
     /// So many bytes were sent or have come.
     #[inline]
     pub fn note(&mut self, bytes: u64, now_ticks: u32) {
-        let moved_ns = progress_ns(bytes) + u64::from(self.rest_ns);
+        let moved_ns = progress_ns(bytes) + u64::from(self.remainder_ns);
         if moved_ns >= self.behind_ns(now_ticks) {
             return self.restart(now_ticks);
         }
         let moved_ticks = ticks(moved_ns);
         self.at_ticks = self.at_ticks.wrapping_add(moved_ticks);
-        self.rest_ns = (moved_ns - ns_between(0, moved_ticks)) as u32;
+        self.remainder_ns = (moved_ns - ns_between(0, moved_ticks)) as u32;
     }
 
     /// How far it is behind.

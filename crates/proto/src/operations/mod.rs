@@ -2,6 +2,6 @@
 //! moves their records over the network is in `endpoint/rma`.
 
 pub(crate) mod deadline;
-pub(crate) mod desk;
+pub(crate) mod exchange;
 pub(crate) mod state;
 pub(crate) mod table;

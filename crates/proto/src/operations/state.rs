@@ -32,7 +32,7 @@ pub(crate) struct Slot {
     pub to: RemoteAddress,
     pub len: u32,
     /// What has not come.
-    pub left: u32,
+    pub missing: u32,
     /// When the last record of it was made.
     pub issued_ticks: u32,
     /// What all reads lacked when it was asked for, its own bytes included: only for so much progress does it wait.
@@ -44,7 +44,7 @@ const FREE: Slot = Slot {
     op: OpId::NONE,
     to: RemoteAddress { region: 0, key: 0, offset: 0 },
     len: 0,
-    left: 0,
+    missing: 0,
     issued_ticks: 0,
     ahead_bytes: 0,
 };
@@ -69,22 +69,22 @@ pub(crate) enum Bulk {
 /// Slots in the order in which their turn comes; each at most once.
 #[derive(Clone)]
 pub(crate) struct Turns {
-    places: [u8; RMA_SLOTS],
+    entries: [u8; RMA_SLOTS],
     head: u8,
     len: u8,
 }
 
 impl Turns {
-    const NEW: Turns = Turns { places: [0; RMA_SLOTS], head: 0, len: 0 };
+    const NEW: Turns = Turns { entries: [0; RMA_SLOTS], head: 0, len: 0 };
 
     pub fn first(&self) -> Option<u8> {
-        (self.len != 0).then(|| self.places[usize::from(self.head)])
+        (self.len != 0).then(|| self.entries[usize::from(self.head)])
     }
 
     pub fn push(&mut self, slot: u8) {
         debug_assert!(usize::from(self.len) < RMA_SLOTS, "each slot at most once");
         let at = (usize::from(self.head) + usize::from(self.len)) % RMA_SLOTS;
-        self.places[at] = slot;
+        self.entries[at] = slot;
         self.len += 1;
     }
 
@@ -135,7 +135,7 @@ impl List {
     }
 }
 
-/// All of it.
+/// The state of a connection's remote memory access.
 pub(crate) struct Rma {
     /// Operations of ours that are not over.
     pub ops: u32,
@@ -164,7 +164,7 @@ pub(crate) struct Rma {
     pub retry_ns: u64,
     /// Whose turn it is to fill a bundle: the peer's reads, or our own operations.
     pub data_turn: bool,
-    /// Bundles made here that have not left.
+    /// Bundles made for remote memory access that have not left.
     pub unsent: u32,
 
     /// Operations of the peer's of which something was refused.
@@ -237,7 +237,7 @@ impl Rma {
     pub fn take_slot(&mut self, slot: Slot) -> Option<u8> {
         let index = self.free.trailing_zeros();
         let place = self.slots.get_mut(index as usize)?;
-        self.reading_bytes += slot.left;
+        self.reading_bytes += slot.missing;
         *place = Slot { ahead_bytes: self.reading_bytes, ..slot };
         self.free &= !(1 << index);
         Some(index as u8)
@@ -245,7 +245,7 @@ impl Rma {
 
     pub fn free_slot(&mut self, index: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(index)) {
-            self.reading_bytes -= slot.left;
+            self.reading_bytes -= slot.missing;
             *slot = FREE;
             self.free |= 1 << index;
         }

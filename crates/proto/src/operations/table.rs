@@ -1,6 +1,6 @@
 //! What is remembered of each remote memory operation: two tables of an endpoint that grow with use and are kept.
 
-use crate::limits::{DATAGRAM_BYTES_MAX, RMA_LOT, RMA_PIECES_MAX, message_bytes_max};
+use crate::limits::{DATAGRAM_BYTES_MAX, RMA_LOT, RMA_SEGMENTS_MAX, message_bytes_max};
 use crate::rma::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaSegment};
 
 /// Names an operation that is not forgotten yet.
@@ -11,7 +11,7 @@ impl OpId {
     pub const NONE: OpId = OpId(u32::MAX);
 }
 
-/// Names a piece, or a part of a message.
+/// Names a segment, or a part of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(u32);
 
@@ -41,19 +41,19 @@ pub(crate) enum Stage {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Op {
     pub operation: u64,
-    /// How much of `piece` records have been made for.
+    /// How much of `segment` records have been made for.
     pub offset: u64,
     /// The next of the same list, or free one.
     pub next: OpId,
-    /// All nodes it has: pieces, then an atomic's operands or the message.
+    /// All nodes it has: segments, then an atomic's operands or the message.
     nodes: NodeId,
-    /// The piece that is next.
-    pub piece: NodeId,
+    /// The segment that is next.
+    pub segment: NodeId,
     pub message: NodeId,
     pub message_bytes: u16,
     /// A message is still to be sent.
     pub has_message: bool,
-    pub pieces_left: u16,
+    pub segments_remaining: u16,
     /// Requests that wait for data.
     pub requests: u16,
     /// Bundles in the window that read from it when they are sent again.
@@ -72,7 +72,7 @@ pub(crate) struct Op {
 pub(crate) struct NewOp<'a> {
     pub operation: u64,
     pub kind: OpKind,
-    pub pieces: &'a [RmaSegment],
+    pub segments: &'a [RmaSegment],
     pub atomic: Option<(Atomic, bool)>,
     pub message: Option<&'a [u8]>,
     pub fence: bool,
@@ -85,7 +85,7 @@ const NODE_BYTES: usize = NODE_WORDS * 8;
 /// Nodes of the longest message.
 const MESSAGE_NODES_MAX: usize = message_bytes_max(DATAGRAM_BYTES_MAX).div_ceil(NODE_BYTES);
 
-/// A piece, an atomic's operands, or a part of a message.
+/// A segment, an atomic's operands, or a part of a message.
 #[derive(Copy, Clone)]
 struct Node {
     words: [u64; NODE_WORDS],
@@ -97,11 +97,11 @@ const EMPTY_OP: Op = Op {
     offset: 0,
     next: OpId::NONE,
     nodes: NodeId::NONE,
-    piece: NodeId::NONE,
+    segment: NodeId::NONE,
     message: NodeId::NONE,
     message_bytes: 0,
     has_message: false,
-    pieces_left: 0,
+    segments_remaining: 0,
     requests: 0,
     bundles: 0,
     queued_ticks: 0,
@@ -151,35 +151,35 @@ impl Ops {
     }
 
     /// Nodes that an operation of this shape takes.
-    pub fn nodes_for(pieces: usize, is_atomic: bool, message_bytes: usize) -> usize {
-        pieces + usize::from(is_atomic) + message_bytes.div_ceil(NODE_BYTES)
+    pub fn nodes_for(segments: usize, is_atomic: bool, message_bytes: usize) -> usize {
+        segments + usize::from(is_atomic) + message_bytes.div_ceil(NODE_BYTES)
     }
 
     /// Whether a connection that holds so many operations and nodes may have one operation and `nodes` more: no more than stay for
-    /// all others, so that none is ever locked out. The tables may take `room_bytes` more at most.
-    pub fn is_fair(&self, held_ops: u32, held_nodes: usize, nodes: usize, room_bytes: u64) -> bool {
-        let lots = (room_bytes / Ops::NODE_LOT_BYTES)
+    /// all others, so that none is ever locked out. The tables may take `space_bytes` more at most.
+    pub fn is_fair(&self, held_ops: u32, held_nodes: usize, nodes: usize, space_bytes: u64) -> bool {
+        let lots = (space_bytes / Ops::NODE_LOT_BYTES)
             .min(self.node_lots_max().saturating_sub(self.nodes.len()) as u64);
-        let nodes_left = self.free_nodes + lots as usize * RMA_LOT;
+        let nodes_available = self.free_nodes + lots as usize * RMA_LOT;
         (held_ops as usize) < self.ops_max.saturating_sub(self.in_use as usize)
-            && held_nodes + nodes <= nodes_left
+            && held_nodes + nodes <= nodes_available
     }
 
     /// Pieces and messages may be four times as many as operations; one operation of any size always fits.
     fn node_lots_max(&self) -> usize {
-        (4 * self.ops_max + RMA_PIECES_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT)
+        (4 * self.ops_max + RMA_SEGMENTS_MAX + MESSAGE_NODES_MAX).div_ceil(RMA_LOT)
     }
 
-    /// Makes sure that there is room for one more operation with `nodes` nodes, taking `room_bytes` more at most.
-    pub fn make_room(&mut self, nodes: usize, mut room_bytes: u64) -> bool {
+    /// Makes sure that one more operation with `nodes` nodes can be remembered, taking `space_bytes` more at most.
+    pub fn reserve(&mut self, nodes: usize, mut space_bytes: u64) -> bool {
         if self.in_use as usize >= self.ops_max {
             return false;
         }
         if self.free == OpId::NONE {
-            if room_bytes < Ops::OP_LOT_BYTES || self.ops.try_reserve(1).is_err() {
+            if space_bytes < Ops::OP_LOT_BYTES || self.ops.try_reserve(1).is_err() {
                 return false;
             }
-            room_bytes -= Ops::OP_LOT_BYTES;
+            space_bytes -= Ops::OP_LOT_BYTES;
             let first = (self.ops.len() * RMA_LOT) as u32;
             self.ops.push(Box::new(std::array::from_fn(|place| {
                 let next = if place + 1 == RMA_LOT { OpId::NONE } else { OpId(first + place as u32 + 1) };
@@ -188,11 +188,11 @@ impl Ops {
             self.free = OpId(first);
         }
         while self.free_nodes < nodes {
-            let more = room_bytes >= Ops::NODE_LOT_BYTES && self.nodes.len() < self.node_lots_max();
+            let more = space_bytes >= Ops::NODE_LOT_BYTES && self.nodes.len() < self.node_lots_max();
             if !more || self.nodes.try_reserve(1).is_err() {
                 return false;
             }
-            room_bytes -= Ops::NODE_LOT_BYTES;
+            space_bytes -= Ops::NODE_LOT_BYTES;
             let first = (self.nodes.len() * RMA_LOT) as u32;
             let behind = self.free_node;
             self.nodes.push(Box::new(std::array::from_fn(|place| Node {
@@ -205,16 +205,16 @@ impl Ops {
         true
     }
 
-    /// Remembers an operation for which there is room.
+    /// Remembers an operation for which [`Ops::reserve`] has made sure of memory.
     pub fn add(&mut self, new: &NewOp<'_>) -> Option<OpId> {
         let id = self.free;
         let next_free = self.get(id)?.next;
         let mut op = EMPTY_OP;
         let mut tail = NodeId::NONE;
-        for piece in new.pieces {
-            tail = self.add_node(&mut op, tail, words_of(piece))?;
+        for segment in new.segments {
+            tail = self.add_node(&mut op, tail, words_of(segment))?;
         }
-        op.piece = op.nodes;
+        op.segment = op.nodes;
         if let Some((atomic, wants_value)) = new.atomic {
             let what = atomic.kind as u64 | (atomic.width as u64) << 8 | u64::from(wants_value) << 16;
             self.add_node(&mut op, tail, [what, atomic.operand, atomic.compare, 0, 0, 0, 0])?;
@@ -235,7 +235,7 @@ impl Ops {
         op.kind = new.kind;
         op.fence = new.fence;
         op.over = false;
-        op.pieces_left = new.pieces.len() as u16;
+        op.segments_remaining = new.segments.len() as u16;
         op.has_message = new.message.is_some();
         op.message_bytes = new.message.map_or(0, |message| message.len() as u16);
         op.queued_ticks = new.now_ticks;
@@ -280,7 +280,7 @@ impl Ops {
     }
 
     #[inline]
-    pub fn piece(&self, id: NodeId) -> Option<RmaSegment> {
+    pub fn segment(&self, id: NodeId) -> Option<RmaSegment> {
         let [local_region, local_key, local_offset, region, key, offset, len_bytes] = self.node(id)?.words;
         Some(RmaSegment {
             local: RemoteAddress { region: local_region, key: local_key, offset: local_offset },
@@ -291,27 +291,27 @@ impl Ops {
 
     /// What an atomic operation does, and whether its result is wanted.
     pub fn atomic(&self, op: &Op) -> Option<(Atomic, bool)> {
-        let [what, operand, compare, ..] = self.node(self.node(op.piece)?.next)?.words;
+        let [what, operand, compare, ..] = self.node(self.node(op.segment)?.next)?.words;
         let kind = *AtomicKind::ALL.get((what & 0xff) as usize)?;
         let width = if what >> 8 & 0xff == 4 { AtomicWidth::Four } else { AtomicWidth::Eight };
         Some((Atomic { kind, width, operand, compare }, what >> 16 != 0))
     }
 
-    /// The piece behind this one.
-    pub fn piece_after(&self, id: NodeId) -> NodeId {
+    /// The segment behind this one.
+    pub fn segment_after(&self, id: NodeId) -> NodeId {
         self.node(id).map_or(NodeId::NONE, |node| node.next)
     }
 
-    /// Moves on: `bytes` of the piece that is next have been dealt with.
+    /// Moves on: `bytes` of the segment that is next have been dealt with.
     pub fn advance(&mut self, id: OpId, bytes: u64) {
         let Some(op) = self.get(id) else { return };
-        let len_bytes = self.piece(op.piece).map_or(0, |piece| piece.len_bytes);
-        let after = self.piece_after(op.piece);
+        let len_bytes = self.segment(op.segment).map_or(0, |segment| segment.len_bytes);
+        let after = self.segment_after(op.segment);
         let Some(op) = self.get_mut(id) else { return };
         op.offset += bytes;
         if op.offset >= len_bytes {
-            (op.piece, op.offset) = (after, 0);
-            op.pieces_left = op.pieces_left.saturating_sub(1);
+            (op.segment, op.offset) = (after, 0);
+            op.segments_remaining = op.segments_remaining.saturating_sub(1);
         }
     }
 
@@ -351,9 +351,9 @@ impl Ops {
     }
 }
 
-fn words_of(piece: &RmaSegment) -> [u64; NODE_WORDS] {
-    let (local, remote) = (piece.local, piece.remote);
-    [local.region, local.key, local.offset, remote.region, remote.key, remote.offset, piece.len_bytes]
+fn words_of(segment: &RmaSegment) -> [u64; NODE_WORDS] {
+    let (local, remote) = (segment.local, segment.remote);
+    [local.region, local.key, local.offset, remote.region, remote.key, remote.offset, segment.len_bytes]
 }
 
 const _: () = {

@@ -11,30 +11,30 @@ pub(crate) struct Bits([u64; SACK_WORDS_MAX]);
 
 impl Bits {
     #[inline]
-    fn place(seq: Seq) -> (usize, u64) {
+    fn word_and_bit(seq: Seq) -> (usize, u64) {
         let bit = seq.0 % SACK_BITS;
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 
     #[inline]
     pub fn has(&self, seq: Seq) -> bool {
-        let (word, bit) = Bits::place(seq);
+        let (word, bit) = Bits::word_and_bit(seq);
         self.0[word] & bit != 0
     }
 
     #[inline]
     pub fn set(&mut self, seq: Seq) {
-        let (word, bit) = Bits::place(seq);
+        let (word, bit) = Bits::word_and_bit(seq);
         self.0[word] |= bit;
     }
 
     #[inline]
     pub fn clear(&mut self, seq: Seq) {
-        let (word, bit) = Bits::place(seq);
+        let (word, bit) = Bits::word_and_bit(seq);
         self.0[word] &= !bit;
     }
 
-    /// The ring, cut at `ack`: bit `i` of the result says that `ack + i` has come.
+    /// The ring from `ack` on: bit `i` of the result says that `ack + i` has come.
     //= wire.md R-ACK-2
     pub fn sack(&self, ack: Seq, end: Seq) -> Sack {
         let bits = end.since(ack).min(SACK_BITS);
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bitmap_says_what_has_come(
+        fn the_bitmap_shows_what_has_come(
             start: u32, offsets in prop::collection::vec(0u32..256, 0..300),
         ) {
             let start = Seq(start);

@@ -57,7 +57,7 @@ impl Sends {
 
     /// How many more there may be.
     #[inline]
-    pub fn left(&self) -> u32 {
+    pub fn available(&self) -> u32 {
         self.nodes.len() as u32 - self.in_progress
     }
 
@@ -103,12 +103,12 @@ impl Sends {
         token: u64,
         sink: &mut impl Sink,
     ) -> u32 {
-        let (mut id, before) = (first, self.left());
+        let (mut id, before) = (first, self.available());
         while let Some(done) = self.take(id) {
             report(counters, done.context, done.silent, status, conn, token, sink);
             id = done.next;
         }
-        self.left() - before
+        self.available() - before
     }
 
     /// How many sends follow from this one on, itself included.
@@ -123,7 +123,7 @@ impl Sends {
     }
 
     /// How many of them are not silent.
-    pub fn count_told(&self, first: SendId) -> u32 {
+    pub fn count_reported(&self, first: SendId) -> u32 {
         let mut count = 0;
         let mut id = first;
         while let Some(node) = self.nodes.get(id.0 as usize) {

@@ -17,7 +17,7 @@ pub(crate) mod mark {
     pub const RESENT: u8 = 8;
     /// Was sent in parts the last time.
     pub const PARTS: u8 = 16;
-    /// And as large as a size that is being tried.
+    /// Was sent as large as a size that is being tried.
     pub const SIZE: u8 = 32;
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct TxSlot {
     pub resends: u8,
     /// From [`holds`].
     pub holds: u8,
-    /// Which way it went last.
+    /// The path that it went by last.
     pub path: u8,
 }
 
@@ -74,13 +74,13 @@ impl TxSlot {
         self.marks & mark != 0
     }
 
-    /// Sent as one datagram that is longer than what every way takes.
+    /// Sent as one datagram that is longer than what every path takes.
     #[inline]
     pub fn is_large(&self) -> bool {
         usize::from(self.body_bytes) + HEADER_BYTES > DATAGRAM_BYTES_MIN as usize && !self.has(mark::PARTS)
     }
 
-    /// Sent this way, and neither acknowledged nor taken for lost.
+    /// Sent by this path, and neither acknowledged nor taken for lost.
     pub fn is_under_way(&self, which: u8) -> bool {
         self.has(mark::IN_FLIGHT) && self.path == which
     }

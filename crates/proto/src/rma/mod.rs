@@ -11,13 +11,13 @@ mod tests;
 pub use record::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
 pub(crate) use record::{flag, kind};
 
-/// A place in registered memory, here or at a peer: which region, the key that proves the right to it, and the
+/// An address in registered memory, of this side or of a peer: the region, the key that proves the right to it, and the
 /// offset in it. Says nothing about whether there is such a region.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RemoteAddress {
-    /// The region's number at its owner.
+    /// The region's number at the side that registered it.
     pub region: u64,
-    /// What only those know who were told.
+    /// The secret that only those know to whom the handle was given.
     pub key: u64,
     /// Bytes from the region's start.
     pub offset: u64,
@@ -48,20 +48,20 @@ impl RemoteAddress {
 /// A part of an operation that is contiguous on both sides.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RmaSegment {
-    /// Here.
+    /// The address on this side.
     pub local: RemoteAddress,
-    /// At the peer.
+    /// The address at the peer.
     pub remote: RemoteAddress,
-    /// How much; not 0.
+    /// The length; not 0.
     pub len_bytes: u64,
 }
 
-/// Which way an operation moves bytes.
+/// The direction in which an operation moves bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RmaKind {
-    /// From here to the peer.
+    /// From this side to the peer.
     Write,
-    /// From the peer to here.
+    /// From the peer to this side.
     Read,
 }
 
@@ -109,7 +109,7 @@ pub enum AtomicWidth {
 }
 
 impl AtomicWidth {
-    /// As a number.
+    /// The width in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self as usize
@@ -119,13 +119,13 @@ impl AtomicWidth {
 /// One atomic operation, without its place.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Atomic {
-    /// What is done.
+    /// What is done to the word.
     pub kind: AtomicKind,
-    /// To how wide a word.
+    /// How wide the word is.
     pub width: AtomicWidth,
-    /// With what.
+    /// The operand.
     pub operand: u64,
-    /// Against what; only [`AtomicKind::CompareSwap`] looks at it.
+    /// The value to compare with; only [`AtomicKind::CompareSwap`] looks at it.
     pub compare: u64,
 }
 
@@ -151,7 +151,7 @@ impl Atomic {
     }
 }
 
-/// Why the owner of memory refuses an access; nothing has been touched.
+/// Why a target refuses an access; nothing has been touched.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RmaRefusal {
     /// No such region or no longer, the wrong key, outside the range, or not a right that was given.
@@ -172,8 +172,8 @@ pub enum RmaError {
     },
     /// The connection is not a reliable one (CCI-054).
     Unreliable,
-    /// No pieces, more than [`crate::limits::RMA_PIECES_MAX`], or one that is empty or wraps.
-    Pieces,
+    /// No segments, more than [`crate::limits::RMA_SEGMENTS_MAX`], or one that is empty or wraps.
+    Segments,
     /// The peer has closed or died, or this side is closing.
     Disconnected,
     /// The connection is not there yet.

@@ -16,7 +16,7 @@ pub(crate) mod kind {
 
 /// The flags of each kind.
 pub(crate) mod flag {
-    /// WRITE: the operation ends here, answer it.
+    /// WRITE: the last record of its operation, which is to be answered.
     pub const LAST: u8 = 1;
     /// DATA: the memory went away; the payload says where and how much.
     pub const GONE: u8 = 1;
@@ -49,27 +49,27 @@ pub enum Record<'a> {
     Read {
         /// Names the request until all data has come.
         slot: u16,
-        /// Where.
+        /// Where the data is.
         at: RemoteAddress,
-        /// How much.
+        /// How much is asked for.
         len_bytes: u64,
     },
     /// A part of what a READ asked for.
     Data {
-        /// The request.
+        /// The slot of the request.
         slot: u16,
         /// Where in the request this part begins.
         offset: u64,
-        /// The part.
+        /// The data of this part.
         data: &'a [u8],
     },
     /// A part of what a READ asked for is no more: the memory was deregistered meanwhile.
     Gone {
-        /// The request.
+        /// The slot of the request.
         slot: u16,
         /// Where in the request this part begins.
         offset: u64,
-        /// How long it is.
+        /// How long this part is.
         len_bytes: u64,
     },
     /// Do this to the word there, once, and answer with [`Record::Done`].
@@ -80,7 +80,7 @@ pub enum Record<'a> {
         at: RemoteAddress,
         /// What to do.
         atomic: Atomic,
-        /// The answer is to say what was there.
+        /// The answer is to carry the value from before.
         wants_value: bool,
     },
     /// All data of the operation in this slot has been sent: deliver the message if none of it was refused, and answer
@@ -93,7 +93,7 @@ pub enum Record<'a> {
     },
     /// The answer: how the operation in this slot ended, and what an atomic found.
     Done {
-        /// The operation.
+        /// The slot of the operation.
         slot: u16,
         /// How it ended.
         result: Result<Option<u64>, RmaRefusal>,
@@ -117,11 +117,12 @@ pub fn emit_write_head(
 ) -> Option<usize> {
     let flags = if last { flag::LAST } else { 0 };
     let (total, rest) = emit_header(kind::WRITE, flags, slot, 24 + data_bytes, out)?;
-    put_place(at, rest);
+    put_address(at, rest);
     Some(total)
 }
 
-/// The same for DATA.
+/// Writes what precedes the data of a DATA record, and zeros the padding behind it. Returns the length of the whole record;
+/// `None` if it does not fit `out` or no record can be so long.
 pub fn emit_data_head(slot: u16, offset: u64, data_bytes: usize, out: &mut [u8]) -> Option<usize> {
     let (total, rest) = emit_header(kind::DATA, 0, slot, 8 + data_bytes, out)?;
     put(0, offset, rest);
@@ -145,8 +146,8 @@ fn emit_header(
     Some((total, rest))
 }
 
-fn put(place: usize, value: u64, out: &mut [u8]) {
-    if let Some(word) = out.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+fn put(offset: usize, value: u64, out: &mut [u8]) {
+    if let Some(word) = out.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<8>()) {
         *word = value.to_le_bytes();
     }
 }
@@ -157,7 +158,7 @@ fn put_words<const N: usize>(from: usize, words: [u64; N], out: &mut [u8]) {
     }
 }
 
-fn put_place(at: RemoteAddress, out: &mut [u8]) {
+fn put_address(at: RemoteAddress, out: &mut [u8]) {
     put_words(0, at.words(), out);
 }
 
@@ -173,7 +174,7 @@ impl Record<'_> {
             }
             Record::Read { slot, at, len_bytes } => {
                 let (total, rest) = emit_header(kind::READ, 0, slot, 32, out)?;
-                put_place(at, rest);
+                put_address(at, rest);
                 put(24, len_bytes, rest);
                 Some(total)
             }
@@ -191,7 +192,7 @@ impl Record<'_> {
             Record::Atomic { slot, at, atomic, wants_value } => {
                 let flags = if wants_value { flag::WANTS_VALUE } else { 0 };
                 let (total, rest) = emit_header(kind::ATOMIC, flags, slot, 48, out)?;
-                put_place(at, rest);
+                put_address(at, rest);
                 put_words(24, atomic.words(), rest);
                 Some(total)
             }
@@ -236,11 +237,11 @@ impl Record<'_> {
 fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Record<'_>> {
     match (kind, flags) {
         (kind::WRITE, 0 | flag::LAST) => {
-            let (at, data) = place(payload)?;
+            let (at, data) = address(payload)?;
             Some(Record::Write { slot, at, last: flags != 0, data })
         }
         (kind::READ, 0) => {
-            let (at, rest) = place(payload)?;
+            let (at, rest) = address(payload)?;
             let (len_bytes, rest) = word(rest)?;
             rest.is_empty().then_some(Record::Read { slot, at, len_bytes })
         }
@@ -251,7 +252,7 @@ fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Recor
             rest.is_empty().then_some(Record::Gone { slot, offset, len_bytes })
         }
         (kind::ATOMIC, 0 | flag::WANTS_VALUE) => {
-            let (at, rest) = place(payload)?;
+            let (at, rest) = address(payload)?;
             let (words, rest) = words(rest)?;
             let atomic = Atomic::from_words(words)?;
             rest.is_empty().then_some(Record::Atomic { slot, at, atomic, wants_value: flags != 0 })
@@ -290,7 +291,7 @@ fn words(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
 }
 
 #[inline]
-fn place(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
+fn address(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
     let (words, rest) = words(bytes)?;
     Some((RemoteAddress::from_words(words), rest))
 }

@@ -64,7 +64,7 @@ impl Hello {
     }
 }
 
-/// A stateless server's answer to [`Hello`]: here is a cookie, ask again with it.
+/// A stateless server's answer to [`Hello`]: a cookie, with which the client is to ask again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub index: u32,
@@ -116,7 +116,7 @@ pub(crate) struct Connect<'a> {
     pub datagram_bytes_max: u16,
     pub window_kib: u16,
     pub attribute: Attribute,
-    /// The client has another way to the server and would use both.
+    /// The client has another path to the server and would use both.
     pub bond: bool,
     pub payload: &'a [u8],
 }
@@ -208,7 +208,7 @@ pub(crate) struct Accept {
     pub echo: u32,
     pub datagram_bytes_max: u16,
     pub window_kib: u16,
-    /// The server agrees to use two ways.
+    /// The server agrees to use two paths.
     pub bond: bool,
 }
 

@@ -85,12 +85,12 @@ impl Sack {
 }
 
 //= wire.md R-PATH-1
-/// The body of a PATH: a question about the way it goes, an answer to the peer's, or both.
+/// The body of a PATH: a question about the path that it goes by, an answer to the peer's, or both.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathBody {
-    /// To be sent back by the way it came; 0: nothing is asked.
+    /// To be sent back by the path that it came by; 0: nothing is asked.
     pub challenge: u64,
-    /// What the peer asked this way; 0: nothing.
+    /// What the peer asked about this path; 0: nothing.
     pub answer: u64,
 }
 

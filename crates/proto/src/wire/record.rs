@@ -14,7 +14,7 @@ mod kind {
 /// One record of a bundle.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
-    /// Nothing: what was here has been given up, or is done.
+    /// Nothing: the record has been given up, or has been handled.
     Void,
     /// One message.
     Message(&'a [u8]),
@@ -26,7 +26,7 @@ pub(crate) enum Content<'a> {
 pub(crate) enum Holds {
     /// Messages only.
     Messages,
-    /// One piece of data that goes where it says as soon as it comes.
+    /// Data of a remote operation that is written to its address as soon as it comes.
     Bulk,
     /// Remote memory access, in the order of the bundles; with or without messages for the program.
     Rma { messages: bool },

@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_or_cut_datagram_does_not_panic(
+    fn a_flipped_or_truncated_datagram_does_not_panic(
         head in heads(), at in 0usize..400, bit in 0u8..8, cut in 0usize..50,
     ) {
         let body = body_of(&[vec![1; 30], vec![], vec![2; 100]]);

@@ -168,7 +168,7 @@ pub struct Wire {
 }
 
 impl Transmit for Wire {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.room > 0
     }
     fn begin(&mut self, to: Address, len_max: usize, _: bool) -> Option<&mut [u8]> {
@@ -383,7 +383,7 @@ impl Pair {
                 self.programs[node].operations.insert(operation);
             }
             Err(RmaError::Unknown) => panic!("the key of a live connection is unknown"),
-            Err(RmaError::Pieces) => panic!("the pieces are sound"),
+            Err(RmaError::Segments) => panic!("the segments are sound"),
             Err(_) => {}
         }
     }

@@ -150,7 +150,7 @@ pub(super) struct Outbox {
 }
 
 impl Transmit for Outbox {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.batch.len() < self.room
     }
 
@@ -319,7 +319,7 @@ impl Node {
         if let Some(what) = self.outbox.broken.take() {
             ledger.fail(now_ns, format!("node {index} transmits: {what}"));
         }
-        !self.outbox.room()
+        !self.outbox.has_space()
     }
 
     /// When something is due here without a datagram coming.

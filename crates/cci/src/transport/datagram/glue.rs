@@ -407,7 +407,7 @@ pub(super) fn rma_error(error: proto::RmaError) -> SendError {
         proto::RmaError::WouldBlock => SendError::WouldBlock,
         proto::RmaError::Disconnected => SendError::Disconnected,
         // The engine has checked the attribute and cut the pieces.
-        proto::RmaError::Unreliable | proto::RmaError::Pieces => SendError::UnknownConnection,
+        proto::RmaError::Unreliable | proto::RmaError::Segments => SendError::UnknownConnection,
         proto::RmaError::NotConnected | proto::RmaError::Unknown => SendError::UnknownConnection,
     }
 }

@@ -153,12 +153,12 @@ impl Carrier for Sim {
 }
 
 impl Transmit for Sim {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.out.len() < self.batch
     }
 
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
-        if !self.room() {
+        if !self.has_space() {
             return None;
         }
         let to = to.socket_addr()?;

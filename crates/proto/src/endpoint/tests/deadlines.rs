@@ -1,6 +1,6 @@
 //! Peers that talk and do nothing: whatever they say, what was started ends in time.
 
-use super::rma::{pair, piece};
+use super::rma::{pair, segment};
 use super::*;
 use crate::rma::{DATA_HEAD_BYTES, Record, emit_data_head};
 use crate::wire::{Head, Kind, Sack, flags, timestamp};
@@ -66,8 +66,8 @@ fn ready_and_not_ready_in_turn_prolong_no_send_and_no_operation() {
     for raise in [true, false] {
         let (mut net, client) = with_a_liar(1);
         net.send(0, client, b"never taken", 1);
-        net.operate(client, RmaKind::Write, &[piece(0, 0, 64)], None, false, 2);
-        net.operate(client, RmaKind::Read, &[piece(0, 0, 64)], Some(b"never"), false, 3);
+        net.operate(client, RmaKind::Write, &[segment(0, 0, 64)], None, false, 2);
+        net.operate(client, RmaKind::Read, &[segment(0, 0, 64)], Some(b"never"), false, 3);
         toggle(&mut net, client, raise, LONGEST);
         assert_eq!(net.apps[0].statuses().len(), 1, "the send is over, raise {raise}");
         assert_eq!(net.apps[0].operations().len(), 2, "the operations are over, raise {raise}");
@@ -84,7 +84,7 @@ fn ready_and_not_ready_in_turn_hold_up_no_disconnect() {
     for raise in [true, false] {
         let (mut net, client) = with_a_liar(2);
         net.send(0, client, b"never taken", 1);
-        net.operate(client, RmaKind::Write, &[piece(0, 0, 64)], None, false, 2);
+        net.operate(client, RmaKind::Write, &[segment(0, 0, 64)], None, false, 2);
         net.ends[0].disconnect(net.now, client).expect("open");
         toggle(&mut net, client, raise, LONGEST + 12 * SECOND);
         assert!(net.apps[0].has(|event| matches!(event, Event::Closed { .. })), "raise {raise}");
@@ -110,7 +110,7 @@ fn a_disconnect_does_not_wait_for_what_was_given_up_before() {
 }
 
 #[test]
-fn who_is_told_of_a_close_and_says_not_ready_does_not_stop_it() {
+fn a_peer_that_is_notified_of_a_close_and_is_not_ready_does_not_stop_it() {
     let (mut net, client) = with_a_liar(4);
     net.ends[0].disconnect(net.now, client).expect("open");
     net.run(MS);
@@ -149,8 +149,8 @@ fn answer_done(net: &mut Net, client: ConnKey, slot: u16) {
 fn answers_of_no_bytes_or_of_one_at_a_time_prolong_no_read() {
     for bytes in [0, 1] {
         let (mut net, client) = with_a_liar(5);
-        net.operate(client, RmaKind::Read, &[piece(0, 0, 4096)], None, false, 1);
-        net.operate(client, RmaKind::Read, &[piece(0, 0, 4096)], Some(b"behind it"), true, 2);
+        net.operate(client, RmaKind::Read, &[segment(0, 0, 4096)], None, false, 1);
+        net.operate(client, RmaKind::Read, &[segment(0, 0, 4096)], Some(b"behind it"), true, 2);
         let mut offset = 0;
         let until = net.now.plus(LONGEST);
         while net.now < until {
@@ -166,11 +166,11 @@ fn answers_of_no_bytes_or_of_one_at_a_time_prolong_no_read() {
 #[test]
 fn answers_to_others_prolong_no_read() {
     let (mut net, client) = with_a_liar(6);
-    net.operate(client, RmaKind::Read, &[piece(0, 0, 64)], None, false, 0);
+    net.operate(client, RmaKind::Read, &[segment(0, 0, 64)], None, false, 0);
     let until = net.now.plus(LONGEST);
     let mut operation = 1;
     while net.now < until {
-        net.operate(client, RmaKind::Read, &[piece(64, 0, 1024)], None, false, operation);
+        net.operate(client, RmaKind::Read, &[segment(64, 0, 1024)], None, false, operation);
         net.run(MS);
         answer_read(&mut net, client, 1, 0, 1024);
         operation += 1;
@@ -184,7 +184,7 @@ fn one_answer_now_and_then_does_not_keep_what_is_queued() {
     const OPERATIONS: u64 = limits::RMA_SLOTS as u64 + 12;
     let (mut net, client) = with_a_liar(7);
     for operation in 0..OPERATIONS {
-        net.operate(client, RmaKind::Write, &[piece(0, 0, 8)], None, false, operation);
+        net.operate(client, RmaKind::Write, &[segment(0, 0, 8)], None, false, operation);
     }
     let until = net.now.plus(LONGEST + OPERATIONS * limits::progress_ns(limits::PROGRESS_ANSWER_BYTES));
     let mut slot = 0;
@@ -205,7 +205,7 @@ fn who_makes_progress_at_the_least_rate_may_go_on() {
         net.ends[0].set_send_timeout(client, TIMEOUT).expect("open");
         net.run(MS);
         net.cut = true;
-        net.operate(client, RmaKind::Read, &[piece(0, 0, BYTES)], None, false, 1);
+        net.operate(client, RmaKind::Read, &[segment(0, 0, BYTES)], None, false, 1);
         let part_ns = limits::progress_ns(1024) * slower / faster;
         assert!(part_ns * 300 > 2 * TIMEOUT, "longer than a send timeout in any case");
         for part in 0..300u64 {
@@ -231,17 +231,17 @@ fn chat(net: &mut Net, client: ConnKey, ns: u64) {
     }
 }
 
-fn is_told(net: &Net) -> bool {
+fn is_reported(net: &Net) -> bool {
     net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }))
 }
 
 #[test]
-fn who_says_that_it_closes_and_sends_on_is_missed_in_time() {
+fn a_peer_that_announces_a_close_and_sends_on_is_missed_in_time() {
     let (mut net, client) = with_a_liar(9);
     let mut body = [0; 16];
     let len = crate::wire::write_record(&mut body, &[b"one more"], 8);
     let began = net.now;
-    while !is_told(&net) {
+    while !is_reported(&net) {
         say(&mut net, client, Kind::Data, &body[..len], |head| head.flags = flags::CLOSING);
         chat(&mut net, client, SECOND);
         assert!(net.now.since(began) < UNENDED, "it may not go on for ever");
@@ -250,14 +250,14 @@ fn who_says_that_it_closes_and_sends_on_is_missed_in_time() {
 }
 
 #[test]
-fn who_says_that_it_closes_and_is_not_ready_is_missed_in_time() {
+fn a_peer_that_announces_a_close_and_is_not_ready_is_missed_in_time() {
     let (mut net, client) = with_a_liar(10);
     for kind in [flags::CLOSING, flags::CLOSING | flags::RNR, flags::CLOSING] {
         say(&mut net, client, Kind::Ack, &[], |head| head.flags = kind);
         net.run(50 * MS);
     }
     net.run(UNENDED);
-    assert!(is_told(&net));
+    assert!(is_reported(&net));
 }
 
 /// A WRITE to a region that is not there.
@@ -281,7 +281,7 @@ fn a_refused_write_that_is_never_ended_is_not_kept() {
         } else {
             net.run(UNENDED)
         }
-        assert!(is_told(&net), "talks {talks}");
+        assert!(is_reported(&net), "talks {talks}");
         net.run(SECOND);
         assert_eq!(
             net.ends[0].connections.protocol.transfers.spare.len() as u64,
@@ -299,7 +299,7 @@ fn a_long_write_that_is_refused_at_once_may_go_on() {
         net.run(limits::progress_ns(1024) / 2);
         refused_write(&mut net, client, 1024);
     }
-    assert!(!is_told(&net));
+    assert!(!is_reported(&net));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn what_is_stored_behind_a_gap_that_is_never_filled_is_not_kept() {
             } else {
                 net.run(UNENDED)
             }
-            assert!(is_told(&net), "{kind:?}, talks {talks}");
+            assert!(is_reported(&net), "{kind:?}, talks {talks}");
             net.run(SECOND);
             assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
             assert!(net.ends[0].connections.table.at(client.index).unwrap().active.is_none(), "asleep");
@@ -338,7 +338,7 @@ fn a_gap_that_is_filled_in_time_is_nobodys_fault() {
         say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.plus(3));
         net.run(limits::UNENDED_NS_MIN * 3 / 4);
         say(&mut net, client, Kind::Data, &body[..len], |_| {});
-        assert!(!is_told(&net));
+        assert!(!is_reported(&net));
     }
     assert_eq!(net.apps[0].messages.len(), 16);
 }
@@ -348,7 +348,7 @@ fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
     let (mut net, client) = with_a_liar(15);
     say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     net.run(UNENDED);
-    assert!(is_told(&net));
+    assert!(is_reported(&net));
     assert!(net.ends[0].connections.table.at(client.index).unwrap().active.is_none(), "asleep");
 }
 
@@ -367,12 +367,12 @@ fn a_gap_that_moves_keeps_no_connection_of_a_peer_that_closes() {
     for _ in 0..8 {
         closing(&mut net, 3);
         chat(&mut net, client, limits::UNENDED_NS_MIN * 3 / 4);
-        if is_told(&net) {
+        if is_reported(&net) {
             break;
         }
         closing(&mut net, 0);
     }
-    assert!(is_told(&net), "it goes on for ever");
+    assert!(is_reported(&net), "it goes on for ever");
     net.run(SECOND);
     assert_eq!(net.ends[0].memory().pool_used_bytes, 0);
 }

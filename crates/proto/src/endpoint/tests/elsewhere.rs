@@ -123,7 +123,7 @@ fn another_endpoint_of_the_server_proves_itself_on_any_network() {
     }
 }
 
-/// Of the two addresses of a server only the one that has answered may accept; the other is proved as the second way.
+/// Of the two addresses of a server only the one that has answered may accept; the other is proved as the second path.
 #[test]
 fn the_other_address_of_a_bonded_server_does_not_accept() {
     let mut net = Net::new(3, vec![Config::default(); 3]);

@@ -74,7 +74,7 @@ fn who_lives_is_asked_seldom_and_left_alone() {
 }
 
 #[test]
-fn a_way_that_fails_for_a_while_costs_nothing() {
+fn a_path_that_fails_for_a_while_costs_nothing() {
     let mut net = Net::pair(21);
     let (client, _) = net.join(Attribute::ReliableOrdered);
     for _ in 0..5 {

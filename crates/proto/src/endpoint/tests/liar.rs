@@ -203,8 +203,8 @@ fn a_peer_that_never_finishes_closing_is_given_up() {
     let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
     let mut liar = Liar::new(Attribute::ReliableOrdered, config);
     let start = liar.net.now;
-    let is_told = |liar: &Liar| liar.net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }));
-    while !is_told(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
+    let is_reported = |liar: &Liar| liar.net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }));
+    while !is_reported(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
         let mut head = liar.head(Kind::Ping);
         head.flags |= flags::CLOSING;
         liar.say(&head, &[]);

@@ -78,7 +78,7 @@ fn a_path_that_becomes_narrower_is_followed() {
 }
 
 #[test]
-fn the_memory_cap_holds_and_says_so() {
+fn the_memory_cap_holds_and_is_reported() {
     let config = Config { memory_bytes_max: 256 << 10, sends_max: 256, ..Config::default() };
     let mut net = Net::new(5, vec![config.clone(), config]);
     let mut dialed = 0;
@@ -125,7 +125,7 @@ fn what_is_held_for_a_peer_does_not_keep_us_from_asking_it() {
     net.cut = false;
     (1..60).for_each(|context| net.send(0, client, &[0; 1000], context));
     net.flush();
-    // What is on the way arrives; no acknowledgement gets back.
+    // What is on the path arrives; no acknowledgement gets back.
     net.cut = true;
     net.run(10 * MS);
     let held = net.ends[1].connection(server).unwrap().bundles_held;

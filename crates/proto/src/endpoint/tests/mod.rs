@@ -228,12 +228,12 @@ struct Out {
 }
 
 impl Transmit for Out {
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.sent.len() < self.room
     }
 
     fn begin(&mut self, to: Address, len_max: usize, _fragment: bool) -> Option<&mut [u8]> {
-        if !self.room() {
+        if !self.has_space() {
             return None;
         }
         self.next = Some((to, Vec::new()));

@@ -1,4 +1,4 @@
-//! The second way of a bonded connection: how it is proved, and what strangers can do about it.
+//! The second path of a bonded connection: how it is proved, and what strangers can do about it.
 
 use super::*;
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ impl Pair {
         }
     }
 
-    /// A bonded connection; the second way is as `passes` lets it be.
+    /// A bonded connection; the second path is as `passes` lets it be.
     fn join(&mut self, passes: impl Fn(usize, Address, &[u8]) -> bool) -> [ConnKey; 2] {
         let to = [at(1, 0), at(1, 1).with_via(1)];
         let attribute = Attribute::ReliableUnordered;
@@ -98,7 +98,7 @@ impl Pair {
         self.ends[end].counters().fault(fault)
     }
 
-    /// The first challenge that the client sent by the second way.
+    /// The first challenge that the client sent by the second path.
     fn challenge(&self) -> Vec<u8> {
         let sent = self.kept.iter().find(|(sender, _, bytes)| *sender == 0 && is_path(bytes));
         sent.expect("a challenge").2.clone()
@@ -108,7 +108,7 @@ impl Pair {
 const UP: [PathState; 2] = [PathState::Up; 2];
 
 #[test]
-fn both_sides_prove_the_second_way() {
+fn both_sides_prove_the_second_path() {
     let mut pair = Pair::new();
     let keys = pair.join(|_, _, _| true);
     assert_eq!(pair.states(keys), [UP, UP]);
@@ -185,7 +185,7 @@ fn an_answer_nobody_asked_for_is_a_fault() {
 }
 
 #[test]
-fn a_proved_way_is_moved_by_nobody() {
+fn a_proved_path_is_moved_by_nobody() {
     let mut pair = Pair::new();
     let keys = pair.join(|_, _, _| true);
     let before = pair.ends[1].paths(keys[1]).map(|paths| paths.map(|path| path.to));
@@ -200,7 +200,7 @@ fn a_proved_way_is_moved_by_nobody() {
         pair.hand(1, stranger(), copy);
     }
     pair.poll();
-    assert!(pair.wire.iter().all(|(_, to, _)| *to != stranger()), "he is told nothing");
+    assert!(pair.wire.iter().all(|(_, to, _)| *to != stranger()), "a stranger gets no answer");
     assert_eq!(pair.ends[1].paths(keys[1]).map(|paths| paths.map(|path| path.to)), before);
     assert_eq!(pair.faults(1, PeerFault::Source), faults + copies.len() as u64);
 }
@@ -208,7 +208,7 @@ fn a_proved_way_is_moved_by_nobody() {
 #[test]
 fn a_copied_challenge_does_not_keep_the_client_out() {
     let mut pair = Pair::new();
-    // The server hears nothing on the second way but what a stranger copies.
+    // The server hears nothing on the second path but what a stranger copies.
     let keys = pair.join(|sender, to, _| sender == 1 || to.via() == 0);
     pair.poll();
     while pair.wire.iter().all(|(_, _, bytes)| !is_path(bytes)) {

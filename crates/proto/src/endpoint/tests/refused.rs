@@ -53,7 +53,7 @@ fn a_slow_program_loses_nothing() {
 }
 
 #[test]
-fn refused_for_too_long_is_told_and_never_delivered() {
+fn refused_for_too_long_is_reported_and_never_delivered() {
     for seed in 0..10 {
         let (mut net, client, _) = blocked_pair(seed, Attribute::ReliableOrdered);
         net.ends[0].set_send_timeout(client, SECOND).unwrap();
@@ -122,7 +122,7 @@ fn unreliable_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_was_told_before_a_close_stays_true() {
+fn outcomes_reported_before_a_close_stay_true() {
     for seed in 0..40 {
         let (mut net, client, _) = blocked_pair(seed, Attribute::ReliableOrdered);
         net.ends[0].set_send_timeout(client, SECOND).unwrap();

@@ -9,7 +9,7 @@ pub(super) fn at(offset: usize) -> RemoteAddress {
     RemoteAddress { region: 0, key: KEY, offset: offset as u64 }
 }
 
-pub(super) fn piece(local: usize, remote: usize, len: usize) -> RmaSegment {
+pub(super) fn segment(local: usize, remote: usize, len: usize) -> RmaSegment {
     RmaSegment { local: at(local), remote: at(remote), len_bytes: len as u64 }
 }
 
@@ -31,14 +31,14 @@ impl Net {
         &mut self,
         conn: ConnKey,
         kind: RmaKind,
-        pieces: &[RmaSegment],
+        segments: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
         operation: u64,
     ) {
         let until = self.now.plus(600 * SECOND);
         loop {
-            match self.ends[0].rma(self.now, conn, kind, pieces, message, fence, operation) {
+            match self.ends[0].rma(self.now, conn, kind, segments, message, fence, operation) {
                 Ok(()) => return,
                 Err(RmaError::WouldBlock) => assert!(self.step(until), "blocked for ever"),
                 Err(error) => panic!("{error:?}"),
@@ -92,7 +92,7 @@ fn every_size_up_to_three_datagrams_at_odd_offsets() {
                     expected[0][local..local + len].copy_from_slice(&net.region(1)[remote..remote + len]);
                 }
             }
-            net.operate(client, kind, &[piece(local, remote, len)], None, false, count as u64);
+            net.operate(client, kind, &[segment(local, remote, len)], None, false, count as u64);
             net.finish(count + 1);
             assert!(net.region(0) == expected[0] && net.region(1) == expected[1], "{kind:?} of {len}");
             for region in 0..2 {
@@ -119,9 +119,9 @@ fn loss_reordering_and_repeats_change_nothing() {
                 let expected = net.region(from).to_vec();
                 // Two operations that overlap in time, not in space (CCI-062), and messages in between.
                 let half = BYTES / 2 + 77;
-                net.operate(client, kind, &[piece(0, 0, half)], None, false, 1);
+                net.operate(client, kind, &[segment(0, 0, half)], None, false, 1);
                 net.send(0, client, b"in between", 9);
-                net.operate(client, kind, &[piece(half, half, BYTES - half)], None, false, 2);
+                net.operate(client, kind, &[segment(half, half, BYTES - half)], None, false, 2);
                 net.finish(2);
                 assert!(net.region(to) == expected, "{attribute:?} {kind:?} seed {seed}");
                 let sent = net.ends[from].counters();
@@ -140,23 +140,23 @@ fn loss_reordering_and_repeats_change_nothing() {
 }
 
 #[test]
-fn scattered_pieces_arrive_where_they_belong() {
+fn scattered_segments_arrive_where_they_belong() {
     for kind in BOTH {
         for attribute in RELIABLE {
             let (mut net, client, _) = pair(7, attribute, 1 << 20);
             (net.loss_pct, net.jitter_ns) = (5, 100_000);
-            let mut pieces = Vec::new();
+            let mut segments = Vec::new();
             let (mut local, mut remote) = (3, 11);
-            while pieces.len() < limits::RMA_PIECES_MAX {
-                let len = 1 + net.random(if pieces.len() % 9 == 0 { 3000 } else { 90 }) as usize;
-                pieces.push(piece(local, remote, len));
+            while segments.len() < limits::RMA_SEGMENTS_MAX {
+                let len = 1 + net.random(if segments.len() % 9 == 0 { 3000 } else { 90 }) as usize;
+                segments.push(segment(local, remote, len));
                 local += len + net.random(5) as usize;
                 remote += len + net.random(9) as usize;
             }
             let mut expected = [net.region(0).to_vec(), net.region(1).to_vec()];
-            for piece in &pieces {
-                let len = piece.len_bytes as usize;
-                let (local, remote) = (piece.local.offset as usize, piece.remote.offset as usize);
+            for segment in &segments {
+                let len = segment.len_bytes as usize;
+                let (local, remote) = (segment.local.offset as usize, segment.remote.offset as usize);
                 match kind {
                     RmaKind::Write => {
                         expected[1][remote..remote + len].copy_from_slice(&net.region(0)[local..local + len])
@@ -166,7 +166,7 @@ fn scattered_pieces_arrive_where_they_belong() {
                     }
                 }
             }
-            net.operate(client, kind, &pieces, None, false, 1);
+            net.operate(client, kind, &segments, None, false, 1);
             net.finish(1);
             assert!(net.region(0) == expected[0] && net.region(1) == expected[1], "{kind:?} {attribute:?}");
             net.assert_all_well();
@@ -179,7 +179,7 @@ fn ten_thousand_small_writes_are_outstanding_and_packed() {
     let (mut net, client, _) = pair(3, Attribute::ReliableOrdered, 80_000);
     let before = net.datagrams;
     for operation in 0..10_000 {
-        let place = piece(operation * 8, operation * 8, 8);
+        let place = segment(operation * 8, operation * 8, 8);
         net.ends[0].rma(net.now, client, RmaKind::Write, &[place], None, false, operation as u64).unwrap();
     }
     net.finish(10_000);
@@ -198,7 +198,7 @@ fn a_long_transfer_holds_no_more_than_a_short_one() {
     for (place, bytes) in [1 << 20, 16 << 20].into_iter().enumerate() {
         for kind in BOTH {
             let (mut net, client, _) = pair(3, Attribute::ReliableUnordered, bytes);
-            net.operate(client, kind, &[piece(0, 0, bytes)], None, false, 1);
+            net.operate(client, kind, &[segment(0, 0, bytes)], None, false, 1);
             while net.apps[0].operations().is_empty() {
                 net.run(MS / 10);
                 let held = |end: &Endpoint| end.memory().rma_bytes + end.memory().pool_used_bytes;
@@ -215,7 +215,7 @@ fn a_long_transfer_holds_no_more_than_a_short_one() {
 fn messages_and_bulk_do_not_starve_each_other() {
     const BYTES: usize = 8 << 20;
     let (mut net, client, _) = pair(4, Attribute::ReliableOrdered, BYTES);
-    net.operate(client, RmaKind::Write, &[piece(0, 0, BYTES)], None, false, 1);
+    net.operate(client, RmaKind::Write, &[segment(0, 0, BYTES)], None, false, 1);
     net.run(MS / 10);
     // One message in the middle of the transfer takes no longer than what is in flight.
     let start = net.now;
@@ -245,20 +245,20 @@ fn notifications_come_after_the_data() {
                 let (mut net, client, _) = pair(seed, attribute, 100_000);
                 (net.loss_pct, net.jitter_ns, net.repeat_pct) = (seed % 4 * 7, 400_000, 5);
                 let expected = net.region(usize::from(kind == RmaKind::Read)).to_vec();
-                let mut told = 0;
+                let mut reported = 0;
                 for operation in 0..40u64 {
                     let (start, len) = (operation as usize * 2000, 1 + net.random(2000) as usize);
                     let note = [&operation.to_le_bytes()[..], &len.to_le_bytes()[..]].concat();
-                    net.operate(client, kind, &[piece(start, start, len)], Some(&note), false, operation);
+                    net.operate(client, kind, &[segment(start, start, len)], Some(&note), false, operation);
                     let until = net.now.plus(net.random(100_000));
                     while net.step(until) {
-                        told = check_told(&net, &expected, told, kind);
+                        reported = check_reported(&net, &expected, reported, kind);
                     }
                 }
                 let until = net.now.plus(60 * SECOND);
                 while net.apps[0].operations().len() < 40 {
                     assert!(net.step(until));
-                    told = check_told(&net, &expected, told, kind);
+                    reported = check_reported(&net, &expected, reported, kind);
                 }
                 assert_eq!(net.apps[1].messages.len(), 40);
                 net.assert_all_well();
@@ -268,9 +268,9 @@ fn notifications_come_after_the_data() {
 }
 
 /// What the newest messages say has been done, has.
-fn check_told(net: &Net, expected: &[u8], told: usize, kind: RmaKind) -> usize {
+fn check_reported(net: &Net, expected: &[u8], reported: usize, kind: RmaKind) -> usize {
     let to = usize::from(kind == RmaKind::Write);
-    for (_, note) in &net.apps[1].messages[told..] {
+    for (_, note) in &net.apps[1].messages[reported..] {
         let word = |at: usize| u64::from_le_bytes(note[at..at + 8].try_into().unwrap()) as usize;
         let (start, len) = (word(0) * 2000, word(8));
         assert!(net.region(to)[start..start + len] == expected[start..start + len], "CCI-064");
@@ -285,7 +285,7 @@ fn a_notification_waits_for_a_buffer_as_messages_do() {
         net.apps[1].buffers = Some(0);
         for operation in 0..20 {
             let note = [operation as u8; 20];
-            net.operate(client, RmaKind::Write, &[piece(0, 0, 3000)], Some(&note), false, operation);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 3000)], Some(&note), false, operation);
         }
         net.finish(20);
         assert!(net.apps[1].messages.is_empty(), "the library has them, the program does not");
@@ -333,7 +333,7 @@ fn atomics_happen_exactly_once() {
 }
 
 #[test]
-fn every_atomic_does_what_it_says() {
+fn every_atomic_does_what_its_kind_means() {
     let (mut net, client, _) = pair(1, Attribute::ReliableOrdered, 64);
     let mut count = 0;
     for width in [AtomicWidth::Four, AtomicWidth::Eight] {
@@ -374,7 +374,7 @@ fn a_fence_keeps_order() {
             (net.loss_pct, net.jitter_ns) = (seed % 3 * 10, 500_000);
             // Bulk, then a flag behind a fence (CCI-063, CCI-066): whoever sees the flag sees the bulk.
             for round in 1..=5u64 {
-                let bulk = piece(0, 0, 100_000);
+                let bulk = segment(0, 0, 100_000);
                 net.apps[0].regions[0].bytes[..100_000].fill(round as u8);
                 net.apps[0].regions[0].bytes[100_000..100_008].copy_from_slice(&round.to_le_bytes());
                 net.operate(client, RmaKind::Write, &[bulk], None, false, round * 10);
@@ -382,7 +382,7 @@ fn a_fence_keeps_order() {
                 net.operate(
                     client,
                     RmaKind::Write,
-                    &[piece(100_000, 100_000, 8)],
+                    &[segment(100_000, 100_000, 8)],
                     None,
                     true,
                     round * 10 + 1,
@@ -390,7 +390,7 @@ fn a_fence_keeps_order() {
                 net.operate(
                     client,
                     RmaKind::Read,
-                    &[piece(100_000, 150_000, 3)],
+                    &[segment(100_000, 150_000, 3)],
                     None,
                     false,
                     round * 10 + 2,
@@ -416,19 +416,19 @@ fn a_fence_keeps_order() {
 #[test]
 fn what_cannot_be_asked_for_is_refused_at_once() {
     let (mut net, client, _) = pair(1, Attribute::ReliableOrdered, 100);
-    let mut ask = |pieces: &[RmaSegment], message: Option<&[u8]>| {
-        net.ends[0].rma(net.now, client, RmaKind::Write, pieces, message, false, 1).unwrap_err()
+    let mut ask = |segments: &[RmaSegment], message: Option<&[u8]>| {
+        net.ends[0].rma(net.now, client, RmaKind::Write, segments, message, false, 1).unwrap_err()
     };
-    assert_eq!(ask(&[], None), RmaError::Pieces);
-    assert_eq!(ask(&[piece(0, 0, 0)], None), RmaError::Pieces);
-    assert_eq!(ask(&[piece(usize::MAX, 0, 1)], None), RmaError::Pieces);
-    assert_eq!(ask(&[piece(0, 0, 1); 1025], None), RmaError::Pieces);
-    assert_eq!(ask(&[piece(0, 0, 1)], Some(&[0; 1417])), RmaError::TooLong { max: 1416 });
+    assert_eq!(ask(&[], None), RmaError::Segments);
+    assert_eq!(ask(&[segment(0, 0, 0)], None), RmaError::Segments);
+    assert_eq!(ask(&[segment(usize::MAX, 0, 1)], None), RmaError::Segments);
+    assert_eq!(ask(&[segment(0, 0, 1); 1025], None), RmaError::Segments);
+    assert_eq!(ask(&[segment(0, 0, 1)], Some(&[0; 1417])), RmaError::TooLong { max: 1416 });
     net.ends[0].disconnect(net.now, client).unwrap();
-    let again = net.ends[0].rma(net.now, client, RmaKind::Read, &[piece(0, 0, 1)], None, false, 1);
+    let again = net.ends[0].rma(net.now, client, RmaKind::Read, &[segment(0, 0, 1)], None, false, 1);
     assert_eq!(again, Err(RmaError::Disconnected));
     let (mut net, client, _) = pair(1, Attribute::Unreliable, 100);
-    let refused = net.ends[0].rma(net.now, client, RmaKind::Read, &[piece(0, 0, 1)], None, false, 1);
+    let refused = net.ends[0].rma(net.now, client, RmaKind::Read, &[segment(0, 0, 1)], None, false, 1);
     assert_eq!(refused, Err(RmaError::Unreliable), "CCI-054");
 }
 
@@ -454,8 +454,15 @@ fn many_connections_share_little_memory() {
         expected[1][start..start + half].copy_from_slice(&net.region(0)[start..start + half]);
         let (from, to) = (start + half, start + 2 * half);
         expected[0][from..to].copy_from_slice(&net.region(1)[from..to]);
-        net.operate(key, RmaKind::Write, &[piece(start, start, half)], Some(b"w"), false, 2 * place as u64);
-        net.operate(key, RmaKind::Read, &[piece(from, from, half)], Some(b"r"), false, 2 * place as u64 + 1);
+        net.operate(key, RmaKind::Write, &[segment(start, start, half)], Some(b"w"), false, 2 * place as u64);
+        net.operate(
+            key,
+            RmaKind::Read,
+            &[segment(from, from, half)],
+            Some(b"r"),
+            false,
+            2 * place as u64 + 1,
+        );
     }
     net.finish(2 * CONNECTIONS);
     assert!(net.region(0) == expected[0] && net.region(1) == expected[1]);
@@ -470,7 +477,7 @@ fn what_finds_the_carrier_full_is_looked_at_again() {
     // Found by the simulator (seed 69): with no room nothing was made of the operation, and nobody came back to it.
     let (mut net, client, _) = pair(4, Attribute::ReliableOrdered, 100);
     net.run(SECOND);
-    net.operate(client, RmaKind::Write, &[piece(0, 0, 50)], None, false, 1);
+    net.operate(client, RmaKind::Write, &[segment(0, 0, 50)], None, false, 1);
     net.flush_into(0, 0);
     assert!(net.ends[0].wants_transmit());
     net.finish(1);

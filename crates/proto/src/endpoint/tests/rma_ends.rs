@@ -1,6 +1,6 @@
 //! Remote memory operations that do not end well, each exactly once.
 
-use super::rma::{KEY, at, pair, piece};
+use super::rma::{KEY, at, pair, segment};
 use super::*;
 
 const ADD: Atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
@@ -40,8 +40,8 @@ fn refused_handles_touch_nothing() {
                 for len_bytes in [8, 700, 5000] {
                     for kind in [RmaKind::Write, RmaKind::Read] {
                         for message in [None, Some(&b"never"[..])] {
-                            let pieces = [RmaSegment { local: at(0), remote, len_bytes }];
-                            net.operate(client, kind, &pieces, message, false, count);
+                            let segments = [RmaSegment { local: at(0), remote, len_bytes }];
+                            net.operate(client, kind, &segments, message, false, count);
                             count += 1;
                         }
                     }
@@ -58,7 +58,7 @@ fn refused_handles_touch_nothing() {
             assert!(net.apps[1].messages.is_empty());
             assert!(net.ends[1].counters().rma_refused >= count / 2);
             // The slots are as good as new.
-            net.operate(client, RmaKind::Write, &[piece(0, 0, 9000)], Some(b"now"), false, 1000);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 9000)], Some(b"now"), false, 1000);
             net.finish(count as usize + 1);
             assert_eq!(statuses(&net, 0).last(), Some(&Status::Success));
             assert!(net.region(0)[..9000] == net.region(1)[..9000] && net.apps[1].messages.len() == 1);
@@ -69,12 +69,12 @@ fn refused_handles_touch_nothing() {
 }
 
 #[test]
-fn one_refused_piece_fails_the_whole_and_its_message() {
+fn one_refused_segment_fails_the_whole_and_its_message() {
     let (mut net, client, _) = pair(1, Attribute::ReliableUnordered, 10_000);
     for (operation, kind) in [RmaKind::Write, RmaKind::Read].into_iter().enumerate() {
-        let bad = RmaSegment { remote: RemoteAddress { key: 1, ..at(0) }, ..piece(0, 0, 3000) };
-        let pieces = [piece(0, 0, 2000), bad, piece(5000, 5000, 100)];
-        net.operate(client, kind, &pieces, Some(b"never"), false, operation as u64);
+        let bad = RmaSegment { remote: RemoteAddress { key: 1, ..at(0) }, ..segment(0, 0, 3000) };
+        let segments = [segment(0, 0, 2000), bad, segment(5000, 5000, 100)];
+        net.operate(client, kind, &segments, Some(b"never"), false, operation as u64);
     }
     net.finish(2);
     assert_eq!(statuses(&net, 0), [Status::RmaHandle; 2]);
@@ -100,8 +100,8 @@ fn memory_may_go_away_in_the_middle() {
         for seed in 0..12 {
             let (mut net, client, _) = pair(seed, Attribute::ReliableUnordered, BYTES);
             (net.loss_pct, net.jitter_ns) = (seed % 3 * 8, 30_000);
-            net.operate(client, kind, &[piece(0, 0, BYTES)], Some(b"never"), false, 1);
-            net.operate(client, kind, &[piece(0, 0, 100)], None, false, 2);
+            net.operate(client, kind, &[segment(0, 0, BYTES)], Some(b"never"), false, 1);
+            net.operate(client, kind, &[segment(0, 0, 100)], None, false, 2);
             net.run(50_000 + seed * 50_000);
             net.apps[end].regions[0].gone = true;
             let frozen = net.region(end).to_vec();
@@ -111,7 +111,7 @@ fn memory_may_go_away_in_the_middle() {
             assert!(net.region(end) == frozen, "no byte changes after it is gone");
             assert!(net.apps[1].messages.is_empty());
             net.apps[end].regions[0].gone = false;
-            net.operate(client, kind, &[piece(0, 0, BYTES)], None, false, 3);
+            net.operate(client, kind, &[segment(0, 0, BYTES)], None, false, 3);
             net.finish(3);
             assert_eq!(statuses(&net, 0)[2], Status::Success);
             assert!(net.region(0) == net.region(1));
@@ -129,7 +129,7 @@ fn a_closing_side_finishes_what_it_began() {
             for seed in 0..6 {
                 let (mut net, client, server) = pair(seed, attribute, BYTES);
                 (net.loss_pct, net.jitter_ns) = (seed % 3 * 10, 100_000);
-                net.operate(client, kind, &[piece(0, 0, BYTES)], Some(b"done"), false, 1);
+                net.operate(client, kind, &[segment(0, 0, BYTES)], Some(b"done"), false, 1);
                 net.ends[0].atomic(net.now, client, ADD, at(0), None, true, 2).unwrap();
                 // The other side keeps talking meanwhile; nobody listens any more.
                 let mut context = 100;
@@ -165,7 +165,7 @@ fn operations_of_both_sides_end_when_both_close() {
         (net.loss_pct, net.jitter_ns) = (seed % 4 * 8, 100_000);
         for operation in 0..6usize {
             let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-            let place = [piece(operation * 50_000, operation * 50_000, 50_000 << (seed % 2))];
+            let place = [segment(operation * 50_000, operation * 50_000, 50_000 << (seed % 2))];
             net.ends[0].rma(net.now, client, kind, &place, Some(b"a"), false, operation as u64).unwrap();
             net.ends[1]
                 .rma(net.now, server, kind, &place, Some(b"b"), seed.is_multiple_of(3), operation as u64)
@@ -198,7 +198,7 @@ fn a_dead_peer_ends_everything_queued_or_under_way() {
             let len = if operation < 3 { 300_000 } else { 8 };
             let fence = operation == 1500;
             net.ends[0]
-                .rma(net.now, client, kind, &[piece(0, 0, len)], Some(b"x"), fence, operation)
+                .rma(net.now, client, kind, &[segment(0, 0, len)], Some(b"x"), fence, operation)
                 .unwrap();
         }
         net.run(MS / 4);
@@ -220,7 +220,7 @@ fn a_peer_that_closes_ends_them_too() {
         let (mut net, client, server) = pair(seed, Attribute::ReliableUnordered, 1 << 20);
         for operation in 0..20u64 {
             let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-            net.operate(client, kind, &[piece(0, 0, 400_000)], None, false, operation);
+            net.operate(client, kind, &[segment(0, 0, 400_000)], None, false, operation);
         }
         net.run(seed * 100_000);
         net.ends[1].disconnect(net.now, server).unwrap();
@@ -251,7 +251,7 @@ fn a_notification_refused_for_too_long_is_never_delivered() {
             let count = 400u64;
             for operation in 0..count {
                 let note = [&operation.to_le_bytes()[..], &[0; 900]].concat();
-                net.operate(client, RmaKind::Write, &[piece(0, 0, 8)], Some(&note), false, operation);
+                net.operate(client, RmaKind::Write, &[segment(0, 0, 8)], Some(&note), false, operation);
             }
             net.run(6 * SECOND);
             assert_eq!(net.apps[0].operations().len() as u64, count, "seed {seed}");
@@ -261,7 +261,7 @@ fn a_notification_refused_for_too_long_is_never_delivered() {
             let now = net.now;
             net.ends[1].buffers_returned(now, &mut net.apps[1]);
             net.run(2 * SECOND);
-            net.operate(client, RmaKind::Write, &[piece(0, 0, 4000)], Some(&[0xff; 8]), false, u64::MAX);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 4000)], Some(&[0xff; 8]), false, u64::MAX);
             net.finish(count as usize + 1);
             assert_eq!(statuses(&net, 0).last(), Some(&Status::Success));
             let got: Vec<u64> = net.apps[1]
@@ -292,7 +292,7 @@ fn a_peer_that_answers_nothing_is_not_waited_for() {
     net.ends[0].set_send_timeout(client, SECOND).unwrap();
     for operation in 0..300u64 {
         let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-        net.operate(client, kind, &[piece(0, 0, 100)], None, operation == 290, operation);
+        net.operate(client, kind, &[segment(0, 0, 100)], None, operation == 290, operation);
     }
     let until = net.now.plus(4 * SECOND);
     let mut context = 0;
@@ -329,13 +329,13 @@ fn little_memory_means_waiting_not_losing() {
         net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
     }
     let full = (0..200).map(|operation| {
-        net.ends[0].rma(net.now, client, RmaKind::Write, &[piece(0, 0, 8)], None, false, operation)
+        net.ends[0].rma(net.now, client, RmaKind::Write, &[segment(0, 0, 8)], None, false, operation)
     });
     assert_eq!(full.filter(|result| *result == Err(RmaError::WouldBlock)).count(), 100);
     net.finish(100);
     for operation in 100..300u64 {
         let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-        net.operate(client, kind, &[piece(0, 0, 90_000)], Some(&[1; 1000]), false, operation);
+        net.operate(client, kind, &[segment(0, 0, 90_000)], Some(&[1; 1000]), false, operation);
         assert!(net.ends[0].memory().total_bytes() <= net.ends[0].memory().cap_bytes);
     }
     net.finish(300);
@@ -352,7 +352,7 @@ fn no_message_tells_of_data_that_went_away_before_it_was_repeated() {
         for seed in 0..80 {
             let (mut net, client, _) = pair(seed, attribute, 20_000);
             net.loss_pct = 30;
-            net.operate(client, RmaKind::Write, &[piece(0, 0, 15_000)], Some(b"told"), false, 1);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 15_000)], Some(b"done"), false, 1);
             net.run(11_000);
             net.apps[0].regions[0].gone = true;
             net.finish(1);
@@ -375,7 +375,7 @@ fn no_message_tells_of_data_that_went_away_before_it_was_repeated() {
 }
 
 #[test]
-fn thousands_of_own_operations_leave_room_to_serve_the_peer() {
+fn thousands_of_own_operations_leave_capacity_to_serve_the_peer() {
     // Found by the simulator (seed 559): room for operations had taken all memory, so that the peer's were never taken in.
     let config = Config { memory_bytes_max: 700_000, sends_max: 256, ..Config::default() };
     let mut net = Net::new(3, vec![config.clone(), config]);
@@ -387,14 +387,15 @@ fn thousands_of_own_operations_leave_room_to_serve_the_peer() {
     net.run(SECOND); // both are idle and hold nothing
     net.cut = true;
     let mut started = 0;
-    while net.ends[0].rma(net.now, client, RmaKind::Write, &[piece(0, 0, 8)], None, false, started).is_ok() {
+    while net.ends[0].rma(net.now, client, RmaKind::Write, &[segment(0, 0, 8)], None, false, started).is_ok()
+    {
         started += 1;
     }
     assert!(started > 300, "{started}");
     net.cut = false;
     let (now, other) = (net.now, Attribute::ReliableUnordered);
     net.ends[0].connect(now, address(1), b"more", other, 8, None).expect("room for a connection");
-    net.ends[1].rma(net.now, server, RmaKind::Write, &[piece(0, 0, 20_000)], None, false, 1).unwrap();
+    net.ends[1].rma(net.now, server, RmaKind::Write, &[segment(0, 0, 20_000)], None, false, 1).unwrap();
     net.run_until(SECOND, "the peer's", |net| !net.apps[1].operations().is_empty());
     net.finish(started as usize);
     assert!(statuses(&net, 1).iter().chain(&statuses(&net, 0)).all(|status| *status == Status::Success));
@@ -409,10 +410,11 @@ fn one_operation_of_any_size_fits() {
         let region = Region { bytes: vec![end as u8; 10_000], key: KEY, ..Region::default() };
         net.apps[end].regions.push(Region { readable: true, writable: true, ..region });
     }
-    let pieces: Vec<RmaSegment> = (0..limits::RMA_PIECES_MAX).map(|at| piece(at * 2, at * 2, 1)).collect();
+    let segments: Vec<RmaSegment> =
+        (0..limits::RMA_SEGMENTS_MAX).map(|at| segment(at * 2, at * 2, 1)).collect();
     let message = vec![5; limits::message_bytes_max(65_504)];
     for operation in 0..2 {
-        net.operate(client, RmaKind::Write, &pieces, Some(&message), false, operation);
+        net.operate(client, RmaKind::Write, &segments, Some(&message), false, operation);
         net.finish(operation as usize + 1);
     }
     assert_eq!(statuses(&net, 0), [Status::Success; 2]);
@@ -436,7 +438,7 @@ fn what_is_done_is_answered_while_the_program_takes_no_messages() {
             let mut started = 0;
             for context in 0..1000 {
                 let _ = net.ends[0].send(net.now, client, &[&[1; 1300]], context, false);
-                let place = [piece(started * 8, started * 8, 8)];
+                let place = [segment(started * 8, started * 8, 8)];
                 let done =
                     net.ends[0].rma(net.now, client, RmaKind::Write, &place, None, false, started as u64);
                 started += usize::from(done.is_ok());

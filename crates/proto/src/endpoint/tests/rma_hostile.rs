@@ -1,7 +1,7 @@
 //! Peers that mean harm with records that are well formed, and everything in any order: nothing panics, nobody's
 //! memory is touched without a right, every operation ends once.
 
-use super::rma::{KEY, at, pair, piece};
+use super::rma::{KEY, at, pair, segment};
 use super::*;
 use crate::conn::Active;
 use crate::limits::RECORD_BYTES;
@@ -85,8 +85,8 @@ fn operations_answered_and_not_acknowledged_count_against_their_connection() {
     net.apps[1].regions.push(Region { bytes: vec![3; 4_000], key: KEY, ..Region::default() });
     net.cut = true;
     let start = |net: &mut Net, key, operation| {
-        let (now, piece) = (net.now, [piece(0, 0, 1_000)]);
-        net.ends[1].rma(now, key, RmaKind::Write, &piece, None, false, operation)
+        let (now, segment) = (net.now, [segment(0, 0, 1_000)]);
+        net.ends[1].rma(now, key, RmaKind::Write, &segment, None, false, operation)
     };
     let mut answered = 0;
     while start(&mut net, hostile, answered).is_ok() {
@@ -132,7 +132,7 @@ proptest! {
                 let kind = if started.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
                 let message = started.is_multiple_of(3).then_some(&b"hello"[..]);
                 let now = net.now;
-                let place = [piece(0, 0, 10 + started as usize * 700)];
+                let place = [segment(0, 0, 10 + started as usize * 700)];
                 prop_assert_eq!(net.ends[1].rma(now, server, kind, &place, message, false, started), Ok(()));
                 prop_assert_eq!(
                     net.ends[1].atomic(
@@ -180,7 +180,7 @@ proptest! {
         let start = |net: &mut Net, operation: u64| {
             let now = net.now;
             let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-            let place = [piece(0, 100, 1 + operation as usize * 37 % 5000)];
+            let place = [segment(0, 100, 1 + operation as usize * 37 % 5000)];
             let note = operation.is_multiple_of(3).then_some(&b"note"[..]);
             let atomic = Atomic { kind: AtomicKind::Or, width: AtomicWidth::Eight, operand: 1, compare: 0 };
             for (end, key) in [(0, client), (1, server)] {
@@ -292,13 +292,13 @@ impl Started {
                     let note = vec![1; size];
                     let note = (count.is_multiple_of(4)).then_some(&note[..]);
                     let fence = size.is_multiple_of(11);
-                    let pieces = [piece(count, 0, len), piece(0, len, 9)];
+                    let segments = [segment(count, 0, len), segment(0, len, 9)];
                     let atomic =
                         Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
                     let done = if call == 13 {
                         net.ends[end].atomic(now, key, atomic, at(size), Some(at(0)), fence, operation)
                     } else {
-                        net.ends[end].rma(now, key, kind, &pieces, note, fence, operation)
+                        net.ends[end].rma(now, key, kind, &segments, note, fence, operation)
                     };
                     self.operations[end] += u64::from(done.is_ok());
                 }

@@ -83,20 +83,20 @@ impl Truth {
         }
         let at = |offset: usize| RemoteAddress { region: operation as u64, key: KEY, offset: offset as u64 };
         let key = if forged { KEY ^ 1 << 40 } else { KEY };
-        let piece = |start: usize, len: usize| RmaSegment {
+        let segment = |start: usize, len: usize| RmaSegment {
             local: at(start),
             remote: RemoteAddress { key, ..at(start) },
             len_bytes: len as u64,
         };
-        let pieces = match len / 3 {
-            third @ 1.. if cut => vec![piece(0, third), piece(third, len - third)],
-            _ => vec![piece(0, len)],
+        let segments = match len / 3 {
+            third @ 1.. if cut => vec![segment(0, third), segment(third, len - third)],
+            _ => vec![segment(0, len)],
         };
         let more = net.random(900) as usize;
         let message = [&(operation as u64).to_le_bytes()[..], &vec![7; more]].concat();
         let message = note.then_some(&message[..]);
         let asked =
-            net.ends[end].rma(net.now, self.keys[end], kind, &pieces, message, fence, operation as u64);
+            net.ends[end].rma(net.now, self.keys[end], kind, &segments, message, fence, operation as u64);
         if asked.is_ok() {
             self.asked.push(Asked { end, kind, len, note, forged });
         } else {
@@ -131,7 +131,7 @@ impl Truth {
                     let is = &self.net.apps[there].regions[number as usize].bytes;
                     assert!(
                         *is == pattern(number as usize, len),
-                        "told of data that is not there: {number} {kind:?}"
+                        "a message came for data that is not there: {number} {kind:?}"
                     );
                 }
             }
@@ -142,16 +142,16 @@ impl Truth {
     }
 
     fn check(&mut self, seed: u64) {
-        let mut told = [Vec::new(), Vec::new()];
-        for (app, told) in self.net.apps.iter().zip(&mut told) {
+        let mut reported = [Vec::new(), Vec::new()];
+        for (app, reported) in self.net.apps.iter().zip(&mut reported) {
             assert_eq!(app.wrong, Vec::<String>::new(), "seed {seed}");
             for (_, message) in &app.messages {
-                told.push(u64::from_le_bytes(message[..8].try_into().unwrap()));
+                reported.push(u64::from_le_bytes(message[..8].try_into().unwrap()));
             }
-            let mut once = told.clone();
+            let mut once = reported.clone();
             once.sort_unstable();
             once.dedup();
-            assert_eq!(once.len(), told.len(), "seed {seed}: a message came twice");
+            assert_eq!(once.len(), reported.len(), "seed {seed}: a message came twice");
         }
         let mut ended = vec![None; self.asked.len()];
         for end in 0..2 {
@@ -162,7 +162,7 @@ impl Truth {
                 );
             }
             for (context, status) in self.net.apps[end].statuses() {
-                let came = told[1 - end].contains(&context);
+                let came = reported[1 - end].contains(&context);
                 assert!(status != Status::ReceiverNotReady || !came, "seed {seed}: {context:x} came");
             }
         }
@@ -171,7 +171,7 @@ impl Truth {
             let Asked { end, kind, len, note, forged } = *asked;
             let there = if kind == RmaKind::Write { 1 - end } else { end };
             let is = self.net.apps[there].regions[operation].bytes == pattern(operation, len);
-            let came = told[1 - end].contains(&(operation as u64));
+            let came = reported[1 - end].contains(&(operation as u64));
             assert!(is || status != Status::Success, "seed {seed}: {operation} {kind:?} is not there");
             assert!((note && !forged) || !came);
             assert!(!forged || status != Status::Success);
@@ -245,7 +245,7 @@ fn play(seed: u64) {
 }
 
 #[test]
-fn what_operations_say_is_true() {
+fn outcomes_of_operations_are_true() {
     for seed in 0..SEEDS {
         play(seed);
     }
@@ -259,7 +259,14 @@ fn a_side_that_closes_does_not_tell_of_data_that_is_not_there() {
         for seed in 0..150 {
             let (mut net, client, _) = super::rma::pair(seed, attribute, 20_000);
             net.loss_pct = 40;
-            net.operate(client, RmaKind::Write, &[super::rma::piece(0, 0, 12_000)], Some(b"told"), false, 1);
+            net.operate(
+                client,
+                RmaKind::Write,
+                &[super::rma::segment(0, 0, 12_000)],
+                Some(b"done"),
+                false,
+                1,
+            );
             net.run(11_000);
             net.apps[0].regions[0].gone = true;
             net.finish(1);

@@ -1,6 +1,6 @@
-//! Ways that take less than both ends do, and do not say so.
+//! Paths that take less than both ends do, and do not say so.
 
-use super::rma::{pair, piece};
+use super::rma::{pair, segment};
 use super::*;
 
 fn traffic(seed: u64, attribute: Attribute, from: u64, count: u64, net: &mut Net, conn: ConnKey) {
@@ -66,7 +66,7 @@ fn a_black_hole_for_large_datagrams_is_found_out_and_left_again() {
 }
 
 #[test]
-fn a_way_that_becomes_narrower_twice_is_followed_by_messages_in_parts_too() {
+fn a_path_that_becomes_narrower_twice_is_followed_by_messages_in_parts_too() {
     for seed in 0..8 {
         let mut net = Net::pair(seed);
         let (client, _) = net.join(Attribute::ReliableOrdered);
@@ -101,7 +101,7 @@ fn a_black_hole_with_loss_and_repeats_loses_nothing() {
 }
 
 #[test]
-fn unreliable_messages_pass_in_parts_where_the_way_says_what_it_takes() {
+fn unreliable_messages_pass_in_parts_where_the_path_announces_its_limit() {
     let config = Config { datagram_bytes_max: 8952, ..Config::default() };
     let mut net = Net::new(7, vec![config.clone(), config]);
     let (client, _) = net.join(Attribute::Unreliable);
@@ -119,7 +119,7 @@ fn remote_memory_passes_a_black_hole() {
         net.largest = 1300;
         let (from, to) = if kind == RmaKind::Write { (0, 1) } else { (1, 0) };
         let whole = net.region(from).to_vec();
-        net.operate(client, kind, &[piece(0, 0, 400_000)], Some(&[5; 1_416]), false, 0);
+        net.operate(client, kind, &[segment(0, 0, 400_000)], Some(&[5; 1_416]), false, 0);
         net.finish(1);
         assert_eq!(net.apps[0].operations(), [(0, Status::Success)]);
         assert!(net.region(to) == whole, "{kind:?}: every byte");
@@ -134,7 +134,7 @@ fn remote_memory_passes_a_black_hole() {
 }
 
 #[test]
-fn a_way_that_carries_nothing_is_not_taken_for_narrow() {
+fn a_path_that_carries_nothing_is_not_taken_for_narrow() {
     let mut net = Net::pair(9);
     let (client, _) = net.join(Attribute::ReliableOrdered);
     traffic(9, Attribute::ReliableOrdered, 0, 100, &mut net, client);

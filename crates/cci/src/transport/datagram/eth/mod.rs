@@ -281,7 +281,7 @@ impl Carrier for Eth {
 
 impl Transmit for Eth {
     #[inline]
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.is_cut_off() || self.pending < SEND_FRAMES_MAX && self.sockets.main.borrow_mut().space() > 0
     }
 

@@ -170,7 +170,7 @@ impl<C: Carrier> Sealed<C> {
 
     /// What goes to the inner carrier: handshakes, and what waited for them.
     fn send_own(&mut self) {
-        while self.unsent && self.inner.room() {
+        while self.unsent && self.inner.has_space() {
             let Some(out) = self.scratch.get(DATAGRAM_BYTES) else { return };
             let Some((to, len)) = self.associations.poll_transmit(self.now.0, out) else {
                 self.unsent = false;
@@ -456,8 +456,8 @@ impl<C: Carrier> Carrier for Sealed<C> {
 
 impl<C: Carrier> Transmit for Sealed<C> {
     #[inline]
-    fn room(&self) -> bool {
-        self.inner.room()
+    fn has_space(&self) -> bool {
+        self.inner.has_space()
     }
 
     #[inline]

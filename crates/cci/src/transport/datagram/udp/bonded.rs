@@ -205,14 +205,14 @@ impl Carrier for Bonded {
 
 impl Transmit for Bonded {
     #[inline]
-    fn room(&self) -> bool {
-        self.sides.iter().any(|side| side.udp.room())
+    fn has_space(&self) -> bool {
+        self.sides.iter().any(|side| side.udp.has_space())
     }
 
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
         let by = usize::from(to.via().min(1));
         let side = &mut self.sides[by];
-        if side.udp.room() {
+        if side.udp.has_space() {
             self.open = Some(by);
             return side.udp.begin(to, len_max, fragment);
         }

@@ -204,7 +204,7 @@ impl Carrier for Udp {
 
 impl Transmit for Udp {
     #[inline]
-    fn room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.out.pending() < self.datagrams_max
     }
 

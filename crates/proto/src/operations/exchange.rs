@@ -8,8 +8,8 @@ use crate::rma::{Record, RmaRefusal};
 use crate::time::ns_between;
 use crate::{ConnKey, Counters, Event, PeerFault, Sink, Status};
 
-/// Everything that dealing with one connection's records takes, but for the packet buffers they may lie in.
-pub(crate) struct Desk<'a> {
+/// What it takes to handle the records of one connection in both roles, as the initiator and as the target of operations.
+pub(crate) struct Exchange<'a> {
     pub ops: &'a mut Ops,
     pub counters: &'a mut Counters,
     pub rma: &'a mut Rma,
@@ -20,7 +20,7 @@ pub(crate) struct Desk<'a> {
     pub serve: bool,
 }
 
-/// The status of an operation that was refused for this reason.
+/// The status with which an operation ends that was refused for this reason.
 pub(crate) fn status_of(refusal: RmaRefusal) -> Status {
     match refusal {
         RmaRefusal::Handle => Status::RmaHandle,
@@ -29,11 +29,11 @@ pub(crate) fn status_of(refusal: RmaRefusal) -> Status {
 }
 
 /// The slot as an index, and its bit.
-fn place(slot: u16) -> Option<(u8, u128)> {
+fn slot_and_bit(slot: u16) -> Option<(u8, u128)> {
     (usize::from(slot) < RMA_SLOTS).then(|| (slot as u8, 1 << slot))
 }
 
-impl Desk<'_> {
+impl Exchange<'_> {
     //= wire.md R-RMA-2
     /// The peer does what it must not. When one side has ended everything, the other cannot know yet.
     fn fault(&mut self) {
@@ -48,7 +48,7 @@ impl Desk<'_> {
         match *record {
             Record::Write { .. } | Record::Read { .. } | Record::Atomic { .. } if !self.serve => {}
             Record::Write { slot, at, last, data } => {
-                let Some((index, bit)) = place(slot) else { return self.fault() };
+                let Some((index, bit)) = slot_and_bit(slot) else { return self.fault() };
                 // The end of an operation need not carry anything. Elsewhere nothing means that the data went away at
                 // its sender's.
                 let outcome = if data.is_empty() {
@@ -75,7 +75,8 @@ impl Desk<'_> {
             }
             Record::Read { slot, at, len_bytes } => self.on_read(slot, at, len_bytes, sink),
             Record::Atomic { slot, at, atomic, wants_value } => {
-                let Some((index, bit)) = place(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
+                let Some((index, bit)) = slot_and_bit(slot).filter(|(_, bit)| self.rma.busy & bit == 0)
+                else {
                     return self.fault();
                 };
                 debug_assert!(self.rma.busy & bit == 0);
@@ -92,10 +93,10 @@ impl Desk<'_> {
 
     //= wire.md R-RMA-8
     /// The end of an operation that may carry a message: true if that is to be delivered. To be followed by
-    /// [`Desk::notified`] once it is clear where the message goes. Not when the peer has closed: then it has given the
+    /// [`Exchange::notified`] once it is clear where the message goes. Not when the peer has closed: then it has given the
     /// operation up, and what was noted of it is forgotten.
     pub fn may_notify(&self, slot: u16) -> bool {
-        place(slot).is_some_and(|(_, bit)| self.serve && (self.rma.failed | self.rma.busy) & bit == 0)
+        slot_and_bit(slot).is_some_and(|(_, bit)| self.serve && (self.rma.failed | self.rma.busy) & bit == 0)
     }
 
     /// Answers a notification: its message is delivered or stored, or was not to be.
@@ -103,13 +104,13 @@ impl Desk<'_> {
         if !self.serve {
             return;
         }
-        let Some((index, bit)) = place(slot) else { return self.fault() };
+        let Some((index, bit)) = slot_and_bit(slot) else { return self.fault() };
         let result = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(None) };
         self.rma.forget_failed(bit);
         self.answer(index, result);
     }
 
-    /// Remembers an answer until there is room to send it.
+    /// Remembers an answer until it can be sent.
     fn answer(&mut self, index: u8, result: Result<Option<u64>, RmaRefusal>) {
         let bit = 1 << index;
         if self.rma.busy & bit != 0 {
@@ -123,7 +124,7 @@ impl Desk<'_> {
     }
 
     fn on_read(&mut self, slot: u16, at: crate::RemoteAddress, len_bytes: u64, sink: &mut impl Sink) {
-        let Some((index, bit)) = place(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
+        let Some((index, bit)) = slot_and_bit(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
             return self.fault();
         };
         if len_bytes == 0 || len_bytes > u64::from(RMA_READ_BYTES_MAX) {
@@ -148,20 +149,20 @@ impl Desk<'_> {
     /// A part of what we read has come, or word that it is no more.
     fn on_part(&mut self, slot: u16, offset: u64, part: Result<&[u8], u64>, sink: &mut impl Sink) {
         let len_bytes = part.map_or_else(|len_bytes| len_bytes, |data| data.len() as u64);
-        let Some((index, _)) = place(slot) else { return self.fault() };
+        let Some((index, _)) = slot_and_bit(slot) else { return self.fault() };
         let Some(slot) = self.rma.slots.get_mut(usize::from(index)) else { return };
         let end = offset.checked_add(len_bytes);
         if slot.waits != Use::Read
             || len_bytes == 0
-            || len_bytes > u64::from(slot.left)
+            || len_bytes > u64::from(slot.missing)
             || end.is_none_or(|end| end > u64::from(slot.len))
         {
             return self.fault();
         }
-        slot.left -= len_bytes as u32;
-        let Slot { op, left, to, .. } = *slot;
+        slot.missing -= len_bytes as u32;
+        let Slot { op, missing, to, .. } = *slot;
         self.rma.reading_bytes -= len_bytes as u32;
-        let answered = if left == 0 { PROGRESS_ANSWER_BYTES } else { 0 };
+        let answered = if missing == 0 { PROGRESS_ANSWER_BYTES } else { 0 };
         self.rma.progress.note(len_bytes + answered, self.now_ticks);
         if op != OpId::NONE {
             let placed = part.is_ok_and(|data| sink.local_write(to.plus(offset), data));
@@ -171,7 +172,7 @@ impl Desk<'_> {
                 self.end(op, Status::RmaHandle, sink);
             }
         }
-        if left == 0 {
+        if missing == 0 {
             let op = self.rma.slots.get(usize::from(index)).map_or(OpId::NONE, |slot| slot.op);
             self.rma.free_slot(index);
             self.request_over(op, sink);
@@ -195,7 +196,7 @@ impl Desk<'_> {
 
     /// The answer to a request of ours.
     fn on_done(&mut self, slot: u16, result: Result<Option<u64>, RmaRefusal>, sink: &mut impl Sink) {
-        let Some((index, _)) = place(slot) else { return self.fault() };
+        let Some((index, _)) = slot_and_bit(slot) else { return self.fault() };
         let Some(&Slot { waits, op, to, .. }) = self.rma.slots.get(usize::from(index)) else {
             return;
         };
@@ -280,7 +281,7 @@ impl Desk<'_> {
         debug_assert_eq!(self.rma.ops, 0, "each operation is in a slot or a list");
     }
 
-    /// True if a late operation would not have reached the peer's program: it may be told so.
+    /// The status with which a late operation ends: one whose message was never delivered ends as not ready.
     fn late_status(&self, id: OpId) -> Status {
         match self.ops.get(id) {
             Some(op) if op.has_message => Status::ReceiverNotReady,

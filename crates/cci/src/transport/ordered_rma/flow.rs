@@ -220,7 +220,7 @@ impl Flow {
         if pushed == Step::Broken {
             return Step::Broken;
         }
-        match initiator.cut(ops, core, channel, *connection, budget_bytes) {
+        match initiator.send_next(ops, core, channel, *connection, budget_bytes) {
             Step::Blocked if fetched || served == Step::Moved || pushed == Step::Moved => Step::Moved,
             step => step,
         }
@@ -259,7 +259,7 @@ impl Flow {
                 self.initiator.answered(ops, core, record, &parsed)?;
             }
             Head::Notify => {
-                if parsed.rest_bytes > message_bytes_max {
+                if parsed.remaining_bytes > message_bytes_max {
                     return Err(Fault);
                 }
                 if !self.target.notified(core, self.connection, record, &parsed, delivers)? {

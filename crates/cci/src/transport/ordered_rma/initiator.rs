@@ -48,7 +48,7 @@ pub(super) struct Initiator {
     /// Fenced operations in line that have not begun.
     fences: u32,
     /// Operations in line that have begun.
-    cutting: u32,
+    sending: u32,
     /// Messages that the peer has no buffer for, one bit for each slot.
     held: u128,
     /// Of these, those that it wants again, in the order that it named them.
@@ -73,7 +73,7 @@ impl Initiator {
             to_end: 0,
             fetching: VecDeque::with_capacity(SLOTS),
             fences: 0,
-            cutting: 0,
+            sending: 0,
             held: 0,
             again: VecDeque::with_capacity(SLOTS),
             messages: VecDeque::with_capacity(SLOTS),
@@ -86,7 +86,7 @@ impl Initiator {
         debug_assert_eq!(self.usage, Usage::default(), "given back with each operation");
         self.slots.reset();
         (self.first, self.last, self.operations, self.begun) = (NIL, NIL, 0, 0);
-        (self.to_end, self.held, self.fences, self.cutting) = (0, 0, 0, 0);
+        (self.to_end, self.held, self.fences, self.sending) = (0, 0, 0, 0);
         (self.pending_bytes, self.from_ns, self.trial) = (0, u64::MAX, None);
         self.fetching.clear();
         self.messages.clear();
@@ -207,7 +207,7 @@ impl Initiator {
         }
         for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
             // Others stand in line still.
-            if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Cut | Stage::Message)) {
+            if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Sent | Stage::Message)) {
                 end_op(ops, &mut self.usage, core, at, status);
             }
         }
@@ -219,7 +219,7 @@ impl Initiator {
     }
 
     /// Cuts the next record from the operation at the head of the line.
-    pub fn cut(
+    pub fn send_next(
         &mut self,
         ops: &mut Ops,
         core: &mut Core,
@@ -236,9 +236,9 @@ impl Initiator {
             if op.fence && (self.begun > 0 || !channel.is_taken(op.position)) {
                 return Step::Blocked;
             }
-            op.stage = Stage::Cutting;
+            op.stage = Stage::Sending;
             self.begun += 1;
-            self.cutting += 1;
+            self.sending += 1;
             self.fences -= u32::from(op.fence);
             if let Some(status) = direct(op, connection, core, channel) {
                 op.status = status;
@@ -259,27 +259,29 @@ impl Initiator {
                 }
                 pushed.into()
             }
-            What::Move(kind) => match op.piece().filter(|_| op.status == Status::Success) {
+            What::Move(kind) => match op.segment().filter(|_| op.status == Status::Success) {
                 None => self.finish(ops, core, channel, at),
-                Some(piece)
+                Some(segment)
                     if self.begun == 1
                         && self.trial.is_none()
                         && op.is_alone()
-                        && channel.try_channel(kind, piece.len_bytes) =>
+                        && channel.try_channel(kind, segment.len_bytes) =>
                 {
                     op.is_trial = true;
-                    let len_bytes = piece.len_bytes;
+                    let len_bytes = segment.len_bytes;
                     self.trial = Some(Trial { kind, len_bytes, began_ns: 0, has_ended: false });
                     Step::Moved
                 }
-                Some(piece)
-                    if !op.is_trial && op.offset == 0 && piece.len_bytes >= channel.pull_from_bytes(kind) =>
+                Some(segment)
+                    if !op.is_trial
+                        && op.offset == 0
+                        && segment.len_bytes >= channel.pull_from_bytes(kind) =>
                 {
-                    self.ask_pull(ops, core, channel, at, kind, piece)
+                    self.ask_pull(ops, core, channel, at, kind, segment)
                 }
-                Some(piece) => match kind {
-                    RmaKind::Read => self.ask_read(ops, core, channel, at, piece),
-                    RmaKind::Write => self.write(ops, core, channel, at, piece, budget_bytes),
+                Some(segment) => match kind {
+                    RmaKind::Read => self.ask_read(ops, core, channel, at, segment),
+                    RmaKind::Write => self.write(ops, core, channel, at, segment, budget_bytes),
                 },
             },
         }
@@ -291,24 +293,24 @@ impl Initiator {
         core: &mut Core,
         channel: &mut C,
         at: u32,
-        piece: RmaSegment,
+        segment: RmaSegment,
         budget_bytes: &mut u64,
     ) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
         let Some(slot) = op.write_slot.or_else(|| self.slots.free()) else { return Step::Blocked };
-        if !channel.has_room_for_bulk() {
+        if !channel.has_space_for_bulk() {
             return Step::Blocked;
         }
-        let now = (piece.len_bytes - op.offset).min(channel.data_bytes_max() as u64);
-        let found = core.regions.local(piece.local.plus(op.offset), now);
+        let now = (segment.len_bytes - op.offset).min(channel.data_bytes_max() as u64);
+        let found = core.regions.local(segment.local.plus(op.offset), now);
         let Some(data) = found.and_then(|(bytes, offset)| bytes.part(offset, now as usize)) else {
             op.status = Status::RmaHandle;
             return Step::Moved;
         };
-        let ends_piece = op.offset + now == piece.len_bytes;
-        let last = ends_piece && op.is_last_piece() && op.message.is_none();
-        let (at_peer, rest_bytes) = (piece.remote.plus(op.offset), piece.len_bytes - op.offset);
-        let head = Head::Write { at: at_peer, rest_bytes, last };
+        let ends_segment = op.offset + now == segment.len_bytes;
+        let last = ends_segment && op.is_last_segment() && op.message.is_none();
+        let (at_peer, remaining_bytes) = (segment.remote.plus(op.offset), segment.len_bytes - op.offset);
+        let head = Head::Write { at: at_peer, remaining_bytes, last };
         let pushed = channel.push_memory(head.bytes(slot).as_slice(), &data);
         if pushed == Pushed::Yes {
             *budget_bytes = budget_bytes.saturating_sub(now);
@@ -317,14 +319,14 @@ impl Initiator {
                 op.unanswered += 1;
             }
             op.offset += now;
-            if ends_piece {
-                op.next_piece();
+            if ends_segment {
+                op.next_segment();
             }
             self.slots.set(slot, Slot::Write { op: at, last });
             if last {
                 self.leave_line(ops, core, at);
             } else if C::TAKES_TURNS {
-                self.give_way(ops, at);
+                self.yield_turn(ops, at);
             }
         }
         pushed.into()
@@ -332,8 +334,8 @@ impl Initiator {
 
     /// The operation at the head of the line, which has begun, goes behind the others; but none overtakes a fenced one,
     /// and only a few share the way, as each has a slot.
-    fn give_way(&mut self, ops: &mut Ops, at: u32) {
-        if self.fences > 0 || self.cutting > SHARERS_MAX || self.last == at {
+    fn yield_turn(&mut self, ops: &mut Ops, at: u32) {
+        if self.fences > 0 || self.sending > SHARERS_MAX || self.last == at {
             return;
         }
         let Some(op) = ops.get_mut(at) else { return };
@@ -350,24 +352,24 @@ impl Initiator {
         core: &mut Core,
         channel: &mut impl Channel,
         at: u32,
-        piece: RmaSegment,
+        segment: RmaSegment,
     ) -> Step {
         let (Some(op), Some(slot)) = (ops.get_mut(at), self.slots.free()) else { return Step::Blocked };
-        let head = Head::Read { at: piece.remote, len_bytes: piece.len_bytes };
+        let head = Head::Read { at: segment.remote, len_bytes: segment.len_bytes };
         let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
         if pushed == Pushed::Yes {
             op.unanswered += 1;
-            op.next_piece();
-            let (local, len_bytes) = (piece.local, piece.len_bytes);
+            op.next_segment();
+            let (local, len_bytes) = (segment.local, segment.len_bytes);
             self.slots.set(slot, Slot::Read { op: at, local, len_bytes, got_bytes: 0 });
-            if op.piece().is_none() {
+            if op.segment().is_none() {
                 self.leave_line(ops, core, at);
             }
         }
         pushed.into()
     }
 
-    /// A long piece: one of the two sides fetches it.
+    /// A long segment: one of the two sides fetches it.
     fn ask_pull(
         &mut self,
         ops: &mut Ops,
@@ -375,10 +377,10 @@ impl Initiator {
         channel: &mut impl Channel,
         at: u32,
         kind: RmaKind,
-        piece: RmaSegment,
+        segment: RmaSegment,
     ) -> Step {
         let (Some(op), Some(slot)) = (ops.get_mut(at), self.slots.free()) else { return Step::Blocked };
-        let RmaSegment { local, remote, len_bytes } = piece;
+        let RmaSegment { local, remote, len_bytes } = segment;
         let (head, waits) = match kind {
             RmaKind::Read => {
                 (Head::Where { at: remote, len_bytes }, Slot::Where { op: at, local, len_bytes })
@@ -395,9 +397,9 @@ impl Initiator {
         let pushed = channel.push(head.bytes(slot).as_slice(), &[]);
         if pushed == Pushed::Yes {
             op.unanswered += 1;
-            op.next_piece();
+            op.next_segment();
             self.slots.set(slot, waits);
-            if op.piece().is_none() && op.write_slot.is_none() {
+            if op.segment().is_none() && op.write_slot.is_none() {
                 self.leave_line(ops, core, at);
             }
         }
@@ -433,8 +435,8 @@ impl Initiator {
     /// The operation at the head of the line is cut.
     fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
-        op.stage = Stage::Cut;
-        self.cutting -= 1;
+        op.stage = Stage::Sent;
+        self.sending -= 1;
         self.first = op.next;
         op.next = NIL;
         if self.first == NIL {
@@ -446,7 +448,7 @@ impl Initiator {
     /// An operation that is cut and has no answers to wait for ends, or has its message pushed.
     fn proceed(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
-        if op.stage != Stage::Cut || op.unanswered > 0 {
+        if op.stage != Stage::Sent || op.unanswered > 0 {
             return;
         }
         if op.message.is_some() && op.status == Status::Success {
@@ -477,7 +479,7 @@ impl Initiator {
         let message = op.message.as_deref().unwrap_or_default();
         let pushed = channel.push_notify(Head::Notify.bytes(slot).as_slice(), message, slot);
         if pushed == Pushed::Yes {
-            (op.stage, op.unanswered) = (Stage::Cut, 1);
+            (op.stage, op.unanswered) = (Stage::Sent, 1);
             if !C::ASKS_AGAIN {
                 ops.drop_message(at, &mut self.usage);
             }
@@ -532,7 +534,7 @@ impl Initiator {
         let (at, slot) = (parsed.slot, self.slots.get(parsed.slot));
         match (parsed.head, slot) {
             (Head::Data { offset }, Slot::Read { op, local, len_bytes, got_bytes }) => {
-                let now = parsed.rest_bytes as u64;
+                let now = parsed.remaining_bytes as u64;
                 if offset != got_bytes || now == 0 || now > len_bytes - got_bytes {
                     return Err(Fault);
                 }
@@ -586,7 +588,7 @@ impl Initiator {
         let Slot::Read { local, len_bytes: all_bytes, got_bytes, .. } = self.slots.get(parsed.slot) else {
             return Err(Fault);
         };
-        if offset != got_bytes || parsed.rest_bytes as u64 > all_bytes - got_bytes {
+        if offset != got_bytes || parsed.remaining_bytes as u64 > all_bytes - got_bytes {
             return Err(Fault);
         }
         let found = core.regions.local(local.plus(got_bytes + skip_bytes as u64), len_bytes as u64);
@@ -744,7 +746,7 @@ fn end_op(ops: &mut Ops, usage: &mut Usage, core: &mut Core, at: u32, status: St
 fn direct(op: &Op, connection: Connection, core: &mut Core, channel: &mut impl Channel) -> Option<Status> {
     match op.what {
         What::Move(kind) => {
-            let (first, more) = op.pieces();
+            let (first, more) = op.segments();
             channel.direct(core, connection, kind, first, more)
         }
         What::Atomic { atomic, target, result } => {
@@ -760,7 +762,7 @@ pub(crate) fn put_result(core: &Core, place: RemoteAddress, value: u64) -> bool 
 }
 
 fn push_end(channel: &mut impl Channel, slot: u16) -> Pushed {
-    let head = Head::Write { at: RemoteAddress::default(), rest_bytes: 0, last: true };
+    let head = Head::Write { at: RemoteAddress::default(), remaining_bytes: 0, last: true };
     channel.push(head.bytes(slot).as_slice(), &[])
 }
 

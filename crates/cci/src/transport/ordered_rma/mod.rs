@@ -94,7 +94,7 @@ pub(crate) trait Channel {
     fn data_bytes_max(&self) -> usize;
 
     /// True while bulk may be pushed: part of the channel is kept free for messages.
-    fn has_room_for_bulk(&mut self) -> bool;
+    fn has_space_for_bulk(&mut self) -> bool;
 
     /// True once the peer has taken all that was pushed up to there.
     fn is_taken(&mut self, position: u64) -> bool;
@@ -123,7 +123,7 @@ pub(crate) trait Channel {
         None
     }
 
-    /// True if a piece of this length is to go through the channel, whatever else there is, and to be timed:
+    /// True if a segment of this length is to go through the channel, whatever else there is, and to be timed:
     /// [`flow::Flow::trial`] tells of its end. Asked only where nothing else of the connection is under way.
     fn try_channel(&mut self, _: RmaKind, _len_bytes: u64) -> bool {
         false
@@ -158,7 +158,7 @@ pub(crate) trait Arrived {
     /// It came from a process of this host, which may be told addresses.
     const OF_THIS_HOST: bool = true;
 
-    /// The data behind the head was put in place before, piece by piece: whether all of it was. None: it is here.
+    /// The data behind the head was put in place before, segment by segment: whether all of it was. None: it is here.
     fn placed(&self) -> Option<bool> {
         None
     }

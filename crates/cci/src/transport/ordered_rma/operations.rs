@@ -1,5 +1,5 @@
 //! Operations of this side that have not ended: in one table of the endpoint, whose room is kept for the next ones. Their messages
-//! and pieces lie in memory that all connections share, by the threshold rule of ADR 19.
+//! and segments lie in memory that all connections share, by the threshold rule of ADR 19.
 
 use crate::connection::Status;
 use cci_memory::slab::{Key, Slab};
@@ -10,14 +10,14 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Bytes of messages behind operations that wait to be pushed, all connections together.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Pieces beyond the first of each operation, all connections together.
-const PIECES_MAX: usize = 64 << 10;
+const SEGMENTS_MAX: usize = 64 << 10;
 /// Lists kept for the next operation that needs one.
 const SPARE_MAX: usize = 64;
 
 /// What an operation does.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum What {
-    /// Its pieces are in the list.
+    /// Its segments are in the list.
     Move(RmaKind),
     Atomic {
         atomic: Atomic,
@@ -31,7 +31,7 @@ pub(crate) struct Start<'a> {
     /// What the engine knows it by.
     pub name: u64,
     pub what: What,
-    pub pieces: &'a [RmaSegment],
+    pub segments: &'a [RmaSegment],
     pub message: Option<&'a [u8]>,
     pub fence: bool,
     /// Up to where the channel has to be taken before a fenced one may begin.
@@ -46,7 +46,7 @@ pub(crate) struct Start<'a> {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     message_bytes: usize,
-    pieces: usize,
+    segments: usize,
 }
 
 /// Where it stands.
@@ -55,9 +55,9 @@ pub(super) enum Stage {
     /// In line.
     Waiting,
     /// At the head of the line, being cut into records.
-    Cutting,
+    Sending,
     /// Cut; answers are awaited.
-    Cut,
+    Sent,
     /// All data is there; the message is to be pushed.
     Message,
 }
@@ -71,7 +71,7 @@ pub(super) struct Op {
     pub fence: bool,
     pub position: u64,
     /// Next to be cut.
-    pub piece: u32,
+    pub segment: u32,
     pub offset: u64,
     /// The slot of its writes through the channel.
     pub write_slot: Option<u16>,
@@ -92,36 +92,36 @@ pub(super) struct Op {
 }
 
 impl Op {
-    pub fn piece(&self) -> Option<RmaSegment> {
-        match self.piece {
+    pub fn segment(&self) -> Option<RmaSegment> {
+        match self.segment {
             0 => Some(self.first),
             at => self.more.get(at as usize - 1).copied(),
         }
     }
 
-    /// The first piece, and those behind it.
-    pub fn pieces(&self) -> (&RmaSegment, &[RmaSegment]) {
+    /// The first segment, and those behind it.
+    pub fn segments(&self) -> (&RmaSegment, &[RmaSegment]) {
         (&self.first, &self.more)
     }
 
     /// What it moves, its message included.
     pub fn len_bytes(&self) -> u64 {
         let message = self.message.as_ref().map_or(0, Vec::len) as u64;
-        let more = self.more.iter().map(|piece| piece.len_bytes);
+        let more = self.more.iter().map(|segment| segment.len_bytes);
         more.fold(self.first.len_bytes.saturating_add(message), u64::saturating_add)
     }
 
-    /// It is one piece, not begun, without a message.
+    /// It is one segment, not begun, without a message.
     pub fn is_alone(&self) -> bool {
-        self.more.is_empty() && self.piece == 0 && self.offset == 0 && self.message.is_none()
+        self.more.is_empty() && self.segment == 0 && self.offset == 0 && self.message.is_none()
     }
 
-    pub fn is_last_piece(&self) -> bool {
-        self.piece as usize == self.more.len()
+    pub fn is_last_segment(&self) -> bool {
+        self.segment as usize == self.more.len()
     }
 
-    pub fn next_piece(&mut self) {
-        self.piece += 1;
+    pub fn next_segment(&mut self) {
+        self.segment += 1;
         self.offset = 0;
     }
 }
@@ -129,7 +129,7 @@ impl Op {
 /// See the module.
 pub(crate) struct Ops {
     table: Slab<Op>,
-    spare_pieces: Vec<Vec<RmaSegment>>,
+    spare_segments: Vec<Vec<RmaSegment>>,
     spare_messages: Vec<Vec<u8>>,
     /// Of all connections.
     used: Usage,
@@ -139,7 +139,7 @@ impl Ops {
     pub fn new(max: u32) -> Ops {
         Ops {
             table: Slab::new(max),
-            spare_pieces: Vec::new(),
+            spare_segments: Vec::new(),
             spare_messages: Vec::new(),
             used: Usage::default(),
         }
@@ -147,7 +147,7 @@ impl Ops {
 
     /// Enters an operation of a connection that holds `usage`. None: there is no room, or none that is its share.
     pub(super) fn insert(&mut self, start: &Start<'_>, usage: &mut Usage) -> Option<u32> {
-        let (first, rest) = match start.pieces.split_first() {
+        let (first, rest) = match start.segments.split_first() {
             Some((first, rest)) => (*first, rest),
             None => (RmaSegment::default(), &[][..]),
         };
@@ -159,14 +159,14 @@ impl Ops {
                 MESSAGE_BYTES_MAX - self.used.message_bytes,
                 start,
             )
-            || !is_share(usage.pieces, rest.len(), PIECES_MAX - self.used.pieces, start)
+            || !is_share(usage.segments, rest.len(), SEGMENTS_MAX - self.used.segments, start)
         {
             return None;
         }
-        let (more, message) = (self.keep_pieces(rest)?, self.keep_message(start.message)?);
+        let (more, message) = (self.keep_segments(rest)?, self.keep_message(start.message)?);
         for used in [&mut self.used, usage] {
             used.message_bytes += message_bytes;
-            used.pieces += rest.len();
+            used.segments += rest.len();
         }
         let op = Op {
             name: start.name,
@@ -176,7 +176,7 @@ impl Ops {
             message,
             fence: start.fence,
             position: start.position,
-            piece: 0,
+            segment: 0,
             offset: 0,
             write_slot: None,
             unanswered: 0,
@@ -191,13 +191,13 @@ impl Ops {
         self.table.insert(op).ok().map(|key| key.index)
     }
 
-    /// A copy of the pieces, in a list that was used before if there is one. None: there is no memory.
-    fn keep_pieces(&mut self, pieces: &[RmaSegment]) -> Option<Vec<RmaSegment>> {
+    /// A copy of the segments, in a list that was used before if there is one. None: there is no memory.
+    fn keep_segments(&mut self, segments: &[RmaSegment]) -> Option<Vec<RmaSegment>> {
         let mut kept = Vec::new();
-        if !pieces.is_empty() {
-            kept = self.spare_pieces.pop().unwrap_or_default();
-            kept.try_reserve(pieces.len()).ok()?;
-            kept.extend_from_slice(pieces);
+        if !segments.is_empty() {
+            kept = self.spare_segments.pop().unwrap_or_default();
+            kept.try_reserve(segments.len()).ok()?;
+            kept.extend_from_slice(segments);
         }
         Some(kept)
     }
@@ -247,11 +247,11 @@ impl Ops {
         let key = self.key(at)?;
         let mut op = self.table.remove(key)?;
         for used in [&mut self.used, &mut *usage] {
-            used.pieces -= op.more.len();
+            used.segments -= op.more.len();
         }
-        if op.more.capacity() > 0 && self.spare_pieces.len() < SPARE_MAX {
+        if op.more.capacity() > 0 && self.spare_segments.len() < SPARE_MAX {
             op.more.clear();
-            self.spare_pieces.push(op.more);
+            self.spare_segments.push(op.more);
         }
         if let Some(message) = op.message.take() {
             self.spare_message(message, usage);
@@ -265,9 +265,9 @@ impl Ops {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        let pieces = self.spare_pieces.iter().map(Vec::capacity).sum::<usize>() + self.used.pieces;
+        let segments = self.spare_segments.iter().map(Vec::capacity).sum::<usize>() + self.used.segments;
         let messages = self.spare_messages.iter().map(Vec::capacity).sum::<usize>() + self.used.message_bytes;
-        (self.table.bytes() + pieces * size_of::<RmaSegment>() + messages) as u64
+        (self.table.bytes() + segments * size_of::<RmaSegment>() + messages) as u64
     }
 }
 
@@ -281,9 +281,9 @@ fn is_share(held: usize, more: usize, left: usize, start: &Start<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn start<'a>(pieces: &'a [RmaSegment], message: Option<&'a [u8]>, is_alone: bool) -> Start<'a> {
+    fn start<'a>(segments: &'a [RmaSegment], message: Option<&'a [u8]>, is_alone: bool) -> Start<'a> {
         let what = What::Move(RmaKind::Write);
-        Start { name: 0, what, pieces, message, fence: false, position: 0, now_ns: 0, is_alone }
+        Start { name: 0, what, segments, message, fence: false, position: 0, now_ns: 0, is_alone }
     }
 
     #[test]
@@ -312,12 +312,12 @@ mod tests {
 
     #[test]
     fn one_whose_pieces_are_stuck_leaves_half() {
-        let pieces = [RmaSegment::default(); 1_024];
+        let segments = [RmaSegment::default(); 1_024];
         let mut ops = Ops::new(100_000);
         let mut usages = [Usage::default(); 2];
-        let start = start(&pieces, None, false);
+        let start = start(&segments, None, false);
         let stuck: Vec<u32> = std::iter::from_fn(|| ops.insert(&start, &mut usages[0])).collect();
-        assert_eq!(stuck.len(), PIECES_MAX / 2 / 1_023);
+        assert_eq!(stuck.len(), SEGMENTS_MAX / 2 / 1_023);
         assert!(ops.insert(&start, &mut usages[1]).is_some());
         for at in stuck {
             ops.remove(at, &mut usages[0]);

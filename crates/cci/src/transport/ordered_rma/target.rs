@@ -176,25 +176,25 @@ impl Target {
         record: &impl Arrived,
         parsed: &Parsed,
     ) -> Result<(), Fault> {
-        let Head::Write { at, rest_bytes, last } = parsed.head else { return Err(Fault) };
+        let Head::Write { at, remaining_bytes, last } = parsed.head else { return Err(Fault) };
         let mut refused = match self.job(parsed.slot) {
             Job::Free => false,
             Job::Writes { refused } => refused,
             // Its sender has given up waiting for a buffer.
-            Job::Hold | Job::Held | Job::Again if last && parsed.rest_bytes == 0 => {
+            Job::Hold | Job::Held | Job::Again if last && parsed.remaining_bytes == 0 => {
                 self.holding.retain(|held| *held != parsed.slot);
                 false
             }
             _ => return Err(Fault),
         };
-        if parsed.rest_bytes as u64 > rest_bytes {
+        if parsed.remaining_bytes as u64 > remaining_bytes {
             return Err(Fault);
         }
         // An empty one only says that there is no more.
-        if parsed.rest_bytes > 0 && !refused {
-            let len_bytes = parsed.rest_bytes;
+        if parsed.remaining_bytes > 0 && !refused {
+            let len_bytes = parsed.remaining_bytes;
             refused = !record.placed().unwrap_or_else(|| {
-                let found = core.regions.peer(connection, at, rest_bytes, Access::WRITE);
+                let found = core.regions.peer(connection, at, remaining_bytes, Access::WRITE);
                 let to = found.ok().and_then(|(bytes, offset)| bytes.part(offset, len_bytes));
                 to.is_some_and(|to| record.read_to(parsed.head_bytes, &to))
             });
@@ -217,20 +217,20 @@ impl Target {
         skip_bytes: usize,
         len_bytes: usize,
     ) -> Result<Option<Bytes>, Fault> {
-        let Head::Write { at, rest_bytes, .. } = parsed.head else { return Err(Fault) };
+        let Head::Write { at, remaining_bytes, .. } = parsed.head else { return Err(Fault) };
         let refused = match self.job(parsed.slot) {
             Job::Free => false,
             Job::Writes { refused } => refused,
             _ => return Err(Fault),
         };
-        if parsed.rest_bytes as u64 > rest_bytes {
+        if parsed.remaining_bytes as u64 > remaining_bytes {
             return Err(Fault);
         }
         if refused {
             return Ok(None);
         }
         //= wire.md R-TCP-21
-        let found = core.regions.peer(connection, at, rest_bytes, Access::WRITE);
+        let found = core.regions.peer(connection, at, remaining_bytes, Access::WRITE);
         Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
     }
 
@@ -257,7 +257,7 @@ impl Target {
             let fill = |buffer: &mut [u8]| {
                 record.read(parsed.head_bytes, buffer);
             };
-            if !core.deliver_with(connection, parsed.rest_bytes, fill) {
+            if !core.deliver_with(connection, parsed.remaining_bytes, fill) {
                 if R::ASKS_AGAIN {
                     self.hold(parsed.slot);
                 }
@@ -373,7 +373,7 @@ impl Target {
         }
         match self.job(slot) {
             Job::Read { at, len_bytes, sent_bytes } => {
-                if !channel.has_room_for_bulk() {
+                if !channel.has_space_for_bulk() {
                     return Step::Blocked;
                 }
                 let now = (len_bytes - sent_bytes).min(channel.data_bytes_max() as u64);

@@ -25,10 +25,10 @@ const HEAD_BYTES: usize = 8;
 /// What the head of a record says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// `rest_bytes`: of the piece, from `at` on; so the first record of a piece that reaches too far is refused.
+    /// `remaining_bytes`: of the segment, from `at` on; so the first record of a segment that reaches too far is refused.
     Write {
         at: RemoteAddress,
-        rest_bytes: u64,
+        remaining_bytes: u64,
         last: bool,
     },
     Read {
@@ -103,8 +103,8 @@ impl HeadBytes {
 impl Head {
     pub fn bytes(&self, slot: u16) -> HeadBytes {
         match *self {
-            Head::Write { at, rest_bytes, last } => {
-                HeadBytes::new(WRITE, u8::from(last), slot).address(at).words([rest_bytes])
+            Head::Write { at, remaining_bytes, last } => {
+                HeadBytes::new(WRITE, u8::from(last), slot).address(at).words([remaining_bytes])
             }
             Head::Read { at, len_bytes } => HeadBytes::new(READ, 0, slot).address(at).words([len_bytes]),
             Head::Data { offset } => HeadBytes::new(DATA, 0, slot).words([offset]),
@@ -138,7 +138,7 @@ pub(super) struct Parsed {
     /// Where data or message begin.
     pub head_bytes: usize,
     /// How long they are.
-    pub rest_bytes: usize,
+    pub remaining_bytes: usize,
 }
 
 /// Reads a record's head once, into values that cannot be wrong. Only WRITE, DATA and NOTIFY have anything behind it.
@@ -152,7 +152,9 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
         return Err(Fault);
     }
     let head = match (kind, flags) {
-        (WRITE, 0 | 1) => Head::Write { at: from.address()?, rest_bytes: from.word()?, last: flags == 1 },
+        (WRITE, 0 | 1) => {
+            Head::Write { at: from.address()?, remaining_bytes: from.word()?, last: flags == 1 }
+        }
         (READ, 0) => Head::Read { at: from.address()?, len_bytes: from.word()? },
         (DATA, 0) => Head::Data { offset: from.word()? },
         (GONE, 0) => Head::Gone,
@@ -174,12 +176,12 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
         _ => return Err(Fault),
     };
     let head_bytes = from.taken;
-    let rest_bytes = record.len_bytes().saturating_sub(head_bytes);
+    let remaining_bytes = record.len_bytes().saturating_sub(head_bytes);
     let may_have_rest = matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify);
-    if rest_bytes > 0 && !may_have_rest {
+    if remaining_bytes > 0 && !may_have_rest {
         return Err(Fault);
     }
-    Ok(Parsed { slot, head, head_bytes, rest_bytes })
+    Ok(Parsed { slot, head, head_bytes, remaining_bytes })
 }
 
 struct Fields<'a> {
@@ -238,7 +240,7 @@ pub(super) mod tests {
             let kind_of = AtomicKind::ALL[(a % 7) as usize];
             let width = if flag { AtomicWidth::Four } else { AtomicWidth::Eight };
             match kind {
-                0 => Head::Write { at, rest_bytes: a, last: flag },
+                0 => Head::Write { at, remaining_bytes: a, last: flag },
                 1 => Head::Read { at, len_bytes: a },
                 2 => Head::Data { offset: a },
                 3 => Head::Gone,
@@ -276,7 +278,7 @@ pub(super) mod tests {
             bytes.resize(head_bytes + rest, 7);
             let parsed = parse(&bytes);
             if rest == 0 || matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify) {
-                prop_assert_eq!(parsed, Ok(Parsed { slot, head, head_bytes, rest_bytes: rest }));
+                prop_assert_eq!(parsed, Ok(Parsed { slot, head, head_bytes, remaining_bytes: rest }));
             } else {
                 prop_assert!(parsed.is_err());
             }

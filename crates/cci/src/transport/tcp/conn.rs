@@ -6,7 +6,7 @@ use super::lent::Lent;
 use super::out::{Flow, Out, Wrote};
 use super::pace::Pace;
 use super::pipe;
-use super::said::Ticket;
+use super::preamble::Ticket;
 use super::second_stream::SecondStream;
 use super::sends::{Send, Sends};
 use super::streams::{Listed, Streams};
@@ -125,7 +125,7 @@ pub(super) struct Conn {
     /// The peer's library has answered HELLO.
     pub is_heard: bool,
     /// CLOSING was said, and has come.
-    pub closing_said: bool,
+    pub closing_sent: bool,
     pub closing_came: bool,
     /// In the list of [`Deadlines`](super::deadlines::Deadlines).
     pub has_deadline: bool,
@@ -134,9 +134,9 @@ pub(super) struct Conn {
     /// That part was left in the kernel, which tells when the record is whole.
     pub leaves_part: bool,
     /// The kernel has room for what follows such a part.
-    pub has_room_behind_parts: bool,
+    pub has_space_behind_parts: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
-    pub hot_reads: u32,
+    pub active_reads: u32,
     pub input: Input,
     pub out: Out,
     /// The longest message, both sides considered.
@@ -154,7 +154,7 @@ pub(super) struct Conn {
     /// When it is to be dialled again.
     pub again_ns: u64,
     /// Of the sends in progress, those that are not silent.
-    pub to_be_told: u32,
+    pub unreported: u32,
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
@@ -191,13 +191,13 @@ impl Conn {
             is_reliable,
             dialled: state == State::Dialing,
             is_heard: false,
-            closing_said: false,
+            closing_sent: false,
             closing_came: false,
             has_deadline: false,
             record_ns: None,
             leaves_part: false,
-            has_room_behind_parts: false,
-            hot_reads: 0,
+            has_space_behind_parts: false,
+            active_reads: 0,
             input: Input::new(),
             out: Out::new(),
             mss: 0,
@@ -208,7 +208,7 @@ impl Conn {
             moved_ns: 0,
             until_ns: u64::MAX,
             again_ns: u64::MAX,
-            to_be_told: 0,
+            unreported: 0,
             messages_sent: 0,
             bytes_sent: 0,
             messages_received: 0,
@@ -234,7 +234,7 @@ impl Conn {
     /// A header that says how much was taken from the peer.
     #[inline]
     pub fn header(&mut self, kind: Kind, len: u16) -> Header {
-        Header { kind, len, ack: self.input.tell() }
+        Header { kind, len, ack: self.input.announce() }
     }
 
     /// Queues a control record, which leaves with the next progress.
@@ -261,7 +261,7 @@ impl Conn {
         let lone = self.out.is_quiet() && self.out.lone_poll != shared.pace.polls;
         shared.pace.begin_send(lone, &mut shared.now_ns);
         let len = segments.iter().map(|segment| segment.len()).sum();
-        let ack = if lone { self.input.tell() } else { self.input.taken() };
+        let ack = if lone { self.input.announce() } else { self.input.taken() };
         let deadline_ns = shared.now_ns.saturating_add(self.send_timeout_ns);
         let chunks_max = (shared.chunks.left() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
         if self.out.sends() == 0 {
@@ -269,13 +269,13 @@ impl Conn {
         }
         let header = Out::message(len, ack);
         let Shared { sends, chunks, .. } = shared;
-        if !self.out.has_room(sends, is_alone)
+        if !self.out.has_space(sends, is_alone)
             || !self.out.push(sends, chunks, header, segments, op, deadline_ns, chunks_max)
         {
             return Err(SendError::WouldBlock);
         }
         shared.sends_due_ns = shared.sends_due_ns.min(deadline_ns);
-        self.to_be_told += u32::from(!op.silent);
+        self.unreported += u32::from(!op.silent);
         self.messages_sent += 1;
         self.bytes_sent += len as u64;
         if lone {
@@ -303,7 +303,7 @@ impl Conn {
     /// Writes what waits.
     pub fn flush(&mut self, shared: &mut Shared, core: &mut Core) -> Written {
         let Some(stream) = &mut self.stream else { return Written::Done };
-        if matches!(self.state, State::Gone) || self.out.blocked && stream.is_watched_for_room() {
+        if matches!(self.state, State::Gone) || self.out.blocked && stream.is_watched_for_space() {
             return Written::Done;
         }
         let wrote = self.out.write(stream, &shared.sends);
@@ -327,7 +327,7 @@ impl Conn {
             self.out.blocked = false;
             shared.streams.write_later(&mut self.listed);
         }
-        self.watch_for_room(core);
+        self.watch_for_space(core);
         match (self.state, &self.stream) {
             (State::Closing, _) => Written::MayClose,
             (State::Lingering, Some(stream)) if !self.out.wants() && !stream.has_unsent() => {
@@ -340,7 +340,7 @@ impl Conn {
     }
 
     /// Tells the kernel whether to tell when there is room.
-    fn watch_for_room(&mut self, core: &Core) {
+    fn watch_for_space(&mut self, core: &Core) {
         let Some(stream) = &mut self.stream else { return };
         let is_read = stream.interest().is_some();
         if is_read || self.out.blocked && !self.input.is_holding() && self.state != State::PeerClosed {
@@ -368,8 +368,8 @@ impl Conn {
 
     /// The kernel tells when the stream can be written, too.
     #[inline]
-    pub fn is_watched_for_room(&self) -> bool {
-        self.stream.as_ref().is_some_and(Watched::is_watched_for_room)
+    pub fn is_watched_for_space(&self) -> bool {
+        self.stream.as_ref().is_some_and(Watched::is_watched_for_space)
     }
 
     /// Has the kernel tell nothing of the stream.
@@ -388,10 +388,10 @@ impl Conn {
 
     /// A part of a record has come on one of the streams: it has a time from now on.
     #[inline]
-    pub fn await_rest(&mut self, shared: &mut Shared) {
+    pub fn await_remainder(&mut self, shared: &mut Shared) {
         if !self.listed.is_unfinished() {
             let due_ns = self.record_due_ns(shared.now_ns).unwrap_or(u64::MAX);
-            shared.streams.await_rest(&mut self.listed, due_ns);
+            shared.streams.await_remainder(&mut self.listed, due_ns);
         }
     }
 
@@ -429,7 +429,7 @@ impl Conn {
     }
 
     /// Tells the peer that there are receive buffers again, for so many messages. False: it lets too many answers pile up.
-    pub fn say_ready(&mut self, shared: &mut Shared, window: u32) -> bool {
+    pub fn send_ready(&mut self, shared: &mut Shared, window: u32) -> bool {
         //= wire.md R-TCP-11
         self.input.take = Take::Awaited;
         let header = self.header(Kind::Ready, 4);
@@ -449,8 +449,8 @@ impl Conn {
         }
         // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
         let keepers = &mut shared.keepers;
-        let keeps = keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_room(host);
-        if !keeps && !std::mem::replace(&mut self.has_room_behind_parts, true) {
+        let keeps = keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_space(host);
+        if !keeps && !std::mem::replace(&mut self.has_space_behind_parts, true) {
             stream.make_space_behind_parts();
         }
         let Some((before, space)) = scratch.split_at_mut_checked(kept) else { return Ok(None) };
@@ -485,7 +485,7 @@ impl Conn {
     /// Keeps what was read and not dealt with, which is all behind the first `used` bytes. Answers whether something came that
     /// is of use.
     #[inline]
-    pub fn keep_rest(
+    pub fn keep_remainder(
         &mut self,
         shared: &mut Shared,
         core: &Core,
@@ -518,7 +518,7 @@ impl Conn {
                 // A part of a record stays there. The kernel tells of the rest, or of an end behind it.
                 let needed = scratch.get(used..batch.fresh).map_or(1, record_bytes);
                 self.leaves_part = stream.set_wakeup_bytes(needed).is_ok();
-                self.hot_reads = 0;
+                self.active_reads = 0;
             }
             if used > 0 {
                 self.heard_ns = shared.now_ns;
@@ -528,7 +528,7 @@ impl Conn {
             }
         }
         if is_part {
-            self.await_rest(shared);
+            self.await_remainder(shared);
         }
         Ok(batch.keeps || used > 0)
     }
@@ -563,7 +563,7 @@ impl Conn {
     pub fn note_sealed_part(&mut self, shared: &mut Shared) {
         if self.stream.as_ref().is_some_and(|stream| stream.has_part()) {
             self.record_ns.get_or_insert(shared.now_ns);
-            self.await_rest(shared);
+            self.await_remainder(shared);
         } else if self.input.kept().is_empty() {
             self.record_ns = None;
         }
@@ -574,7 +574,7 @@ impl Conn {
     pub fn complete(&mut self, core: &mut Core, send: &Send, status: Status) {
         let op = send.op();
         if !op.silent {
-            self.to_be_told = self.to_be_told.saturating_sub(1);
+            self.unreported = self.unreported.saturating_sub(1);
         }
         core.complete(self.connection, op, status);
     }
@@ -595,7 +595,7 @@ impl Conn {
     pub fn second_may_come(&self) -> bool {
         let lives = match self.state {
             State::Accepting | State::Open => true,
-            State::Closing => !self.closing_said,
+            State::Closing => !self.closing_sent,
             State::Dialing | State::PeerClosing | State::PeerClosed | State::Lingering | State::Gone => false,
         };
         lives && self.is_reliable && !self.has_second()

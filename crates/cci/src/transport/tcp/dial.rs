@@ -2,9 +2,9 @@
 
 use super::conn::State;
 use super::counts::Fault;
-use super::hand::Unread;
+use super::handshake::Unread;
 use super::pipe::{self, Pipe, Refusal};
-use super::said::Said;
+use super::preamble::Preamble;
 use super::watched::Watched;
 use super::wire::Kind;
 use super::{SCHEME, Tcp};
@@ -62,11 +62,11 @@ impl Tcp {
         let payload = to.request.to_vec();
         // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
         let (payload, request) = if to.is_one_of_several {
-            (None, Said::Request { payload }.bytes())
+            (None, Preamble::Request { payload }.bytes())
         } else {
             (Some(payload), Vec::new())
         };
-        let hello = Said::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
+        let hello = Preamble::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
         if let Some(conn) = self.links.conns.get_mut(key) {
             (conn.hello, conn.request) = (hello, request);
             conn.expected = to.expected.map(Into::into);
@@ -125,7 +125,7 @@ impl Tcp {
         if let Err(error) = conn.out.write(stream, &self.links.shared.sends) {
             return self.call_failed(core, key, &error);
         }
-        let waits = conn.out.blocked && stream.waits_for_room();
+        let waits = conn.out.blocked && stream.waits_for_space();
         stream.watch(&core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
@@ -165,7 +165,7 @@ impl Tcp {
     pub(super) fn answered(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(stream) = &mut conn.stream else { return };
-        let (fault, why) = match super::hand::read_said(stream, &mut conn.hello_answer) {
+        let (fault, why) = match super::handshake::read_preamble(stream, &mut conn.hello_answer) {
             Ok(None) => return,
             Ok(Some(said)) => return self.answered_with(core, key, said),
             Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
@@ -179,12 +179,12 @@ impl Tcp {
         self.links.fail(core, key, why);
     }
 
-    fn answered_with(&mut self, core: &mut Core, key: Key, said: Said) {
+    fn answered_with(&mut self, core: &mut Core, key: Key, said: Preamble) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         core.heard(conn.connection);
         match said {
             //= wire.md R-TCP-3
-            Said::Heard if !conn.is_heard => {
+            Preamble::Heard if !conn.is_heard => {
                 conn.is_heard = true;
                 if !conn.request.is_empty() {
                     conn.out.send_first(&std::mem::take(&mut conn.request));
@@ -192,7 +192,7 @@ impl Tcp {
                 }
                 self.answered(core, key);
             }
-            Said::Accept { mss, port, ticket } if conn.request.is_empty() => {
+            Preamble::Accept { mss, port, ticket } if conn.request.is_empty() => {
                 conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
                 conn.ticket = ticket;
                 //= wire.md R-TCP-15
@@ -207,17 +207,17 @@ impl Tcp {
                 self.links.send_control(key, Kind::Confirm);
                 self.links.flush(core, key);
             }
-            Said::Reject { no_memory: true } => self.links.fail(core, key, ConnectFailure::NoMemory),
-            Said::Reject { no_memory: false } => self.links.fail(core, key, ConnectFailure::Refused),
-            Said::Version { theirs } => self.links.fail(core, key, ConnectFailure::Version { theirs }),
-            Said::Hello { .. }
-            | Said::Request { .. }
-            | Said::Bulk { .. }
-            | Said::Challenge { .. }
-            | Said::Proof { .. }
-            | Said::Accept { .. }
-            | Said::OtherHello
-            | Said::Heard => {
+            Preamble::Reject { no_memory: true } => self.links.fail(core, key, ConnectFailure::NoMemory),
+            Preamble::Reject { no_memory: false } => self.links.fail(core, key, ConnectFailure::Refused),
+            Preamble::Version { theirs } => self.links.fail(core, key, ConnectFailure::Version { theirs }),
+            Preamble::Hello { .. }
+            | Preamble::Request { .. }
+            | Preamble::Bulk { .. }
+            | Preamble::Challenge { .. }
+            | Preamble::Proof { .. }
+            | Preamble::Accept { .. }
+            | Preamble::OtherHello
+            | Preamble::Heard => {
                 self.links.shared.counts.fault(Fault::Handshake);
                 self.links.fail(core, key, ConnectFailure::Disconnected);
             }

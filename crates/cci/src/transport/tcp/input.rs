@@ -36,7 +36,7 @@ pub(super) struct Input {
     pub take: Take,
     /// Messages taken, modulo 2^32, and how many of them the peer was told of.
     taken: u32,
-    told: u32,
+    announced: u32,
     /// The last acknowledgement that came.
     pub acked: u32,
     /// The poll in which a message last came.
@@ -45,20 +45,20 @@ pub(super) struct Input {
 
 impl Input {
     pub const fn new() -> Input {
-        Input { kept: Keeper::NONE, kept_at: 0, take: Take::All, taken: 0, told: 0, acked: 0, poll: 0 }
+        Input { kept: Keeper::NONE, kept_at: 0, take: Take::All, taken: 0, announced: 0, acked: 0, poll: 0 }
     }
 
     /// How many messages were taken: said in every header.
     #[inline]
-    pub fn tell(&mut self) -> u32 {
-        self.told = self.taken;
+    pub fn announce(&mut self) -> u32 {
+        self.announced = self.taken;
         self.taken
     }
 
     /// How many messages were taken that the peer does not know of.
     #[inline]
-    pub fn untold(&self) -> u32 {
-        self.taken.wrapping_sub(self.told)
+    pub fn unannounced(&self) -> u32 {
+        self.taken.wrapping_sub(self.announced)
     }
 
     /// As [`Input::tell`], in a header that may have to wait.
@@ -166,7 +166,7 @@ impl Keepers {
 
     /// Whether a host may have one more, the longest even.
     #[inline]
-    pub fn has_room(&mut self, host: Host) -> bool {
+    pub fn has_space(&mut self, host: Host) -> bool {
         self.lent.has_room_for(host, SCRATCH_BYTES as u64)
     }
 

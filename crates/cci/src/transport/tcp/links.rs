@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 /// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
 const FED_MAX: usize = 64;
 /// Messages that came and are not acknowledged: from so many on their acknowledgement waits for no pause.
-const UNTOLD_MAX: u32 = 32;
+const UNANNOUNCED_MAX: u32 = 32;
 /// How long the peer's end of a stream is awaited once all is said.
 const LINGER_NS: u64 = 1_000_000_000;
 /// What a connection that closes is given beyond the deadlines of what is under way.
@@ -155,14 +155,18 @@ impl Links {
                 self.shared.streams.take_unacknowledged(at);
                 continue;
             };
-            let untold = conn.input.untold();
-            if untold > 0 && !all && conn.input.poll == self.shared.pace.polls && untold < UNTOLD_MAX {
+            let unannounced = conn.input.unannounced();
+            if unannounced > 0
+                && !all
+                && conn.input.poll == self.shared.pace.polls
+                && unannounced < UNANNOUNCED_MAX
+            {
                 at += 1;
                 continue;
             }
             conn.listed.left_unacknowledged();
             self.shared.streams.take_unacknowledged(at);
-            if untold > 0 && matches!(conn.state, State::Open | State::PeerClosing | State::Closing) {
+            if unannounced > 0 && matches!(conn.state, State::Open | State::PeerClosing | State::Closing) {
                 //= wire.md R-TCP-8
                 self.shared.counts.acks_sent += 1;
                 conn.send_control(&mut self.shared.streams, Kind::Ack);
@@ -203,7 +207,7 @@ impl Links {
         let used = self.deal(core, key, filled, batch.keeps);
         self.go_on_closing(core, key);
         let Some(conn) = self.conns.get_mut(key) else { return true };
-        match conn.keep_rest(&mut self.shared, core, scratch, batch, used) {
+        match conn.keep_remainder(&mut self.shared, core, scratch, batch, used) {
             Ok(came) => came,
             Err(error) => {
                 self.read_failed(core, key, error);
@@ -257,7 +261,7 @@ impl Links {
                 }
                 Take::Dropping if has_buffer => {
                     let window = free / (self.shared.streams.starved() as u32 + 1);
-                    if !conn.say_ready(&mut self.shared, window.max(1)) {
+                    if !conn.send_ready(&mut self.shared, window.max(1)) {
                         self.fault(core, key, Fault::Answers);
                     }
                 }
@@ -289,7 +293,7 @@ impl Links {
             if !conn.input.kept().is_empty() || conn.stream.as_ref().is_some_and(|stream| stream.has_part()) {
                 // A part of a record was behind what was held: from now on it has a time.
                 conn.record_ns = Some(self.shared.now_ns);
-                conn.await_rest(&mut self.shared);
+                conn.await_remainder(&mut self.shared);
             }
             conn.watch(core);
             self.go_on_closing(core, key);
@@ -353,8 +357,8 @@ impl Links {
         if !self.transfers.are_over(conn) {
             return;
         }
-        if !conn.closing_said {
-            conn.closing_said = true;
+        if !conn.closing_sent {
+            conn.closing_sent = true;
             conn.send_control(&mut self.shared.streams, Kind::Closing);
         }
         //= wire.md R-TCP-13
@@ -701,7 +705,7 @@ impl Links {
     /// Has the kernel report a connection again that was asked itself.
     pub fn watch_again(&mut self, core: &Core, key: Key) {
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.hot_reads = 0;
+            conn.active_reads = 0;
             if !conn.input.is_holding() {
                 conn.watch(core);
             }

@@ -2,10 +2,10 @@
 
 use super::conn::State;
 use super::counts::Fault;
-use super::hand::{Hand, Stage};
+use super::handshake::{Handshake, Stage};
 use super::pipe::Pipe;
+use super::preamble::{Preamble, Ticket};
 use super::requests::Request;
-use super::said::{Said, Ticket};
 use super::watched::Watched;
 use super::{SILENCE_NS_MAX, Tcp};
 use crate::connection::Connection;
@@ -33,9 +33,9 @@ impl Tcp {
     /// Clients have connected.
     pub(super) fn let_in(&mut self, core: &mut Core) {
         for _ in 0..LET_IN_MAX {
-            if !self.make_room_for_client(core) {
+            if !self.make_place_for_client(core) {
                 //= wire.md R-TCP-3
-                return self.rest(core);
+                return self.pause(core);
             }
             let Some(listener) = &self.listener else { return };
             let (stream, peer) = match listener.accept() {
@@ -44,24 +44,24 @@ impl Tcp {
                 Err(_) => {
                     // No descriptors, say: those who wait go on waiting.
                     self.links.shared.counts.refused_system += 1;
-                    return self.rest(core);
+                    return self.pause(core);
                 }
             };
             let since_ns = self.links.shared.now_ns;
             let until_ns = since_ns + SILENCE_NS_MAX;
             let stream = Pipe::accepted(stream, self.security.as_ref(), peer.into());
             let (peer, bytes, stage) = (Some(peer), Vec::new(), Stage::Silent);
-            let hand = Hand { stream, peer, since_ns, until_ns, bytes, stage };
-            let Some(key) = self.hands.insert(hand) else { return self.rest(core) };
-            self.hands_due_ns = self.hands_due_ns.min(until_ns);
-            self.watch_hand(core, key, Interest::Read);
+            let handshake = Handshake { stream, peer, since_ns, until_ns, bytes, stage };
+            let Some(key) = self.handshakes.insert(handshake) else { return self.pause(core) };
+            self.handshakes_due_ns = self.handshakes_due_ns.min(until_ns);
+            self.watch_handshake(core, key, Interest::Read);
             // What it wants has come with it as a rule.
-            self.hand_ready(core, key);
+            self.handshake_ready(core, key);
         }
     }
 
     /// Does not listen for a moment.
-    fn rest(&mut self, core: &Core) {
+    fn pause(&mut self, core: &Core) {
         if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
             core.poller.unwatch(listener.as_fd());
         }
@@ -110,16 +110,16 @@ impl Tcp {
         let is_reliable = request.attribute.is_reliable();
         if is_reliable && stream.local_addr().is_ok_and(|at| at.ip() != self.local.ip()) {
             // The client dials the second stream where it has dialled the first.
-            let _ = stream.send(&Said::Reject { no_memory: false }.bytes());
+            let _ = stream.send(&Preamble::Reject { no_memory: false }.bytes());
             return Err(AcceptError::OtherDevice);
         }
         let may_not = self.peer_on(&stream).is_some_and(|who| !who.rights.connect);
         if may_not || self.requires_security() && stream.peer().is_none() {
-            let _ = stream.send(&Said::Reject { no_memory: false }.bytes());
+            let _ = stream.send(&Preamble::Reject { no_memory: false }.bytes());
             return Err(AcceptError::NotPermitted);
         }
         let refuse = |stream: &mut Pipe| {
-            let _ = stream.send(&Said::Reject { no_memory: true }.bytes());
+            let _ = stream.send(&Preamble::Reject { no_memory: true }.bytes());
             AcceptError::NoMemory
         };
         let mut secret = [0; 16];
@@ -137,7 +137,7 @@ impl Tcp {
         conn.until_ns = self.links.shared.now_ns
             + self.links.defaults.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
         //= wire.md R-TCP-3
-        let accept = Said::Accept { mss: self.mss, port: self.local.port(), ticket: conn.ticket };
+        let accept = Preamble::Accept { mss: self.mss, port: self.local.port(), ticket: conn.ticket };
         conn.out.send_first(&accept.bytes());
         conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
         self.identify(core, key);
@@ -174,17 +174,22 @@ impl Tcp {
     }
 
     /// Clients that said nothing, and second streams that were not made.
-    pub(super) fn time_out_hands(&mut self, core: &mut Core) {
+    pub(super) fn time_out_handshakes(&mut self, core: &mut Core) {
         let now_ns = self.links.shared.now_ns;
-        let over: Vec<Key> =
-            self.hands.iter().filter(|(_, hand)| hand.until_ns <= now_ns).map(|(key, _)| key).collect();
+        let over: Vec<Key> = self
+            .handshakes
+            .iter()
+            .filter(|(_, handshake)| handshake.until_ns <= now_ns)
+            .map(|(key, _)| key)
+            .collect();
         for key in over {
-            let stage = self.hands.get(key).map(|hand| &hand.stage);
+            let stage = self.handshakes.get(key).map(|handshake| &handshake.stage);
             let is_silent = stage.is_some_and(|stage| stage.is_client() && !stage.is_waiting());
-            self.end_hand(core, key, is_silent.then_some(Fault::Silent));
+            self.end_handshake(core, key, is_silent.then_some(Fault::Silent));
         }
         self.show_waiting(core);
-        self.hands_due_ns = self.hands.iter().map(|(_, hand)| hand.until_ns).min().unwrap_or(u64::MAX);
+        self.handshakes_due_ns =
+            self.handshakes.iter().map(|(_, handshake)| handshake.until_ns).min().unwrap_or(u64::MAX);
         self.dial_seconds_again(core);
     }
 }
@@ -193,7 +198,7 @@ impl Tcp {
 mod tests {
     use super::*;
     use crate::Attribute;
-    use crate::transport::tcp::said::Said;
+    use crate::transport::tcp::preamble::Preamble;
     use crate::{ConnectFailure, Endpoint, Event, Options};
     use std::io::Write;
     use std::path::Path;
@@ -211,7 +216,7 @@ mod tests {
             let mut client = std::net::TcpStream::connect(at).unwrap();
             let attribute = Attribute::ReliableOrdered;
             client
-                .write_all(&Said::Hello { attribute, mss: 8192, payload: Some(Vec::new()) }.bytes())
+                .write_all(&Preamble::Hello { attribute, mss: 8192, payload: Some(Vec::new()) }.bytes())
                 .unwrap();
             let (start, mut results) = (Instant::now(), Vec::new());
             while results.is_empty() || start.elapsed() < Duration::from_millis(50) {

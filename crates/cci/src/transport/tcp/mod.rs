@@ -2,8 +2,8 @@
 //!
 //! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
 //! it), and a second one once remote memory is used ([`transfers`]), so that a long transfer does not stand in front of a short
-//! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second`], which remember a [`hand`] for
-//! each stream that is no connection's yet; [`said`] is what goes over it until then. How connections end is in [`links`].
+//! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second_handshake`], which remember a [`handshake`] for
+//! each stream that is no connection's yet; [`preamble`] is what goes over it until then. How connections end is in [`links`].
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
@@ -16,7 +16,7 @@ mod deadlines;
 mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
-mod hand;
+mod handshake;
 mod input;
 mod lent;
 mod links;
@@ -26,11 +26,11 @@ mod out;
 mod pace;
 mod pipe;
 mod poll;
+mod preamble;
 mod receive;
 mod report;
 mod requests;
-mod said;
-mod second;
+mod second_handshake;
 mod second_stream;
 mod sends;
 mod streams;
@@ -45,7 +45,7 @@ mod tests;
 pub(crate) use open::open;
 
 use self::conn::State;
-use self::hand::Hands;
+use self::handshake::Handshakes;
 use self::links::{Defaults, Links};
 use self::requests::Shown;
 use super::{
@@ -97,11 +97,11 @@ pub(super) struct Tcp {
     /// Requests that the program holds, and clients whose requests wait for it to decide on others.
     shown: Shown,
     waiting: VecDeque<Key>,
-    hands: Hands,
+    handshakes: Handshakes,
     /// Connections whose second stream is to be tried again.
     seconds_again: Vec<Key>,
     links: Links,
-    hands_due_ns: u64,
+    handshakes_due_ns: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
 }
@@ -166,9 +166,9 @@ impl Transport for Tcp {
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
         let key = Key::from_bits(link);
-        let sends = || self.links.conns.get(key).map_or(0, |conn| conn.to_be_told);
+        let sends = || self.links.conns.get(key).map_or(0, |conn| conn.unreported);
         let id = core.begin_operation(connection, operation.op, sends)?;
-        let (what, pieces, message, fence) = match &operation.action {
+        let (what, segments, message, fence) = match &operation.action {
             Action::Transfer(request) => {
                 (What::Move(request.kind), request.pieces, request.message, request.fence)
             }
@@ -178,7 +178,7 @@ impl Transport for Tcp {
             }
         };
         let (name, position, now_ns, is_alone) = (id, 0, 0, false);
-        let start = Start { name, what, pieces, message, fence, position, now_ns, is_alone };
+        let start = Start { name, what, segments, message, fence, position, now_ns, is_alone };
         let started = self.links.start(core, key, &start);
         self.dial_seconds(core);
         match started {
@@ -205,7 +205,7 @@ impl Transport for Tcp {
     }
 
     fn activity(&self) -> Activity {
-        if self.links.conns.is_empty() && self.hands.is_empty() {
+        if self.links.conns.is_empty() && self.handshakes.is_empty() {
             Activity::Idle
         } else if self.links.shared.sends.in_use() > 0 || self.links.transfers.operations() > 0 {
             Activity::Active
@@ -219,7 +219,7 @@ impl Transport for Tcp {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.links.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            to_be_told: conn.to_be_told,
+            to_be_told: conn.unreported,
             held: conn.out.sends(),
             drains_by_itself: false,
             send_timeout_ns: conn.send_timeout_ns,

@@ -2,7 +2,7 @@
 
 use super::conn::Shared;
 use super::counts::Counts;
-use super::hand::Hands;
+use super::handshake::Handshakes;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;
 use super::links::{Defaults, Links};
@@ -58,8 +58,8 @@ pub(crate) fn open(
     let listener = device.serves.then(|| Listener::bind(at)).transpose();
     let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
     let local = listener.as_ref().map_or(at, Listener::local_addr);
-    let rest_bytes = rest_bytes(device, options, sealing.is_some())?;
-    let (buffers, shaking) = (rest_bytes / BUFFERS_SHARE, rest_bytes / SHAKING_SHARE);
+    let remaining_bytes = remaining_bytes(device, options, sealing.is_some())?;
+    let (buffers, shaking) = (remaining_bytes / BUFFERS_SHARE, remaining_bytes / SHAKING_SHARE);
     let security = sealing.map(|sealing| Security::new(sealing, buffers, shaking)).transpose()?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
@@ -74,22 +74,22 @@ pub(crate) fn open(
         listen_again_ns: None,
         shown: Shown::new(requests_max()),
         waiting: VecDeque::new(),
-        hands: Hands::new(),
+        handshakes: Handshakes::new(),
         seconds_again: Vec::new(),
         links: Links::new(
-            rest_bytes / CONNS_SHARE,
+            remaining_bytes / CONNS_SHARE,
             Defaults {
                 send_timeout_ns: ns(options.send_timeout),
                 keepalive_ns: options.keepalive.map_or(0, ns),
             },
             Shared {
                 sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
-                chunks: Chunks::new((rest_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
-                lent: Lent::new(rest_bytes / WAITING_SHARE),
+                chunks: Chunks::new((remaining_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
+                lent: Lent::new(remaining_bytes / WAITING_SHARE),
                 counts: Counts::default(),
                 now_ns: clock::now_ns(),
                 sends_due_ns: u64::MAX,
-                keepers: Keepers::new(rest_bytes / INPUTS_SHARE),
+                keepers: Keepers::new(remaining_bytes / INPUTS_SHARE),
                 streams: Streams::new(),
                 pace: Pace::new(),
             },
@@ -100,7 +100,7 @@ pub(crate) fn open(
             ),
             fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         ),
-        hands_due_ns: u64::MAX,
+        handshakes_due_ns: u64::MAX,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
     };
     tcp.watch_listener(poller)?;
@@ -108,7 +108,7 @@ pub(crate) fn open(
 }
 
 /// What is left of the cap when the engine has its buffers and we our tables.
-fn rest_bytes(device: &DeviceInfo, options: &Options, is_sealed: bool) -> Result<u64, CreateError> {
+fn remaining_bytes(device: &DeviceInfo, options: &Options, is_sealed: bool) -> Result<u64, CreateError> {
     let slots = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let sends = u64::from(options.send_buffers) * size_of::<Send>() as u64;
     let sealing = if is_sealed { Security::BYTES_MIN } else { 0 };

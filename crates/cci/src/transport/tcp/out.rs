@@ -81,8 +81,8 @@ impl Out {
 
     /// Whether one more may be pushed, as far as sends are counted.
     #[inline]
-    pub fn has_room(&self, sends: &Sends, is_alone: bool) -> bool {
-        sends.has_room_for(&self.fifo, is_alone)
+    pub fn has_space(&self, sends: &Sends, is_alone: bool) -> bool {
+        sends.has_space_for(&self.fifo, is_alone)
     }
 
     /// The peer's program has no receive buffer free.
@@ -118,7 +118,7 @@ impl Out {
         self.next != NIL && self.written > self.next_at
     }
 
-    /// Appends a message; [`Out::has_room`] was asked before. False: there is no room for its bytes.
+    /// Appends a message; [`Out::has_space`] was asked before. False: there is no room for its bytes.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
     pub fn push(

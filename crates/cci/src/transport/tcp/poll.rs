@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 
 /// An active connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
 /// kernel's entry in it for each segment that comes costs more than these two calls.
-const HOT_READS: u32 = 64;
+const ACTIVE_READS: u32 = 64;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
@@ -67,8 +67,8 @@ impl Tcp {
         if self.links.read(core, key)
             && let Some(conn) = self.links.conns.get_mut(key)
         {
-            conn.hot_reads = conn.hot_reads.saturating_add(1);
-            if conn.hot_reads == HOT_READS && !conn.out.blocked {
+            conn.active_reads = conn.active_reads.saturating_add(1);
+            if conn.active_reads == ACTIVE_READS && !conn.out.blocked {
                 conn.unwatch(core);
             }
         }
@@ -84,7 +84,7 @@ impl Tcp {
         for _ in 0..KERNEL_ROUNDS_MAX {
             core.poller.ready(&mut events);
             for event in events.iter() {
-                found_idle |= self.kernel_says(core, event.token, event.readable, event.hung_up);
+                found_idle |= self.kernel_reports(core, event.token, event.readable, event.hung_up);
             }
             if events.len() < super::KERNEL_EVENTS {
                 break;
@@ -95,13 +95,13 @@ impl Tcp {
     }
 
     /// Answers whether it was about a connection that polls do not look at.
-    fn kernel_says(&mut self, core: &mut Core, said: u64, readable: bool, hung_up: bool) -> bool {
+    fn kernel_reports(&mut self, core: &mut Core, said: u64, readable: bool, hung_up: bool) -> bool {
         let index = token::index(said);
         match token::kind(said) {
             token::LISTENER => self.let_in(core),
             token::HAND => {
-                if let Some(key) = self.hands.key_at(index).filter(|key| token::names(said, *key)) {
-                    self.hand_ready(core, key);
+                if let Some(key) = self.handshakes.key_at(index).filter(|key| token::names(said, *key)) {
+                    self.handshake_ready(core, key);
                 }
             }
             token::CONN => {
@@ -123,7 +123,7 @@ impl Tcp {
     fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
         let Some(conn) = self.links.conns.get_mut(key) else { return false };
         if conn.state == State::Dialing {
-            if conn.is_watched_for_room() || conn.out.blocked {
+            if conn.is_watched_for_space() || conn.out.blocked {
                 self.connected(core, key);
             }
             if (readable || hung_up) && self.links.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
@@ -131,7 +131,7 @@ impl Tcp {
             }
             return false;
         }
-        if conn.out.blocked && conn.is_watched_for_room() {
+        if conn.out.blocked && conn.is_watched_for_space() {
             // Tried at once: if there is no room it says so.
             conn.out.blocked = false;
             self.links.flush(core, key);
@@ -202,7 +202,7 @@ impl Tcp {
     /// When something is due at the latest.
     #[inline]
     fn due_ns(&self) -> u64 {
-        self.links.due_ns().min(self.hands_due_ns).min(self.listen_again_ns.unwrap_or(u64::MAX))
+        self.links.due_ns().min(self.handshakes_due_ns).min(self.listen_again_ns.unwrap_or(u64::MAX))
     }
 
     /// For one who opens: what the listener is known by.

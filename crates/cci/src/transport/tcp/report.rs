@@ -18,7 +18,7 @@ impl Tcp {
             + self.waiting.capacity() * size_of::<Key>();
         into.extend([
             ("connections", (self.links.conns.bytes() + busy) as u64),
-            ("handshakes", self.hands.bytes() + self.shown.bytes()),
+            ("handshakes", self.handshakes.bytes() + self.shown.bytes()),
             ("messages on their way", self.links.shared.chunks.bytes()),
             ("sends in progress", self.links.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),

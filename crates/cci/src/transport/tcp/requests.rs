@@ -2,9 +2,9 @@
 
 use super::Tcp;
 use super::counts::Fault;
-use super::hand::{Hand, Stage, Wanted};
+use super::handshake::{Handshake, Stage, Wanted};
 use super::pipe::Pipe;
-use super::said::Said;
+use super::preamble::Preamble;
 use crate::device::TransportKind;
 use crate::engine::core::Core;
 use crate::engine::requests::{RequestBody, RequestInner};
@@ -59,35 +59,35 @@ impl Shown {
 
 impl Tcp {
     /// A client says what it wants, and of its request all, or that it follows.
-    pub(super) fn said_hello(&mut self, core: &mut Core, key: Key, wanted: Wanted, payload: Option<Vec<u8>>) {
+    pub(super) fn hello_came(&mut self, core: &mut Core, key: Key, wanted: Wanted, payload: Option<Vec<u8>>) {
         if let Some(payload) = payload {
             return self.ask_program(core, key, wanted, payload);
         }
         //= wire.md R-TCP-3
-        if self.is_barred(core, key) || !self.say_heard(core, key) {
+        if self.is_barred(core, key) || !self.send_heard(core, key) {
             return;
         }
-        if let Some(hand) = self.hands.get_mut(key) {
-            hand.stage = Stage::Heard(wanted);
+        if let Some(handshake) = self.handshakes.get_mut(key) {
+            handshake.stage = Stage::Heard(wanted);
         }
     }
 
     /// A client that may not connect is closed.
     fn is_barred(&mut self, core: &mut Core, key: Key) -> bool {
-        let who = self.hands.get(key).and_then(|hand| self.peer_on(&hand.stream));
+        let who = self.handshakes.get(key).and_then(|handshake| self.peer_on(&handshake.stream));
         let is_barred = who.is_some_and(|who| !who.rights.connect);
         if is_barred {
-            self.end_hand(core, key, Some(Fault::Refused));
+            self.end_handshake(core, key, Some(Fault::Refused));
         }
         is_barred
     }
 
     /// The client is told that its HELLO was understood. False: it is gone.
-    fn say_heard(&mut self, core: &mut Core, key: Key) -> bool {
-        let Some(hand) = self.hands.get_mut(key) else { return false };
-        let is_said = hand.stream.send(&Said::Heard.bytes()).is_ok();
+    fn send_heard(&mut self, core: &mut Core, key: Key) -> bool {
+        let Some(handshake) = self.handshakes.get_mut(key) else { return false };
+        let is_said = handshake.stream.send(&Preamble::Heard.bytes()).is_ok();
         if !is_said {
-            self.end_hand(core, key, None);
+            self.end_handshake(core, key, None);
         }
         is_said
     }
@@ -97,21 +97,21 @@ impl Tcp {
         if self.is_barred(core, key) {
             return;
         }
-        let Some(hand) = self.hands.get_mut(key) else { return };
-        let Some(peer) = hand.peer else { return };
-        let was_heard = matches!(hand.stage, Stage::Heard(_));
+        let Some(handshake) = self.handshakes.get_mut(key) else { return };
+        let Some(peer) = handshake.peer else { return };
+        let was_heard = matches!(handshake.stage, Stage::Heard(_));
         let Some(ticket) = self.shown.insert(Host::from(peer)) else {
             //= wire.md R-TCP-19
-            hand.until_ns = self.links.shared.now_ns.saturating_add(WAITING_NS_MAX);
-            hand.stage = Stage::Waiting { wanted, payload, was_heard };
-            self.hands_due_ns = self.hands_due_ns.min(hand.until_ns);
+            handshake.until_ns = self.links.shared.now_ns.saturating_add(WAITING_NS_MAX);
+            handshake.stage = Stage::Waiting { wanted, payload, was_heard };
+            self.handshakes_due_ns = self.handshakes_due_ns.min(handshake.until_ns);
             self.waiting.push_back(key);
             return;
         };
         let is_there =
-            !matches!(hand.stream.peek(&mut [0]), Ok(0)) && (was_heard || self.say_heard(core, key));
-        let hand = self.take_hand(core, key).filter(|_| is_there);
-        let Some(Hand { stream, .. }) = hand else {
+            !matches!(handshake.stream.peek(&mut [0]), Ok(0)) && (was_heard || self.send_heard(core, key));
+        let handshake = self.take_handshake(core, key).filter(|_| is_there);
+        let Some(Handshake { stream, .. }) = handshake else {
             // It has given up meanwhile: nobody is there to be accepted.
             return self.shown.remove(ticket.to_bits());
         };
@@ -130,11 +130,11 @@ impl Tcp {
 
     /// A client whose request waits has nothing to say; what comes is its end.
     pub(super) fn waiting_speaks(&mut self, core: &mut Core, key: Key) {
-        let Some(hand) = self.hands.get(key) else { return };
-        match hand.stream.peek(&mut [0]) {
+        let Some(handshake) = self.handshakes.get(key) else { return };
+        match handshake.stream.peek(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => self.end_hand(core, key, None),
-            Ok(_) => self.end_hand(core, key, Some(Fault::Handshake)),
+            Ok(0) | Err(_) => self.end_handshake(core, key, None),
+            Ok(_) => self.end_handshake(core, key, Some(Fault::Handshake)),
         }
     }
 
@@ -142,19 +142,19 @@ impl Tcp {
     pub(super) fn show_waiting(&mut self, core: &mut Core) {
         for _ in 0..self.waiting.len() {
             let Some(key) = self.waiting.pop_front() else { return };
-            let Some(hand) = self.hands.get_mut(key) else { continue };
-            let until_ns = hand.until_ns;
-            let (wanted, payload, was_heard) = match &mut hand.stage {
+            let Some(handshake) = self.handshakes.get_mut(key) else { continue };
+            let until_ns = handshake.until_ns;
+            let (wanted, payload, was_heard) = match &mut handshake.stage {
                 Stage::Waiting { wanted, payload, was_heard } => {
                     (*wanted, std::mem::take(payload), *was_heard)
                 }
                 _ => continue,
             };
-            hand.stage = if was_heard { Stage::Heard(wanted) } else { Stage::Silent };
+            handshake.stage = if was_heard { Stage::Heard(wanted) } else { Stage::Silent };
             self.ask_program(core, key, wanted, payload);
-            if let Some(hand) = self.hands.get_mut(key) {
+            if let Some(handshake) = self.handshakes.get_mut(key) {
                 // It waits on, no longer than before.
-                hand.until_ns = until_ns;
+                handshake.until_ns = until_ns;
             }
         }
     }
@@ -163,7 +163,7 @@ impl Tcp {
     pub(super) fn request_decided(&mut self, ticket: u64) {
         self.shown.remove(ticket);
         if !self.waiting.is_empty() {
-            self.hands_due_ns = 0;
+            self.handshakes_due_ns = 0;
         }
     }
 
@@ -172,7 +172,7 @@ impl Tcp {
         self.request_decided(ticket);
         if let Ok(mut request) = inner.downcast::<Request>() {
             // It is short, and the stream is new: there is room. If not, the client learns by its end.
-            let _ = request.stream.send(&Said::Reject { no_memory: false }.bytes());
+            let _ = request.stream.send(&Preamble::Reject { no_memory: false }.bytes());
         }
     }
 }

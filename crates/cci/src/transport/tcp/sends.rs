@@ -68,7 +68,7 @@ impl Sends {
     /// Whether one more fits behind those of `fifo`, which must not be more than are left for all others unless it `is_alone`
     /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
     #[inline]
-    pub fn has_room_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
+    pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
         let left = self.max - self.in_use;
         fifo.len < left || is_alone && left > 0
     }

@@ -103,7 +103,7 @@ impl Streams {
     }
 
     /// A part of a record has come, whose rest is due then.
-    pub fn await_rest(&mut self, listed: &mut Listed, due_ns: u64) {
+    pub fn await_remainder(&mut self, listed: &mut Listed, due_ns: u64) {
         if !std::mem::replace(&mut listed.is_unfinished, true) {
             self.unfinished_due_ns = self.unfinished_due_ns.min(due_ns);
             self.unfinished.push(listed.key);

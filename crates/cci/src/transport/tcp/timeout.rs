@@ -14,8 +14,8 @@ impl Tcp {
         if self.listen_again_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.listen_again(core);
         }
-        if self.hands_due_ns <= now_ns {
-            self.time_out_hands(core);
+        if self.handshakes_due_ns <= now_ns {
+            self.time_out_handshakes(core);
         }
         if self.links.deadlines.due_ns <= now_ns {
             self.time_out_making(core);

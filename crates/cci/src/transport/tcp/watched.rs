@@ -29,7 +29,7 @@ impl Watched {
 
     /// The kernel tells when the stream can be written, too.
     #[inline]
-    pub fn is_watched_for_room(&self) -> bool {
+    pub fn is_watched_for_space(&self) -> bool {
         self.interest == Some(Interest::Both)
     }
 

@@ -1,4 +1,4 @@
-//! Records of the first stream: `docs/wire.md`, chapter "Streams". What comes before them is in [`said`](super::said).
+//! Records of the first stream: `docs/wire.md`, chapter "Streams". What comes before them is in [`preamble`](super::preamble).
 
 use crate::limits::MESSAGE_BYTES_MAX;
 

@@ -120,16 +120,17 @@ pub fn rma_stream(data: &[u8]) {
 /// Operations of ours, so that answers have something to answer: which ones is said by the bits.
 fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle: &RegionHandle, which: u8) {
     let place = |offset| RemoteAddress { region: handle.region(), key: handle.key(), offset };
-    let piece = RmaSegment { local: place(64), remote: place(8), len_bytes: 20_000 };
+    let segment = RmaSegment { local: place(64), remote: place(8), len_bytes: 20_000 };
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     let atomic = What::Atomic { atomic: add, target: place(0), result: Some(place(32)) };
     let all: [(What, &[RmaSegment], Option<&[u8]>); 4] = [
-        (What::Move(RmaKind::Read), &[piece], None),
-        (What::Move(RmaKind::Write), &[piece], Some(b"told")),
+        (What::Move(RmaKind::Read), &[segment], None),
+        (What::Move(RmaKind::Write), &[segment], Some(b"told")),
         (atomic, &[], None),
-        (What::Move(RmaKind::Read), &[piece, piece], Some(b"told")),
+        (What::Move(RmaKind::Read), &[segment, segment], Some(b"told")),
     ];
-    for (bit, (what, pieces, message)) in all.into_iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0)
+    for (bit, (what, segments, message)) in
+        all.into_iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0)
     {
         let operation = Operation { connection: CONNECTION, context: bit as u64, silent: false, place: None };
         let name = core.operations.insert(operation, true).unwrap();
@@ -137,7 +138,7 @@ fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle:
         let fence = which & 0x80 != 0;
         assert!(flow.start(
             ops,
-            &Start { name, what, pieces, message, fence, position: 0, now_ns: 0, is_alone: true }
+            &Start { name, what, segments, message, fence, position: 0, now_ns: 0, is_alone: true }
         ));
     }
 }

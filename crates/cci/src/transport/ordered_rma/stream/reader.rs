@@ -1,4 +1,4 @@
-//! The way in: records come in pieces, several at a time.
+//! The way in: records come in segments, several at a time.
 
 use super::{BATCH_BYTES, ByteStream, DATA_BYTES_MAX, LENGTH_BYTES, Over, PLACE_BYTES_MIN};
 use crate::engine::core::Core;
@@ -78,7 +78,7 @@ struct Placing {
 
 impl Placing {
     fn left_bytes(&self) -> usize {
-        self.parsed.rest_bytes - self.done_bytes
+        self.parsed.remaining_bytes - self.done_bytes
     }
 }
 
@@ -91,7 +91,7 @@ impl Arrived for Placing {
     }
 
     fn len_bytes(&self) -> usize {
-        self.parsed.head_bytes + self.parsed.rest_bytes
+        self.parsed.head_bytes + self.parsed.remaining_bytes
     }
 
     fn read(&self, skip_bytes: usize, out: &mut [u8]) -> usize {
@@ -307,7 +307,7 @@ impl Reader {
         let fits = LENGTH_BYTES + len_bytes <= room;
         match parsed.head {
             Head::Write { .. } | Head::Data { .. } if !fits || len_bytes - body.len() > PLACE_BYTES_MIN => {}
-            Head::Notify if parsed.rest_bytes > intake.message_bytes_max => return Err(Fault),
+            Head::Notify if parsed.remaining_bytes > intake.message_bytes_max => return Err(Fault),
             _ if !fits => return Err(Fault),
             _ => return Ok(false),
         }

@@ -108,7 +108,7 @@ impl Side {
         &mut self,
         context: u64,
         what: What,
-        pieces: &[RmaSegment],
+        segments: &[RmaSegment],
         message: Option<&[u8]>,
         fence: bool,
     ) {
@@ -117,7 +117,7 @@ impl Side {
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
         assert!(flow.start(
             ops,
-            &Start { name, what, pieces, message, fence, position: 0, now_ns: 0, is_alone: true }
+            &Start { name, what, segments, message, fence, position: 0, now_ns: 0, is_alone: true }
         ));
     }
 
@@ -220,7 +220,7 @@ proptest! {
         let mut messages = 0;
         for (at, step) in moves.iter().enumerate() {
             // One after the other by fences, so that what comes out is known; reads and writes of both kinds in the middle.
-            let piece = RmaSegment {
+            let segment = RmaSegment {
                 local: one.place(step.local),
                 remote: other.place(step.remote),
                 len_bytes: step.len as u64,
@@ -228,7 +228,7 @@ proptest! {
             let kind = if step.reads { RmaKind::Read } else { RmaKind::Write };
             let message = step.message.then_some(&b"done"[..]);
             messages += usize::from(step.message);
-            one.start(at as u64, What::Move(kind), &[piece], message, true);
+            one.start(at as u64, What::Move(kind), &[segment], message, true);
             let (l, r) = (step.local..step.local + step.len, step.remote..step.remote + step.len);
             if step.reads {
                 here[l].copy_from_slice(&there[r]);
@@ -259,7 +259,7 @@ proptest! {
         for (at, len) in lens.iter().enumerate() {
             let len = (*len).min(each);
             let range = at * each..at * each + len;
-            let piece = RmaSegment {
+            let segment = RmaSegment {
                 local: one.place(range.start),
                 remote: other.place(range.start),
                 len_bytes: len as u64,
@@ -269,7 +269,7 @@ proptest! {
                 RmaKind::Read => here[range.clone()].copy_from_slice(&there[range]),
                 RmaKind::Write => there[range.clone()].copy_from_slice(&here[range]),
             }
-            one.start(at as u64, What::Move(kind), &[piece], (at % 2 == 0).then_some(b"m"), at % 11 == 10);
+            one.start(at as u64, What::Move(kind), &[segment], (at % 2 == 0).then_some(b"m"), at % 11 == 10);
             wanted.push((at as u64, Status::Success));
         }
         settle(&mut one, &mut other);
@@ -288,8 +288,8 @@ proptest! {
     ) {
         let (mut one, mut other) = two(&cuts, room, 64);
         let kind = if which % 2 == 0 { RmaKind::Read } else { RmaKind::Write };
-        let piece = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
-        one.start(7, What::Move(kind), &[piece], None, false);
+        let segment = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
+        one.start(7, What::Move(kind), &[segment], None, false);
         for _ in 0..polls {
             let _ = one.poll().unwrap() | other.poll().unwrap();
         }
@@ -304,8 +304,8 @@ proptest! {
         let memory = gone.memory.clone();
         gone.handle = gone.core.regions.insert(&memory, 0..REGION_BYTES, Access::ALL, None).unwrap().unwrap();
         prop_assert!(gone.bytes().iter().all(|&byte| byte == 0xEE));
-        let piece = RmaSegment { local: left.place(5), remote: gone.place(9), len_bytes: 100_000 };
-        left.start(8, What::Move(RmaKind::Write), &[piece], None, false);
+        let segment = RmaSegment { local: left.place(5), remote: gone.place(9), len_bytes: 100_000 };
+        left.start(8, What::Move(RmaKind::Write), &[segment], None, false);
         settle(&mut one, &mut other);
         let (gone, left) = if which < 2 { (one, other) } else { (other, one) };
         prop_assert!(gone.bytes()[9..100_009] == left.bytes()[5..100_005]);
@@ -336,15 +336,15 @@ proptest! {
 fn messages_without_a_buffer_are_held_in_order_and_said_again() {
     let (mut one, mut other) = two(&[1_000], 100_000, 2);
     for at in 0..10 {
-        let piece = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
-        one.start(at as u64, What::Move(RmaKind::Write), &[piece], Some(&[at as u8]), false);
+        let segment = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        one.start(at as u64, What::Move(RmaKind::Write), &[segment], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(0, Status::Success), (1, Status::Success)]);
     assert!(other.flow().0.waits_for_buffers());
     // What has no message is not held up by those.
-    let piece = RmaSegment { local: one.place(0), remote: other.place(50), len_bytes: 500_000 };
-    one.start(99, What::Move(RmaKind::Write), &[piece], None, false);
+    let segment = RmaSegment { local: one.place(0), remote: other.place(50), len_bytes: 500_000 };
+    one.start(99, What::Move(RmaKind::Write), &[segment], None, false);
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(99, Status::Success)]);
     let mut heard = Vec::new();
@@ -363,8 +363,8 @@ fn messages_without_a_buffer_are_held_in_order_and_said_again() {
 fn messages_whose_time_is_up_are_never_delivered() {
     let (mut one, mut other) = two(&[1_000], 100_000, 1);
     for at in 0..4 {
-        let piece = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
-        one.start(at as u64, What::Move(RmaKind::Write), &[piece], Some(&[at as u8]), false);
+        let segment = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        one.start(at as u64, What::Move(RmaKind::Write), &[segment], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(0, Status::Success)]);
@@ -413,7 +413,7 @@ fn what_no_honest_peer_says_is_a_fault() {
         ("a fetch", record(8, 0, &with(&[8, 4096]), 0)),
         ("an address for nothing", record(10, 5, &[4096], 0)),
         ("data for nothing", record(3, 5, &[0], 100_000)),
-        ("more data than the piece", record(1, 0, &with(&[2]), 100_000)),
+        ("more data than the segment", record(1, 0, &with(&[2]), 100_000)),
         ("a message that is too long", record(6, 0, &[], MESSAGE_BYTES_MAX + 1)),
         ("a hold for nothing", record(11, 5, &[], 0)),
         ("an invitation for nothing", record(12, 5, &[], 0)),

@@ -14,7 +14,7 @@ const WAIT_POLLS_MAX: u32 = 32;
 pub(crate) struct Writer {
     batch: Vec<u8>,
     /// Up to here it has left.
-    left_bytes: usize,
+    sent_bytes: usize,
     tail: Option<Bytes>,
     /// The rest of a record is gone: there was no memory to copy it to. The stream is of no use any more.
     broken: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Everything has left.
     pub fn is_empty(&self) -> bool {
-        self.tail.is_none() && self.left_bytes == self.batch.len()
+        self.tail.is_none() && self.sent_bytes == self.batch.len()
     }
 
     /// Bytes held.
@@ -49,7 +49,7 @@ impl Writer {
             if self.quota_bytes == 0 {
                 return Ok(false);
             }
-            let batch = self.batch.get(self.left_bytes..).unwrap_or_default();
+            let batch = self.batch.get(self.sent_bytes..).unwrap_or_default();
             let batch = batch.get(..self.quota_bytes).unwrap_or(batch);
             let batch_bytes = batch.len();
             let tail_bytes = self.tail.map_or(0, |tail| tail.len()).min(self.quota_bytes - batch_bytes);
@@ -58,7 +58,7 @@ impl Writer {
             self.quota_bytes = self.quota_bytes.saturating_sub(taken);
             self.writes += 1;
             self.bytes += taken as u64;
-            self.left_bytes += taken.min(batch_bytes);
+            self.sent_bytes += taken.min(batch_bytes);
             let of_tail = taken.saturating_sub(batch_bytes);
             if let Some(tail) = self.tail {
                 let rest = tail.len().saturating_sub(of_tail);
@@ -71,7 +71,7 @@ impl Writer {
             (self.wait_polls, self.next_wait_polls) = (0, 1);
         }
         self.batch.clear();
-        self.left_bytes = 0;
+        self.sent_bytes = 0;
         Ok(true)
     }
 
@@ -95,24 +95,24 @@ impl Writer {
     }
 
     /// There is room again.
-    pub fn has_room(&mut self) {
+    pub fn space_came(&mut self) {
         self.wait_polls = 0;
     }
 
     /// Lets go of the buffer while there is nothing to be written.
     pub fn release(&mut self) {
         if self.is_empty() {
-            (self.batch, self.left_bytes) = (Vec::new(), 0);
+            (self.batch, self.sent_bytes) = (Vec::new(), 0);
         }
     }
 
     /// Holds no more than what has not left.
     pub fn trim(&mut self) {
-        let left = self.batch.get(self.left_bytes..).unwrap_or_default();
+        let left = self.batch.get(self.sent_bytes..).unwrap_or_default();
         // Without memory for a shorter one, the long one stays.
         if let Ok(mut short) = fallible::vec(left.len()) {
             short.extend_from_slice(left);
-            (self.batch, self.left_bytes) = (short, 0);
+            (self.batch, self.sent_bytes) = (short, 0);
         }
     }
 
@@ -144,7 +144,7 @@ impl Writer {
     }
 
     /// Makes room for so many bytes behind what is there; not for more than a batch, but always for one record.
-    fn make_room(&mut self, stream: &mut impl ByteStream, len_bytes: usize) -> Result<bool, Ended> {
+    fn make_space(&mut self, stream: &mut impl ByteStream, len_bytes: usize) -> Result<bool, Ended> {
         if self.tail.is_some() && !self.flush(stream)? {
             return Ok(false);
         }
@@ -165,7 +165,7 @@ impl Writer {
     }
 
     fn push(&mut self, stream: &mut impl ByteStream, head: &[u8], rest: &[u8]) -> Result<bool, Ended> {
-        let room = self.make_room(stream, LENGTH_BYTES + head.len() + rest.len())?;
+        let room = self.make_space(stream, LENGTH_BYTES + head.len() + rest.len())?;
         if room {
             self.append(head, rest, 0);
         }
@@ -179,7 +179,7 @@ impl Writer {
         data: &Bytes,
     ) -> Result<bool, Ended> {
         let copied = if data.len() <= COPY_BYTES_MAX { data.len() } else { 0 };
-        if !self.make_room(stream, LENGTH_BYTES + head.len() + copied)? {
+        if !self.make_space(stream, LENGTH_BYTES + head.len() + copied)? {
             return Ok(false);
         }
         self.append(head, &[], data.len());
@@ -225,7 +225,7 @@ impl<S: ByteStream> Channel for StreamChannel<'_, S> {
         DATA_BYTES_MAX
     }
 
-    fn has_room_for_bulk(&mut self) -> bool {
+    fn has_space_for_bulk(&mut self) -> bool {
         // While a record's data is on its way, all others wait behind it.
         self.writer.tail.is_none() || self.writer.flush(self.stream) == Ok(true)
     }

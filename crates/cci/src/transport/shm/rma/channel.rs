@@ -76,7 +76,7 @@ impl Channel for RingChannel<'_> {
         (self.out.ring_bytes / RECORDS_PER_RING).min(DATA_BYTES_MAX) as usize
     }
 
-    fn has_room_for_bulk(&mut self) -> bool {
+    fn has_space_for_bulk(&mut self) -> bool {
         let record = record_bytes(self.data_bytes_max() + 64) as u64;
         let enough = u64::from(self.out.ring_bytes / MESSAGES_SHARE) + record;
         // What is wrong with the peer's word is found at the next push.

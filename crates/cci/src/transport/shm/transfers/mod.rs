@@ -151,7 +151,7 @@ impl Transfers {
         let start = Start {
             name: operation.name,
             what: operation.what,
-            pieces: operation.segments,
+            segments: operation.segments,
             message: operation.message,
             fence: operation.fence,
             position: link.out.producer.tail(),

@@ -5,19 +5,19 @@ mod peer;
 
 pub use peer::tcp_peer;
 
-use super::said::{SAID_BYTES_MAX, Said};
+use super::preamble::{PREAMBLE_BYTES_MAX, Preamble};
 use super::wire::{HEADER_BYTES, Header};
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Parts of handshakes, and headers of records: what is understood is written back the same.
 pub fn tcp_said(data: &[u8]) {
-    match Said::parse(data) {
-        Err(Some(needed)) => assert!(needed > data.len() && needed <= SAID_BYTES_MAX),
-        Err(None) | Ok(Said::Version { .. } | Said::OtherHello) => {}
+    match Preamble::parse(data) {
+        Err(Some(needed)) => assert!(needed > data.len() && needed <= PREAMBLE_BYTES_MAX),
+        Err(None) | Ok(Preamble::Version { .. } | Preamble::OtherHello) => {}
         Ok(said) => {
             let bytes = said.bytes();
             assert!(bytes.len() <= data.len());
-            assert_eq!(Said::parse(&bytes), Ok(said));
+            assert_eq!(Preamble::parse(&bytes), Ok(said));
         }
     }
     for bytes in data.chunks_exact(HEADER_BYTES).filter_map(|bytes| bytes.first_chunk()) {

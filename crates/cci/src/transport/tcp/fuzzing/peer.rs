@@ -3,7 +3,7 @@
 
 use crate::config::ini;
 use crate::fuzzing::{Script, with_handle};
-use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::preamble::{Preamble, Ticket};
 use crate::transport::tcp::wire::{Header, Kind};
 use crate::{Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, RegionHandle};
 use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
@@ -105,8 +105,8 @@ impl Scene {
     /// An honest handshake, by hand.
     fn accepted(&mut self, attribute: Attribute) {
         self.dial();
-        self.write(&Said::Hello { attribute, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes());
-        self.hear(Said::Heard.bytes().len() + 40);
+        self.write(&Preamble::Hello { attribute, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes());
+        self.hear(Preamble::Heard.bytes().len() + 40);
         self.write(&Header { kind: Kind::Confirm, len: 0, ack: 0 }.bytes());
         for _ in 0..3 {
             self.poll();
@@ -115,17 +115,17 @@ impl Scene {
 
     /// The second stream of that connection, by the ticket that the endpoint gave.
     fn second(&mut self) {
-        let answer = self.heard.get(Said::Heard.bytes().len()..).unwrap_or_default();
-        let Ok(Said::Accept { ticket, .. }) = Said::parse(answer) else { return };
+        let answer = self.heard.get(Preamble::Heard.bytes().len()..).unwrap_or_default();
+        let Ok(Preamble::Accept { ticket, .. }) = Preamble::parse(answer) else { return };
         self.dial();
         let dialler = [5; NONCE_BYTES];
-        self.write(&Said::Bulk { key: ticket.key, nonce: dialler }.bytes());
+        self.write(&Preamble::Bulk { key: ticket.key, nonce: dialler }.bytes());
         self.heard.clear();
         self.hear(8 + NONCE_BYTES + PROOF_BYTES);
-        if let Ok(Said::Challenge { nonce: acceptor, .. }) = Said::parse(&self.heard) {
+        if let Ok(Preamble::Challenge { nonce: acceptor, .. }) = Preamble::parse(&self.heard) {
             let challenge = Challenge { key: ticket.key, dialler, acceptor };
             let proof = challenge.prove(&ticket.secret, Prover::Dialler);
-            self.write(&Said::Proof { proof }.bytes());
+            self.write(&Preamble::Proof { proof }.bytes());
         }
         for _ in 0..3 {
             self.poll();
@@ -144,8 +144,8 @@ impl Scene {
         if answers {
             self.hear(16);
             let ticket = Ticket { key: 7, secret: [7; 16] };
-            let accept = Said::Accept { mss: 8192, port: at.port(), ticket };
-            self.write(&[Said::Heard.bytes(), accept.bytes()].concat());
+            let accept = Preamble::Accept { mss: 8192, port: at.port(), ticket };
+            self.write(&[Preamble::Heard.bytes(), accept.bytes()].concat());
             for _ in 0..3 {
                 self.poll();
             }

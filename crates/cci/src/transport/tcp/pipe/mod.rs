@@ -156,7 +156,7 @@ impl Pipe {
     }
 
     /// If something waits to be sent, it waits for room, and not for the peer's part of the handshake.
-    pub fn waits_for_room(&self) -> bool {
+    pub fn waits_for_space(&self) -> bool {
         self.sealed.as_ref().is_none_or(|sealed| sealed.is_open() || sealed.has_unsent())
     }
 

@@ -42,7 +42,7 @@ enum Looked {
 
 /// What of a look is not taken.
 #[derive(Copy, Clone)]
-enum Rest {
+enum Remainder {
     /// It is for the next read.
     IsOfUse,
     /// It is of no use without what follows it.
@@ -109,7 +109,7 @@ impl Sealed {
             return self.give_plain(from, total, put);
         }
         let given = self.give_of_buffer(from, total, put);
-        self.rest();
+        self.release_empty();
         if let Some(input) = &mut self.came.input {
             self.pool.keep(input, self.host);
         }
@@ -159,7 +159,7 @@ impl Sealed {
     /// Opens the next record, if it has come whole. Empty ones are none.
     fn next_record(&mut self) -> io::Result<bool> {
         loop {
-            self.rest();
+            self.release_empty();
             let Input { input: Some(input), content, skip_bytes, .. } = &mut self.came else {
                 return Ok(false);
             };
@@ -182,7 +182,7 @@ impl Sealed {
     }
 
     /// Gives the buffer back if nothing is in it.
-    fn rest(&mut self) {
+    fn release_empty(&mut self) {
         if self.came.content.is_empty()
             && self.came.input.as_ref().is_some_and(Buffer::is_empty)
             && let Some(input) = self.came.input.take()
@@ -211,7 +211,7 @@ impl Sealed {
         let up_to = up_to.min(input.bytes.len());
         let got = from.recv_now(input.bytes.get_mut(have..up_to).unwrap_or_default());
         input.end += got.as_ref().ok().copied().flatten().unwrap_or(0);
-        self.rest();
+        self.release_empty();
         Ok(match got? {
             None => Filled::Nothing,
             Some(0) => Filled::End,
@@ -246,7 +246,7 @@ impl Sealed {
             Looked::Some(buffer) => buffer,
         };
         let given = self.open_copy(buffer, total, put)?;
-        self.leave(from, given, Rest::IsOfUse)?;
+        self.leave(from, given, Remainder::IsOfUse)?;
         if given > 0 { Ok(given) } else { Err(would_block()) }
     }
 
@@ -262,7 +262,7 @@ impl Sealed {
                 let given = self.open_copy(copy, total, |bytes| put(buffer, &mut at, bytes))?;
                 if given == 0 {
                     // Empty records leave, and a part of one has the kernel wait for the rest.
-                    self.leave(from, 0, Rest::WantsMore)?;
+                    self.leave(from, 0, Remainder::WantsMore)?;
                     return Err(would_block());
                 }
                 Ok(given)
@@ -338,11 +338,11 @@ impl Sealed {
 
     /// Of what [`Sealed::peek`] gave so many bytes are taken. The others are of no use without more behind them.
     pub fn take_peeked(&mut self, from: &Stream, bytes: usize) -> io::Result<()> {
-        self.leave(from, bytes, Rest::WantsMore)
+        self.leave(from, bytes, Remainder::WantsMore)
     }
 
     /// Of what was last looked at, so many bytes of content are taken: the records that are used up leave the kernel.
-    fn leave(&mut self, from: &Stream, mut bytes: usize, rest: Rest) -> io::Result<()> {
+    fn leave(&mut self, from: &Stream, mut bytes: usize, rest: Remainder) -> io::Result<()> {
         let Some(mut copy) = self.came.looked_at.take() else { return Ok(()) };
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let (mut at, mut records, mut skip) = (0, 0, self.came.skip_bytes);
@@ -363,8 +363,8 @@ impl Sealed {
         let (end, is_full) = (copy.buffer.end, copy.buffer.end == copy.buffer.bytes.len());
         let has_more = match rest {
             _ if at == copy.opened_bytes => next <= end,
-            Rest::IsOfUse => true,
-            Rest::WantsMore => copy.is_cut && at > 0,
+            Remainder::IsOfUse => true,
+            Remainder::WantsMore => copy.is_cut && at > 0,
         };
         let is_taken = at == 0
             || copy

@@ -2,7 +2,7 @@
 
 use super::hostile::{RO, accepted, hello, record};
 use super::{PATIENCE, connect, counted, endpoint, until};
-use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::preamble::{Preamble, Ticket};
 use crate::transport::tcp::wire::Kind;
 use crate::{Access, Connection, Endpoint, Event, Options, RegionAddress, RmaFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -47,8 +47,8 @@ fn join(client: &mut Endpoint, listener: &TcpListener, port: u16) -> (Connection
     client.progress();
     stream.read_exact(&mut [0; 16]).unwrap();
     let ticket = Ticket { key: 7, secret: [7; 16] };
-    let accept = Said::Accept { mss: 8192, port, ticket };
-    stream.write_all(&[Said::Heard.bytes(), accept.bytes()].concat()).unwrap();
+    let accept = Preamble::Accept { mss: 8192, port, ticket };
+    stream.write_all(&[Preamble::Heard.bytes(), accept.bytes()].concat()).unwrap();
     let mut connection = None;
     until(client, |_, event| {
         if let Some(Event::Connect { result, .. }) = event {
@@ -90,7 +90,7 @@ fn requests_of_one_host_keep_no_other_host_out() {
         requests.extend(server.next_event());
     }
     let mut client = dial_from([127, 0, 0, 2], &at);
-    let request = Said::Hello { attribute: RO, mss: 8192, payload: Some(b"from elsewhere".to_vec()) };
+    let request = Preamble::Hello { attribute: RO, mss: 8192, payload: Some(b"from elsewhere".to_vec()) };
     client.write_all(&request.bytes()).unwrap();
     let start = Instant::now();
     loop {

@@ -2,7 +2,7 @@
 
 use super::hostile::{RO, record};
 use super::{PATIENCE, endpoint, until};
-use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::preamble::{Preamble, Ticket};
 use crate::transport::tcp::wire::{HEADER_BYTES, Header, Kind};
 use crate::{Connection, Endpoint, Event, Options, SendFlags, Status};
 use std::io::{ErrorKind, Read, Write};
@@ -27,7 +27,8 @@ fn dialled() -> (Endpoint, Connection, TcpStream) {
     let ticket = Ticket { key: 7, secret: [7; 16] };
     stream
         .write_all(
-            &[Said::Heard.bytes(), Said::Accept { mss: 8192, port: at.port(), ticket }.bytes()].concat(),
+            &[Preamble::Heard.bytes(), Preamble::Accept { mss: 8192, port: at.port(), ticket }.bytes()]
+                .concat(),
         )
         .unwrap();
     let mut connection = None;

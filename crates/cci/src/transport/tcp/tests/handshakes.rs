@@ -2,7 +2,7 @@
 
 use super::hostile::{RO, dial, record};
 use super::{PATIENCE, dropped, endpoint, until};
-use crate::transport::tcp::said::Said;
+use crate::transport::tcp::preamble::Preamble;
 use crate::transport::tcp::wire::Kind;
 use crate::{Endpoint, Event, Options};
 use std::io::{ErrorKind, Read, Write};
@@ -26,7 +26,7 @@ fn heard(server: &mut Endpoint, stream: &mut TcpStream, len: usize) -> Vec<u8> {
 }
 
 fn announced() -> Vec<u8> {
-    Said::Hello { attribute: RO, mss: 8192, payload: None }.bytes()
+    Preamble::Hello { attribute: RO, mss: 8192, payload: None }.bytes()
 }
 
 /// A client with several ways to this endpoint settles on one first: only then the program hears of it.
@@ -35,15 +35,15 @@ fn a_request_that_was_announced_is_shown_when_it_comes() {
     let mut server = endpoint(Options::default());
     let mut gone = dial(&server);
     gone.write_all(&announced()).unwrap();
-    assert_eq!(heard(&mut server, &mut gone, 8), Said::Heard.bytes());
+    assert_eq!(heard(&mut server, &mut gone, 8), Preamble::Heard.bytes());
     drop(gone);
     let mut stays = dial(&server);
     stays.write_all(&announced()).unwrap();
-    assert_eq!(heard(&mut server, &mut stays, 8), Said::Heard.bytes());
+    assert_eq!(heard(&mut server, &mut stays, 8), Preamble::Heard.bytes());
     for _ in 0..50 {
         assert!(server.next_event().is_none(), "nothing was asked for yet");
     }
-    let request = Said::Request { payload: b"for you".to_vec() };
+    let request = Preamble::Request { payload: b"for you".to_vec() };
     stays.write_all(&request.bytes()).unwrap();
     until(&mut server, |server, event| match event {
         Some(Event::ConnectRequest(request)) => {
@@ -54,7 +54,7 @@ fn a_request_that_was_announced_is_shown_when_it_comes() {
         _ => false,
     });
     let accept = heard(&mut server, &mut stays, 40);
-    assert!(matches!(Said::parse(&accept), Ok(Said::Accept { .. })), "{accept:?}");
+    assert!(matches!(Preamble::parse(&accept), Ok(Preamble::Accept { .. })), "{accept:?}");
     stays.write_all(&record(Kind::Confirm, 0, b"")).unwrap();
     until(&mut server, |_, event| matches!(event, Some(Event::Accept { result: Ok(_), .. })));
 }
@@ -62,13 +62,13 @@ fn a_request_that_was_announced_is_shown_when_it_comes() {
 /// What does not belong where it is said.
 #[test]
 fn parts_out_of_turn_are_faults() {
-    let request = || Said::Request { payload: b"for you".to_vec() }.bytes();
+    let request = || Preamble::Request { payload: b"for you".to_vec() }.bytes();
     let turns = [
         request(),
-        Said::Proof { proof: [1; 32] }.bytes(),
-        Said::Challenge { nonce: [1; 16], proof: [1; 32] }.bytes(),
+        Preamble::Proof { proof: [1; 32] }.bytes(),
+        Preamble::Challenge { nonce: [1; 16], proof: [1; 32] }.bytes(),
         [announced(), announced()].concat(),
-        [announced(), Said::Bulk { key: 1, nonce: [1; 16] }.bytes()].concat(),
+        [announced(), Preamble::Bulk { key: 1, nonce: [1; 16] }.bytes()].concat(),
     ];
     let mut server = endpoint(Options::default());
     for (at, bytes) in turns.into_iter().enumerate() {

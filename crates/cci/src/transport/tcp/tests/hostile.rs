@@ -1,7 +1,7 @@
 //! Peers that are no endpoints.
 
 use super::{PATIENCE, address, connect, counted, dropped, endpoint, until};
-use crate::transport::tcp::said::Said;
+use crate::transport::tcp::preamble::Preamble;
 use crate::transport::tcp::wire::{Header, Kind};
 use crate::{Attribute, ConnectFailure, Endpoint, Event, Options, SendFlags};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ pub(super) fn dial(server: &Endpoint) -> TcpStream {
 }
 
 pub(super) fn hello() -> Vec<u8> {
-    Said::Hello { attribute: RO, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes()
+    Preamble::Hello { attribute: RO, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes()
 }
 
 pub(super) fn record(kind: Kind, ack: u32, payload: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ pub(super) fn accepted(server: &mut Endpoint) -> TcpStream {
         }
         _ => false,
     });
-    let mut answer = vec![0; Said::Heard.bytes().len() + 40];
+    let mut answer = vec![0; Preamble::Heard.bytes().len() + 40];
     stream.read_exact(&mut answer).unwrap();
     stream.write_all(&record(Kind::Confirm, 0, b"")).unwrap();
     until(server, |_, event| matches!(event, Some(Event::Accept { result: Ok(_), .. })));
@@ -83,7 +83,7 @@ fn what_is_no_handshake_is_cut_off_and_counted() {
     assert!(is_closed(&mut server, &mut stream), "told the version, and closed");
     // A second stream for a connection that there is not.
     let mut stream = dial(&server);
-    stream.write_all(&Said::Bulk { key: 1 << 32, nonce: [1; 16] }.bytes()).unwrap();
+    stream.write_all(&Preamble::Bulk { key: 1 << 32, nonce: [1; 16] }.bytes()).unwrap();
     assert!(is_closed(&mut server, &mut stream));
     assert_eq!(dropped(&server, "bad-second-stream"), 1);
 }
@@ -177,14 +177,14 @@ fn silent_clients_do_not_keep_others_out() {
 #[test]
 fn servers_that_are_no_endpoints_end_the_attempt() {
     let mut client = endpoint(Options::default());
-    let mut version = Said::OtherHello.bytes();
+    let mut version = Preamble::OtherHello.bytes();
     (version[8], version[9]) = (3, 4);
     let answers: [(Vec<u8>, Option<ConnectFailure>); 5] = [
         (b"220 mail.example ESMTP\r\n".to_vec(), Some(ConnectFailure::Disconnected)),
         (Vec::new(), Some(ConnectFailure::Disconnected)),
         (version, Some(ConnectFailure::Version { theirs: 4 })),
-        (Said::Reject { no_memory: true }.bytes(), Some(ConnectFailure::NoMemory)),
-        ([Said::Heard.bytes(), Said::Heard.bytes()].concat(), Some(ConnectFailure::Disconnected)),
+        (Preamble::Reject { no_memory: true }.bytes(), Some(ConnectFailure::NoMemory)),
+        ([Preamble::Heard.bytes(), Preamble::Heard.bytes()].concat(), Some(ConnectFailure::Disconnected)),
     ];
     for (answer, expected) in answers {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

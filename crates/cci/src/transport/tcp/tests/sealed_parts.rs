@@ -6,7 +6,7 @@ use super::hostile::{RO, hello, record};
 use super::{PATIENCE, address, connect, device, dropped};
 use crate::device::{DeviceInfo, TransportKind};
 use crate::sealing::Sealing;
-use crate::transport::tcp::said::Said;
+use crate::transport::tcp::preamble::Preamble;
 use crate::transport::tcp::wire::Kind;
 use crate::{
     Access, Connection, Endpoint, Event, Memory, Options, RegionAddress, RegionHandle, RmaFlags, Security,
@@ -89,7 +89,7 @@ impl Peer {
         let mut peer = Peer::dial(server, ip);
         let hello = peer.seal(&hello());
         peer.stream.write_all(&hello).unwrap();
-        let (answer_bytes, start) = (Said::Heard.bytes().len() + 40, Instant::now());
+        let (answer_bytes, start) = (Preamble::Heard.bytes().len() + 40, Instant::now());
         let mut is_confirmed = false;
         loop {
             match server.next_event() {

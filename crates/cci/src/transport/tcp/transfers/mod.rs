@@ -211,7 +211,7 @@ impl Transfers {
         let Some(stream) = second.stream.as_ref() else { return false };
         if stream.interest().is_some_and(|interest| interest != Interest::Read) {
             second.watch(core, Some(Interest::Read));
-            second.writer.has_room();
+            second.writer.space_came();
         }
         if hung_up {
             // What is left to be read is not much, and its end behind it.
@@ -433,7 +433,7 @@ impl Transfers {
             *still_turns = 0;
         }
         if has_part {
-            conn.await_rest(shared);
+            conn.await_remainder(shared);
         }
         Ok(())
     }

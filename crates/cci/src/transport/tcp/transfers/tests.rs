@@ -7,7 +7,7 @@ mod every_record;
 mod turns;
 mod unfinished;
 
-use super::super::said::{Said, Ticket};
+use super::super::preamble::{Preamble, Ticket};
 use super::super::wire::{HEADER_BYTES, Header, Kind};
 use crate::{
     Access, Attribute, Connection, Context, Endpoint, Event, Memory, Options, RegionAddress, RegionHandle,
@@ -56,9 +56,9 @@ fn until<T>(server: &mut Endpoint, mut done: impl FnMut(&mut Endpoint) -> Option
 }
 
 /// A part of the handshake that the server says; None: not all of it is there yet.
-fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Said> {
+fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Preamble> {
     loop {
-        let needed = match Said::parse(bytes) {
+        let needed = match Preamble::parse(bytes) {
             Ok(said) => return Some(said),
             Err(needed) => needed.expect("the server is honest"),
         };
@@ -74,7 +74,8 @@ fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Said> {
 /// A client by hand connects.
 fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection) {
     let mut first = TcpStream::connect(at).unwrap();
-    let hello = Said::Hello { attribute: Attribute::ReliableOrdered, mss: 8192, payload: Some(Vec::new()) };
+    let hello =
+        Preamble::Hello { attribute: Attribute::ReliableOrdered, mss: 8192, payload: Some(Vec::new()) };
     first.write_all(&hello.bytes()).unwrap();
     first.set_nonblocking(true).unwrap();
     until(server, |server| match server.next_event() {
@@ -88,7 +89,7 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
     until(server, |_| {
         while let Some(said) = hear(&mut first, &mut bytes) {
             bytes.clear();
-            if let Said::Accept { ticket: told, .. } = said {
+            if let Preamble::Accept { ticket: told, .. } = said {
                 ticket = Some(told);
                 break;
             }
@@ -109,7 +110,7 @@ fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
     let mut second = TcpStream::connect(at).unwrap();
     second.set_nodelay(true).unwrap();
     let nonce = [5; 16];
-    second.write_all(&Said::Bulk { key: ticket.key, nonce }.bytes()).unwrap();
+    second.write_all(&Preamble::Bulk { key: ticket.key, nonce }.bytes()).unwrap();
     second.set_nonblocking(true).unwrap();
     let mut bytes = Vec::new();
     let said =
@@ -117,11 +118,11 @@ fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
             server,
             |_| if is_ended(&second) { Some(None) } else { hear(&mut second, &mut bytes).map(Some) },
         );
-    if let Some(Said::Challenge { nonce: acceptor, proof }) = said {
+    if let Some(Preamble::Challenge { nonce: acceptor, proof }) = said {
         let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
         let _ = proof;
         let proof = challenge.prove(&ticket.secret, Prover::Dialler);
-        second.write_all(&Said::Proof { proof }.bytes()).unwrap();
+        second.write_all(&Preamble::Proof { proof }.bytes()).unwrap();
     }
     second
 }

@@ -1,7 +1,7 @@
 //! Servers that choose where their client's second stream goes.
 
 use super::{endpoint, until};
-use crate::transport::tcp::said::{Said, Ticket};
+use crate::transport::tcp::preamble::{Preamble, Ticket};
 use crate::transport::tcp::wire::HEADER_BYTES;
 use crate::{Access, Attribute, Endpoint, Event, Options, RegionAddress, RmaFlags, Status};
 use std::io::{ErrorKind, Read, Write};
@@ -28,8 +28,8 @@ fn client(bulk_at: SocketAddr) -> (Endpoint, TcpStream) {
     client.progress();
     first.read_exact(&mut [0; 16]).unwrap();
     let ticket = Ticket { key: 7, secret: SECRET };
-    let accept = Said::Accept { mss: 8192, port: bulk_at.port(), ticket };
-    first.write_all(&[Said::Heard.bytes(), accept.bytes()].concat()).unwrap();
+    let accept = Preamble::Accept { mss: 8192, port: bulk_at.port(), ticket };
+    first.write_all(&[Preamble::Heard.bytes(), accept.bytes()].concat()).unwrap();
     let connection = until(&mut client, |client| match client.next_event() {
         Some(Event::Connect { result, .. }) => Some(result.unwrap()),
         _ => None,
@@ -92,9 +92,9 @@ fn who_does_not_know_the_secret_gets_neither_that_nor_data() {
 fn a_false_proof_ends_the_connection() {
     let answers = [
         b"220 mail.example ESMTP\r\n".to_vec(),
-        Said::Challenge { nonce: [0; 16], proof: [0; 32] }.bytes(),
+        Preamble::Challenge { nonce: [0; 16], proof: [0; 32] }.bytes(),
         // What it was sent itself, given back.
-        Said::Bulk { key: 7, nonce: [0; 16] }.bytes(),
+        Preamble::Bulk { key: 7, nonce: [0; 16] }.bytes(),
     ];
     for answer in answers {
         let other = listen("127.0.0.1");

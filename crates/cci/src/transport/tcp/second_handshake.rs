@@ -5,9 +5,9 @@
 use super::Tcp;
 use super::counts::Fault;
 use super::dial::AGAIN_NS;
-use super::hand::{Hand, Stage};
+use super::handshake::{Handshake, Stage};
 use super::pipe::{self, Pipe};
-use super::said::Said;
+use super::preamble::Preamble;
 use crate::DisconnectReason;
 use crate::engine::core::Core;
 use crate::transport::token;
@@ -48,7 +48,8 @@ impl Tcp {
             // Descriptors may become free; who waits for the stream gives up at its own time.
             self.links.shared.counts.refused_system += 1;
             self.seconds_again.push(key);
-            self.hands_due_ns = self.hands_due_ns.min(self.links.shared.now_ns.saturating_add(AGAIN_NS));
+            self.handshakes_due_ns =
+                self.handshakes_due_ns.min(self.links.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
         let stream = stream.and_then(Result::ok);
@@ -59,40 +60,40 @@ impl Tcp {
         let stream = stream.and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());
         let mut nonce = [0; NONCE_BYTES];
         let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
-        let bytes = Said::Bulk { key: conn.ticket.key, nonce }.bytes();
+        let bytes = Preamble::Bulk { key: conn.ticket.key, nonce }.bytes();
         let since_ns = self.links.shared.now_ns;
-        let hand = stream.and_then(|stream| {
+        let handshake = stream.and_then(|stream| {
             let until_ns = since_ns.saturating_add(SECOND_NS_MAX);
             let stage = Stage::Dialled { conn: key, nonce };
-            self.hands.insert(Hand { stream, peer: None, since_ns, until_ns, bytes, stage })
+            self.handshakes.insert(Handshake { stream, peer: None, since_ns, until_ns, bytes, stage })
         });
-        let Some(hand) = hand else { return self.links.end(core, key, DisconnectReason::Refused) };
-        self.hands_due_ns = 0;
-        self.watch_hand(core, hand, Interest::Write);
+        let Some(handshake) = handshake else { return self.links.end(core, key, DisconnectReason::Refused) };
+        self.handshakes_due_ns = 0;
+        self.watch_handshake(core, handshake, Interest::Write);
     }
 
     /// Our second stream is connected, or is not, or its handshake goes on.
     pub(super) fn second_connected(&mut self, core: &mut Core, key: Key) {
-        let Some(hand) = self.hands.get_mut(key) else { return };
-        let Stage::Dialled { conn, nonce } = hand.stage else { return };
-        let sent = hand.stream.take_error().and_then(|()| hand.stream.send(&hand.bytes));
+        let Some(handshake) = self.handshakes.get_mut(key) else { return };
+        let Stage::Dialled { conn, nonce } = handshake.stage else { return };
+        let sent = handshake.stream.take_error().and_then(|()| handshake.stream.send(&handshake.bytes));
         let token = token::make(token::HAND, key);
         if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
             // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
             // the handshake always can.
-            let interest = if hand.stream.waits_for_room() { Interest::Write } else { Interest::Read };
-            core.poller.rewatch(hand.stream.as_fd(), token, interest);
+            let interest = if handshake.stream.waits_for_space() { Interest::Write } else { Interest::Read };
+            core.poller.rewatch(handshake.stream.as_fd(), token, interest);
             return;
         }
-        let is_whole = sent.as_ref().is_ok_and(|len| *len == hand.bytes.len());
+        let is_whole = sent.as_ref().is_ok_and(|len| *len == handshake.bytes.len());
         let first = self.links.conns.get(conn).and_then(|conn| conn.stream.as_ref());
-        if !is_whole || first.is_none_or(|first| !first.has_peer_of(&hand.stream)) {
+        if !is_whole || first.is_none_or(|first| !first.has_peer_of(&handshake.stream)) {
             let fault = sent.as_ref().err().and_then(pipe::refusal).map(|refusal| refusal.fault);
-            return self.end_hand(core, key, fault);
+            return self.end_handshake(core, key, fault);
         }
-        hand.bytes.clear();
-        hand.stage = Stage::Named { conn, nonce };
-        core.poller.rewatch(hand.stream.as_fd(), token, Interest::Read);
+        handshake.bytes.clear();
+        handshake.stage = Stage::Named { conn, nonce };
+        core.poller.rewatch(handshake.stream.as_fd(), token, Interest::Read);
     }
 
     /// Somebody names a connection whose second stream this is to be: proves to know its secret, and asks for the same.
@@ -100,24 +101,25 @@ impl Tcp {
         //= wire.md R-TCP-15
         let conn = Key::from_bits(named);
         let mut acceptor = [0; NONCE_BYTES];
-        let Some(hand) = self.hands.get_mut(key) else { return };
+        let Some(handshake) = self.handshakes.get_mut(key) else { return };
         let known = self.links.conns.get(conn).filter(|conn| {
             let first = conn.stream.as_ref();
-            let is_peers = first
-                .is_some_and(|first| first.has_peer_of(&hand.stream) && first.has_endpoint_of(&hand.stream));
+            let is_peers = first.is_some_and(|first| {
+                first.has_peer_of(&handshake.stream) && first.has_endpoint_of(&handshake.stream)
+            });
             is_peers && !conn.dialled && conn.second_may_come()
         });
         let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {
-            return self.end_hand(core, key, Some(Fault::Ticket));
+            return self.end_handshake(core, key, Some(Fault::Ticket));
         };
         //= wire.md R-TCP-18
         let challenge = Challenge { key: named, dialler, acceptor };
         let proof = challenge.prove(&known.ticket.secret, Prover::Acceptor);
-        hand.stage = Stage::Challenged { conn, challenge };
-        let said = Said::Challenge { nonce: acceptor, proof }.bytes();
+        handshake.stage = Stage::Challenged { conn, challenge };
+        let said = Preamble::Challenge { nonce: acceptor, proof }.bytes();
         // It is short, and the stream is new: there is room. If not, it is over.
-        if hand.stream.send(&said).ok() != Some(said.len()) {
-            self.end_hand(core, key, None);
+        if handshake.stream.send(&said).ok() != Some(said.len()) {
+            self.end_handshake(core, key, None);
         }
     }
 
@@ -129,29 +131,29 @@ impl Tcp {
         acceptor: [u8; NONCE_BYTES],
         proof: &[u8; PROOF_BYTES],
     ) {
-        let Some(hand) = self.hands.get_mut(key) else { return };
-        let Stage::Named { conn, nonce } = hand.stage else { return };
+        let Some(handshake) = self.handshakes.get_mut(key) else { return };
+        let Stage::Named { conn, nonce } = handshake.stage else { return };
         let Some(ticket) = self.links.conns.get(conn).map(|conn| conn.ticket) else {
-            return self.end_hand(core, key, None);
+            return self.end_handshake(core, key, None);
         };
         //= wire.md R-TCP-18
         let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
         if !challenge.is_proved(&ticket.secret, Prover::Acceptor, proof) {
-            return self.end_hand(core, key, Some(Fault::Ticket));
+            return self.end_handshake(core, key, Some(Fault::Ticket));
         }
-        let said = Said::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
-        if hand.stream.send(&said).ok() != Some(said.len()) {
-            return self.end_hand(core, key, None);
+        let said = Preamble::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
+        if handshake.stream.send(&said).ok() != Some(said.len()) {
+            return self.end_handshake(core, key, None);
         }
-        if let Some(hand) = self.take_hand(core, key) {
-            self.links.second_came(core, conn, hand.stream);
+        if let Some(handshake) = self.take_handshake(core, key) {
+            self.links.second_came(core, conn, handshake.stream);
         }
     }
 
     /// Somebody proves to be the peer of a connection, or does not.
     pub(super) fn second_came(&mut self, core: &mut Core, key: Key, proof: &[u8; PROOF_BYTES]) {
-        let Some(hand) = self.hands.get(key) else { return };
-        let Stage::Challenged { conn, challenge } = &hand.stage else { return };
+        let Some(handshake) = self.handshakes.get(key) else { return };
+        let Stage::Challenged { conn, challenge } = &handshake.stage else { return };
         let named = *conn;
         let is_peer = self.links.conns.get(named).is_some_and(|conn| {
             !conn.dialled
@@ -159,10 +161,10 @@ impl Tcp {
                 && challenge.is_proved(&conn.ticket.secret, Prover::Dialler, proof)
         });
         if !is_peer {
-            return self.end_hand(core, key, Some(Fault::Ticket));
+            return self.end_handshake(core, key, Some(Fault::Ticket));
         }
-        if let Some(hand) = self.take_hand(core, key) {
-            self.links.second_came(core, named, hand.stream);
+        if let Some(handshake) = self.take_handshake(core, key) {
+            self.links.second_came(core, named, handshake.stream);
         }
     }
 }

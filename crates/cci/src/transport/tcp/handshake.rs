@@ -3,7 +3,7 @@
 
 use super::counts::Fault;
 use super::pipe::{self, Pipe, Refusal, SHAKING_BYTES};
-use super::said::{SAID_BYTES_MAX, Said};
+use super::preamble::{PREAMBLE_BYTES_MAX, Preamble};
 use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
 use crate::DisconnectReason;
 use crate::engine::core::Core;
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// Streams that are no connection's yet.
-const HANDS_MAX: u32 = 64 << 10;
+const HANDSHAKES_MAX: u32 = 64 << 10;
 
 /// What a client wants.
 #[derive(Copy, Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
 }
 
 /// See the module.
-pub(super) struct Hand {
+pub(super) struct Handshake {
     pub stream: Pipe,
     /// Whom it comes from; None: this side has dialled it.
     pub peer: Option<SocketAddr>,
@@ -72,36 +72,36 @@ impl Stage {
 }
 
 /// All of them.
-pub(super) struct Hands {
-    table: Slab<Hand>,
+pub(super) struct Handshakes {
+    table: Slab<Handshake>,
     /// How many are clients.
     clients: u32,
 }
 
-impl Hands {
-    pub fn new() -> Hands {
-        Hands { table: Slab::new(HANDS_MAX), clients: 0 }
+impl Handshakes {
+    pub fn new() -> Handshakes {
+        Handshakes { table: Slab::new(HANDSHAKES_MAX), clients: 0 }
     }
 
     /// None: there is no room for it, and it is closed.
-    pub fn insert(&mut self, hand: Hand) -> Option<Key> {
-        let is_client = hand.stage.is_client();
-        let key = self.table.insert(hand).ok()?;
+    pub fn insert(&mut self, handshake: Handshake) -> Option<Key> {
+        let is_client = handshake.stage.is_client();
+        let key = self.table.insert(handshake).ok()?;
         self.clients += u32::from(is_client);
         Some(key)
     }
 
-    pub fn remove(&mut self, key: Key) -> Option<Hand> {
-        let hand = self.table.remove(key)?;
-        self.clients -= u32::from(hand.stage.is_client());
-        Some(hand)
+    pub fn remove(&mut self, key: Key) -> Option<Handshake> {
+        let handshake = self.table.remove(key)?;
+        self.clients -= u32::from(handshake.stage.is_client());
+        Some(handshake)
     }
 
-    pub fn get(&self, key: Key) -> Option<&Hand> {
+    pub fn get(&self, key: Key) -> Option<&Handshake> {
         self.table.get(key)
     }
 
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut Hand> {
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Handshake> {
         self.table.get_mut(key)
     }
 
@@ -109,7 +109,7 @@ impl Hands {
         self.table.key_at(index)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Key, &Hand)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Handshake)> {
         self.table.iter()
     }
 
@@ -118,13 +118,15 @@ impl Hands {
     }
 
     /// Clients whose streams shake hands.
-    fn shaking(&self) -> impl Iterator<Item = (Key, &Hand)> {
-        self.table.iter().filter(|(_, hand)| hand.stage.is_client() && hand.stream.is_shaking())
+    fn shaking(&self) -> impl Iterator<Item = (Key, &Handshake)> {
+        self.table
+            .iter()
+            .filter(|(_, handshake)| handshake.stage.is_client() && handshake.stream.is_shaking())
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        let said: usize = self.table.iter().map(|(_, hand)| hand.bytes.capacity()).sum();
+        let said: usize = self.table.iter().map(|(_, handshake)| handshake.bytes.capacity()).sum();
         (self.table.bytes() + said) as u64 + self.shaking().count() as u64 * SHAKING_BYTES
     }
 }
@@ -153,15 +155,15 @@ impl Unread {
 }
 
 /// Reads a part of a handshake, and no byte behind it. None: more is to come.
-pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Said>, Unread> {
+pub(super) fn read_preamble(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Preamble>, Unread> {
     loop {
         //= wire.md R-TCP-2
-        let needed = match Said::parse(bytes) {
+        let needed = match Preamble::parse(bytes) {
             Ok(said) => {
                 bytes.clear();
                 return Ok(Some(said));
             }
-            Err(Some(needed)) => needed.min(SAID_BYTES_MAX),
+            Err(Some(needed)) => needed.min(PREAMBLE_BYTES_MAX),
             Err(None) => return Err(Unread::Fault),
         };
         let have = bytes.len();
@@ -179,31 +181,33 @@ pub(super) fn read_said(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option
 }
 
 /// The oldest of the host that has the most, and when it came.
-fn oldest_by_host<'a>(hands: impl Iterator<Item = (Key, &'a Hand)>) -> Option<(Key, u64)> {
-    oldest_of_most(hands.map(|(key, hand)| (hand.peer.map(Host::from), hand.since_ns, key)))
+fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
+    oldest_of_most(
+        handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),
+    )
 }
 
 impl Tcp {
-    pub(super) fn watch_hand(&mut self, core: &mut Core, key: Key, interest: Interest) {
-        let Some(hand) = self.hands.get(key) else { return };
+    pub(super) fn watch_handshake(&mut self, core: &mut Core, key: Key, interest: Interest) {
+        let Some(handshake) = self.handshakes.get(key) else { return };
         let token = token::make(token::HAND, key);
-        if core.poller.watch(hand.stream.as_fd(), token).is_err() {
-            return self.end_hand(core, key, None);
+        if core.poller.watch(handshake.stream.as_fd(), token).is_err() {
+            return self.end_handshake(core, key, None);
         }
         if interest != Interest::Read {
-            core.poller.rewatch(hand.stream.as_fd(), token, interest);
+            core.poller.rewatch(handshake.stream.as_fd(), token, interest);
         }
     }
 
-    /// The kernel has something to say of a hand.
-    pub(super) fn hand_ready(&mut self, core: &mut Core, key: Key) {
-        let shakes = |hand: &Hand| hand.stage.is_client() && hand.stream.is_shaking();
-        if self.hands.get(key).is_some_and(shakes) {
+    /// The kernel has something to say of a handshake.
+    pub(super) fn handshake_ready(&mut self, core: &mut Core, key: Key) {
+        let shakes = |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_shaking();
+        if self.handshakes.get(key).is_some_and(shakes) {
             // Where too many go on at once, the kernel tells of the others again.
             let Some(left) = self.shakes_left.checked_sub(1) else { return };
             self.shakes_left = left;
         }
-        match self.hands.get(key).map(|hand| &hand.stage) {
+        match self.handshakes.get(key).map(|handshake| &handshake.stage) {
             Some(Stage::Dialled { .. }) => self.second_connected(core, key),
             Some(Stage::Waiting { .. }) => self.waiting_speaks(core, key),
             Some(_) => self.hear(core, key),
@@ -214,79 +218,83 @@ impl Tcp {
     /// The peer says something.
     fn hear(&mut self, core: &mut Core, key: Key) {
         loop {
-            let Some(hand) = self.hands.get_mut(key).filter(|hand| !hand.stage.is_waiting()) else { return };
-            let said = match read_said(&mut hand.stream, &mut hand.bytes) {
+            let Some(handshake) =
+                self.handshakes.get_mut(key).filter(|handshake| !handshake.stage.is_waiting())
+            else {
+                return;
+            };
+            let said = match read_preamble(&mut handshake.stream, &mut handshake.bytes) {
                 Ok(None) => return,
                 Ok(Some(said)) => said,
-                Err(unread) => return self.end_hand(core, key, unread.fault()),
+                Err(unread) => return self.end_handshake(core, key, unread.fault()),
             };
-            match (&hand.stage, said) {
-                (Stage::Silent, Said::Hello { attribute, mss, payload }) => {
-                    self.said_hello(core, key, Wanted { attribute, mss }, payload);
+            match (&handshake.stage, said) {
+                (Stage::Silent, Preamble::Hello { attribute, mss, payload }) => {
+                    self.hello_came(core, key, Wanted { attribute, mss }, payload);
                 }
-                (Stage::Heard(wanted), Said::Request { payload }) => {
+                (Stage::Heard(wanted), Preamble::Request { payload }) => {
                     let wanted = *wanted;
                     return self.ask_program(core, key, wanted, payload);
                 }
-                (Stage::Silent, Said::Bulk { key: named, nonce }) => {
+                (Stage::Silent, Preamble::Bulk { key: named, nonce }) => {
                     self.second_named(core, key, named, nonce);
                 }
-                (Stage::Challenged { .. }, Said::Proof { proof }) => {
+                (Stage::Challenged { .. }, Preamble::Proof { proof }) => {
                     return self.second_came(core, key, &proof);
                 }
-                (Stage::Named { .. }, Said::Challenge { nonce, proof }) => {
+                (Stage::Named { .. }, Preamble::Challenge { nonce, proof }) => {
                     return self.second_proved(core, key, nonce, &proof);
                 }
-                (Stage::Silent, Said::OtherHello) => {
+                (Stage::Silent, Preamble::OtherHello) => {
                     //= wire.md R-TCP-4
-                    if let Some(mut hand) = self.take_hand(core, key) {
+                    if let Some(mut handshake) = self.take_handshake(core, key) {
                         // What is not read would have the kernel reset the stream, and the answer might be lost.
-                        let _ = hand.stream.recv(&mut [0; SAID_BYTES_MAX]);
+                        let _ = handshake.stream.recv(&mut [0; PREAMBLE_BYTES_MAX]);
                         // It is short, and the stream is new: there is room. If not, the client learns by its end.
-                        let _ = hand.stream.send(&Said::OtherHello.bytes());
+                        let _ = handshake.stream.send(&Preamble::OtherHello.bytes());
                     }
                     return;
                 }
-                _ => return self.end_hand(core, key, Some(Fault::Handshake)),
+                _ => return self.end_handshake(core, key, Some(Fault::Handshake)),
             }
         }
     }
 
-    /// Takes a hand out of the tables; its stream goes on.
-    pub(super) fn take_hand(&mut self, core: &mut Core, key: Key) -> Option<Hand> {
-        let hand = self.hands.remove(key)?;
-        core.poller.unwatch(hand.stream.as_fd());
-        Some(hand)
+    /// Takes a handshake out of the tables; its stream goes on.
+    pub(super) fn take_handshake(&mut self, core: &mut Core, key: Key) -> Option<Handshake> {
+        let handshake = self.handshakes.remove(key)?;
+        core.poller.unwatch(handshake.stream.as_fd());
+        Some(handshake)
     }
 
     /// Closes it.
-    pub(super) fn end_hand(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
+    pub(super) fn end_handshake(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
         let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
         if let Some(fault) = fault {
             self.links.shared.counts.fault(fault);
         }
-        let Some(mut hand) = self.take_hand(core, key) else { return };
-        match hand.stage {
+        let Some(mut handshake) = self.take_handshake(core, key) else { return };
+        match handshake.stage {
             Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
                 self.links.end(core, conn, reason);
             }
             Stage::Waiting { .. } => {
                 // If there is no room for it, the client learns by the end of the stream.
-                let _ = hand.stream.send(&Said::Reject { no_memory: true }.bytes());
+                let _ = handshake.stream.send(&Preamble::Reject { no_memory: true }.bytes());
             }
             Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
         }
     }
 
     /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
-    pub(super) fn make_room_for_client(&mut self, core: &mut Core) -> bool {
+    pub(super) fn make_place_for_client(&mut self, core: &mut Core) -> bool {
         let shaking_max = self.clients_shaking_max;
-        let may_be_full = self.hands.clients as usize >= shaking_max;
-        let oldest = if may_be_full && self.hands.shaking().count() >= shaking_max {
+        let may_be_full = self.handshakes.clients as usize >= shaking_max;
+        let oldest = if may_be_full && self.handshakes.shaking().count() >= shaking_max {
             // Those that have shown who they are have given back what that takes.
-            oldest_by_host(self.hands.shaking())
-        } else if self.hands.clients >= CLIENTS_MAX {
-            oldest_by_host(self.hands.iter().filter(|(_, hand)| hand.stage.is_client()))
+            oldest_by_host(self.handshakes.shaking())
+        } else if self.handshakes.clients >= CLIENTS_MAX {
+            oldest_by_host(self.handshakes.iter().filter(|(_, handshake)| handshake.stage.is_client()))
         } else {
             return true;
         };
@@ -294,7 +302,7 @@ impl Tcp {
         let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
             return false;
         };
-        self.end_hand(core, key, Some(Fault::Silent));
+        self.end_handshake(core, key, Some(Fault::Silent));
         true
     }
 }

@@ -18,9 +18,9 @@ const PROOF_PART_BYTES: usize = 8 + PROOF_BYTES;
 const ACCEPT_BYTES: usize = 40;
 const ANSWER_BYTES: usize = 16;
 /// The longest part of a handshake.
-pub(super) const SAID_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
+pub(super) const PREAMBLE_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
 
-const _: () = assert!(CHALLENGE_BYTES <= SAID_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
+const _: () = assert!(CHALLENGE_BYTES <= PREAMBLE_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
 
 /// Names an accepted connection to the endpoint that accepted it; whoever dials its second stream proves to know the secret.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl fmt::Debug for Ticket {
 
 /// A part of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// `payload` of the request; None: it follows in [`Said::Request`], once [`Said::Heard`] was said.
+pub(super) enum Preamble {
+    /// `payload` of the request; None: it follows in [`Preamble::Request`], once [`Preamble::Heard`] was said.
     Hello {
         attribute: Attribute,
         mss: u32,
@@ -98,7 +98,7 @@ mod number {
 /// Of HELLO: the payload follows in REQUEST.
 const LATER: u8 = 1;
 
-impl Said {
+impl Preamble {
     /// As it goes over the stream.
     pub fn bytes(&self) -> Vec<u8> {
         let prefix = |kind: u8| {
@@ -111,7 +111,7 @@ impl Said {
         // The engine has checked it against `REQUEST_BYTES_MAX`.
         let len = |payload: &[u8]| u16::try_from(payload.len()).unwrap_or(0).to_le_bytes();
         match self {
-            Said::Hello { attribute, mss, payload } => {
+            Preamble::Hello { attribute, mss, payload } => {
                 let mut bytes = prefix(number::HELLO);
                 let flags = if payload.is_some() { 0 } else { LATER };
                 let payload = payload.as_deref().unwrap_or_default();
@@ -121,31 +121,31 @@ impl Said {
                 bytes.extend_from_slice(payload);
                 bytes
             }
-            Said::Request { payload } => {
+            Preamble::Request { payload } => {
                 let mut bytes = prefix(number::REQUEST);
                 bytes.extend_from_slice(&len(payload));
                 bytes.extend_from_slice(&[0; 6]);
                 bytes.extend_from_slice(payload);
                 bytes
             }
-            Said::Bulk { key, nonce } => {
+            Preamble::Bulk { key, nonce } => {
                 let mut bytes = prefix(number::BULK);
                 bytes.extend_from_slice(&key.to_le_bytes());
                 bytes.extend_from_slice(nonce);
                 bytes
             }
-            Said::Challenge { nonce, proof } => {
+            Preamble::Challenge { nonce, proof } => {
                 let mut bytes = prefix(number::CHALLENGE);
                 bytes.extend_from_slice(nonce);
                 bytes.extend_from_slice(proof);
                 bytes
             }
-            Said::Proof { proof } => {
+            Preamble::Proof { proof } => {
                 let mut bytes = prefix(number::PROOF);
                 bytes.extend_from_slice(proof);
                 bytes
             }
-            Said::Accept { mss, port, ticket } => {
+            Preamble::Accept { mss, port, ticket } => {
                 let mut bytes = prefix(number::ACCEPT);
                 bytes.extend_from_slice(&mss.to_le_bytes());
                 bytes.extend_from_slice(&port.to_le_bytes());
@@ -154,13 +154,13 @@ impl Said {
                 bytes.extend_from_slice(&ticket.secret);
                 bytes
             }
-            Said::Reject { no_memory } => {
+            Preamble::Reject { no_memory } => {
                 let mut bytes = prefix(number::REJECT);
                 bytes.extend_from_slice(&[if *no_memory { 2 } else { 1 }, 0, 0, 0, 0, 0, 0, 0]);
                 bytes
             }
-            Said::Heard => prefix(number::HEARD),
-            Said::Version { .. } | Said::OtherHello => {
+            Preamble::Heard => prefix(number::HEARD),
+            Preamble::Version { .. } | Preamble::OtherHello => {
                 let mut bytes = prefix(number::VERSION);
                 bytes.extend_from_slice(&[VERSION, VERSION, 0, 0, 0, 0, 0, 0]);
                 bytes
@@ -170,7 +170,7 @@ impl Said {
 
     /// Reads a part of a handshake from the beginning of a stream. `Err(Some(n))`: the part is at least `n` bytes long,
     /// more than there are; so no byte behind it needs ever be taken from the stream. `Err(None)`: a fault.
-    pub fn parse(bytes: &[u8]) -> Result<Said, Option<usize>> {
+    pub fn parse(bytes: &[u8]) -> Result<Preamble, Option<usize>> {
         //= wire.md R-TCP-2
         let known = bytes.len().min(MAGIC.len());
         if bytes.get(..known) != MAGIC.get(..known) {
@@ -180,30 +180,30 @@ impl Said {
         let [_, _, _, _, kind, version, zero @ ..] = *prefix;
         if version != VERSION && (kind == number::HELLO || kind == number::BULK) {
             //= wire.md R-TCP-4
-            return Ok(Said::OtherHello);
+            return Ok(Preamble::OtherHello);
         }
         if zero != [0; 2] || version != VERSION && kind != number::VERSION {
             return Err(None);
         }
         match kind {
             number::HELLO => Self::parse_hello(bytes),
-            number::HEARD => Ok(Said::Heard),
+            number::HEARD => Ok(Preamble::Heard),
             number::REQUEST => Self::parse_request(bytes),
             number::BULK => {
                 let mut rest = Fields(bytes.first_chunk::<BULK_BYTES>().ok_or(Some(BULK_BYTES))?);
                 rest.skip_prefix();
-                Ok(Said::Bulk { key: u64::from_le_bytes(rest.take()?), nonce: rest.take()? })
+                Ok(Preamble::Bulk { key: u64::from_le_bytes(rest.take()?), nonce: rest.take()? })
             }
             number::CHALLENGE => {
                 let mut rest = Fields(bytes.first_chunk::<CHALLENGE_BYTES>().ok_or(Some(CHALLENGE_BYTES))?);
                 rest.skip_prefix();
-                Ok(Said::Challenge { nonce: rest.take()?, proof: rest.take()? })
+                Ok(Preamble::Challenge { nonce: rest.take()?, proof: rest.take()? })
             }
             number::PROOF => {
                 let whole = bytes.first_chunk::<PROOF_PART_BYTES>().ok_or(Some(PROOF_PART_BYTES))?;
                 let mut rest = Fields(whole);
                 rest.skip_prefix();
-                Ok(Said::Proof { proof: rest.take()? })
+                Ok(Preamble::Proof { proof: rest.take()? })
             }
             number::ACCEPT => {
                 let mut rest = Fields(bytes.first_chunk::<ACCEPT_BYTES>().ok_or(Some(ACCEPT_BYTES))?);
@@ -212,15 +212,15 @@ impl Said {
                 let zero = u16::from_le_bytes(rest.take()?);
                 let ticket = Ticket { key: u64::from_le_bytes(rest.take()?), secret: rest.take()? };
                 let is_good = mss > 0 && port > 0 && zero == 0;
-                is_good.then_some(Said::Accept { mss, port, ticket }).ok_or(None)
+                is_good.then_some(Preamble::Accept { mss, port, ticket }).ok_or(None)
             }
             number::REJECT | number::VERSION => {
                 let whole: &[u8; ANSWER_BYTES] = bytes.first_chunk().ok_or(Some(ANSWER_BYTES))?;
                 let [.., first, highest, _, _, _, _, _, _] = *whole;
                 match (kind, first) {
-                    (number::REJECT, 1 | 2) => Ok(Said::Reject { no_memory: first == 2 }),
+                    (number::REJECT, 1 | 2) => Ok(Preamble::Reject { no_memory: first == 2 }),
                     (number::VERSION, lowest) if !(lowest..=highest).contains(&VERSION) => {
-                        Ok(Said::Version { theirs: highest })
+                        Ok(Preamble::Version { theirs: highest })
                     }
                     _ => Err(None),
                 }
@@ -229,7 +229,7 @@ impl Said {
         }
     }
 
-    fn parse_hello(bytes: &[u8]) -> Result<Said, Option<usize>> {
+    fn parse_hello(bytes: &[u8]) -> Result<Preamble, Option<usize>> {
         let head: &[u8; HELLO_BYTES] = bytes.first_chunk().ok_or(Some(HELLO_BYTES))?;
         let [_, _, _, _, _, _, _, _, m0, m1, m2, m3, l0, l1, attribute, flags] = *head;
         let len = usize::from(u16::from_le_bytes([l0, l1]));
@@ -243,10 +243,10 @@ impl Said {
             LATER if len == 0 => None,
             _ => return Err(None),
         };
-        Ok(Said::Hello { attribute, mss, payload })
+        Ok(Preamble::Hello { attribute, mss, payload })
     }
 
-    fn parse_request(bytes: &[u8]) -> Result<Said, Option<usize>> {
+    fn parse_request(bytes: &[u8]) -> Result<Preamble, Option<usize>> {
         let head: &[u8; REQUEST_HEAD_BYTES] = bytes.first_chunk().ok_or(Some(REQUEST_HEAD_BYTES))?;
         let [_, _, _, _, _, _, _, _, l0, l1, zero @ ..] = *head;
         let len = usize::from(u16::from_le_bytes([l0, l1]));
@@ -255,7 +255,7 @@ impl Said {
         }
         let whole = REQUEST_HEAD_BYTES + len;
         let payload = bytes.get(REQUEST_HEAD_BYTES..whole).ok_or(Some(whole))?;
-        Ok(Said::Request { payload: payload.to_vec() })
+        Ok(Preamble::Request { payload: payload.to_vec() })
     }
 }
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_shown_of_a_ticket_has_no_secret() {
         let ticket = Ticket { key: 7, secret: [0xa5; 16] };
-        let shown = format!("{:?}", Said::Accept { mss: 1, port: 2, ticket });
+        let shown = format!("{:?}", Preamble::Accept { mss: 1, port: 2, ticket });
         assert!(shown.contains("Ticket(7)") && !shown.contains("165"), "{shown}");
     }
 
@@ -309,20 +309,20 @@ mod tests {
         (any::<u64>(), any::<[u8; 16]>()).prop_map(|(key, secret)| Ticket { key, secret })
     }
 
-    fn said() -> impl Strategy<Value = Said> {
+    fn said() -> impl Strategy<Value = Preamble> {
         let attribute = (0u8..3).prop_map(|service| attribute_of(service).unwrap());
         let payload = || proptest::collection::vec(any::<u8>(), 0..=REQUEST_BYTES_MAX);
         prop_oneof![
             (attribute, 1u32.., proptest::option::of(payload()))
-                .prop_map(|(attribute, mss, payload)| Said::Hello { attribute, mss, payload }),
-            payload().prop_map(|payload| Said::Request { payload }),
-            any::<(u64, [u8; NONCE_BYTES])>().prop_map(|(key, nonce)| Said::Bulk { key, nonce }),
+                .prop_map(|(attribute, mss, payload)| Preamble::Hello { attribute, mss, payload }),
+            payload().prop_map(|payload| Preamble::Request { payload }),
+            any::<(u64, [u8; NONCE_BYTES])>().prop_map(|(key, nonce)| Preamble::Bulk { key, nonce }),
             any::<([u8; NONCE_BYTES], [u8; PROOF_BYTES])>()
-                .prop_map(|(nonce, proof)| Said::Challenge { nonce, proof }),
-            any::<[u8; PROOF_BYTES]>().prop_map(|proof| Said::Proof { proof }),
-            (1u32.., 1u16.., ticket()).prop_map(|(mss, port, ticket)| Said::Accept { mss, port, ticket }),
-            any::<bool>().prop_map(|no_memory| Said::Reject { no_memory }),
-            Just(Said::Heard),
+                .prop_map(|(nonce, proof)| Preamble::Challenge { nonce, proof }),
+            any::<[u8; PROOF_BYTES]>().prop_map(|proof| Preamble::Proof { proof }),
+            (1u32.., 1u16.., ticket()).prop_map(|(mss, port, ticket)| Preamble::Accept { mss, port, ticket }),
+            any::<bool>().prop_map(|no_memory| Preamble::Reject { no_memory }),
+            Just(Preamble::Heard),
         ]
     }
 
@@ -335,7 +335,7 @@ mod tests {
             let bytes = said.bytes();
             let mut have = 0;
             loop {
-                match Said::parse(&bytes[..have]) {
+                match Preamble::parse(&bytes[..have]) {
                     Ok(read) => {
                         prop_assert_eq!(have, bytes.len());
                         prop_assert_eq!(read, said);
@@ -344,7 +344,7 @@ mod tests {
                     Err(needed) => {
                         let needed = needed.expect("honest");
                         prop_assert!(needed > have && needed <= bytes.len());
-                        prop_assert_eq!(Said::parse(&bytes[..needed - 1]), Err(Some(needed)));
+                        prop_assert_eq!(Preamble::parse(&bytes[..needed - 1]), Err(Some(needed)));
                         have = needed;
                     }
                 }
@@ -358,8 +358,8 @@ mod tests {
                     *byte = magic;
                 }
             }
-            match Said::parse(&bytes) {
-                Err(Some(needed)) => prop_assert!(needed > bytes.len() && needed <= SAID_BYTES_MAX),
+            match Preamble::parse(&bytes) {
+                Err(Some(needed)) => prop_assert!(needed > bytes.len() && needed <= PREAMBLE_BYTES_MAX),
                 Err(None) => {}
                 Ok(_) => prop_assert!(bytes.len() >= PREFIX_BYTES),
             }
@@ -369,21 +369,21 @@ mod tests {
     #[test]
     fn another_version_is_told_apart() {
         for (old, new) in [(9, 3), (1, 1)] {
-            let mut hello = Said::Reject { no_memory: false }.bytes();
+            let mut hello = Preamble::Reject { no_memory: false }.bytes();
             hello[4] = number::HELLO;
             hello[5] = old;
-            assert_eq!(Said::parse(&hello), Ok(Said::OtherHello));
-            let mut answer = Said::OtherHello.bytes();
-            assert_eq!(Said::parse(&answer), Err(None), "it speaks ours and says that it does not");
+            assert_eq!(Preamble::parse(&hello), Ok(Preamble::OtherHello));
+            let mut answer = Preamble::OtherHello.bytes();
+            assert_eq!(Preamble::parse(&answer), Err(None), "it speaks ours and says that it does not");
             (answer[5], answer[8], answer[9]) = (old, new, new);
             assert_eq!(
-                Said::parse(&answer),
-                Ok(Said::Version { theirs: new }),
+                Preamble::parse(&answer),
+                Ok(Preamble::Version { theirs: new }),
                 "whatever version it says so in"
             );
         }
-        let mut heard = Said::Heard.bytes();
+        let mut heard = Preamble::Heard.bytes();
         heard[5] = 1;
-        assert_eq!(Said::parse(&heard), Err(None));
+        assert_eq!(Preamble::parse(&heard), Err(None));
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Suspended {
     refused: u128,
 }
 
-/// See the module.
+/// Both sides of a connection's operations: what this side has asked for, and what the peer has.
 pub(crate) struct Flow {
     pub connection: Connection,
     initiator: Initiator,
@@ -279,7 +279,7 @@ impl Flow {
         Some(Suspended { abandoned, writes, refused })
     }
 
-    /// Goes on where a flow was suspended. This one is new.
+    /// Goes on where another flow was suspended; this one is new.
     pub fn resume(&mut self, suspended: Suspended) {
         self.initiator.await_answers(suspended.abandoned);
         self.target.await_writes(suspended.writes, suspended.refused);

@@ -47,7 +47,7 @@ impl Flows {
         }
     }
 
-    /// How many there are, idle ones included.
+    /// The number of flows, idle ones included.
     pub fn made(&self) -> u32 {
         self.table.len() + self.spare.len() as u32
     }

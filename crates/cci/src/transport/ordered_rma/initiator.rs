@@ -13,7 +13,7 @@ use cci_memory::bytes::Bytes;
 use cci_proto::{RemoteAddress, RmaKind, RmaRefusal, RmaSegment};
 use std::collections::VecDeque;
 
-/// Operations that take turns on the way to the peer.
+/// Operations that take turns on the path to the peer.
 const SHARERS_MAX: u32 = 16;
 
 /// An operation through the channel whose time is taken, by the transport's clock.
@@ -26,7 +26,7 @@ pub(crate) struct Trial {
     pub has_ended: bool,
 }
 
-/// See the module.
+/// What this side has asked for on one connection.
 pub(super) struct Initiator {
     first: u32,
     last: u32,
@@ -38,12 +38,12 @@ pub(super) struct Initiator {
     from_ns: u64,
     /// What they hold of what all connections share.
     usage: Usage,
-    /// Of these, those that have left the line or are being cut.
+    /// Operations that have left the line or are being split.
     begun: u32,
     slots: Slots,
-    /// Abandoned, and the peer was not told yet.
+    /// Abandoned, and the peer does not know yet.
     to_end: u128,
-    /// We fetch for these.
+    /// Slots for which this side fetches data.
     fetching: VecDeque<u16>,
     /// Fenced operations in line that have not begun.
     fences: u32,
@@ -218,7 +218,7 @@ impl Initiator {
         }
     }
 
-    /// Cuts the next record from the operation at the head of the line.
+    /// Pushes the next record of the operation at the head of the line.
     pub fn send_next(
         &mut self,
         ops: &mut Ops,
@@ -406,7 +406,7 @@ impl Initiator {
         pushed.into()
     }
 
-    /// Everything is cut, or the operation has failed here; the peer may still have to be told that no more comes.
+    /// All records are pushed, or the operation has failed here; the peer may still have to learn that no more comes.
     fn finish<C: Channel>(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut C, at: u32) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
         let Some(slot) = op.write_slot else {
@@ -432,7 +432,7 @@ impl Initiator {
         pushed.into()
     }
 
-    /// The operation at the head of the line is cut.
+    /// All records of the operation at the head of the line are pushed.
     fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         op.stage = Stage::Sent;
@@ -445,7 +445,7 @@ impl Initiator {
         self.proceed(ops, core, at);
     }
 
-    /// An operation that is cut and has no answers to wait for ends, or has its message pushed.
+    /// An operation whose records are pushed and that has no answers to wait for ends, or has its message pushed.
     fn proceed(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         if op.stage != Stage::Sent || op.unanswered > 0 {
@@ -576,7 +576,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// As [`Flow::place`](super::flow::Flow), of what a read of ours asked for.
+    /// Where data goes that a read of this side asked for. `None`: nowhere, its region is gone.
     pub fn place_read(
         &self,
         core: &Core,
@@ -707,7 +707,7 @@ impl Initiator {
         self.answered_one(ops, core, op, Status::ReceiverNotReady);
     }
 
-    /// Says messages again for which the peer has buffers now; and tells it of ours.
+    /// Pushes messages again for which the peer has buffers now.
     pub fn push_again(&mut self, ops: &Ops, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while let Some(&slot) = self.again.front() {
             if let Slot::Held { op: at } = self.slots.get(slot)

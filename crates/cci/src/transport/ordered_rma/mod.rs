@@ -1,26 +1,26 @@
 //! Remote memory access over a channel that delivers records reliably and in order: a ring, a stream. No input or
 //! output here: the transport gives the records that came to [`Flow::take`](flow::Flow::take), and a [`Channel`] to push others to.
 //!
-//! A connection with something under way has a [`Flow`], borrowed from a pool. The side that *asks* has its operations in
-//! a line, cuts them into records as there is room, and knows each request by a slot, of which there are [`SLOTS`]. The
-//! side that *answers* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
-//! no room yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at
+//! A connection with something under way has a [`Flow`], borrowed from a pool. The *initiator* has its operations in
+//! a line, splits them into records as there is space, and knows each request by a slot, of which there are [`SLOTS`]. The
+//! *target* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
+//! no space yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at
 //! fault. Nothing of the data is kept: it goes from memory to record and from record to memory.
 //!
 //! | record | from | says |
 //! |---|---|---|
-//! | WRITE | asker | place, data; `LAST`: answer with DONE |
-//! | READ | asker | place, length; answered with DATA in order, or DONE that refuses it |
-//! | DATA | answerer | offset, data |
-//! | GONE | answerer | the region went away in the middle of a read |
-//! | ATOMIC | asker | place, operation |
-//! | NOTIFY | asker | a message, to be delivered if no write of the slot was refused; answered with DONE |
-//! | DONE | answerer | how it ended, and an atomic's value from before |
-//! | PULL | asker | place, length, address: fetch it from there yourself; answered with DONE |
-//! | WHERE | asker | place, length: where does that lie? Answered with HERE, or DONE that refuses it |
-//! | HERE | answerer | address: the asker fetches it |
-//! | HOLD | answerer | there is no receive buffer for the message of a NOTIFY: keep it |
-//! | AGAIN | answerer | now there is one: say it again |
+//! | WRITE | initiator | address, data; `LAST`: answer with DONE |
+//! | READ | initiator | address, length; answered with DATA in order, or DONE that refuses it |
+//! | DATA | target | offset, data |
+//! | GONE | target | the region went away in the middle of a read |
+//! | ATOMIC | initiator | address, operation |
+//! | NOTIFY | initiator | a message, to be delivered if no write of the slot was refused; answered with DONE |
+//! | DONE | target | how it ended, and an atomic's value from before |
+//! | PULL | initiator | address, length, address: fetch it from there yourself; answered with DONE |
+//! | WHERE | initiator | address, length: where does that lie? Answered with HERE, or DONE that refuses it |
+//! | HERE | target | address: the initiator fetches it |
+//! | HOLD | target | there is no receive buffer for the message of a NOTIFY: keep it |
+//! | AGAIN | target | now there is one: send it again |
 //!
 //! A fenced operation waits at the head of the line until everything before it has been answered and every record
 //! pushed before it was taken. As all is in order, data is there before the NOTIFY behind it.
@@ -60,7 +60,7 @@ pub(crate) const SLOTS: usize = limits::RMA_SLOTS;
 pub(crate) enum Pushed {
     /// It is on its way.
     Yes,
-    /// There is no room now; nothing was pushed.
+    /// There is no space now; nothing was pushed.
     Full,
     /// The channel is of no use any more.
     Broken,
@@ -70,9 +70,9 @@ pub(crate) enum Pushed {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault;
 
-/// The way to the peer of one connection, as long as a call lasts.
+/// The path to the peer of one connection, as long as a call lasts.
 pub(crate) trait Channel {
-    /// See [`Arrived::ASKS_AGAIN`].
+    /// A message for which the peer has no buffer does not stay in the channel: this side keeps it until it is asked for again.
     const ASKS_AGAIN: bool = false;
     /// Long operations take turns, record by record, so that a short one behind them waits for little.
     const TAKES_TURNS: bool = false;
@@ -80,8 +80,8 @@ pub(crate) trait Channel {
     /// Pushes a record made of the two.
     fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed;
 
-    /// As [`Channel::push`] for a message to the peer's program, that can be refused for want of a buffer. `slot` is
-    /// told to [`flow::Flow::notify_taken_back`] if the transport takes it back.
+    /// Pushes a message to the peer's program, which can be refused for want of a buffer. The transport passes `slot` to
+    /// [`flow::Flow::notify_taken_back`] if it takes the message back.
     fn push_notify(&mut self, head: &[u8], message: &[u8], slot: u16) -> Pushed {
         let _ = slot;
         self.push(head, message)
@@ -99,7 +99,7 @@ pub(crate) trait Channel {
     /// True once the peer has taken all that was pushed up to there.
     fn is_taken(&mut self, position: u64) -> bool;
 
-    /// Does all of it here and now, where the memory is within reach. None: it is not, and nothing was done.
+    /// Does an operation at once, where the memory is within reach. None: it is not, and nothing was done.
     fn direct(
         &mut self,
         _: &mut Core,
@@ -111,7 +111,7 @@ pub(crate) trait Channel {
         None
     }
 
-    /// The same for an atomic operation.
+    /// Does an atomic operation at once, where the memory is within reach. `None`: it is not, and nothing was done.
     fn direct_atomic(
         &mut self,
         _: &mut Core,

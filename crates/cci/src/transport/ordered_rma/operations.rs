@@ -54,9 +54,9 @@ pub(super) struct Usage {
 pub(super) enum Stage {
     /// In line.
     Waiting,
-    /// At the head of the line, being cut into records.
+    /// At the head of the line, being split into records.
     Sending,
-    /// Cut; answers are awaited.
+    /// All records are pushed; answers are awaited.
     Sent,
     /// All data is there; the message is to be pushed.
     Message,
@@ -70,7 +70,7 @@ pub(super) struct Op {
     pub message: Option<Vec<u8>>,
     pub fence: bool,
     pub position: u64,
-    /// Next to be cut.
+    /// The segment that is next to be split.
     pub segment: u32,
     pub offset: u64,
     /// The slot of its writes through the channel.
@@ -126,7 +126,7 @@ impl Op {
     }
 }
 
-/// See the module.
+/// The operations of all connections of an endpoint that have not ended.
 pub(crate) struct Ops {
     table: Slab<Op>,
     spare_segments: Vec<Vec<RmaSegment>>,

@@ -3,7 +3,7 @@
 use super::SLOTS;
 use cci_proto::{RemoteAddress, RmaRefusal};
 
-/// What a slot of the asking side waits for.
+/// What a slot of the initiator waits for.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Slot {
     Free,
@@ -47,7 +47,7 @@ pub(super) enum Slot {
         done_bytes: u64,
         address: u64,
     },
-    /// Its operation has ended; the peer is to be told, and its answer is awaited.
+    /// Its operation has ended. The peer is to learn that nothing more comes, and its answer is awaited.
     Abandoned,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn bits(mut set: u128) -> impl Iterator<Item = u16> {
     })
 }
 
-/// What a slot of the peer's is to us.
+/// What the target has to do for a slot of the peer's.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Job {
     Free,
@@ -160,10 +160,10 @@ pub(super) enum Job {
     Here {
         address: u64,
     },
-    /// A message has no buffer; its sender is to be told.
+    /// A message has no buffer; HOLD is to be pushed.
     Hold,
-    /// It was told.
+    /// A message has no buffer, and its sender knows that.
     Held,
-    /// It was told to say the message again.
+    /// There is a buffer again, and the sender has been asked for the message.
     Again,
 }

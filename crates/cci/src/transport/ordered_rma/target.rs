@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// The most that is fetched in one go: system calls of this size cost nothing beside their copying.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
-/// See the module.
+/// What the peer has asked for on one connection.
 pub(super) struct Target {
     jobs: [Job; SLOTS],
     /// Jobs that are not free.
@@ -270,7 +270,7 @@ impl Target {
         Ok(true)
     }
 
-    /// There is none for this one, or others are before it.
+    /// A message has no buffer, or others wait before it: its sender keeps it.
     pub fn hold(&mut self, slot: u16) {
         //= wire.md R-TCP-22
         if !self.holding.contains(&slot) {

@@ -137,7 +137,7 @@ pub(super) struct Parsed {
     pub head: Head,
     /// Where data or message begin.
     pub head_bytes: usize,
-    /// How long they are.
+    /// The length of data or message.
     pub remaining_bytes: usize,
 }
 

@@ -44,18 +44,18 @@ pub(super) fn record_ns_max(send_timeout_ns: u64) -> u64 {
 /// Where a connection stands.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Dialled: the stream is being made, or the peer has not answered. In the list of those being made.
+    /// Dialled: the stream is being made, or the peer has not answered. Has a deadline.
     Dialing,
-    /// Accepted: the peer has not confirmed. In the same list.
+    /// Accepted: the peer has not confirmed. Has a deadline.
     Accepting,
     Open,
     /// The peer's program has disconnected; what it sent before still comes.
     PeerClosing,
-    /// The peer has said all, and closed; what it has answered over the second stream still comes. In the list.
+    /// The peer has closed; what it has answered over the second stream still comes. Has a deadline.
     PeerClosed,
-    /// Our program has disconnected; what it sent before is still on its way. In the list.
+    /// Our program has disconnected; what it sent before is still on its way. Has a deadline.
     Closing,
-    /// CLOSE was said, the program's handle is gone; the peer's end of the stream is awaited. In the list.
+    /// CLOSE was sent, the program's handle is gone; the peer's end of the stream is awaited. Has a deadline.
     Lingering,
     /// The stream is gone; waits for the program to disconnect.
     Gone,
@@ -110,7 +110,7 @@ pub(super) enum Due {
     Never,
 }
 
-/// See the module.
+/// A connection, from when it is dialled or accepted until the program has disconnected and the stream has ended.
 pub(super) struct Conn {
     /// The engine's handle.
     pub connection: Connection,
@@ -124,7 +124,7 @@ pub(super) struct Conn {
     pub dialled: bool,
     /// The peer's library has answered HELLO.
     pub is_heard: bool,
-    /// CLOSING was said, and has come.
+    /// CLOSING was sent, and has come.
     pub closing_sent: bool,
     pub closing_came: bool,
     /// In the list of [`Deadlines`](super::deadlines::Deadlines).
@@ -175,7 +175,7 @@ pub(super) struct Conn {
     pub expected: Option<Box<str>>,
     /// HELLO, as long as it may be needed again.
     pub hello: Vec<u8>,
-    /// REQUEST, which is said once HELLO was heard; empty: it was said, or HELLO had all.
+    /// REQUEST, which is sent once HEARD has come; empty: it was sent, or HELLO had all.
     pub request: Vec<u8>,
     /// What was read of the answer.
     pub hello_answer: Vec<u8>,
@@ -624,7 +624,7 @@ pub(super) struct Shared {
     pub pace: Pace,
 }
 
-/// How long the record is that begins like this, as far as that can be told: a header at least.
+/// The length of the record that begins with `part`, as far as it shows: that of a header at least.
 fn record_bytes(part: &[u8]) -> u32 {
     let payload = part.first_chunk::<HEADER_BYTES>().map_or(0, |[l0, l1, ..]| u16::from_le_bytes([*l0, *l1]));
     HEADER_BYTES as u32 + u32::from(payload)

@@ -4,7 +4,7 @@ use super::conn::{Conn, Shared, State};
 use crate::engine::core::Core;
 use cci_memory::slab::{Key, Slab};
 
-/// See the module.
+/// Which connections have deadlines and keepalives, and when the first of these is due.
 pub(super) struct Deadlines {
     /// Connections that are being made or left.
     listed: Vec<Key>,

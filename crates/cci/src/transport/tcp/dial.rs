@@ -21,7 +21,7 @@ use cci_sys::tcp::Stream;
 use cci_sys::{SysError, clock};
 use std::io::{self, ErrorKind};
 
-/// How soon a peer that the network does not reach, or that has too many clients, is tried again.
+/// Time after which a peer is tried again that the network does not reach, or that has too many clients.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
 impl Tcp {
     pub(super) fn dial(

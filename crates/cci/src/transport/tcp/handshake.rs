@@ -28,15 +28,15 @@ pub(super) struct Wanted {
     pub mss: u32,
 }
 
-/// See the module.
+/// A stream whose peer has not said all that makes it a connection's.
 pub(super) struct Handshake {
     pub stream: Pipe,
     /// Whom it comes from; None: this side has dialled it.
     pub peer: Option<SocketAddr>,
-    /// When it came, and when it is over, whatever is said.
+    /// When it began, and when it ends whatever the peer sends.
     pub since_ns: u64,
     pub until_ns: u64,
-    /// What was read so far of what the peer says, or is to be written.
+    /// What was read so far of the peer's preamble, or what of this side's is to be written.
     pub bytes: Vec<u8>,
     pub stage: Stage,
 }
@@ -57,7 +57,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// It is a client's; else it is a second stream of ours.
+    /// A client has begun it; otherwise it is of a second stream that this side has dialled.
     pub fn is_client(&self) -> bool {
         match self {
             Stage::Silent | Stage::Heard(_) | Stage::Waiting { .. } | Stage::Challenged { .. } => true,
@@ -71,10 +71,10 @@ impl Stage {
     }
 }
 
-/// All of them.
+/// All handshakes of an endpoint.
 pub(super) struct Handshakes {
     table: Slab<Handshake>,
-    /// How many are clients.
+    /// Handshakes that clients have begun.
     clients: u32,
 }
 
@@ -83,7 +83,7 @@ impl Handshakes {
         Handshakes { table: Slab::new(HANDSHAKES_MAX), clients: 0 }
     }
 
-    /// None: there is no room for it, and it is closed.
+    /// `None`: there are too many, and the stream is closed.
     pub fn insert(&mut self, handshake: Handshake) -> Option<Key> {
         let is_client = handshake.stage.is_client();
         let key = self.table.insert(handshake).ok()?;
@@ -154,7 +154,7 @@ impl Unread {
     }
 }
 
-/// Reads a part of a handshake, and no byte behind it. None: more is to come.
+/// Reads one preamble record, and no byte behind it. `None`: it has not come whole.
 pub(super) fn read_preamble(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Preamble>, Unread> {
     loop {
         //= wire.md R-TCP-2
@@ -199,7 +199,7 @@ impl Tcp {
         }
     }
 
-    /// The kernel has something to say of a handshake.
+    /// The kernel reports the stream of a handshake.
     pub(super) fn handshake_ready(&mut self, core: &mut Core, key: Key) {
         let shakes = |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_shaking();
         if self.handshakes.get(key).is_some_and(shakes) {
@@ -215,7 +215,7 @@ impl Tcp {
         }
     }
 
-    /// The peer says something.
+    /// Deals with the preamble records that have come.
     fn hear(&mut self, core: &mut Core, key: Key) {
         loop {
             let Some(handshake) =
@@ -267,7 +267,7 @@ impl Tcp {
         Some(handshake)
     }
 
-    /// Closes it.
+    /// Ends a handshake, and its stream with it.
     pub(super) fn end_handshake(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
         let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
         if let Some(fault) = fault {

@@ -21,20 +21,20 @@ pub(super) enum Take {
     Holding {
         until_ns: u64,
     },
-    /// Messages are dropped; the peer is to be told once there are buffers.
+    /// Messages are dropped until there are buffers, of which the peer is then informed.
     Dropping,
-    /// The same, and it was told.
+    /// Messages are dropped, the peer knows that there are buffers, and it has not resumed yet.
     Awaited,
 }
 
-/// See the module.
+/// The receiving side of a connection: what was read and not dealt with, and how far messages were taken.
 pub(super) struct Input {
     /// What was read and not dealt with; begins with a record.
     kept: Keeper,
-    /// Up to there it was.
+    /// Up to here what is kept has been dealt with.
     kept_at: usize,
     pub take: Take,
-    /// Messages taken, modulo 2^32, and how many of them the peer was told of.
+    /// Messages taken, modulo 2^32, and how many of them have been acknowledged.
     taken: u32,
     announced: u32,
     /// The last acknowledgement that came.
@@ -48,20 +48,20 @@ impl Input {
         Input { kept: Keeper::NONE, kept_at: 0, take: Take::All, taken: 0, announced: 0, acked: 0, poll: 0 }
     }
 
-    /// How many messages were taken: said in every header.
+    /// How many messages were taken, for a header that leaves now: they count as acknowledged.
     #[inline]
     pub fn announce(&mut self) -> u32 {
         self.announced = self.taken;
         self.taken
     }
 
-    /// How many messages were taken that the peer does not know of.
+    /// How many messages were taken and not acknowledged.
     #[inline]
     pub fn unannounced(&self) -> u32 {
         self.taken.wrapping_sub(self.announced)
     }
 
-    /// As [`Input::tell`], in a header that may have to wait.
+    /// How many messages were taken, for a header that may have to wait.
     #[inline]
     pub fn taken(&self) -> u32 {
         self.taken

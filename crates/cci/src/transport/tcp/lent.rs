@@ -4,7 +4,7 @@
 use crate::engine::chunks::{CHUNK_BYTES, Chunks};
 use crate::limits::KEPT_SHARE;
 
-/// See the module.
+/// The part of the memory cap that is lent to waiting sends.
 pub(super) struct Lent {
     /// Set aside when the endpoint was opened.
     own_bytes: u64,
@@ -18,7 +18,7 @@ impl Lent {
         Lent { own_bytes, lent_bytes: 0, chunks: 0 }
     }
 
-    /// How much more may be lent.
+    /// Bytes that may be lent beyond those that are.
     pub fn spare_bytes(&self, chunks: &Chunks) -> u64 {
         let kept = (chunks.max() + self.chunks) / KEPT_SHARE as u32 + 1;
         let spare = u64::from(chunks.left().saturating_sub(kept)) * CHUNK_BYTES as u64;

@@ -23,7 +23,7 @@ use std::io::ErrorKind;
 const FED_MAX: usize = 64;
 /// Messages that came and are not acknowledged: from so many on their acknowledgement waits for no pause.
 const UNANNOUNCED_MAX: u32 = 32;
-/// How long the peer's end of a stream is awaited once all is said.
+/// How long the peer's end of a stream is awaited once CLOSE was sent.
 const LINGER_NS: u64 = 1_000_000_000;
 /// What a connection that closes is given beyond the deadlines of what is under way.
 const CLOSING_NS_MIN: u64 = 1_000_000_000;
@@ -39,7 +39,7 @@ pub(super) struct Defaults {
     pub keepalive_ns: u64,
 }
 
-/// See the module.
+/// The table of connections, and what they share.
 pub(super) struct Links {
     pub conns: Slab<Conn>,
     /// What the table may grow to.

@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 
 /// Clients let in by one poll.
 const LET_IN_MAX: usize = 32;
-/// How long not to listen when no more clients can be let in.
+/// Time for which an endpoint does not listen when no more clients can be let in.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
 /// How long an accepted client may take to confirm, at least and at most.
 const CONFIRM_NS_MIN: u64 = 1_000_000_000;

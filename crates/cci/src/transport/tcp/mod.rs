@@ -73,9 +73,9 @@ const SCHEME: &str = "tcp://";
 const KERNEL_EVENTS: usize = 32;
 /// Clients that have not said what they want, or wait for the program to hear it.
 const CLIENTS_MAX: u32 = 256;
-/// How long a client may take to say what it wants after it connected,
+/// How long a client may take to say what it wants after it connected.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
-/// and how long it may at least, whatever others come.
+/// How long a client may take at least, whatever others come.
 const SILENCE_NS_MIN: u64 = 200_000_000;
 
 /// One endpoint's transport.

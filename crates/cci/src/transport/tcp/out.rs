@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, IoSlice};
 
 /// Control records of a peer that asks for ever more answers and reads none; and the rest of a message that was begun.
 const CONTROL_BYTES_MAX: usize = (4 << 10) + RECORD_BYTES_MAX;
-/// No window.
+/// The peer has set no window.
 pub(super) const UNLIMITED: u32 = u32::MAX;
 
 /// Whether messages may be written.
@@ -23,7 +23,7 @@ pub(super) enum Flow {
     Stalled,
 }
 
-/// See the module.
+/// Messages and control records of a connection on their way out.
 pub(super) struct Out {
     queue: Queue,
     fifo: Fifo,
@@ -34,7 +34,7 @@ pub(super) struct Out {
     next_at: u64,
     /// Messages written and not acknowledged.
     in_flight: u32,
-    /// How many that may be.
+    /// How many messages may be written and not acknowledged.
     window: u32,
     control: Vec<u8>,
     control_written: usize,

@@ -16,7 +16,7 @@ const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// Sends that use one reading of the clock: those that are queued.
 const SENDS_PER_CLOCK: u32 = 16;
 
-/// See the module.
+/// Counts of polls and sends since the clock was read and the kernel was asked.
 pub(super) struct Pace {
     /// Polls so far; wraps.
     pub polls: u32,

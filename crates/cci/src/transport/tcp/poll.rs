@@ -22,7 +22,7 @@ const ACTIVE_READS: u32 = 64;
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
 const SHAKES_MAX: u32 = 4;
-/// How soon to try again what the system refused.
+/// Time after which what the system refused is tried again.
 const AGAIN_NS: u64 = 10_000_000;
 
 impl Tcp {

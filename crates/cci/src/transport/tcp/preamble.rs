@@ -1,4 +1,4 @@
-//! The parts of a handshake, which a stream begins with: `docs/wire.md`, chapter "Streams".
+//! The records that a stream begins with, which are its handshake: `docs/wire.md`, chapter "Streams".
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
@@ -8,7 +8,7 @@ use std::fmt;
 /// The version spoken.
 pub(super) const VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"CCIt";
-/// What every part of a handshake begins with.
+/// What every record of the preamble begins with.
 const PREFIX_BYTES: usize = 8;
 const HELLO_BYTES: usize = 16;
 const REQUEST_HEAD_BYTES: usize = 16;
@@ -17,7 +17,7 @@ const CHALLENGE_BYTES: usize = 8 + NONCE_BYTES + PROOF_BYTES;
 const PROOF_PART_BYTES: usize = 8 + PROOF_BYTES;
 const ACCEPT_BYTES: usize = 40;
 const ANSWER_BYTES: usize = 16;
-/// The longest part of a handshake.
+/// The longest record of the preamble.
 pub(super) const PREAMBLE_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
 
 const _: () = assert!(CHALLENGE_BYTES <= PREAMBLE_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
@@ -30,14 +30,14 @@ pub(super) struct Ticket {
     pub secret: [u8; 16],
 }
 
-/// Without the secret.
+/// Shows the ticket without its secret.
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ticket({})", self.key)
     }
 }
 
-/// A part of a handshake.
+/// One record of the preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Preamble {
     /// `payload` of the request; None: it follows in [`Preamble::Request`], once [`Preamble::Heard`] was said.
@@ -72,12 +72,12 @@ pub(super) enum Preamble {
     Request {
         payload: Vec<u8>,
     },
-    /// The side that was dialled for a second stream proves that it knows the secret, and asks for the same.
+    /// The side that was dialled for a second stream proves that it knows the secret, and asks the other side for a proof.
     Challenge {
         nonce: [u8; NONCE_BYTES],
         proof: [u8; PROOF_BYTES],
     },
-    /// The side that dialled proves it.
+    /// The side that dialled proves that it knows the secret.
     Proof {
         proof: [u8; PROOF_BYTES],
     },
@@ -95,11 +95,11 @@ mod number {
     pub(super) const PROOF: u8 = 9;
 }
 
-/// Of HELLO: the payload follows in REQUEST.
+/// Flag of HELLO: the payload follows in REQUEST.
 const LATER: u8 = 1;
 
 impl Preamble {
-    /// As it goes over the stream.
+    /// The bytes that go over the stream.
     pub fn bytes(&self) -> Vec<u8> {
         let prefix = |kind: u8| {
             //= wire.md R-TCP-2

@@ -29,7 +29,7 @@ pub(super) enum Standing {
     Waiting { since_ns: u64 },
 }
 
-/// See the module.
+/// A second stream with its reader and writer, and the connection's share of the memory of all.
 pub(super) struct SecondStream {
     /// None: it is being made, or has ended.
     pub stream: Option<Watched>,

@@ -6,7 +6,7 @@ use cci_sys::event::Interest;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 
-/// See the module.
+/// A stream with its entry in the endpoint's epoll set.
 pub(super) struct Watched {
     pipe: Pipe,
     /// What the kernel knows it by.

@@ -13,7 +13,7 @@ const WAIT_POLLS_MAX: u32 = 32;
 #[derive(Default)]
 pub(crate) struct Writer {
     batch: Vec<u8>,
-    /// Up to here it has left.
+    /// Up to here the batch has been sent.
     sent_bytes: usize,
     tail: Option<Bytes>,
     /// The rest of a record is gone: there was no memory to copy it to. The stream is of no use any more.
@@ -89,12 +89,12 @@ impl Writer {
         self.wait_polls == 0
     }
 
-    /// The stream has no room.
+    /// The stream has no space.
     pub fn is_full(&self) -> bool {
         self.wait_polls > 0
     }
 
-    /// There is room again.
+    /// There is space again.
     pub fn space_came(&mut self) {
         self.wait_polls = 0;
     }
@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Makes room for so many bytes behind what is there; not for more than a batch, but always for one record.
+    /// Makes space for so many bytes behind what is there; not for more than a batch, but always for one record.
     fn make_space(&mut self, stream: &mut impl ByteStream, len_bytes: usize) -> Result<bool, Ended> {
         if self.tail.is_some() && !self.flush(stream)? {
             return Ok(false);
@@ -193,7 +193,7 @@ impl Writer {
     }
 }
 
-/// The way to the peer of one connection, as long as a call lasts.
+/// The path to the peer of one connection, as long as a call lasts.
 pub(crate) struct StreamChannel<'a, S> {
     pub stream: &'a mut S,
     pub writer: &'a mut Writer,

@@ -75,7 +75,7 @@ impl Security {
     }
 }
 
-/// See the module.
+/// A stream, plain or sealed.
 pub(super) struct Pipe {
     stream: Stream,
     sealed: Option<Box<Sealed>>,
@@ -175,7 +175,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::send`].
+    /// Sends what there is space for, and answers how much.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sealed {
@@ -184,7 +184,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::send_vectored`].
+    /// Sends the parts one after the other as far as there is space, and answers how much.
     pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.sealed {
             None => self.stream.send_vectored(parts),
@@ -192,7 +192,7 @@ impl Pipe {
         }
     }
 
-    /// As [`tcp_memory::send`].
+    /// Sends `head`, then `data` straight from memory, as far as there is space, and answers how much.
     pub fn send_memory(&mut self, head: &[u8], data: Option<&Bytes>) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::send(self.stream.as_fd(), head, data),
@@ -200,7 +200,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::recv`].
+    /// Receives what has come and fits, and answers how much; 0: the peer has closed.
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
@@ -209,7 +209,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::recv_now`].
+    /// Receives what has come and fits, and answers how much; `None`: nothing has come.
     #[inline]
     pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.sealed {
@@ -243,7 +243,7 @@ impl Pipe {
         Some((sealed, &self.stream))
     }
 
-    /// As [`tcp_memory::recv`].
+    /// Receives into memory first, then into `rest`, and answers how much; 0: the peer has closed.
     pub fn recv_memory(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::recv(self.stream.as_fd(), to, rest),
@@ -251,7 +251,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::peek`]; of a sealed one only whether there is something, or its end.
+    /// Looks at what has come and leaves it there. Of a sealed stream it shows only whether there is something, or its end.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.sealed {
             Some(sealed) if sealed.has_input() => Ok(1),
@@ -287,7 +287,7 @@ impl Pipe {
         self.stream.set_unsent_bytes_max(bytes)
     }
 
-    /// As [`Stream::set_wakeup_bytes`]; sealed records see to that by themselves.
+    /// Has the kernel report the stream only once so many bytes have come. A sealed stream sees to that by itself.
     pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
         match &self.sealed {
             Some(sealed) if !sealed.is_plain() => Ok(()),
@@ -295,7 +295,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Stream::make_space_behind_parts`]; sealed records see to that by themselves.
+    /// Makes space in the kernel for what follows a part of a record that stays there. A sealed stream sees to that by itself.
     pub fn make_space_behind_parts(&self) {
         if self.sealed.as_ref().is_none_or(|sealed| sealed.is_plain()) {
             self.stream.make_space_behind_parts();

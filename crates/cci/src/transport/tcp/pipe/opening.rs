@@ -49,7 +49,7 @@ enum Remainder {
     WantsMore,
 }
 
-/// How many bytes the next record has, as far as `bytes` show.
+/// The length of the next record, as far as `bytes` show.
 fn wanted(stream: &SealedStream, bytes: &[u8]) -> io::Result<usize> {
     stream.wanted(bytes).map_err(|_| forged())
 }
@@ -75,7 +75,7 @@ impl Sealed {
         !self.came.content.is_empty()
     }
 
-    /// As a read of the kernel's: as much as there is and fits.
+    /// Receives as much as there is and fits.
     pub fn recv(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
         let mut at = 0;
         let total = buffer.len();
@@ -250,7 +250,7 @@ impl Sealed {
         if given > 0 { Ok(given) } else { Err(would_block()) }
     }
 
-    /// As [`Sealed::recv`], and leaves it in the kernel: [`Sealed::take_peeked`] follows.
+    /// Receives without taking anything out of the kernel: [`Sealed::take_peeked`] follows.
     pub fn peek(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
         debug_assert!(!self.has_input(), "what is here can't be left in the kernel");
         match self.look(from)? {

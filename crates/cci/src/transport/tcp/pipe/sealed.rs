@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Of what comes behind a part that has ended the handshake, so much is read before the stream is closed.
 const DRAINED_BYTES: usize = 4096;
 
-/// See the module above.
+/// What a sealed stream has beside the kernel's: its keys, and what waits to be sent or to be given.
 pub(super) struct Sealed {
     /// None: it has turned out to be plain, which is allowed here.
     pub(super) stream: Option<SealedStream>,

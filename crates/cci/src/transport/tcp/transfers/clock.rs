@@ -5,7 +5,7 @@ const LOOK_NS: u64 = 1_000_000;
 /// A program that has not polled for so long was busy with something else.
 const ABSENCE_NS: u64 = 100_000_000;
 
-/// See the module.
+/// When transfers are looked after, and by which time they are judged.
 pub(super) struct Clock {
     /// When the first of the transfers is to be looked after.
     due_ns: u64,

@@ -15,7 +15,7 @@ const RESERVED_SHARE: u64 = 4;
 
 const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= CONNECTION_BYTES);
 
-/// See the module.
+/// Memory of all connections that move data.
 pub(super) struct TransferQuota {
     bytes_max: u64,
     /// What peers have asked for, by host.

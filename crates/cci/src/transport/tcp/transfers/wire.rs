@@ -5,7 +5,7 @@ use crate::transport::ordered_rma::stream::{ByteStream, Ended};
 use cci_memory::bytes::Bytes;
 use std::io::ErrorKind;
 
-/// See the module.
+/// A second stream, as long as a turn lasts.
 pub(super) struct Wire<'a> {
     pub stream: &'a mut Pipe,
     /// Something came that the peer has not sealed.

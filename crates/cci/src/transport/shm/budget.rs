@@ -25,9 +25,9 @@ pub(super) struct Budget {
 
 /// Why there is no ring for a link.
 pub(super) enum NoHalf {
-    /// What the peer is told.
+    /// The reason that the peer gets.
     Why(ConnectFailure),
-    /// The system refused; the peer is told that there is no memory.
+    /// The system refused; to the peer, there is no memory.
     System(SysError),
 }
 
@@ -65,13 +65,13 @@ impl Budget {
         let memory =
             RingMemory { left, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
         let is_affordable = |ring_bytes| {
-            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_room_for(ring_charge(ring_bytes))
+            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_space_for(ring_charge(ring_bytes))
         };
         let mut ring_bytes = RING_BYTES_MAX;
         while ring_bytes > RING_BYTES_MIN && !is_affordable(ring_bytes) {
             ring_bytes /= 2;
         }
-        memory.has_room_for(ring_charge(ring_bytes)).then_some(ring_bytes)
+        memory.has_space_for(ring_charge(ring_bytes)).then_some(ring_bytes)
     }
 
     /// Makes the ring that we will read from a peer, and charges it.

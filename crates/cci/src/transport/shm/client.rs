@@ -8,7 +8,7 @@ use super::out::Control;
 use super::peer::{Peer, Side};
 use super::proof::shown_in;
 use super::step::Step;
-use super::wire::{Accept, NotUnderstood, Offer, PeerConn, Request, Said, kind};
+use super::wire::{Accept, Message, NotUnderstood, Offer, PeerConn, Request, kind};
 use super::{RETRY_NS, name};
 use crate::connection::Connection;
 use crate::engine::core::Core;
@@ -104,10 +104,13 @@ impl Client {
             }
         };
         stream.trust();
-        // A server that has closed meanwhile may have said why: that is read, so a failure here is none.
-        let said =
-            if hello.proof.is_some() { Said::Who } else { Said::Request(hello.request, &hello.payload) };
-        let _ = stream.send(said.bytes().as_slice(), &[]);
+        // A server that has closed meanwhile may have sent why: that is read, so that a failure is none.
+        let message = if hello.proof.is_some() {
+            Message::Who
+        } else {
+            Message::Request(hello.request, &hello.payload)
+        };
+        let _ = stream.send(message.bytes().as_slice(), &[]);
         common.handshakes.watch(&core.poller, key, stream).map_err(|(error, _)| error)?;
         let Some(handshake) = common.handshakes.get_mut(key) else { return Ok(()) };
         let Some(conn) = handshake.stage.conn() else { return Ok(()) };
@@ -149,28 +152,28 @@ impl Client {
         &self,
         step: &mut Step<'_>,
         key: Key,
-        said: Result<Said<'_>, NotUnderstood>,
+        message: Result<Message<'_>, NotUnderstood>,
         fds: ReceivedFds,
     ) {
         let Step { common, core, .. } = &mut *step;
         let Some(handshake) = common.handshakes.get(key) else { return };
-        match (&handshake.stage, said) {
-            (Stage::Proving { .. }, Ok(Said::Shown)) => self.proof_came(common, core, key, fds),
-            (Stage::Asked { conn, server }, Ok(Said::Accept(accept))) => {
+        match (&handshake.stage, message) {
+            (Stage::Proving { .. }, Ok(Message::Shown)) => self.proof_came(common, core, key, fds),
+            (Stage::Asked { conn, server }, Ok(Message::Accept(accept))) => {
                 let (conn, server) = (*conn, *server);
                 self.accepted(step, (key, conn, server), &accept, fds);
             }
             // Whoever has nothing to show is not the one.
-            (Stage::Proving { .. }, Ok(Said::Refuse(ConnectFailure::Refused))) => {
+            (Stage::Proving { .. }, Ok(Message::Refuse(ConnectFailure::Refused))) => {
                 self.proof_came(common, core, key, ReceivedFds::default());
             }
             (_, Err(NotUnderstood::Version(theirs))) => {
                 self.end(common, core, key, ConnectFailure::Version { theirs });
             }
-            (_, Ok(Said::Refuse(why))) => self.end(common, core, key, why),
+            (_, Ok(Message::Refuse(why))) => self.end(common, core, key, why),
             _ => {
                 common.connections.counts.bad_handshake += 1;
-                handshake.send(&Said::Refuse(ConnectFailure::Refused));
+                handshake.send(&Message::Refuse(ConnectFailure::Refused));
                 self.end(common, core, key, ConnectFailure::Disconnected);
             }
         }
@@ -193,7 +196,7 @@ impl Client {
         let was = std::mem::replace(&mut handshake.stage, Stage::Asked { conn, server });
         if let Stage::Proving { hello, .. } = was {
             // A server that has closed meanwhile is heard of by its hang-up.
-            handshake.send(&Said::Request(hello.request, &hello.payload));
+            handshake.send(&Message::Request(hello.request, &hello.payload));
         }
     }
 
@@ -226,7 +229,7 @@ impl Client {
     fn join(&self, step: &mut Step<'_>, (key, conn): (Key, Key), accept: &Accept, side: Side, peer: Peer) {
         let Step { links, common, core, .. } = step;
         let Some(link) = links.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
-            let sent = common.handshakes.get(key).is_some_and(|handshake| handshake.send(&Said::NoLink));
+            let sent = common.handshakes.get(key).is_some_and(|handshake| handshake.send(&Message::NoLink));
             if !sent {
                 self.end(common, core, key, ConnectFailure::Disconnected);
             }
@@ -254,7 +257,7 @@ impl Client {
         }
         if let Stage::Asked { .. } = handshake.stage {
             // A server that has just accepted takes our silence for a confirmation on its way through the ring.
-            handshake.send(&Said::Refuse(why));
+            handshake.send(&Message::Refuse(why));
         }
     }
 }
@@ -271,7 +274,7 @@ fn take_offer(
     let Common { connections, handshakes, .. } = &mut **common;
     let half = budget.make_half(links, handshakes, connections, &peer).map_err(|error| error.why())?;
     let own_ring_bytes = half.ring_bytes;
-    let confirm = Said::Confirm { ring_bytes: own_ring_bytes };
+    let confirm = Message::Confirm { ring_bytes: own_ring_bytes };
     let Some(handshake) = handshakes.get_mut(key).filter(|it| it.send_half(&confirm, &half)) else {
         links.discharge_ring(own_ring_bytes);
         return Err(ConnectFailure::Disconnected);

@@ -1,7 +1,7 @@
 //! How connections and links end.
 //!
 //! CLOSE goes through the ring behind everything sent before. The peer stops sending on the connection, answers
-//! CLOSE_ACK, and knows that it is gone; with that answer our place for it is free, as no record of the peer's can
+//! CLOSE_ACK, and knows that it is gone; with that answer our entry for it is free, as no record of the peer's can
 //! name it any more. Two CLOSEs that cross need no answers. A link with no connection left is given up by whoever
 //! sees it first; the other side drains what is in the ring and follows.
 
@@ -25,8 +25,8 @@ pub(super) fn close_came(
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
-    let here = link.key;
-    let Some((key, conn)) = common.connections.named(conn, generation).filter(|(_, conn)| conn.at == here)
+    let at = link.key;
+    let Some((key, conn)) = common.connections.named(conn, generation).filter(|(_, conn)| conn.at == at)
     else {
         common.connections.counts.unknown_connection += 1;
         return Ok(());
@@ -58,7 +58,8 @@ pub(super) fn close_came(
     }
 }
 
-/// Ends a connection whose peer asks for more than there is for its process. The peer hears of it behind what was sent before.
+/// Ends a connection whose peer asks for more than there is for its process. The peer learns of that behind what was sent
+/// before.
 #[cold]
 pub(super) fn shut_out(
     link: &mut Link,
@@ -67,13 +68,13 @@ pub(super) fn shut_out(
     key: Key,
 ) -> Result<(), Corrupt> {
     link.complete_taken(&mut common.connections, core)?;
-    let here = link.key;
+    let at = link.key;
     let Some(conn) =
-        common.connections.conns.get_mut(key).filter(|conn| conn.at == here && conn.state == State::Open)
+        common.connections.conns.get_mut(key).filter(|conn| conn.at == at && conn.state == State::Open)
     else {
         return Ok(());
     };
-    let said = link.send_close(conn);
+    let sent = link.send_close(conn);
     let connection = conn.connection;
     (conn.state, conn.at) = (State::Gone, token::NOWHERE);
     common.connections.counts.operations_over_quota += 1;
@@ -81,7 +82,7 @@ pub(super) fn shut_out(
     common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
     core.ended(connection, DisconnectReason::Refused);
     link.conns = link.conns.saturating_sub(1);
-    said
+    sent
 }
 
 /// The peer has seen our CLOSE, and all that was before it.
@@ -92,11 +93,9 @@ pub(super) fn close_ack_came(
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
-    let here = link.key;
+    let at = link.key;
     match common.connections.named(conn, generation) {
-        Some((key, conn)) if conn.at == here && conn.state == State::Closing => {
-            closed(link, common, core, key)
-        }
+        Some((key, conn)) if conn.at == at && conn.state == State::Closing => closed(link, common, core, key),
         _ => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use super::RING_BYTES_PEER_MAX;
 use super::link::Ends;
 use super::peer::Peer;
 use super::rma::channel::RECORD_BYTES_MAX;
-use super::wire::{PeerConn, Request, Said};
+use super::wire::{Message, PeerConn, Request};
 use crate::transport::commitment::Commitment;
 use cci_memory::ring::region_bytes;
 use cci_memory::slab::Key;
@@ -74,16 +74,16 @@ pub(super) struct Half {
 
 impl Handshake {
     /// Sends a message without descriptors. False: the peer is gone.
-    pub fn send(&self, said: &Said<'_>) -> bool {
+    pub fn send(&self, message: &Message<'_>) -> bool {
         let stream = self.stream.as_ref();
-        stream.is_some_and(|stream| stream.send(said.bytes().as_slice(), &[]).is_ok())
+        stream.is_some_and(|stream| stream.send(message.bytes().as_slice(), &[]).is_ok())
     }
 
     /// Sends a message with our half of a link: the ring that we read, and our doorbell. False: the peer is gone.
-    pub fn send_half(&self, said: &Said<'_>, half: &Half) -> bool {
+    pub fn send_half(&self, message: &Message<'_>, half: &Half) -> bool {
         match (&self.stream, half.ring.fd()) {
             (Some(stream), Some(ring)) => {
-                stream.send(said.bytes().as_slice(), &[ring, half.bell.as_fd()]).is_ok()
+                stream.send(message.bytes().as_slice(), &[ring, half.bell.as_fd()]).is_ok()
             }
             _ => false,
         }

@@ -15,7 +15,7 @@ use cci_memory::ring::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, Recor
 use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
 use cci_sys::process;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub(super) enum Life {
 
 /// The two ends of rings that are ours, before they are a link.
 pub(super) struct Ends {
-    pub consumer: Consumer<Segment>,
-    pub producer: Producer<Segment>,
+    pub consumer: Consumer<SharedMemory>,
+    pub producer: Producer<SharedMemory>,
     /// The peer rings it when we sleep.
     pub bell: EventFd,
     /// Wakes the peer.
@@ -49,9 +49,9 @@ pub(super) struct Ends {
 /// On lines of its own, as the two ends may be made by one thread.
 #[repr(align(128))]
 pub(super) struct Link {
-    /// Its own place in the table of links.
+    /// Its own key.
     pub key: Key,
-    pub consumer: Consumer<Segment>,
+    pub consumer: Consumer<SharedMemory>,
     pub out: Out,
     pub life: Life,
     /// Our attention word is raised, unless the peer has taken it to ring the bell.
@@ -63,7 +63,7 @@ pub(super) struct Link {
     pub is_active: bool,
     pub is_busy: bool,
     /// What was published was not followed by a look at whether the peer sleeps.
-    pub tell_due: bool,
+    pub publish_due: bool,
     /// Polls since the last record.
     pub idle_polls: u32,
     pub conns: u32,
@@ -112,7 +112,7 @@ impl Link {
             rung: false,
             is_active: false,
             is_busy: false,
-            tell_due: false,
+            publish_due: false,
             idle_polls: 0,
             conns: 0,
             heard_ns: now_ns,
@@ -142,16 +142,16 @@ impl Link {
     pub fn needs_maintenance(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
-            || self.out.wants_room()
+            || self.out.wants_space()
             || self.out.flushed != self.out.producer.tail()
-            || self.tell_due
+            || self.publish_due
             || self.consumer.is_stalled()
             || self.life != Life::Up
             || self.out.bell_failed
             || self.transfers.is_in_use()
     }
 
-    /// Nothing rides on it any more, and nothing is to be said.
+    /// Nothing rides on it any more, and nothing waits to be sent.
     pub fn is_unused(&self) -> bool {
         self.conns == 0 && self.out.control.is_empty()
     }
@@ -160,7 +160,7 @@ impl Link {
     pub fn waits_for_progress(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
-            || self.out.wants_room()
+            || self.out.wants_space()
             || self.transfers_wait_for_progress()
     }
 
@@ -187,7 +187,7 @@ impl Link {
         self.send_control(Control::about(kind::CLOSE, conn.peer(), NOBODY))
     }
 
-    /// Asks whether the peer is there. Not if the ring is full: then its reading tells.
+    /// Asks whether the peer is there. Not if the ring is full: then its reading shows.
     pub fn send_ping(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PING, NOBODY, NOBODY))
@@ -196,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Answers a PING. Not if the ring is full: then the peer hears of us by our reading.
+    /// Answers a PING. Not if the ring is full: then our reading shows the peer that we are there.
     pub fn send_pong(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PONG, NOBODY, NOBODY))
@@ -205,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Writes queued records as long as there is room.
+    /// Writes queued records as long as there is space.
     pub fn push_control(&mut self) -> Result<(), Corrupt> {
         while let Some(control) = self.out.control.front() {
             let header = RecordHeader {
@@ -238,15 +238,15 @@ impl Link {
         if self.consumer.publish_head() {
             // The look without a fence catches a peer that has slept for a while. One that goes to sleep at this
             // very moment is caught at the next poll, behind a fence that costs nobody's latency then.
-            self.tell_due = true;
+            self.publish_due = true;
             if self.out.producer.peer_may_sleep() {
-                self.tell();
+                self.announce();
             }
         }
     }
 
-    pub fn tell(&mut self) {
-        self.tell_due = false;
+    pub fn announce(&mut self) {
+        self.publish_due = false;
         if self.out.producer.needs_progress_wake() {
             self.out.ring_bell();
         }

@@ -92,8 +92,8 @@ impl Links {
     }
 
     /// The link that a token of the poller names.
-    pub fn named_by(&self, said: u64) -> Option<Key> {
-        self.all.key_at(token::index(said)).filter(|key| token::names(said, *key))
+    pub fn named_by(&self, what: u64) -> Option<Key> {
+        self.all.key_at(token::index(what)).filter(|key| token::names(what, *key))
     }
 
     /// The link with a peer that a further connection may join.
@@ -141,7 +141,7 @@ impl Links {
         Some(key)
     }
 
-    /// Enters a link with one connection on it, and watches it. None: there is no memory, or no room in the kernel.
+    /// Enters a link with one connection on it, and watches it. None: there is no memory, or the kernel refuses.
     fn insert(&mut self, poller: &Poller, link: Link) -> Option<Key> {
         let (id, side, peer) = (link.id, link.side, link.peer);
         self.by_id.try_reserve(1).ok()?;
@@ -192,11 +192,11 @@ impl Links {
         let Ok(records) = drained else { return self.kill(common, core, key) };
         if records == 0 {
             link.idle_polls = link.idle_polls.wrapping_add(1);
-            if link.tell_due {
-                link.tell();
+            if link.publish_due {
+                link.announce();
             }
             if link.idle_polls.is_multiple_of(POLLS_PER_LOOK)
-                && (!link.out.fifo.is_empty() || link.out.wants_room())
+                && (!link.out.fifo.is_empty() || link.out.wants_space())
                 && link.complete_taken(&mut common.connections, core).is_err()
             {
                 return self.kill(common, core, key);
@@ -283,13 +283,13 @@ impl Links {
         }
         let (at, is_reliable) = (conn.at, conn.is_reliable);
         let Some(link) = self.all.get_mut(at) else { return Err(SendError::Disconnected) };
-        let has_room = |sends: &Sends, link: &Link| {
-            (!is_reliable || sends.has_room_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
+        let has_space = |sends: &Sends, link: &Link| {
+            (!is_reliable || sends.has_space_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
         };
-        if !has_room(&connections.sends, link) {
+        if !has_space(&connections.sends, link) {
             // Perhaps the peer has taken something that we have not looked at yet.
             let looked = link.complete_taken(connections, core).and_then(|_| link.push_control());
-            if looked.is_err() || !has_room(&connections.sends, link) {
+            if looked.is_err() || !has_space(&connections.sends, link) {
                 return Err(SendError::WouldBlock);
             }
             let Some(again) = connections.conns.get_mut(key) else {
@@ -331,7 +331,7 @@ impl Links {
         }
         if link.out.flush_after_send(was_flushed) {
             // The same look serves those who wait for our reading.
-            link.tell_due = false;
+            link.publish_due = false;
         }
         if !is_reliable {
             core.complete(conn.connection, op, Status::Success);
@@ -346,7 +346,7 @@ impl Links {
         Ok(())
     }
 
-    /// A message found no room in the ring of a link.
+    /// A message found no space in the ring of a link.
     #[cold]
     fn is_full(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.all.get_mut(key) else { return };
@@ -425,11 +425,11 @@ impl Links {
             return;
         };
         link.out.flush();
-        if link.tell_due {
-            link.tell();
+        if link.publish_due {
+            link.announce();
         }
         let mut fine = Ok(());
-        if !link.is_active && (!link.out.fifo.is_empty() || link.out.wants_room()) {
+        if !link.is_active && (!link.out.fifo.is_empty() || link.out.wants_space()) {
             fine = link.complete_taken(&mut common.connections, core).map(drop);
         }
         if fine.is_ok() && !link.out.control.is_empty() {
@@ -580,8 +580,8 @@ impl Links {
             return true;
         }
         link.out.flush();
-        if link.tell_due {
-            link.tell();
+        if link.publish_due {
+            link.announce();
         }
         if link.life != Life::Up || link.out.bell_failed {
             // A link that drains and is not stalled has work to do.
@@ -713,7 +713,7 @@ impl Links {
 
     fn remove(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(mut link) = self.all.remove(key) else { return };
-        // The peer may sleep until we answer; the lifeline tells it, but only if it watches that.
+        // The peer may sleep until we answer; the lifeline's hang-up wakes it, but only if it watches that.
         link.out.flush();
         common.connections.counts.wakes_sent += link.out.wakes;
         transfers::report::keep_counts(&mut common.transfers, &link);

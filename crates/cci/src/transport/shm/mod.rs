@@ -1,7 +1,7 @@
 //! Shared memory between processes of one host.
 //!
 //! An endpoint listens on a UNIX socket ([`name`], [`listening`]). Two endpoints share a *link* ([`link`]): two rings in
-//! sealed memfds, handed over that socket, two doorbells, and the socket itself as the lifeline, whose hang-up says at
+//! sealed memfds, handed over that socket, two doorbells, and the socket itself as the lifeline, whose hang-up shows at
 //! once that the peer is gone. Connections ride on links ([`connections`]). How they begin is in [`handshake`], with
 //! [`client`] and [`server`] for the two sides; how they end is in [`close`].
 //!
@@ -70,7 +70,7 @@ use self::rma::mapped::Held;
 use self::server::Server;
 use self::step::Step;
 use self::transfers::NewOperation;
-use self::wire::Said;
+use self::wire::Message;
 use super::ordered_rma::What;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report,
@@ -214,7 +214,7 @@ impl Shm {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
                     // The peer's were closed with that: it has to hear of it, and its program may try again.
-                    handshake.send(&Said::Refuse(ConnectFailure::NoMemory));
+                    handshake.send(&Message::Refuse(ConnectFailure::NoMemory));
                     self.common.connections.counts.system_errors += 1;
                     return self.end_handshake(core, key, ConnectFailure::NoMemory);
                 }
@@ -231,12 +231,12 @@ impl Shm {
                     };
                 }
                 Ok(got) => {
-                    let said = wire::parse(buffer.get(..got.len).unwrap_or_default());
+                    let message = wire::parse(buffer.get(..got.len).unwrap_or_default());
                     let (client, server, mut step) = self.handshaking(core);
                     if is_client {
-                        client.heard(&mut step, key, said, got.fds);
+                        client.heard(&mut step, key, message, got.fds);
                     } else {
-                        server.heard(&mut step, key, said, got.fds);
+                        server.heard(&mut step, key, message, got.fds);
                     }
                 }
             }
@@ -397,14 +397,14 @@ impl Shm {
             mapped_bytes: self.common.transfers.paths.mapped.total(),
             is_alone: self.links.all().len() == 1,
         };
-        let room_bytes = held.room_bytes(own_bytes);
+        let space_bytes = held.space_bytes(own_bytes);
         let Some(link) = self.links.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
-        initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, room_bytes))
+        initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, space_bytes))
     }
 
-    /// The less urgent: the clock, the kernel, busy links, one that is idle, deadlines.
+    /// Does what is less urgent: the clock, the kernel, busy links, one that is idle, deadlines.
     #[cold]
     fn maintain(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
@@ -504,7 +504,7 @@ impl Shm {
         }
     }
 
-    /// Raises the attention words of all links and says how long one may sleep.
+    /// Raises the attention words of all links and answers how long one may sleep.
     fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
         if !self.is_ours() {
             return Armed::Sleep { deadline_ns: None };
@@ -675,7 +675,7 @@ impl Transport for Shm {
             Activity::Idle
         } else if !self.is_ours() || self.common.transfers.flows.ops.len() == 0 {
             // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
-            // sees us hang up. A CLOSE that found no room says no more than the hang-up. Remote memory operations need us.
+            // sees us hang up. A CLOSE that found no space would show no more than the hang-up. Remote memory operations need us.
             Activity::Drained
         } else {
             Activity::Active

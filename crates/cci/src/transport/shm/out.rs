@@ -1,13 +1,13 @@
-//! The sending half of a link: what waits for room in the ring, and waking the peer.
+//! The sending half of a link: what waits for space in the ring, and waking the peer.
 
 use super::doorbell::Doorbell;
 use super::pending::Fifo;
 use super::wire::PeerConn;
 use cci_memory::ring::Producer;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 
-/// A record that found no room in the ring yet.
+/// A record that found no space in the ring yet.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Control {
     pub kind: u8,
@@ -15,7 +15,7 @@ pub(super) struct Control {
     pub to: PeerConn,
     /// Of ours; goes into the payload of CONFIRM.
     pub own: PeerConn,
-    /// The payload of what is said about mappings.
+    /// The payload of records about mappings.
     pub words: [u64; 3],
 }
 
@@ -33,7 +33,7 @@ impl Control {
 
 /// The sending half.
 pub(super) struct Out {
-    pub producer: Producer<Segment>,
+    pub producer: Producer<SharedMemory>,
     pub fifo: Fifo,
     /// The peer has taken everything before this position.
     pub consumed: u64,
@@ -42,7 +42,7 @@ pub(super) struct Out {
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
-    /// A message found no room when the ring was written up to here.
+    /// A message found no space when the ring was written up to here.
     pub full_at: u64,
     pub bell: Doorbell,
     pub ring_bytes: u32,
@@ -52,8 +52,8 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// A message waits for room, and the peer has not taken since all that was in its way.
-    pub fn wants_room(&self) -> bool {
+    /// A message waits for space, and the peer has not taken since all that was in its way.
+    pub fn wants_space(&self) -> bool {
         self.consumed < self.full_at
     }
 

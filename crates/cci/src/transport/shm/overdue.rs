@@ -32,10 +32,10 @@ pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
 
 /// Ends sends of a link that are overdue.
 ///
-/// A peer that has said that it has no receive buffer gets the message taken back: it ends in RNR, was not
-/// delivered, and the connection lives on. With a peer that reads nothing at all, it ends in `TimedOut`: whether the message
+/// If the peer has announced that it has no receive buffer, the message is taken back: it ends in RNR, was not delivered,
+/// and the connection lives on. With a peer that reads nothing at all, it ends in `TimedOut`: whether the message
 /// will be delivered is not known, and the connection is broken. A peer that reads, but has not come so far, gets the send
-/// timeout once more, whatever it reads or says.
+/// timeout once more, whatever it does.
 ///
 /// # Errors
 /// The peer's position makes no sense: the link is to be given up.

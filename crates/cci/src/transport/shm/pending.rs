@@ -9,12 +9,12 @@ const NIL: u32 = u32::MAX;
 /// A send under way.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
-    /// Where its record lies in the ring; None for a place never used.
+    /// Where its record lies in the ring; None for a slot never used.
     span: Option<Span>,
     context: u64,
     /// 0: not stamped yet. The clock is read once in a while, not for each send.
     deadline_ns: u64,
-    /// Place of its connection in the transport's table. A connection outlives its sends.
+    /// The index of its connection. A connection outlives its sends.
     pub conn: u32,
     next: u32,
     silent: bool,
@@ -36,7 +36,7 @@ impl Send {
     }
 }
 
-/// The table.
+/// The sends of all links.
 pub(super) struct Sends {
     all: Vec<Send>,
     free: u32,
@@ -69,7 +69,7 @@ impl Fifo {
 }
 
 impl Sends {
-    /// Room for `max` sends; the memory is the endpoint's from now on. None: the system has not so much.
+    /// Allocates space for `max` sends. None: the system has not so much memory.
     pub fn new(max: u32) -> Option<Sends> {
         let mut all = Vec::new();
         all.try_reserve_exact(max as usize).ok()?;
@@ -79,7 +79,7 @@ impl Sends {
     /// Whether one more fits behind those of `fifo`, which must not be more than are left for all others unless it `is_alone`
     /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
     #[inline]
-    pub fn has_room_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
+    pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
         let left = self.max - self.in_use;
         fifo.len < left || is_alone && left > 0
     }
@@ -103,10 +103,10 @@ impl Sends {
             next: NIL,
             silent: op.silent,
         };
-        let at = if let Some(place) = self.all.get_mut(self.free as usize) {
+        let at = if let Some(slot) = self.all.get_mut(self.free as usize) {
             let at = self.free;
-            self.free = place.next;
-            *place = send;
+            self.free = slot.next;
+            *slot = send;
             at
         } else {
             debug_assert!(self.all.len() < self.max as usize, "looked at before the record was written");
@@ -146,8 +146,8 @@ impl Sends {
     }
 
     fn release(&mut self, at: u32) {
-        if let Some(place) = self.all.get_mut(at as usize) {
-            place.next = self.free;
+        if let Some(slot) = self.all.get_mut(at as usize) {
+            slot.next = self.free;
             self.free = at;
             self.in_use -= 1;
         }

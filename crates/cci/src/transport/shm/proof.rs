@@ -1,12 +1,12 @@
 //! How an endpoint with several ways to it proves that this is one of them.
 //!
 //! A name on this host proves nothing: another process may have taken it, and on another host there may be one of the
-//! same name. So the endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client says
-//! what it wants, it asks who is there; the endpoint's library shows the secret in a segment that only its maker can
-//! write to. Whoever shows it was told it by the endpoint, over a socket of this host, as a process that may connect:
-//! of the same user, or root. That the segment came and could be mapped proves the rest of the way, too.
+//! same name. So the endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client sends
+//! its request, it asks who is there; the endpoint's library shows the secret in a page of shared memory that only its maker
+//! can write to. Whoever shows the secret got it from the endpoint, over a socket of this host, as a process that may
+//! connect: of the same user, or root. That the page came and could be mapped proves that shared memory works, too.
 
-use super::wire::Said;
+use super::wire::Message;
 use crate::transport::commitment::{Commitment, SECRET_BYTES};
 use cci_memory::bytes::Backing;
 use cci_sys::shared_memory::SharedMemory;
@@ -39,7 +39,7 @@ impl Proof {
 
     /// Sends the page with the secret to a client. False: the client is gone.
     pub(super) fn show(&self, to: &Stream) -> bool {
-        self.page.fd().is_some_and(|page| to.send(Said::Shown.bytes().as_slice(), &[page]).is_ok())
+        self.page.fd().is_some_and(|page| to.send(Message::Shown.bytes().as_slice(), &[page]).is_ok())
     }
 
     pub fn memory_bytes(&self) -> u64 {

@@ -53,7 +53,7 @@ pub(super) struct RingMemory {
 
 impl RingMemory {
     /// Whether a ring of this size may be made.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
+    pub fn has_space_for(&self, bytes: u64) -> bool {
         let left_to_others = self.left.saturating_sub(bytes).saturating_mul(SHARE.into());
         bytes <= self.left && self.of_process.saturating_add(bytes) <= left_to_others
     }
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn rings_of_one_process_leave_as_much_to_others() {
         let memory = |left, of_process| RingMemory { left, of_process };
-        assert!(memory(100, 0).has_room_for(88) && !memory(100, 0).has_room_for(89));
-        assert!(memory(100, 720).has_room_for(8) && !memory(100, 740).has_room_for(8));
-        assert!(!memory(100, u64::MAX).has_room_for(1) && !memory(0, 0).has_room_for(1));
+        assert!(memory(100, 0).has_space_for(88) && !memory(100, 0).has_space_for(89));
+        assert!(memory(100, 720).has_space_for(8) && !memory(100, 740).has_space_for(8));
+        assert!(!memory(100, u64::MAX).has_space_for(1) && !memory(0, 0).has_space_for(1));
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
             }
             Some(Taken::NoFlow(conn)) => {
                 if common.transfers.take_back_idle(link, &mut common.connections) {
-                    // There is room now: the record is looked at again.
+                    // There is space now: the record is looked at again.
                     continue;
                 }
                 close::shut_out(link, common, core, conn)?;
@@ -93,7 +93,7 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
             link.rung = true;
         }
     }
-    // Also without a record: those taken back are passed over, and their room is the peer's again.
+    // Also without a record: those taken back are skipped, and their space is the peer's again.
     link.publish();
     Ok(records)
 }
@@ -132,9 +132,9 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
     if len_bytes > common.connections.mss {
         return Err(Corrupt::Length);
     }
-    let (here, counts) = (link.key, &mut common.connections.counts);
+    let (at, counts) = (link.key, &mut common.connections.counts);
     let named = common.connections.conns.at_mut(header.conn);
-    let Some((_, conn)) = named.filter(|(key, conn)| key.generation as u8 == header.flags && conn.at == here)
+    let Some((_, conn)) = named.filter(|(key, conn)| key.generation as u8 == header.flags && conn.at == at)
     else {
         counts.unknown_connection += 1;
         return Ok(Some(Taken::Yes));

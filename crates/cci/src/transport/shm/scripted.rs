@@ -1,13 +1,13 @@
-//! Peers made by hand, by the real handshake: of the tests, and of fuzzing.
+//! Scripted peers, which tests and fuzzing let in by the real handshake.
 #![allow(clippy::unwrap_used, dead_code, reason = "only tests and fuzzing have it, and each uses its part")]
 
 use super::server::Asked;
-use super::wire::{self, Accept, Offer, PeerConn, Request, Said};
+use super::wire::{self, Accept, Message, Offer, PeerConn, Request};
 use crate::config::builtin;
 use crate::{Attribute, Connection, Endpoint, Event, Options};
 use cci_memory::ring::{Consumer, Producer, region_bytes};
 use cci_sys::event::EventFd;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{Name, Received, Stream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -39,23 +39,23 @@ pub(super) fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
 }
 
-/// A client made by hand, up to the server's offer.
-pub(super) struct Liar {
+/// A scripted client, up to the server's offer.
+pub(super) struct Stranger {
     pub stream: Stream,
     pub accept: Accept,
     pub offered: Received,
 }
 
-pub(super) fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Liar {
+pub(super) fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) -> Stranger {
     ask_as(server, endpoint, attribute, std::process::id())
 }
 
-/// A client made by hand that the server takes for a process of this number.
-pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute, pid: u32) -> Liar {
+/// Asks as a scripted client that the server takes for a process of this number.
+pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute, pid: u32) -> Stranger {
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
     let request = Request { endpoint, conn: OWN, mss: 4096, attribute };
-    stream.send(Said::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
+    stream.send(Message::Request(request, b"let me in").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
         let asked = request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap();
@@ -65,44 +65,45 @@ pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute,
     });
     let mut buffer = [0; wire::BYTES_MAX];
     let offered = stream.recv(&mut buffer, 2).unwrap();
-    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
-    Liar { stream, accept, offered }
+    let Ok(Message::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    Stranger { stream, accept, offered }
 }
 
 /// The liar's ends of the link, honestly made; and the server's connection.
-pub(super) struct Lie {
-    pub producer: Producer<Segment>,
-    pub consumer: Consumer<Segment>,
+pub(super) struct Joined {
+    pub producer: Producer<SharedMemory>,
+    pub consumer: Consumer<SharedMemory>,
     pub connection: Connection,
     pub conn: PeerConn,
     /// The ring that the liar reads, once more.
-    pub again: Segment,
+    pub again: SharedMemory,
     /// And the one that the server reads.
-    pub theirs: Segment,
+    pub theirs: SharedMemory,
     pub bell: EventFd,
     /// The server's.
     pub peer_bell: EventFd,
     pub stream: Stream,
 }
 
-pub(super) fn confirm(server: &mut Endpoint, mut liar: Liar) -> Lie {
+pub(super) fn confirm(server: &mut Endpoint, mut liar: Stranger) -> Joined {
     let Offer::New { ring_bytes } = liar.accept.offer else { panic!() };
     assert_eq!(liar.accept.mss, 8192);
-    let theirs = Segment::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
+    let theirs =
+        SharedMemory::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
     let twice = theirs.fd().unwrap().try_clone_to_owned().unwrap();
-    let twice = Segment::open(twice, region_bytes(ring_bytes as usize)).unwrap();
+    let twice = SharedMemory::open(twice, region_bytes(ring_bytes as usize)).unwrap();
     let peer_bell = EventFd::from_peer(liar.offered.fds.take(1).unwrap()).unwrap();
-    let ours = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let ours = SharedMemory::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
     let again = ours.fd().unwrap().try_clone_to_owned().unwrap();
-    let again = Segment::open(again, region_bytes(RING_BYTES as usize)).unwrap();
+    let again = SharedMemory::open(again, region_bytes(RING_BYTES as usize)).unwrap();
     let bell = EventFd::new().unwrap();
-    let confirm = Said::Confirm { ring_bytes: RING_BYTES }.bytes();
+    let confirm = Message::Confirm { ring_bytes: RING_BYTES }.bytes();
     liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
     let connection = until(server, "an accept", |_, event| match event {
         Some(Event::Accept { result, .. }) => Some(result.unwrap()),
         _ => None,
     });
-    Lie {
+    Joined {
         producer: theirs.into_producer(8192).unwrap(),
         consumer: ours.into_consumer(8192).unwrap(),
         connection,

@@ -11,7 +11,7 @@ use super::peer::{Peer, Side};
 use super::proof::Proof;
 use super::quota::Requests;
 use super::step::Step;
-use super::wire::{self, Accept, NotUnderstood, Offer, PeerConn, Request, Said};
+use super::wire::{self, Accept, Message, NotUnderstood, Offer, PeerConn, Request};
 use super::{HANDSHAKE_NS_MAX, SILENCE_NS_MAX, SILENCE_NS_MIN, SILENT_MAX};
 use crate::connection::Connection;
 use crate::device::TransportKind;
@@ -56,7 +56,7 @@ impl Server {
     /// to read, perhaps; none, if it may not come in.
     pub fn let_in(&mut self, step: &mut Step<'_>) -> Option<Option<Key>> {
         let now_ns = step.common.connections.now_ns;
-        if self.held.total() >= limits::REQUESTS_MAX || !self.make_room_for_silent(step) {
+        if self.held.total() >= limits::REQUESTS_MAX || !self.make_space_for_silent(step) {
             self.listening.pause(&step.core.poller, now_ns);
             return None;
         }
@@ -73,7 +73,7 @@ impl Server {
 
     /// Makes room for one more client that has sent nothing: of too many, the oldest has to go of the process that has the
     /// most, if it had its time.
-    fn make_room_for_silent(&mut self, step: &mut Step<'_>) -> bool {
+    fn make_space_for_silent(&mut self, step: &mut Step<'_>) -> bool {
         if self.silent < SILENT_MAX {
             return true;
         }
@@ -119,34 +119,36 @@ impl Server {
         &mut self,
         step: &mut Step<'_>,
         key: Key,
-        said: Result<Said<'_>, NotUnderstood>,
+        message: Result<Message<'_>, NotUnderstood>,
         fds: ReceivedFds,
     ) {
         let Some(handshake) = step.common.handshakes.get(key) else { return };
-        match (&handshake.stage, said) {
-            (Stage::Silent { .. }, Ok(Said::Request(request, payload))) => {
+        match (&handshake.stage, message) {
+            (Stage::Silent { .. }, Ok(Message::Request(request, payload))) => {
                 self.request_came(step, key, request, payload);
             }
             // Once: each answer gives the client more time.
-            (Stage::Silent { has_asked: false, .. }, Ok(Said::Who)) => self.show_proof(step, key),
-            (Stage::Offered { .. }, Ok(Said::Confirm { ring_bytes })) => {
+            (Stage::Silent { has_asked: false, .. }, Ok(Message::Who)) => self.show_proof(step, key),
+            (Stage::Offered { .. }, Ok(Message::Confirm { ring_bytes })) => {
                 self.confirmed(step, key, ring_bytes, fds);
             }
-            (Stage::Joining { .. }, Ok(Said::NoLink)) => self.offer_anew(step, key),
+            (Stage::Joining { .. }, Ok(Message::NoLink)) => self.offer_anew(step, key),
             (Stage::Silent { .. }, Err(NotUnderstood::Version(_))) => {
                 // The head of our answer says which version we speak.
                 step.common.connections.counts.bad_handshake += 1;
-                handshake.send(&Said::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
+                handshake.send(&Message::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
                 self.end(step, key, ConnectFailure::Refused);
             }
             (_, Err(NotUnderstood::Version(theirs))) => {
                 self.end(step, key, ConnectFailure::Version { theirs });
             }
-            (Stage::Silent { .. }, Ok(Said::Refuse(_))) => self.end(step, key, ConnectFailure::Disconnected),
-            (_, Ok(Said::Refuse(why))) => self.end(step, key, why),
+            (Stage::Silent { .. }, Ok(Message::Refuse(_))) => {
+                self.end(step, key, ConnectFailure::Disconnected)
+            }
+            (_, Ok(Message::Refuse(why))) => self.end(step, key, why),
             _ => {
                 step.common.connections.counts.bad_handshake += 1;
-                handshake.send(&Said::Refuse(ConnectFailure::Refused));
+                handshake.send(&Message::Refuse(ConnectFailure::Refused));
                 self.end(step, key, ConnectFailure::Disconnected);
             }
         }
@@ -177,7 +179,7 @@ impl Server {
                 *has_asked = true;
             }
         } else {
-            handshake.send(&Said::Refuse(ConnectFailure::Refused));
+            handshake.send(&Message::Refuse(ConnectFailure::Refused));
             self.end(step, key, ConnectFailure::Disconnected);
         }
     }
@@ -288,7 +290,7 @@ impl Server {
             Err(error) => {
                 let why = error.why();
                 if let Some(handshake) = step.common.handshakes.get(key) {
-                    handshake.send(&Said::Refuse(why));
+                    handshake.send(&Message::Refuse(why));
                 }
                 // Out of the table first: an accept that returns an error ends in no event.
                 step.common.connections.conns.remove(conn);
@@ -307,12 +309,12 @@ impl Server {
         let Common { endpoint, connections, handshakes, .. } = &mut *step.common;
         let conn = PeerConn { index: guest.conn.index, generation: guest.conn.generation };
         let (endpoint, mss) = (*endpoint, connections.mss);
-        let accept = |link_id, offer| Said::Accept(Accept { endpoint, link_id, conn, mss, offer });
+        let accept = |link_id, offer| Message::Accept(Accept { endpoint, link_id, conn, mss, offer });
         if let Some(link) = step.links.with_peer(&guest.peer).filter(|_| may_join) {
-            let said = accept(link.id, Offer::Join { server_made_it: link.side == Side::Server });
+            let message = accept(link.id, Offer::Join { server_made_it: link.side == Side::Server });
             link.conns += 1;
             handshakes.set_stage(key, Stage::Joining { guest, link: link.key });
-            let is_sent = handshakes.get(key).is_some_and(|handshake| handshake.send(&said));
+            let is_sent = handshakes.get(key).is_some_and(|handshake| handshake.send(&message));
             return if is_sent { Ok(()) } else { Err(ConnectFailure::Disconnected.into()) };
         }
         if may_join && self.offers.contains_key(&guest.peer) {
@@ -321,8 +323,8 @@ impl Server {
         }
         self.offers.try_reserve(1).map_err(|_| ConnectFailure::NoMemory)?;
         let half = step.budget.make_half(step.links, handshakes, connections, &guest.peer)?;
-        let said = accept(half.link_id, Offer::New { ring_bytes: half.ring_bytes });
-        if !handshakes.get(key).is_some_and(|handshake| handshake.send_half(&said, &half)) {
+        let message = accept(half.link_id, Offer::New { ring_bytes: half.ring_bytes });
+        if !handshakes.get(key).is_some_and(|handshake| handshake.send_half(&message, &half)) {
             step.links.discharge_ring(half.ring_bytes);
             return Err(ConnectFailure::Disconnected.into());
         }
@@ -344,7 +346,7 @@ impl Server {
         if let Err(error) = self.offer(step, key, guest, may_join) {
             let why = error.why();
             if let Some(handshake) = step.common.handshakes.get(key) {
-                handshake.send(&Said::Refuse(why));
+                handshake.send(&Message::Refuse(why));
             }
             self.end(step, key, why);
         }
@@ -408,7 +410,7 @@ impl Server {
 
 /// Tells a client why there will be no connection. If it is gone already, there is nobody to tell.
 fn refuse(stream: &Stream, why: ConnectFailure) {
-    let _ = stream.send(Said::Refuse(why).bytes().as_slice(), &[]);
+    let _ = stream.send(Message::Refuse(why).bytes().as_slice(), &[]);
 }
 
 /// Our half and the client's make a link. None: the client's half is not what it should be.

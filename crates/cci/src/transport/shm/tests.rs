@@ -10,7 +10,7 @@ mod waking;
 
 use super::scripted::*;
 use super::server::Asked;
-use super::wire::{self, Offer, Request, Said, kind};
+use super::wire::{self, Message, Offer, Request, kind};
 use crate::DisconnectReason;
 use crate::config::builtin;
 use crate::{
@@ -20,7 +20,7 @@ use cci_memory::bytes::Backing;
 use cci_memory::ring::{RecordHeader, region_bytes};
 use cci_sys::event::EventFd;
 use cci_sys::process;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{Name, Stream};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +63,7 @@ fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
     let name = front.uri().strip_prefix("shm://").unwrap().to_owned();
     let client = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
     let request = Request { endpoint: 1, conn: OWN, mss: 4096, attribute: Attribute::ReliableOrdered };
-    client.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
+    client.send(Message::Request(request, b"").bytes().as_slice(), &[]).unwrap();
     let mut request = until(&mut front, "a request", |_, event| match event {
         Some(Event::ConnectRequest(request)) => Some(request),
         _ => None,
@@ -74,7 +74,7 @@ fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
     assert!(matches!(worker.accept(request, 1), Err(AcceptError::NotPermitted)));
     let mut buffer = [0; wire::BYTES_MAX];
     let got = client.recv(&mut buffer, 2).unwrap();
-    assert_eq!(wire::parse(&buffer[..got.len]), Ok(Said::Refuse(ConnectFailure::NotPermitted)));
+    assert_eq!(wire::parse(&buffer[..got.len]), Ok(Message::Refuse(ConnectFailure::NotPermitted)));
     assert_eq!((dropped(&worker, "not_permitted"), worker.counters().connections_open), (1, 0));
 }
 
@@ -164,11 +164,11 @@ fn a_close_beside_a_position_that_cannot_be_ends_the_connection_too() {
 
 #[test]
 fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
-    let good = Segment::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
-    let short = Segment::create("cci-liar", region_bytes(4096)).unwrap();
-    let odd = Segment::create("cci-liar", 40_000).unwrap();
+    let good = SharedMemory::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
+    let short = SharedMemory::create("cci-liar", region_bytes(4096)).unwrap();
+    let odd = SharedMemory::create("cci-liar", 40_000).unwrap();
     // Longer than any that this version makes; and one without a single page.
-    let long = Segment::create("cci-liar", region_bytes(512 << 10)).unwrap();
+    let long = SharedMemory::create("cci-liar", region_bytes(512 << 10)).unwrap();
     let sparse = sparse(region_bytes(RING_BYTES as usize) as u64);
     let (bell, file) = (EventFd::new().unwrap(), std::fs::File::open("/proc/self/exe").unwrap());
     let (segment, bell, file) = (good.fd().unwrap(), bell.as_fd(), file.as_fd());
@@ -188,7 +188,7 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
     for (number, (ring_bytes, fds)) in cases.into_iter().enumerate() {
         let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
         let liar = ask(&mut server, number as u64, Attribute::ReliableOrdered);
-        liar.stream.send(Said::Confirm { ring_bytes }.bytes().as_slice(), &fds).unwrap();
+        liar.stream.send(Message::Confirm { ring_bytes }.bytes().as_slice(), &fds).unwrap();
         let why = until(&mut server, "a failure", |_, event| match event {
             Some(Event::Accept { context: 1, result }) => Some(result.unwrap_err()),
             _ => None,
@@ -228,15 +228,15 @@ fn a_request_for_anothers_link_gets_no_link_and_disturbs_nobody() {
     let Offer::Join { server_made_it: true } = thief.accept.offer else { panic!("{:?}", thief.accept.offer) };
     assert!(thief.offered.fds.is_empty());
     // It says that it does not know the link, and is offered one of its own.
-    thief.stream.send(Said::NoLink.bytes().as_slice(), &[]).unwrap();
+    thief.stream.send(Message::NoLink.bytes().as_slice(), &[]).unwrap();
     let mut buffer = [0; wire::BYTES_MAX];
     let offered = until(&mut server, "another offer", |_, event| {
         assert!(event.is_none(), "{event:?}");
         thief.stream.recv(&mut buffer, 2).ok()
     });
-    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    let Ok(Message::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
     assert!(matches!(accept.offer, Offer::New { .. }));
-    let thief = confirm(&mut server, Liar { stream: thief.stream, accept, offered });
+    let thief = confirm(&mut server, Stranger { stream: thief.stream, accept, offered });
     assert!(server.is_open(victim.connection) && server.is_open(thief.connection));
 }
 

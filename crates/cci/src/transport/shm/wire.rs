@@ -1,7 +1,7 @@
-//! What two processes say to each other: the messages of the handshake, over the UNIX socket, and the kinds of
+//! What two processes send each other: the messages of the handshake, over the UNIX socket, and the kinds of
 //! records in the rings. Same host, same byte order: numbers are the machine's own.
 //!
-//! | message | from | says | descriptors |
+//! | message | from | contents | descriptors |
 //! |---|---|---|---|
 //! | Request | client | its endpoint, connection, MSS and the program's payload | |
 //! | Accept  | server | its endpoint, connection, MSS; a new link (size of the ring it reads) or one to join | new: ring, doorbell |
@@ -50,11 +50,11 @@ pub(super) mod kind {
     pub const UNMAP: u8 = 10;
     /// Can you read my memory? Payload: 0, address of a word, its value. For the link as a whole.
     pub const TRY: u8 = 11;
-    /// Answer to TRY. Payload: from which length on it pays, address and value of a word of the answerer's.
+    /// Answer to TRY. Payload: from which length on it pays, address and value of a word of the sender's.
     pub const TRIED: u8 = 12;
 }
 
-/// A connection as its owner names it.
+/// A connection as the side that it belongs to names it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerConn {
     pub index: u32,
@@ -93,7 +93,7 @@ pub(super) enum Offer {
 
 /// A message, parsed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum Message<'a> {
     Request(Request, &'a [u8]),
     Accept(Accept),
     Confirm { ring_bytes: u32 },
@@ -127,9 +127,9 @@ impl Bytes {
     }
 
     fn put(&mut self, field: &[u8]) {
-        // Every message fits (see the test), so that nothing is ever cut off here.
-        if let Some(room) = self.bytes.get_mut(self.len..self.len + field.len()) {
-            room.copy_from_slice(field);
+        // Every message fits (see the test), so that nothing is ever truncated.
+        if let Some(to) = self.bytes.get_mut(self.len..self.len + field.len()) {
+            to.copy_from_slice(field);
             self.len += field.len();
         }
     }
@@ -139,10 +139,10 @@ impl Bytes {
     }
 }
 
-impl Said<'_> {
+impl Message<'_> {
     pub fn bytes(&self) -> Bytes {
         match self {
-            Said::Request(request, payload) => {
+            Message::Request(request, payload) => {
                 let mut to = Bytes::new(1);
                 to.put(&request.endpoint.to_ne_bytes());
                 put_conn(&mut to, request.conn);
@@ -151,7 +151,7 @@ impl Said<'_> {
                 to.put(payload.get(..REQUEST_BYTES_MAX).unwrap_or(payload));
                 to
             }
-            Said::Accept(accept) => {
+            Message::Accept(accept) => {
                 let mut to = Bytes::new(2);
                 to.put(&accept.endpoint.to_ne_bytes());
                 to.put(&accept.link_id.to_ne_bytes());
@@ -165,19 +165,19 @@ impl Said<'_> {
                 to.put(&[how]);
                 to
             }
-            Said::Confirm { ring_bytes } => {
+            Message::Confirm { ring_bytes } => {
                 let mut to = Bytes::new(3);
                 to.put(&ring_bytes.to_ne_bytes());
                 to
             }
-            Said::Refuse(why) => {
+            Message::Refuse(why) => {
                 let mut to = Bytes::new(4);
                 to.put(&[failure_code(*why)]);
                 to
             }
-            Said::NoLink => Bytes::new(5),
-            Said::Who => Bytes::new(6),
-            Said::Shown => Bytes::new(7),
+            Message::NoLink => Bytes::new(5),
+            Message::Who => Bytes::new(6),
+            Message::Shown => Bytes::new(7),
         }
     }
 }
@@ -188,7 +188,7 @@ fn put_conn(to: &mut Bytes, conn: PeerConn) {
 }
 
 /// Reads a message once, into values that cannot be wrong.
-pub(super) fn parse(message: &[u8]) -> Result<Said<'_>, NotUnderstood> {
+pub(super) fn parse(message: &[u8]) -> Result<Message<'_>, NotUnderstood> {
     let mut from = Fields(message);
     if u32::from_ne_bytes(from.take()?) != MAGIC {
         return Err(NotUnderstood::Nonsense);
@@ -206,7 +206,7 @@ pub(super) fn parse(message: &[u8]) -> Result<Said<'_>, NotUnderstood> {
             if from.0.len() > REQUEST_BYTES_MAX {
                 return Err(NotUnderstood::Nonsense);
             }
-            Ok(Said::Request(Request { endpoint, conn, mss, attribute }, from.0))
+            Ok(Message::Request(Request { endpoint, conn, mss, attribute }, from.0))
         }
         2 => {
             let endpoint = u64::from_ne_bytes(from.take()?);
@@ -218,19 +218,19 @@ pub(super) fn parse(message: &[u8]) -> Result<Said<'_>, NotUnderstood> {
                 [made] if made <= 2 => Offer::Join { server_made_it: made == 2 },
                 _ => return Err(NotUnderstood::Nonsense),
             };
-            from.end(Said::Accept(Accept { endpoint, link_id, conn, mss, offer }))
+            from.end(Message::Accept(Accept { endpoint, link_id, conn, mss, offer }))
         }
         3 => {
             let ring_bytes = u32::from_ne_bytes(from.take()?);
-            from.end(Said::Confirm { ring_bytes })
+            from.end(Message::Confirm { ring_bytes })
         }
         4 => {
             let [code] = from.take()?;
-            from.end(Said::Refuse(failure_of(code)))
+            from.end(Message::Refuse(failure_of(code)))
         }
-        5 => from.end(Said::NoLink),
-        6 => from.end(Said::Who),
-        7 => from.end(Said::Shown),
+        5 => from.end(Message::NoLink),
+        6 => from.end(Message::Who),
+        7 => from.end(Message::Shown),
         _ => Err(NotUnderstood::Nonsense),
     }
 }
@@ -239,8 +239,8 @@ struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], NotUnderstood> {
-        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(NotUnderstood::Nonsense)?;
-        self.0 = rest;
+        let (field, remainder) = self.0.split_first_chunk::<N>().ok_or(NotUnderstood::Nonsense)?;
+        self.0 = remainder;
         Ok(*field)
     }
 
@@ -249,8 +249,8 @@ impl<'a> Fields<'a> {
         Ok(PeerConn { index, generation: u32::from_ne_bytes(self.take()?) })
     }
 
-    fn end(self, said: Said<'a>) -> Result<Said<'a>, NotUnderstood> {
-        if self.0.is_empty() { Ok(said) } else { Err(NotUnderstood::Nonsense) }
+    fn end(self, message: Message<'a>) -> Result<Message<'a>, NotUnderstood> {
+        if self.0.is_empty() { Ok(message) } else { Err(NotUnderstood::Nonsense) }
     }
 }
 
@@ -300,45 +300,46 @@ fn failure_of(code: u8) -> ConnectFailure {
 mod tests {
     use super::*;
 
-    fn every() -> Vec<Said<'static>> {
+    fn every() -> Vec<Message<'static>> {
         let conn = PeerConn { index: 77, generation: u32::MAX };
         let request = Request { endpoint: u64::MAX, conn, mss: 8192, attribute: Attribute::Unreliable };
-        let accept = |offer| Said::Accept(Accept { endpoint: 1, link_id: 2, conn, mss: 3, offer });
+        let accept = |offer| Message::Accept(Accept { endpoint: 1, link_id: 2, conn, mss: 3, offer });
         vec![
-            Said::Request(request, &[]),
-            Said::Request(request, &[7; REQUEST_BYTES_MAX]),
+            Message::Request(request, &[]),
+            Message::Request(request, &[7; REQUEST_BYTES_MAX]),
             accept(Offer::New { ring_bytes: 1 << 18 }),
             accept(Offer::Join { server_made_it: true }),
             accept(Offer::Join { server_made_it: false }),
-            Said::Confirm { ring_bytes: 4096 },
-            Said::Refuse(ConnectFailure::NotPermitted),
-            Said::Refuse(ConnectFailure::Refused),
-            Said::NoLink,
-            Said::Who,
-            Said::Shown,
+            Message::Confirm { ring_bytes: 4096 },
+            Message::Refuse(ConnectFailure::NotPermitted),
+            Message::Refuse(ConnectFailure::Refused),
+            Message::NoLink,
+            Message::Who,
+            Message::Shown,
         ]
     }
 
     #[test]
     fn what_is_said_is_understood() {
-        for said in every() {
-            assert_eq!(parse(said.bytes().as_slice()), Ok(said));
+        for message in every() {
+            assert_eq!(parse(message.bytes().as_slice()), Ok(message));
         }
     }
 
     #[test]
-    fn no_bytes_panic_and_cut_messages_are_refused() {
-        for said in every() {
-            let bytes = said.bytes();
+    fn no_bytes_panic_and_truncated_messages_are_refused() {
+        for message in every() {
+            let bytes = message.bytes();
             for len in 0..bytes.as_slice().len() {
                 let parsed = parse(&bytes.as_slice()[..len]);
                 // A shorter payload is a request all the same; everything else has a fixed length.
-                assert!(parsed.is_err() || matches!(parsed, Ok(Said::Request(..))));
+                assert!(parsed.is_err() || matches!(parsed, Ok(Message::Request(..))));
             }
             let mut longer = bytes.as_slice().to_vec();
             longer.push(0);
             assert!(
-                parse(&longer).is_err() || longer.len() <= BYTES_MAX && matches!(said, Said::Request(..))
+                parse(&longer).is_err()
+                    || longer.len() <= BYTES_MAX && matches!(message, Message::Request(..))
             );
             for at in 0..bytes.as_slice().len().min(48) {
                 for value in 0..=255 {
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn another_version_is_told_from_nonsense() {
-        let mut bytes = Said::NoLink.bytes().as_slice().to_vec();
+        let mut bytes = Message::NoLink.bytes().as_slice().to_vec();
         bytes[4] = 9;
         assert_eq!(parse(&bytes), Err(NotUnderstood::Version(9)));
         bytes[0] ^= 1;

@@ -5,7 +5,7 @@ use super::menu::Menu;
 use crate::config::builtin;
 use crate::fuzzing::Script;
 use crate::transport::shm::scripted::{OWN, RING_BYTES};
-use crate::transport::shm::wire::{Accept, BYTES_MAX, Offer, PeerConn, Request, Said};
+use crate::transport::shm::wire::{Accept, BYTES_MAX, Message, Offer, PeerConn, Request};
 use crate::{Attribute, ConnectFailure, Endpoint, Event, Options};
 use cci_sys::unix::{Listener, Name, Stream};
 use std::time::{Duration, Instant};
@@ -98,16 +98,16 @@ impl Scene {
         let ring_bytes = if how & 0x40 == 0 { RING_BYTES } else { script.odd_u64() as u32 };
         let attribute = [Attribute::ReliableOrdered, Attribute::Unreliable][usize::from(how & 1)];
         let request = Request { endpoint: u64::from(how >> 5), conn: OWN, mss: 4096, attribute };
-        let accept = |offer| Said::Accept(Accept { endpoint: 1, link_id, conn, mss: 4096, offer });
+        let accept = |offer| Message::Accept(Accept { endpoint: 1, link_id, conn, mss: 4096, offer });
         let said = match kind % 12 {
-            0..=2 => Said::Request(request, b"let me in"),
+            0..=2 => Message::Request(request, b"let me in"),
             3 => accept(Offer::New { ring_bytes }),
             4 => accept(Offer::Join { server_made_it: how & 0x20 == 0 }),
-            5 | 6 => Said::Confirm { ring_bytes },
-            7 => Said::Refuse(ConnectFailure::NoMemory),
-            8 => Said::NoLink,
-            9 => Said::Who,
-            10 => Said::Shown,
+            5 | 6 => Message::Confirm { ring_bytes },
+            7 => Message::Refuse(ConnectFailure::NoMemory),
+            8 => Message::NoLink,
+            9 => Message::Who,
+            10 => Message::Shown,
             _ => {
                 let len = usize::from(script.byte());
                 let bytes = script.take(len);

@@ -4,17 +4,17 @@ use crate::fuzzing::Script;
 use crate::transport::shm::scripted::RING_BYTES;
 use cci_memory::ring::region_bytes;
 use cci_sys::event::EventFd;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 /// See the module.
 pub(super) struct Menu {
-    ring: Segment,
-    short: Segment,
-    page: Segment,
-    memory: Segment,
+    ring: SharedMemory,
+    short: SharedMemory,
+    page: SharedMemory,
+    memory: SharedMemory,
     bell: EventFd,
     null: File,
     directory: File,
@@ -25,10 +25,10 @@ pub(super) struct Menu {
 impl Menu {
     pub fn new() -> Menu {
         Menu {
-            ring: Segment::create("cci-fuzz", region_bytes(RING_BYTES as usize)).unwrap(),
-            short: Segment::create("cci-fuzz", region_bytes(4096)).unwrap(),
-            page: Segment::create_read_only_for_others(4096).unwrap(),
-            memory: Segment::create_for_rma_small(64 << 10).unwrap(),
+            ring: SharedMemory::create("cci-fuzz", region_bytes(RING_BYTES as usize)).unwrap(),
+            short: SharedMemory::create("cci-fuzz", region_bytes(4096)).unwrap(),
+            page: SharedMemory::create_read_only_for_others(4096).unwrap(),
+            memory: SharedMemory::create_for_rma_small(64 << 10).unwrap(),
             bell: EventFd::new().unwrap(),
             null: File::open("/dev/null").unwrap(),
             directory: File::open("/").unwrap(),

@@ -10,7 +10,7 @@ pub use peer::shm_peer;
 
 use super::name;
 use super::rma::grant::Grant;
-use super::wire::{BYTES_MAX, Said, parse};
+use super::wire::{BYTES_MAX, Message, parse};
 use crate::ConnectFailure;
 
 /// `shm://` URIs: what is read and written again is read as the same.
@@ -22,12 +22,12 @@ pub fn shm_uri(text: &str) {
 
 /// Messages of the handshake: what is understood is written back the same.
 pub fn shm_said(data: &[u8]) {
-    let Ok(said) = parse(data) else { return };
-    let bytes = said.bytes();
+    let Ok(message) = parse(data) else { return };
+    let bytes = message.bytes();
     assert!(bytes.as_slice().len() <= BYTES_MAX);
     // Which version the other side speaks is not in this message.
-    if !matches!(said, Said::Refuse(ConnectFailure::Version { .. })) {
-        assert_eq!(parse(bytes.as_slice()), Ok(said));
+    if !matches!(message, Message::Refuse(ConnectFailure::Version { .. })) {
+        assert_eq!(parse(bytes.as_slice()), Ok(message));
     }
 }
 

@@ -4,14 +4,14 @@
 use super::menu::Menu;
 use crate::config::builtin;
 use crate::fuzzing::{Script, with_handle};
-use crate::transport::shm::scripted::{Lie, ask, confirm};
+use crate::transport::shm::scripted::{Joined, ask, confirm};
 use crate::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, RegionAddress,
     RegionHandle, RmaFlags, SendFlags,
 };
 use cci_memory::bytes::Backing;
 use cci_memory::ring::RecordHeader;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 
 const STEPS_MAX: usize = 600;
 const MEMORY_BYTES: usize = 16 << 10;
@@ -22,7 +22,7 @@ struct Scene {
     server: Endpoint,
     memory: Memory,
     handle: RegionHandle,
-    lie: Lie,
+    lie: Joined,
     menu: Menu,
 }
 
@@ -147,7 +147,7 @@ impl Scene {
 }
 
 /// A word anywhere in a ring, changed as no honest peer changes it.
-fn scribble(ring: &Segment, script: &mut Script<'_>) {
+fn scribble(ring: &SharedMemory, script: &mut Script<'_>) {
     let how = script.byte();
     // The control lines are at the beginning: more often there.
     let at = if how & 1 == 0 { usize::from(script.byte()) } else { usize::from(script.u16()) };

@@ -1,4 +1,4 @@
-//! The path through the ring: one end of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
+//! The path through the ring: one side of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
 
 use super::initiator::Initiator;
 use super::pull::Pull;
@@ -12,7 +12,7 @@ use cci_memory::bytes::Bytes;
 use cci_memory::ring::{PushError, Record, RecordHeader, Span, payload_bytes_limit, record_bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 
 /// The longest payload of any record: what the smallest ring takes.
@@ -20,14 +20,14 @@ pub(in crate::transport::shm) const RECORD_BYTES_MAX: u32 =
     payload_bytes_limit(RING_BYTES_MIN as usize) as u32;
 /// The most data in a record: whole lines.
 const DATA_BYTES_MAX: u32 = 15 << 10;
-/// A ring holds so many records of data: fewer, and one side would wait while the other copies.
+/// Records of data that a ring holds. With fewer, one side would wait while the other copies.
 const RECORDS_PER_RING: u32 = 16;
-/// This part of a ring is left to messages.
+/// One part in so many of a ring is kept for messages.
 const MESSAGES_SHARE: u32 = 4;
 
 const _: () = assert!(DATA_BYTES_MAX + 64 <= RECORD_BYTES_MAX);
 
-/// The way to the peer for one connection.
+/// The channel to the peer of one connection, through the ring.
 pub(in crate::transport::shm) struct RingChannel<'a> {
     pub out: &'a mut Out,
     pub notifies: &'a mut VecDeque<Notify>,
@@ -49,8 +49,8 @@ impl RingChannel<'_> {
 }
 
 impl Channel for RingChannel<'_> {
-    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed {
-        Self::pushed(self.out.producer.push(self.header, &[head, rest]))
+    fn push(&mut self, head: &[u8], data: &[u8]) -> Pushed {
+        Self::pushed(self.out.producer.push(self.header, &[head, data]))
             .map_or_else(|why| why, |_| Pushed::Yes)
     }
 
@@ -122,7 +122,7 @@ impl Channel for RingChannel<'_> {
     }
 }
 
-impl Arrived for Record<'_, Segment> {
+impl Arrived for Record<'_, SharedMemory> {
     fn len_bytes(&self) -> usize {
         Record::len_bytes(self) as usize
     }

@@ -1,4 +1,4 @@
-//! What is said about mappings: over the ring, and with descriptors over the socket of the link.
+//! Grants of memory, which go with descriptors over the socket of a link, and why memory is not mapped.
 
 use cci_sys::SysError;
 use std::io::ErrorKind;
@@ -51,8 +51,8 @@ impl Grant {
             self.control_bytes,
         ];
         let mut bytes = [0; GRANT_BYTES];
-        for (room, word) in bytes.chunks_exact_mut(8).zip(words) {
-            room.copy_from_slice(&word.to_ne_bytes());
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
@@ -103,23 +103,23 @@ const CONTROL_BYTES_MAX: u64 = 1 << 20;
 pub(in crate::transport::shm) enum NotMapped {
     /// No such region for this connection.
     Handle,
-    /// Not of the library's: its owner has it from elsewhere.
+    /// It is not memory of the library's: the target's program has it from elsewhere.
     Foreign,
-    /// The owner's device says `direct = off`.
-    OwnerOff,
-    /// Ours does.
+    /// The target's device says `direct = off`.
+    TargetOff,
+    /// This endpoint's device says `direct = off`.
     Off,
-    /// The owner gives no other user more than the region covers.
+    /// The target lets another user map no more than the region covers.
     OtherUser,
-    /// The owner, or we, have no room or descriptors for it.
-    NoRoom,
+    /// The target or the initiator has no space or descriptors for it.
+    NoSpace,
     /// The system did not map it.
     System,
-    /// The owner waited in vain for a copy of this process to end, and grants it nothing any more.
+    /// The target waited in vain for a copy of this process to end, and grants it nothing any more.
     Barred,
-    /// The peer's descriptor is not what it said, or the memory has holes. Ours to say, never a peer's.
+    /// The peer's descriptor is not what its grant says, or the memory has holes. Never sent.
     Unsound,
-    /// It does not fit under this endpoint's cap. Ours to say, never a peer's.
+    /// It does not fit under this endpoint's cap. Never sent.
     OverCap,
 }
 
@@ -128,13 +128,13 @@ impl NotMapped {
         match self {
             NotMapped::Handle => 1,
             NotMapped::Foreign => 2,
-            NotMapped::OwnerOff => 3,
+            NotMapped::TargetOff => 3,
             NotMapped::Off => 4,
             NotMapped::OtherUser => 5,
-            NotMapped::NoRoom => 6,
+            NotMapped::NoSpace => 6,
             NotMapped::System => 7,
             NotMapped::Barred => 8,
-            // Not said to peers.
+            // Not sent to peers.
             NotMapped::Unsound | NotMapped::OverCap => 0,
         }
     }
@@ -148,10 +148,10 @@ impl NotMapped {
         Some(match code {
             1 => NotMapped::Handle,
             2 => NotMapped::Foreign,
-            3 => NotMapped::OwnerOff,
+            3 => NotMapped::TargetOff,
             4 => NotMapped::Off,
             5 => NotMapped::OtherUser,
-            6 => NotMapped::NoRoom,
+            6 => NotMapped::NoSpace,
             7 => NotMapped::System,
             8 => NotMapped::Barred,
             _ => return None,
@@ -164,13 +164,13 @@ impl NotMapped {
             NotMapped::Foreign => {
                 "the peer's memory is not of the library's: allocate it with Endpoint::allocate"
             }
-            NotMapped::OwnerOff => "the peer's device says direct = off",
+            NotMapped::TargetOff => "the peer's device says direct = off",
             NotMapped::Off => "this device says direct = off",
             NotMapped::OtherUser => "the peer is of another user, and the region is not all of its memory",
-            NotMapped::NoRoom => "no room for another mapping",
+            NotMapped::NoSpace => "no space for another mapping",
             NotMapped::System => "the system did not map it",
             NotMapped::Barred => {
-                "the owner waited in vain for a copy of this process to end: it was stopped in the middle"
+                "the peer waited in vain for a copy of this process to end: it was stopped in the middle"
             }
             NotMapped::Unsound => "the peer granted what is not memory of that length with all its pages",
             NotMapped::OverCap => {
@@ -227,11 +227,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(words in prop::collection::vec(any::<u64>(), 0..14), place in 0..12_usize, value: u64) {
+        fn no_bytes_panic(words in prop::collection::vec(any::<u64>(), 0..14), at in 0..12_usize, value: u64) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let _ = Grant::parse(&bytes);
-            if let Some(room) = bytes.get_mut(place * 8..place * 8 + 8) {
-                room.copy_from_slice(&value.to_ne_bytes());
+            if let Some(word) = bytes.get_mut(at * 8..at * 8 + 8) {
+                word.copy_from_slice(&value.to_ne_bytes());
                 bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
                 let _ = Grant::parse(&bytes);
             }

@@ -1,4 +1,4 @@
-//! The side that uses a peer's memory directly: what is mapped, and copies.
+//! The initiator's side of direct access: what is mapped of a peer's memory, and copies to and from it.
 
 use super::grant::{Grant, NotMapped};
 use super::mapped::{Charge, MappedBytes};
@@ -11,7 +11,7 @@ use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::process;
-use cci_sys::shared_memory::{SharedMemory as Segment, SharedMemoryReader as SegmentReader};
+use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
 use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ const MAPPINGS_MAX: usize = 64;
 const KNOWN_MAX: usize = 4096;
 /// How much is copied before the live word is looked at again.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Places of the cache in front of the table.
+/// Slots of the cache in front of the table.
 const FRONT: usize = 16;
 
 struct Mapping {
     memory: u64,
-    segment: Segment,
+    segment: SharedMemory,
     /// Of the endpoint's sum.
     _charge: Charge,
     /// Counts up with each use of any mapping.
@@ -36,12 +36,12 @@ struct Mapping {
 /// What is known of a region of the peer's.
 #[derive(Copy, Clone)]
 enum Known {
-    /// The owner was asked.
+    /// The target was asked.
     Asked,
     /// Not to be mapped.
     Not,
-    /// There is no room for its memory under the cap, until something else is let go of.
-    NoRoom,
+    /// There is no space for its memory under the cap, until something else is let go of.
+    NoSpace,
     Granted(Usable),
 }
 
@@ -54,9 +54,9 @@ struct Usable {
     mapping: usize,
 }
 
-/// See the module.
+/// What is mapped of one peer's memory, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
-    control: Option<(SegmentReader, Charge)>,
+    control: Option<(SharedMemoryReader, Charge)>,
     /// Of the endpoint.
     sum: MappedBytes,
     mappings: Vec<Option<Mapping>>,
@@ -65,7 +65,7 @@ pub(in crate::transport::shm) struct Initiator {
     /// Grants used lately, by the low bits of the region's number.
     front: [Option<Usable>; FRONT],
     uses: u64,
-    /// The owner grants us nothing any more.
+    /// The target grants us nothing any more.
     is_barred: bool,
     /// Why the last region that is not mapped is not.
     pub why_not: Option<NotMapped>,
@@ -113,7 +113,7 @@ impl Initiator {
         self.control.is_some()
     }
 
-    /// Whether the owner is to be asked for a region; it counts as asked then.
+    /// Whether the target is to be asked for a region; it counts as asked then.
     #[inline]
     pub fn should_ask(&mut self, region: u64, key: u64, conn: Key) -> bool {
         if self.is_barred {
@@ -139,27 +139,27 @@ impl Initiator {
         self.mappings.clear();
     }
 
-    /// The owner does not let it be mapped.
+    /// A region can't be mapped.
     pub fn refused(&mut self, region: u64, why: NotMapped) {
         self.why_not = Some(why);
         if why == NotMapped::Barred {
             // Nothing that was granted stands any more.
             self.forget_all();
             self.is_barred = true;
-        } else if why == NotMapped::NoRoom {
-            // It may have room another time.
+        } else if why == NotMapped::NoSpace {
+            // There may be space another time.
             self.known.remove(&region);
         } else if let Some((_, _, known)) = self.known.get_mut(&region) {
-            *known = if why == NotMapped::OverCap { Known::NoRoom } else { Known::Not };
+            *known = if why == NotMapped::OverCap { Known::NoSpace } else { Known::Not };
         }
     }
 
-    /// Something was let go of: what had no room may be asked for again.
-    fn has_room_again(&mut self) {
-        self.known.retain(|_, (_, _, known)| !matches!(known, Known::NoRoom));
+    /// Something was let go of: what had no space may be asked for again.
+    fn has_space_again(&mut self) {
+        self.known.retain(|_, (_, _, known)| !matches!(known, Known::NoSpace));
     }
 
-    /// The owner has taken a region back.
+    /// The target has taken a region back.
     pub fn unmapped(&mut self, region: u64, memory: u64, is_last: bool) {
         self.known.remove(&region);
         self.front = [None; FRONT];
@@ -169,7 +169,7 @@ impl Initiator {
         self.drop_unused();
     }
 
-    /// Lets go of memory of which no region is granted any more: its owner may have freed it.
+    /// Lets go of memory of which no region is granted any more: the target may have freed it.
     fn drop_unused(&mut self) {
         let mut used = [false; MAPPINGS_MAX];
         for (_, _, known) in self.known.values() {
@@ -186,7 +186,7 @@ impl Initiator {
             }
         }
         if freed {
-            self.has_room_again();
+            self.has_space_again();
         }
     }
 
@@ -197,17 +197,17 @@ impl Initiator {
         if let Some(mapping) = self.mappings.get_mut(at) {
             *mapping = None;
         }
-        self.has_room_again();
+        self.has_space_again();
     }
 
-    /// A grant came. `room_bytes`: the longest memory that may be mapped. False: it is not one that we could have asked for,
-    /// or the descriptors are not what was said.
+    /// A grant came. `space_bytes`: the longest memory that may be mapped. False: it is not one that we could have asked for,
+    /// or the descriptors are not what the grant says.
     pub fn granted(
         &mut self,
         grant: Grant,
         mut fds: ReceivedFds,
         peer_uid: u32,
-        mut room_bytes: u64,
+        mut space_bytes: u64,
     ) -> bool {
         let asked_by = match self.known.get(&grant.region) {
             Some((key, asked_by, Known::Asked)) if *key == grant.key => *asked_by,
@@ -217,11 +217,11 @@ impl Initiator {
         let Some(memory) = fds.take(0) else { return false };
         if self.control.is_none() {
             let Some(page) = fds.take(1) else { return false };
-            let Ok(mut page) = Segment::open_read_only(page, grant.control_bytes as usize) else {
+            let Ok(mut page) = SharedMemory::open_read_only(page, grant.control_bytes as usize) else {
                 return false;
             };
             page.drop_fd();
-            room_bytes = room_bytes.saturating_sub(grant.control_bytes);
+            space_bytes = space_bytes.saturating_sub(grant.control_bytes);
             self.control = Some((page, self.sum.charge(grant.control_bytes)));
         }
         if self.control.as_ref().is_none_or(|(page, _)| page.len() as u64 != grant.control_bytes) {
@@ -230,11 +230,11 @@ impl Initiator {
         let at = match self.mappings.iter().position(|mapping| is_of(mapping, grant.memory)) {
             Some(at) => at,
             None => {
-                if grant.memory_bytes > room_bytes {
+                if grant.memory_bytes > space_bytes {
                     self.refused(grant.region, NotMapped::OverCap);
                     return true;
                 }
-                let mut segment = match Segment::open_rma(memory, grant.memory_bytes as usize) {
+                let mut segment = match SharedMemory::open_rma(memory, grant.memory_bytes as usize) {
                     Ok(segment) => segment,
                     Err(error) => {
                         self.grants_refused += 1;
@@ -242,7 +242,7 @@ impl Initiator {
                         return true;
                     }
                 };
-                // A hole that the peer punches in huge pages can be a SIGBUS here.
+                // A hole that the peer punches in huge pages can be a SIGBUS in this process.
                 if peer_uid != process::uid() && segment.is_huge() {
                     self.refused(grant.region, NotMapped::OtherUser);
                     return true;
@@ -270,7 +270,7 @@ impl Initiator {
         true
     }
 
-    /// Puts a mapping into a free place; the one not used for longest gives way.
+    /// Puts a mapping into a free slot; the one not used for longest gives way.
     fn insert(&mut self, mapping: Mapping) -> usize {
         if let Some(at) = self.mappings.iter().position(Option::is_none) {
             self.mappings[at] = Some(mapping);
@@ -288,8 +288,8 @@ impl Initiator {
         at
     }
 
-    /// What may be used of the peer's at a place, if the grant that the owner gave covers it. What it does not cover is
-    /// for the owner to refuse.
+    /// What may be used of the peer's memory at an address, if the target's grant covers it. What it does not cover is for
+    /// the target to refuse.
     #[inline]
     fn usable(
         &mut self,
@@ -298,13 +298,13 @@ impl Initiator {
         len_bytes: u64,
         need: Access,
     ) -> Option<(Usable, usize)> {
-        let place = at.region as usize % FRONT;
-        let cached = self.front.get(place).copied().flatten();
+        let slot = at.region as usize % FRONT;
+        let cached = self.front.get(slot).copied().flatten();
         let usable = match cached.filter(|usable| usable.grant.region == at.region) {
             Some(usable) => usable,
             None => {
                 let Some((_, _, Known::Granted(usable))) = self.known.get(&at.region) else { return None };
-                self.front[place] = Some(*usable);
+                self.front[slot] = Some(*usable);
                 *usable
             }
         };
@@ -333,8 +333,8 @@ impl Initiator {
         word == Some(grant.token)
     }
 
-    /// Does all pieces here and now. None: it can't, or the grant has ended in the middle; then all of it is to be done by
-    /// way of the owner, who knows whether the region itself has.
+    /// Does all of an operation at once. None: it can't, or the grant has ended in the middle; then the target is to do all of
+    /// it, which knows whether the region itself has ended.
     #[inline]
     pub fn copy(
         &mut self,
@@ -350,36 +350,36 @@ impl Initiator {
             RmaKind::Read => Access::READ,
         };
         // All of them, before anything is touched.
-        for piece in more {
-            self.usable(conn, piece.remote, piece.len_bytes, need)?;
+        for segment in more {
+            self.usable(conn, segment.remote, segment.len_bytes, need)?;
         }
-        let mut status = self.copy_piece(core, out, conn, kind, need, first)?;
-        for piece in more {
+        let mut status = self.copy_segment(core, out, conn, kind, need, first)?;
+        for segment in more {
             if status != Status::Success {
                 break;
             }
-            status = self.copy_piece(core, out, conn, kind, need, piece)?;
+            status = self.copy_segment(core, out, conn, kind, need, segment)?;
         }
         self.copied += 1;
         Some(status)
     }
 
     #[inline]
-    fn copy_piece(
+    fn copy_segment(
         &mut self,
         core: &Core,
         out: &Out,
         conn: Key,
         kind: RmaKind,
         need: Access,
-        piece: &RmaSegment,
+        segment: &RmaSegment,
     ) -> Option<Status> {
-        let (usable, there_at) = self.usable(conn, piece.remote, piece.len_bytes, need)?;
-        let there = self.memory(&usable)?;
-        let Some((here, here_at)) = core.regions.local(piece.local, piece.len_bytes) else {
+        let (usable, remote_at) = self.usable(conn, segment.remote, segment.len_bytes, need)?;
+        let remote = self.memory(&usable)?;
+        let Some((local, local_at)) = core.regions.local(segment.local, segment.len_bytes) else {
             return Some(Status::RmaHandle);
         };
-        let (len, mut done, mut live) = (piece.len_bytes as usize, 0, true);
+        let (len, mut done, mut live) = (segment.len_bytes as usize, 0, true);
         out.producer.begin_direct(usable.grant.word);
         while done < len {
             live = self.is_live(&usable.grant);
@@ -388,8 +388,8 @@ impl Initiator {
             }
             let now = (len - done).min(CHUNK_BYTES);
             let copied = match kind {
-                RmaKind::Write => there.copy_from(there_at + done, &here, here_at + done, now),
-                RmaKind::Read => here.copy_from(here_at + done, &there, there_at + done, now),
+                RmaKind::Write => remote.copy_from(remote_at + done, &local, local_at + done, now),
+                RmaKind::Read => local.copy_from(local_at + done, &remote, remote_at + done, now),
             };
             debug_assert!(copied, "both ranges were checked");
             done += now;
@@ -405,7 +405,7 @@ impl Initiator {
         None
     }
 
-    /// Does an atomic operation here and now. None: it can't, and nothing was done.
+    /// Does an atomic operation at once. None: it can't, and nothing was done.
     #[inline]
     pub fn atomic(
         &mut self,
@@ -421,9 +421,9 @@ impl Initiator {
             AtomicWidth::Eight => 8,
         };
         let (usable, at) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
-        let there = self.memory(&usable)?;
+        let remote = self.memory(&usable)?;
         out.producer.begin_direct(usable.grant.word);
-        let before = self.is_live(&usable.grant).then(|| there.atomic(at, atomic_op(atomic)));
+        let before = self.is_live(&usable.grant).then(|| remote.atomic(at, atomic_op(atomic)));
         out.producer.end_direct();
         let status = match before {
             None => {
@@ -433,7 +433,7 @@ impl Initiator {
             Some(Err(AtomicRefusal::OutOfRange)) => Status::RmaHandle,
             Some(Err(AtomicRefusal::Misaligned)) => Status::RmaOperation,
             Some(Ok(value)) => match result {
-                Some(place) if !put_result(core, place, value) => Status::RmaHandle,
+                Some(address) if !put_result(core, address, value) => Status::RmaHandle,
                 _ => Status::Success,
             },
         };
@@ -441,7 +441,7 @@ impl Initiator {
         Some(status)
     }
 
-    /// A grant stands no longer. The owner is asked again if the region is used again.
+    /// A grant stands no longer. The target is asked again if the region is used again.
     #[cold]
     fn dead(&mut self, region: u64) {
         self.known.remove(&region);

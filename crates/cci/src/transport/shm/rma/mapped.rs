@@ -49,7 +49,7 @@ pub(in crate::transport::shm) struct Held {
 impl Held {
     /// The longest mapping that may be added for a peer of which so much is mapped already. While there are other peers, one
     /// has no more mapped than it leaves to be mapped for them (ADR 19).
-    pub fn room_bytes(&self, of_this_peer: u64) -> u64 {
+    pub fn space_bytes(&self, of_this_peer: u64) -> u64 {
         let mapped_left = (self.cap_bytes / MAPPED_SHARE).saturating_sub(self.mapped_bytes);
         let left = mapped_left.min(self.cap_bytes.saturating_sub(self.total_bytes));
         if self.is_alone { left } else { left.saturating_sub(of_this_peer) / 2 }
@@ -79,16 +79,16 @@ mod tests {
             mapped_bytes,
             is_alone,
         };
-        assert_eq!(held(0, true).room_bytes(0), 500);
-        assert_eq!(held(400, true).room_bytes(400), 100);
-        assert_eq!(held(500, true).room_bytes(500), 0);
+        assert_eq!(held(0, true).space_bytes(0), 500);
+        assert_eq!(held(400, true).space_bytes(400), 100);
+        assert_eq!(held(500, true).space_bytes(500), 0);
         // One after the other: who comes first leaves as much as it has.
-        assert_eq!(held(0, false).room_bytes(0), 250);
-        assert_eq!(held(250, false).room_bytes(250), 0);
-        assert_eq!(held(250, false).room_bytes(0), 125);
+        assert_eq!(held(0, false).space_bytes(0), 250);
+        assert_eq!(held(250, false).space_bytes(250), 0);
+        assert_eq!(held(250, false).space_bytes(0), 125);
         // Where other kinds have most of the cap, there is less.
         let full = Held { cap_bytes: 1000, total_bytes: 950, mapped_bytes: 0, is_alone: true };
-        assert_eq!(full.room_bytes(0), 50);
-        assert_eq!(Held { total_bytes: 2000, ..full }.room_bytes(0), 0);
+        assert_eq!(full.space_bytes(0), 50);
+        assert_eq!(Held { total_bytes: 2000, ..full }.space_bytes(0), 0);
     }
 }

@@ -1,9 +1,9 @@
 //! Reading the peer's memory by a system call, for memory that can't be mapped. Each side only ever reads: a write is
 //! pulled by its target.
 //!
-//! The first operation that is long enough makes the two try it on each other (a word whose place and value they tell
+//! The first operation that is long enough makes the two try it on each other (a word whose address and value they send
 //! each other through the ring): containers, Yama, other users or no such system call are found out that way, and what it
-//! costs. Long pieces go through the ring first, and are timed; a pull is used from the length on where it wins.
+//! costs. Long segments go through the ring first, and are timed; a pull is used from the length on where it wins.
 //! Until then, and where it does not work or pay, bytes go through the ring.
 
 use crate::device::Cma;
@@ -14,27 +14,27 @@ use cci_proto::RmaKind;
 use cci_sys::cma::{self, Cost, Probe, Process};
 use cci_sys::{SysError, process, random};
 
-/// Shorter ones never make the two try it.
+/// Shorter operations never make the two try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
 /// What a pull costs beside its system call: a record there and one back.
 const EXTRA_NS: u64 = 400;
 /// Lengths from which on something pays are rounded to this.
 const STEP_BYTES: u64 = 4 << 10;
-/// Pieces at least so long are tried through the ring, to see how fast that is between these two processes: it depends on
+/// Segments at least so long are tried through the ring, to see how fast that is between these two processes: it depends on
 /// which cores they run on, by a factor of five on the same machine.
 const TRIAL_BYTES: u64 = 64 << 10;
-/// And no more than so much of it all: longer ones say no more.
+/// Longer segments are not tried: their times would show nothing more.
 const TRIAL_BYTES_MAX: u64 = 4 << 20;
-/// So many are tried first; the fastest counts, as whatever disturbs makes it longer.
+/// So many segments are tried first; the fastest counts, as whatever disturbs makes it longer.
 const TRIALS: u32 = 3;
-/// Then one in so many, as processes move.
+/// Later, one segment in so many is tried again, as processes move.
 const TRIAL_EVERY: u32 = 64;
 
 /// How fast the ring is, in one direction.
 #[derive(Copy, Clone, Debug, Default)]
 struct RingPace {
     trials: u32,
-    pieces: u32,
+    segments: u32,
     ns_per_kib: u64,
 }
 
@@ -95,7 +95,7 @@ impl Pull {
 
     /// Tries to read the peer's word. Once: a peer can't make us do it again and again.
     ///
-    /// Not with a peer of another user: it names the place, we lend our rights. A process keeps its number when it begins a
+    /// Not with a peer of another user: it names the address, and we lend our rights. A process keeps its number when it begins a
     /// program that has more rights than its user, and whoever holds the socket then would read that by way of us.
     pub fn try_it(&mut self, cma: Cma, peer: &Peer, address: u64, value: u64) {
         if std::mem::replace(&mut self.tried, true) {
@@ -136,7 +136,7 @@ impl Pull {
         self.ours.map_or(0, |cost| u64::from(cost.ns_per_call) << 32 | u64::from(cost.ns_per_kib))
     }
 
-    /// The same from the peer.
+    /// What the peer's trial came to, as the word that it sent.
     pub fn peer_says(&mut self, word: u64) {
         let (ns_per_call, ns_per_kib) = ((word >> 32) as u32, word as u32);
         self.theirs = (word != 0).then_some(Cost { ns_per_call, ns_per_kib });
@@ -160,17 +160,17 @@ impl Pull {
         }
     }
 
-    /// True if a piece is to go through the ring and be timed.
+    /// True if a segment is to go through the ring and be timed.
     pub fn is_ring_to_be_tried(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
         if self.always || !(TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) || self.cost(kind).is_none() {
             return false;
         }
         let pace = self.pace(kind);
-        pace.pieces = pace.pieces.wrapping_add(1);
-        pace.trials < TRIALS || pace.pieces.is_multiple_of(TRIAL_EVERY)
+        pace.segments = pace.segments.wrapping_add(1);
+        pace.trials < TRIALS || pace.segments.is_multiple_of(TRIAL_EVERY)
     }
 
-    /// A piece that was timed has arrived.
+    /// A segment that was timed has arrived.
     pub fn ring_tried(&mut self, trial: &Trial, now_ns: u64) {
         let ns_per_kib = (now_ns.saturating_sub(trial.began_ns) / (trial.len_bytes >> 10).max(1)).max(1);
         let pace = self.pace(trial.kind);

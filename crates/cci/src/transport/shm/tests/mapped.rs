@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Access, RegionAddress, RegionHandle, RmaFlags};
-use cci_sys::memory::RmaMemory as RmaSegment;
+use cci_sys::memory::RmaMemory;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"CCIgrant");
 const CONTROL_BYTES: usize = 4096;
@@ -10,15 +10,15 @@ const TOKEN: u64 = 5;
 
 /// A peer that lends memory of its own.
 struct Lender {
-    lie: Lie,
-    control: Segment,
+    lie: Joined,
+    control: SharedMemory,
 }
 
 impl Lender {
     fn new(client: &mut Endpoint, endpoint: u64) -> Lender {
         let liar = ask(client, endpoint, Attribute::ReliableUnordered);
         let lie = confirm(client, liar);
-        let control = Segment::create_read_only_for_others(CONTROL_BYTES).unwrap();
+        let control = SharedMemory::create_read_only_for_others(CONTROL_BYTES).unwrap();
         assert!(control.bytes().fill(0, CONTROL_BYTES, 0));
         Lender { lie, control }
     }
@@ -92,7 +92,7 @@ fn memory_of_peers_is_mapped_under_the_cap_and_one_peer_leaves_some_to_others() 
         assert!(memory.total_bytes <= memory.cap_bytes, "{memory:?}");
         memory.kinds.iter().find(|(kind, _)| *kind == "memory of peers, mapped").unwrap().1
     };
-    let memories: Vec<RmaSegment> = (0..16).map(|_| RmaSegment::create(LEN as usize).unwrap()).collect();
+    let memories: Vec<RmaMemory> = (0..16).map(|_| RmaMemory::create(LEN as usize).unwrap()).collect();
     let mut shares = [0, 0];
     for (lender, share) in lenders.iter().zip(&mut shares) {
         let before = mapped(&client);

@@ -14,7 +14,7 @@ fn is_offered(server: &mut Endpoint, endpoint: u64, pid: u32) -> Option<Stream> 
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
     let request = Request { endpoint, conn: OWN, mss: 4096, attribute: Attribute::ReliableOrdered };
-    stream.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
+    stream.send(Message::Request(request, b"").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
         request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap().peer.pid = Some(pid);
@@ -51,7 +51,7 @@ fn a_process_that_asks_a_thousand_times_keeps_no_other_from_asking() {
     for endpoint in 0..1_100 {
         let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
         let request = Request { endpoint, conn: OWN, mss: 4096, attribute: Attribute::ReliableOrdered };
-        stream.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
+        stream.send(Message::Request(request, b"").bytes().as_slice(), &[]).unwrap();
         streams.push(stream);
         server.progress();
     }
@@ -64,7 +64,7 @@ fn a_process_that_asks_a_thousand_times_keeps_no_other_from_asking() {
     assert!(held.len() > 800 && held.len() < 1_000, "{}", held.len());
     let mut buffer = [0; wire::BYTES_MAX];
     let refused = streams.last().unwrap().recv(&mut buffer, 0).unwrap();
-    assert_eq!(wire::parse(&buffer[..refused.len]), Ok(Said::Refuse(ConnectFailure::NoMemory)));
+    assert_eq!(wire::parse(&buffer[..refused.len]), Ok(Message::Refuse(ConnectFailure::NoMemory)));
     // What it answers makes room again.
     held.clear();
     server.progress();

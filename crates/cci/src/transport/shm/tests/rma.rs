@@ -19,7 +19,7 @@ pub(super) fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8])
 }
 
 /// A server with a region, and a liar that does not know its key.
-pub(super) fn scene() -> (Endpoint, Memory, crate::RegionHandle, Lie) {
+pub(super) fn scene() -> (Endpoint, Memory, crate::RegionHandle, Joined) {
     let mut server = endpoint();
     let memory = server.allocate(4096).unwrap();
     let handle = server.register(&memory, Access::ALL).unwrap();
@@ -28,7 +28,7 @@ pub(super) fn scene() -> (Endpoint, Memory, crate::RegionHandle, Lie) {
     (server, memory, handle, lie)
 }
 
-impl Lie {
+impl Joined {
     pub(super) fn say(&mut self, kind: u8, payload: &[u8]) -> bool {
         let (conn, flags) = (self.conn.index, self.conn.generation as u8);
         self.producer.push(RecordHeader { kind, flags, conn, ack: 0 }, &[payload]).is_ok()

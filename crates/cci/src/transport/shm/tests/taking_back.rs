@@ -4,8 +4,8 @@ use super::*;
 use crate::rma::Access;
 use crate::{Memory, RegionAddress, RegionHandle, Registration, RmaFlags};
 use cci_memory::bytes::Backing;
-use cci_sys::memory::RmaMemory as RmaSegment;
-use cci_sys::shared_memory::SharedMemoryReader as SegmentReader;
+use cci_sys::memory::RmaMemory;
+use cci_sys::shared_memory::SharedMemoryReader;
 use cci_sys::unix::ReceivedFds;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,12 +24,12 @@ impl Got {
         self.words[10]
     }
 
-    fn control(&mut self) -> SegmentReader {
-        Segment::open_read_only(self.fds.take(1).unwrap(), self.words[11] as usize).unwrap()
+    fn control(&mut self) -> SharedMemoryReader {
+        SharedMemory::open_read_only(self.fds.take(1).unwrap(), self.words[11] as usize).unwrap()
     }
 }
 
-impl Lie {
+impl Joined {
     fn push(&mut self, kind: u8, words: [u64; 3]) {
         let words = words.map(u64::to_ne_bytes);
         let (conn, flags) = (self.conn.index, self.conn.generation as u8);
@@ -239,8 +239,8 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
         // The liar owns the memory here.
         let liar = ask(&mut server, round, Attribute::ReliableUnordered);
         let lie = confirm(&mut server, liar);
-        let memory = RmaSegment::create(LEN).unwrap();
-        let control = Segment::create_read_only_for_others(4096).unwrap();
+        let memory = RmaMemory::create(LEN).unwrap();
+        let control = SharedMemory::create_read_only_for_others(4096).unwrap();
         let live = |token: u64| assert!(control.bytes().write(8, &token.to_ne_bytes()));
         live(5);
         let to = RegionAddress::new(RegionHandle::new(1, LEN as u64, 2, Access::ALL), 0);
@@ -344,8 +344,8 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     let from = client.register(&source, Access::LOCAL).unwrap();
     let liar = ask(&mut client, 1, Attribute::ReliableUnordered);
     let mut lie = confirm(&mut client, liar);
-    let memory = RmaSegment::create(4096).unwrap();
-    let control = Segment::create_read_only_for_others(4096).unwrap();
+    let memory = RmaMemory::create(4096).unwrap();
+    let control = SharedMemory::create_read_only_for_others(4096).unwrap();
     assert!(control.bytes().write(8, &5_u64.to_ne_bytes()));
     let (here, there) =
         (RegionAddress::new(from, 0), RegionAddress::new(RegionHandle::new(1, 4096, 2, Access::ALL), 0));
@@ -453,7 +453,7 @@ fn a_peer_that_never_ends_a_copy_is_waited_for_once() {
     let handles: Vec<RegionHandle> =
         memories.iter().map(|memory| owner.register(memory, Access::ALL).unwrap()).collect();
     // Two links of one process, and one of another, which copies nothing.
-    let mut lies: Vec<Lie> = [(1, NO_PROCESS), (2, NO_PROCESS), (3, NO_PROCESS - 1)]
+    let mut lies: Vec<Joined> = [(1, NO_PROCESS), (2, NO_PROCESS), (3, NO_PROCESS - 1)]
         .into_iter()
         .map(|(number, pid)| {
             let liar = ask_as(&mut owner, number, Attribute::ReliableOrdered, pid);

@@ -2,7 +2,7 @@
 
 use crate::transport::shm::scripted::{PATIENCE, ask, confirm, dropped, endpoint, until};
 use crate::transport::shm::server::Asked;
-use crate::transport::shm::wire::{self, Request, Said, kind};
+use crate::transport::shm::wire::{self, Message, Request, kind};
 use crate::transport::shm::{SILENT_MAX, doorbell};
 use crate::{Attribute, Endpoint, Event, SendFlags};
 use cci_memory::ring::RecordHeader;
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-fn message(lie: &crate::transport::shm::scripted::Lie) -> RecordHeader {
+fn message(lie: &crate::transport::shm::scripted::Joined) -> RecordHeader {
     RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 }
 }
 
@@ -44,12 +44,12 @@ fn a_bell_that_the_peer_made_blocking_freezes_nobody() {
 }
 
 /// A link to a process of another user, as the kernel would say it.
-fn stranger(server: &mut Endpoint) -> crate::transport::shm::scripted::Lie {
+fn stranger(server: &mut Endpoint) -> crate::transport::shm::scripted::Joined {
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();
     let own = crate::transport::shm::scripted::OWN;
     let request = Request { endpoint: 1, conn: own, mss: 4096, attribute: Attribute::ReliableOrdered };
-    stream.send(Said::Request(request, b"").bytes().as_slice(), &[]).unwrap();
+    stream.send(Message::Request(request, b"").bytes().as_slice(), &[]).unwrap();
     until(server, "a request", |server, event| {
         let Some(Event::ConnectRequest(mut request)) = event else { return None };
         let asked = request.body.as_mut().unwrap().inner.downcast_mut::<Asked>().unwrap();
@@ -59,8 +59,8 @@ fn stranger(server: &mut Endpoint) -> crate::transport::shm::scripted::Lie {
     });
     let mut buffer = [0; wire::BYTES_MAX];
     let offered = stream.recv(&mut buffer, 2).unwrap();
-    let Ok(Said::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
-    confirm(server, crate::transport::shm::scripted::Liar { stream, accept, offered })
+    let Ok(Message::Accept(accept)) = wire::parse(&buffer[..offered.len]) else { panic!() };
+    confirm(server, crate::transport::shm::scripted::Stranger { stream, accept, offered })
 }
 
 /// Nobody writes to the counter of another user's process: it is rung over the lifeline, and rings so, too.
@@ -116,18 +116,18 @@ fn a_crowd_that_asks_who_we_are_keeps_nobody_out() {
     let start = Instant::now();
     while crowd.len() < SILENT_MAX as usize && start.elapsed() < PATIENCE {
         if let Ok(stream) = Stream::connect(&name) {
-            stream.send(Said::Who.bytes().as_slice(), &[]).unwrap();
+            stream.send(Message::Who.bytes().as_slice(), &[]).unwrap();
             crowd.push(stream);
         }
         server.progress();
     }
     assert_eq!(crowd.len(), SILENT_MAX as usize);
     // One of them asks again: that is no more time for it, but its end.
-    crowd[7].send(Said::Who.bytes().as_slice(), &[]).unwrap();
+    crowd[7].send(Message::Who.bytes().as_slice(), &[]).unwrap();
     until(&mut server, "the end of one that asks twice", |_, _| crowd[7].hung_up().then_some(()));
     // Another takes its place, so that there is none for an honest client.
     let another = Stream::connect(&name).unwrap();
-    another.send(Said::Who.bytes().as_slice(), &[]).unwrap();
+    another.send(Message::Who.bytes().as_slice(), &[]).unwrap();
     let mut client = endpoint();
     client.connect(server.uri(), b"", Attribute::ReliableOrdered, 7, Some(PATIENCE)).unwrap();
     let start = Instant::now();

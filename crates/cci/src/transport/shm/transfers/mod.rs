@@ -1,7 +1,7 @@
 //! Remote memory access between processes of one host, as far as all links share it.
 //!
 //! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma). Memory of the
-//! library's is mapped instead, if its owner grants that, and long transfers are fetched by the side that receives
+//! library's is mapped instead, if the target grants that, and long transfers are fetched by the side that receives
 //! ([`paths`]). [`target`] is the side that grants. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
 pub(super) mod paths;
@@ -30,7 +30,7 @@ use cci_memory::ring::{Corrupt, Record, RecordHeader};
 use cci_memory::slab::Key;
 use cci_proto::RmaSegment;
 use cci_sys::clock;
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 
 /// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
 const FLOWS_SHARE: u64 = 4;
@@ -77,7 +77,7 @@ pub(super) enum TakenRma {
     Yes,
     /// It has a message, and there is no receive buffer.
     NoBuffer,
-    /// Its connection has nothing under way, and can't have: its process has its share, or there is no memory.
+    /// Its connection has nothing under way, and can't have: its process has its quota, or there is no memory.
     NoFlow(Key),
 }
 
@@ -109,7 +109,7 @@ impl Transfers {
         u64::from(self.quota.max().saturating_sub(self.flows.made())) * FLOW_BYTES as u64
     }
 
-    /// Gives a connection with a process a flow. None: the process has its share of them, or there is no memory.
+    /// Gives a connection with a process a flow. None: the process has its quota of them, or there is no memory.
     fn lend(&mut self, process: u64, connection: Connection, now_ns: u64) -> Option<Key> {
         if !self.quota.enter(process) {
             return None;
@@ -167,7 +167,7 @@ impl Transfers {
         let was_flushed = link.out.flushed == link.out.producer.tail();
         let turned = self.turn(link, connections, core).map(drop);
         if link.out.flush_after_send(was_flushed) {
-            link.tell_due = false;
+            link.publish_due = false;
         }
         Ok(turned)
     }
@@ -292,7 +292,7 @@ impl Transfers {
     /// No honest peer sends such a record.
     pub fn take(
         &mut self,
-        record: &Record<'_, Segment>,
+        record: &Record<'_, SharedMemory>,
         (link, process): (Key, u64),
         on: &mut LinkTransfers,
         connections: &mut Connections,
@@ -412,7 +412,7 @@ impl Transfers {
             // A connection that closes has its own time limit.
             return Ok(Found::InUse);
         }
-        // Whatever the peer says or reads meanwhile, an operation ends.
+        // Whatever the peer sends or reads meanwhile, an operation ends.
         let on = &mut link.transfers;
         let clock_ns = on.clock_ns(now_ns);
         let overdue_ns = flow.deadline_ns(ops, clock_ns, conn.send_timeout_ns()).unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! The paths around the ring, by which memory of a peer is reached directly: mapped, or read by a system call. What two
-//! endpoints tell each other about them comes here.
+//! The paths around the ring, by which memory of a peer is reached directly: mapped, or read by a system call. The
+//! records that two endpoints exchange about them come here.
 
 use super::target::Target;
 use crate::connection::Connection;
@@ -171,7 +171,7 @@ impl Paths {
         let (connection, peer): (Connection, _) = (conn.connection, conn.peer());
         let is_up = conn.state == State::Open && link.life == Life::Up;
         let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
-            _ if !self.direct => Err(NotMapped::OwnerOff),
+            _ if !self.direct => Err(NotMapped::TargetOff),
             _ if target.is_barred(&link.peer) => Err(NotMapped::Barred),
             // To be answered all the same: other connections of the link wait for it.
             _ if !is_up => Err(NotMapped::Handle),

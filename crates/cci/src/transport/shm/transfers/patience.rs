@@ -1,11 +1,11 @@
-//! How long an owner waits for its peers to end their copies, when it takes a region back. A peer that keeps its owner
+//! How long a target waits for its peers to end their copies, when it takes a region back. A peer that keeps its target
 //! waiting is caught once, and has nothing mapped from then on: so what all its copies cost together is bounded, however many
 //! regions there are.
 
 use crate::transport::shm::peer::Peer;
 
-/// A peer's copies may hold the owner up for so long at once. A copy looks at its live word every MiB, so who takes longer was
-/// stopped, or means harm. What was waited comes back, a nanosecond for each that the owner then does not wait: in the long run
+/// A peer's copies may hold the target up for so long at once. A copy looks at its live word every MiB, so who takes longer was
+/// stopped, or means harm. What was waited comes back, a nanosecond for each that the target then does not wait: in the long run
 /// it waits half of its time at most for one process.
 const WAIT_NS_MAX: u64 = 100_000_000;
 /// Processes that are remembered. Of those that were not caught the most patient one's entry gives way, then the oldest.
@@ -39,7 +39,7 @@ impl Account {
     }
 }
 
-/// What is left of the owner's patience with each process.
+/// What remains of the target's patience with each process.
 #[derive(Default)]
 pub(super) struct Patience(Vec<Account>);
 
@@ -138,7 +138,7 @@ mod tests {
     fn an_honest_peer_is_waited_for_again_and_again() {
         let (mut patience, mut now_ns) = (Patience::default(), 0);
         for _ in 0..100_000 {
-            // A MiB takes 200 us; the owner takes a region back every 500.
+            // A MiB takes 200 us; the target takes a region back every 500.
             now_ns += 300_000;
             assert!(patience.left_ns(&peer(1, 1), now_ns) >= 200_000);
             patience.waited(&peer(1, 1), now_ns, now_ns + 200_000);

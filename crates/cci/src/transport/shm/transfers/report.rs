@@ -1,4 +1,4 @@
-//! What is said of remote memory access: counters, memory, and which path was chosen and why.
+//! What is reported of remote memory access: counters, memory, and which path was chosen and why.
 
 use super::Transfers;
 use crate::device::Cma;

@@ -1,8 +1,8 @@
-//! The owner's side of direct access: who may use which region, and how that is taken back.
+//! The target's side of direct access: who may use which region, and how that is taken back.
 //!
 //! An endpoint has a *control page*, which peers can map and not write, with a *live word* for each region that somebody
-//! was granted. While the word holds the grant's token, the grant stands. A peer that copies says so in its ring before it
-//! looks at the word; so when the owner has cleared the word and fenced, it needs only wait for those whose rings still
+//! was granted. While the word holds the grant's token, the grant stands. A peer that copies announces it in its ring before it
+//! looks at the word; so when the target has cleared the word and fenced, it needs only wait for those whose rings still
 //! name it (the protocol is in `cci_memory::ring`, "Direct access", with a model).
 //!
 //! A peer that was stopped in the middle of a copy, by a debugger or a signal, is not waited for: the memory's pages are
@@ -19,7 +19,7 @@ use crate::transport::shm::rma::grant::{Grant, NotMapped};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
 use cci_memory::slab::{Key, Slab};
-use cci_sys::shared_memory::SharedMemory as Segment;
+use cci_sys::shared_memory::SharedMemory;
 use cci_sys::{clock, process, random};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,9 +46,9 @@ pub(super) struct Granted {
     is_lost: bool,
 }
 
-/// What an endpoint has granted; the owner's side.
+/// What an endpoint has granted to its peers.
 pub(in crate::transport::shm) struct Target {
-    control: Option<Arc<Segment>>,
+    control: Option<Arc<SharedMemory>>,
     free: Vec<u32>,
     next: u32,
     token: u64,
@@ -89,11 +89,11 @@ impl Target {
     }
 
     /// The control page, made when it is first wanted.
-    fn control(&mut self) -> Result<Arc<Segment>, NotMapped> {
+    fn control(&mut self) -> Result<Arc<SharedMemory>, NotMapped> {
         if let Some(control) = &self.control {
             return Ok(Arc::clone(control));
         }
-        let control = Arc::new(Segment::create_read_only_for_others(CONTROL_BYTES)?);
+        let control = Arc::new(SharedMemory::create_read_only_for_others(CONTROL_BYTES)?);
         self.token = random::u64()?;
         self.control = Some(Arc::clone(&control));
         Ok(control)
@@ -127,17 +127,17 @@ impl Target {
         let fd = segment.fd().ok_or(NotMapped::System)?;
         let control = self.control()?;
         if !self.granted.contains_key(&region_id) {
-            let word = self.take_word().ok_or(NotMapped::NoRoom)?;
+            let word = self.take_word().ok_or(NotMapped::NoSpace)?;
             self.granted.insert(
                 region_id,
                 Granted { word, token: 0, links: Vec::new(), memory: region.memory.clone(), is_lost: false },
             );
         }
-        let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoRoom)?;
+        let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoSpace)?;
         let live = LiveWord { control: Arc::clone(&control), word: granted.word };
         if granted.token == 0 || live.get() != granted.token {
             // New, or cleared since. Whoever was granted it before may have pages that were replaced, or a link that nobody
-            // looks at any more: to those the new token says nothing.
+            // looks at any more: for those the new token is of no use.
             self.token = self.token.wrapping_add(1).max(1);
             granted.token = self.token;
         }
@@ -158,7 +158,7 @@ impl Target {
         let fds = [fd, page];
         let fds = if wants_control { &fds[..] } else { &fds[..1] };
         let send = || link.lifeline.send(&grant().to_bytes(), fds);
-        memory.grant(&live, granted.token, send).map_err(|_| NotMapped::NoRoom)?;
+        memory.grant(&live, granted.token, send).map_err(|_| NotMapped::NoSpace)?;
         if !granted.links.contains(&link.key) {
             granted.links.push(link.key);
         }
@@ -166,7 +166,7 @@ impl Target {
     }
 
     /// A region is no more: takes back what was granted of it. When this returns, no peer writes to it.
-    /// Answers the links whose peers are told, to be woken.
+    /// Answers the links whose peers get a record about it, to be woken.
     pub fn removed(&mut self, links: &mut Slab<Box<Link>>, region_id: u64) -> Vec<Key> {
         let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
         let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
@@ -305,7 +305,7 @@ impl Target {
 
 /// Whether the peer may map all of a memory for the sake of a region in it. One of our own user, or root, could write to
 /// it anyway (ptrace); another gets no more than the region covers.
-fn may_map(peer: &Peer, region: &Region, segment: &Segment) -> bool {
+fn may_map(peer: &Peer, region: &Region, segment: &SharedMemory) -> bool {
     if peer.uid == process::uid() || peer.uid == 0 {
         return true;
     }

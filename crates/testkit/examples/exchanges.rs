@@ -8,7 +8,7 @@
 
 use cci::{Access, Attribute, Connection, Endpoint, Event, Options, RegionAddress, RmaFlags, SendFlags};
 use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
-use cci_testkit::couple::{Couple, PATIENCE};
+use cci_testkit::pair::{PATIENCE, Pair};
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         [scenario, count] => (scenario.to_owned(), count.parse().unwrap_or(0)),
         _ => (String::new(), 0),
     };
-    let run: fn(&mut Couple, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
+    let run: fn(&mut Pair, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
         "message" => messages,
         "rma" => writes,
         "poll" => polls,
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     else {
         return usage();
     };
-    match Couple::open(&device, &Options::default()) {
-        Ok(mut couple) => run(&mut couple, count),
+    match Pair::open(&device, &Options::default()) {
+        Ok(mut pair) => run(&mut pair, count),
         Err(reason) => println!("skipped: {reason}"),
     }
     ExitCode::SUCCESS
@@ -52,9 +52,9 @@ fn usage() -> ExitCode {
 }
 
 /// Messages there and back.
-fn messages(couple: &mut Couple, count: usize) {
-    let connections = couple.connect(Attribute::ReliableOrdered);
-    let [one, other] = &mut couple.ends;
+fn messages(pair: &mut Pair, count: usize) {
+    let connections = pair.connect(Attribute::ReliableOrdered);
+    let [one, other] = &mut pair.ends;
     rounds(count, |counted| {
         message(one, other, connections[0], counted);
         message(other, one, connections[1], counted);
@@ -125,9 +125,9 @@ fn late(started: Instant) {
 }
 
 /// Writes to the peer's memory, each with its completion.
-fn writes(couple: &mut Couple, count: usize) {
-    let connections = couple.connect(Attribute::ReliableOrdered);
-    let [client, server] = &mut couple.ends;
+fn writes(pair: &mut Pair, count: usize) {
+    let connections = pair.connect(Attribute::ReliableOrdered);
+    let [client, server] = &mut pair.ends;
     let local = client.allocate(4096).expect("memory");
     let remote = server.allocate(4096).expect("memory");
     let here = client.register(&local, Access::LOCAL).expect("room in the table");
@@ -163,8 +163,8 @@ fn completion(client: &mut Endpoint) -> bool {
 }
 
 /// Polls in vain.
-fn polls(couple: &mut Couple, count: usize) {
-    let _connections = couple.connect(Attribute::ReliableOrdered);
-    let [client, _] = &mut couple.ends;
+fn polls(pair: &mut Pair, count: usize) {
+    let _connections = pair.connect(Attribute::ReliableOrdered);
+    let [client, _] = &mut pair.ends;
     rounds(count, |is_counted| act(is_counted, || assert!(client.next_event().is_none())));
 }

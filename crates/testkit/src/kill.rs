@@ -360,8 +360,13 @@ impl Survivor {
     }
 
     /// Enters what was exchanged.
-    fn count(&self, toll: Toll) -> Toll {
-        Toll { received: self.received, failed_sends: self.failed_sends, exchanges: self.exchanges, ..toll }
+    fn count(&self, casualties: Casualties) -> Casualties {
+        Casualties {
+            received: self.received,
+            failed_sends: self.failed_sends,
+            exchanges: self.exchanges,
+            ..casualties
+        }
     }
 
     fn check_nothing_left(&mut self, plan: &Plan, before: &Resources) {
@@ -385,7 +390,7 @@ impl Survivor {
 
 /// What the kills came to, for a line in the test's output.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Toll {
+pub struct Casualties {
     /// Victims killed.
     pub kills: u32,
     /// Of those, how many had not got as far as asking for a connection.
@@ -399,10 +404,10 @@ pub struct Toll {
 }
 
 /// Kills clients of ours at random points of their life.
-pub fn kill_clients(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn kill_clients(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
-    let mut toll = Toll::default();
+    let mut casualties = Casualties::default();
     let before = Resources::now();
     let uri = survivor.hub.uri().to_owned();
     for kill in 0..plan.kills {
@@ -413,24 +418,24 @@ pub fn kill_clients(plan: &Plan) -> Toll {
         while survivor.requests == asked && born.elapsed() < patience {
             survivor.turn();
         }
-        toll.early += u32::from(survivor.requests == asked);
+        casualties.early += u32::from(survivor.requests == asked);
         let longest_us = [50, 500, 5_000][survivor.random.below(3) as usize];
         let life = Duration::from_micros(survivor.random.below(longest_us));
         survivor.turn_for(life);
         victim.kill().expect("it can be killed");
         victim.wait().expect("it is dead");
-        toll.kills += 1;
+        casualties.kills += 1;
         survivor.mourn(plan, kill, &before);
     }
-    survivor.count(toll)
+    survivor.count(casualties)
 }
 
 /// Kills servers that we connect to, at random points of the handshake and after.
-pub fn kill_servers(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn kill_servers(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
     survivor.echoes = false;
-    let mut toll = Toll::default();
+    let mut casualties = Casualties::default();
     let before = Resources::now();
     for kill in 0..plan.kills {
         let mut victim = start("server", plan.device);
@@ -457,11 +462,11 @@ pub fn kill_servers(plan: &Plan) -> Toll {
         victim.kill().expect("it can be killed");
         victim.wait().expect("it is dead");
         drop(victim);
-        toll.early += u32::from(survivor.victims.is_empty());
-        toll.kills += 1;
+        casualties.early += u32::from(survivor.victims.is_empty());
+        casualties.kills += 1;
         survivor.mourn(plan, kill, &before);
     }
-    survivor.count(toll)
+    survivor.count(casualties)
 }
 
 impl Survivor {
@@ -488,10 +493,10 @@ impl Survivor {
 
 /// Stops a client (SIGSTOP): only its own connections may suffer. It is told apart from one that is slow by the send
 /// timeout; after it goes on, it is killed.
-pub fn stop_clients(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn stop_clients(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
-    let mut toll = Toll::default();
+    let mut casualties = Casualties::default();
     let before = Resources::now();
     let uri = survivor.hub.uri().to_owned();
     for _ in 0..plan.kills {
@@ -522,10 +527,10 @@ pub fn stop_clients(plan: &Plan) -> Toll {
         victim.kill().expect("it can be killed");
         victim.wait().expect("it is dead");
         survivor.settle(plan);
-        toll.kills += 1;
+        casualties.kills += 1;
     }
     survivor.check_nothing_left(plan, &before);
-    survivor.count(toll)
+    survivor.count(casualties)
 }
 
 pub(crate) fn signal(victim: &Child, signal: &str) {
@@ -544,9 +549,9 @@ pub(crate) fn read_uri(victim: &mut Child) -> String {
 }
 
 /// Prints the seed if the test fails.
-pub(crate) struct SayOnPanic(pub u64);
+pub(crate) struct PrintSeedOnPanic(pub u64);
 
-impl Drop for SayOnPanic {
+impl Drop for PrintSeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = writeln!(std::io::stderr(), "seed {}", self.0);

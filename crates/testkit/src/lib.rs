@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
-pub mod couple;
+pub mod crash;
 pub mod credentials;
-pub mod deaths;
 pub mod figures;
 pub mod fuzz;
 pub mod hostile;
@@ -12,6 +11,7 @@ pub mod kill;
 pub mod kill_rma;
 pub mod loopback;
 pub mod net;
+pub mod pair;
 pub mod relay;
 pub mod sim;
 pub mod traffic;

@@ -8,7 +8,7 @@ use cci::{
     RegionAddress, RegionHandle, RmaFlags, SendError, SendFlags, Status,
 };
 use cci_testkit::conformance::{ANY, DeviceUnderTest, ETH, ETH_PACKET, SHM, SHM_PULL, SHM_RING, TCP4, UDP4};
-use cci_testkit::couple::{Couple, PATIENCE};
+use cci_testkit::pair::{PATIENCE, Pair};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,8 @@ fn settle(sender: &mut Endpoint, receiver: &mut Endpoint, received: usize, compl
 }
 
 /// One message of each size, then a burst; reliable ones all arrive.
-fn messages(couple: &mut Couple, connection: Connection, attribute: Attribute, name: &str) {
-    let [client, server] = &mut couple.ends;
+fn messages(pair: &mut Pair, connection: Connection, attribute: Attribute, name: &str) {
+    let [client, server] = &mut pair.ends;
     let longest = client.max_send_size(connection).expect("open") as usize;
     let message = vec![7; longest];
     for (flags, completions) in [(SendFlags::NONE, 1), (SendFlags::SILENT, 0)] {
@@ -112,8 +112,8 @@ struct Areas {
 
 const AREA_BYTES: usize = 1 << 20;
 
-fn areas(couple: &mut Couple) -> Areas {
-    let [client, server] = &mut couple.ends;
+fn areas(pair: &mut Pair) -> Areas {
+    let [client, server] = &mut pair.ends;
     let local = client.allocate(AREA_BYTES).expect("memory");
     let remote = server.allocate(AREA_BYTES).expect("memory");
     let here = client.register(&local, Access::LOCAL).expect("room");
@@ -121,9 +121,9 @@ fn areas(couple: &mut Couple) -> Areas {
     Areas { here, there, _memory: [local, remote] }
 }
 
-fn remote_memory(couple: &mut Couple, connection: Connection, name: &str) {
-    let areas = areas(couple);
-    let [client, server] = &mut couple.ends;
+fn remote_memory(pair: &mut Pair, connection: Connection, name: &str) {
+    let areas = areas(pair);
+    let [client, server] = &mut pair.ends;
     let (local, remote) = (RegionAddress::new(areas.here, 0), RegionAddress::new(areas.there, 0));
     for len in [8, 4096, AREA_BYTES as u64] {
         steady(&format!("{name} write of {len}"), || {
@@ -143,8 +143,8 @@ fn remote_memory(couple: &mut Couple, connection: Connection, name: &str) {
 }
 
 /// A wait that sleeps, and wakes for nothing: time passes, and only then something has come.
-fn waits(couple: &mut Couple, connection: Connection, name: &str) {
-    let [client, server] = &mut couple.ends;
+fn waits(pair: &mut Pair, connection: Connection, name: &str) {
+    let [client, server] = &mut pair.ends;
     steady(&format!("{name} waiting"), || {
         let nothing = server.wait(Some(Duration::from_micros(300))).expect("the system waits");
         assert!(nothing.is_none(), "{nothing:?}");
@@ -159,10 +159,10 @@ fn waits(couple: &mut Couple, connection: Connection, name: &str) {
 }
 
 /// 100 connections of one endpoint, each in its turn.
-fn turns(couple: &mut Couple, name: &str) {
+fn turns(pair: &mut Pair, name: &str) {
     let connections: Vec<Connection> =
-        (0..100).map(|_| couple.connect(Attribute::ReliableOrdered)[0]).collect();
-    let [client, server] = &mut couple.ends;
+        (0..100).map(|_| pair.connect(Attribute::ReliableOrdered)[0]).collect();
+    let [client, server] = &mut pair.ends;
     steady(&format!("{name} 100 connections"), || {
         for connection in &connections {
             client.send(*connection, &[7; 64], 1, SendFlags::NONE).expect("there is room");
@@ -172,18 +172,18 @@ fn turns(couple: &mut Couple, name: &str) {
 }
 
 fn nothing_is_allocated(device: &DeviceUnderTest) {
-    let mut couple = match Couple::open(device, &Options::default()) {
-        Ok(couple) => couple,
+    let mut pair = match Pair::open(device, &Options::default()) {
+        Ok(pair) => pair,
         Err(reason) => return println!("skipped: {reason}"),
     };
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable] {
-        let [connection, _] = couple.connect(attribute);
-        messages(&mut couple, connection, attribute, device.name);
+        let [connection, _] = pair.connect(attribute);
+        messages(&mut pair, connection, attribute, device.name);
     }
-    let [connection, _] = couple.connect(Attribute::ReliableOrdered);
-    remote_memory(&mut couple, connection, device.name);
-    waits(&mut couple, connection, device.name);
-    turns(&mut couple, device.name);
+    let [connection, _] = pair.connect(Attribute::ReliableOrdered);
+    remote_memory(&mut pair, connection, device.name);
+    waits(&mut pair, connection, device.name);
+    turns(&mut pair, device.name);
     let found = FOUND.take();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -30,7 +30,7 @@ fn device(ip: IpAddr, sealed: bool) -> Device {
 }
 
 /// Two endpoints and a connection.
-struct Couple {
+struct Pair {
     client: Endpoint,
     server: Endpoint,
     connection: Connection,
@@ -38,8 +38,8 @@ struct Couple {
     sent: u64,
 }
 
-impl Couple {
-    fn new(veth: &Veth, v6: bool, sealed: bool) -> Couple {
+impl Pair {
+    fn new(veth: &Veth, v6: bool, sealed: bool) -> Pair {
         let open = |end| {
             let _inside = veth.enter(end);
             Endpoint::create(&device(veth.ip(end, 0, v6), sealed), Options::default()).unwrap()
@@ -56,7 +56,7 @@ impl Couple {
                 connection = Some(result.unwrap());
             }
         }
-        Couple { client, server, connection: connection.unwrap(), received: 0, sent: 0 }
+        Pair { client, server, connection: connection.unwrap(), received: 0, sent: 0 }
     }
 
     /// Sends messages of this length one by one, each when the last one's send has completed, so that they go by the connected
@@ -172,19 +172,19 @@ fn a_forged_word_on_the_way_changes_nothing() {
             else {
                 return;
             };
-            let mut couple = Couple::new(&veth, v6, sealed);
-            let addresses = couple.addresses();
-            couple.exchange(MESSAGES, MESSAGE_BYTES);
-            assert!(couple.counter("datagrams_sent_connected") > 0, "the second socket is in use");
+            let mut pair = Pair::new(&veth, v6, sealed);
+            let addresses = pair.addresses();
+            pair.exchange(MESSAGES, MESSAGE_BYTES);
+            assert!(pair.counter("datagrams_sent_connected") > 0, "the second socket is in use");
             let names = ["bundles_sent", "retransmissions", "parts_sent", "paths_narrowed"];
-            let mut counts = vec![(names.map(|name| couple.counter(name)), couple.largest_datagram())];
+            let mut counts = vec![(names.map(|name| pair.counter(name)), pair.largest_datagram())];
             for _ in 0..4 {
                 lie(&veth, addresses);
-                couple.exchange(MESSAGES / 4, MESSAGE_BYTES);
+                pair.exchange(MESSAGES / 4, MESSAGE_BYTES);
             }
-            counts.push((names.map(|name| couple.counter(name)), couple.largest_datagram()));
+            counts.push((names.map(|name| pair.counter(name)), pair.largest_datagram()));
             // Those who come later are not told either.
-            let mut later = Couple::new(&veth, v6, sealed);
+            let mut later = Pair::new(&veth, v6, sealed);
             later.exchange(MESSAGES, later.longest().min(MESSAGE_BYTES));
             counts.push((names.map(|name| later.counter(name)), later.largest_datagram()));
             println!("v6 {v6} sealed {sealed}: {names:?} {counts:?}");

@@ -1,7 +1,7 @@
 //! Peers that die or stop at any instruction of a remote memory operation.
 #![forbid(unsafe_code)]
 
-use cci_testkit::kill_rma::{self, Plan, Toll};
+use cci_testkit::kill_rma::{self, Casualties, Plan};
 use std::time::{Duration, Instant};
 
 /// Not a test: the process to be killed, when the harness starts this program for it.
@@ -13,22 +13,27 @@ fn victim() {
 fn all(plan: Plan, stops: u32) {
     let Plan { device, .. } = plan;
     let started = Instant::now();
-    let say = |what: &str, toll: Toll| println!("{device}, {what}, by {:?}: {toll:?}", started.elapsed());
-    let toll = kill_rma::kill_initiators(&plan);
-    say("initiators killed", toll);
-    assert!(toll.early < plan.kills / 4 && toll.torn > plan.kills / 10, "{toll:?}");
-    let toll = kill_rma::kill_targets(&plan);
-    say("targets killed", toll);
-    assert!(toll.early < plan.kills / 4 && toll.failed > 0 && toll.good > 100, "{toll:?}");
+    let say = |what: &str, casualties: Casualties| {
+        println!("{device}, {what}, by {:?}: {casualties:?}", started.elapsed())
+    };
+    let casualties = kill_rma::kill_initiators(&plan);
+    say("initiators killed", casualties);
+    assert!(casualties.early < plan.kills / 4 && casualties.torn > plan.kills / 10, "{casualties:?}");
+    let casualties = kill_rma::kill_targets(&plan);
+    say("targets killed", casualties);
+    assert!(
+        casualties.early < plan.kills / 4 && casualties.failed > 0 && casualties.good > 100,
+        "{casualties:?}"
+    );
     let plan = Plan { kills: stops, seed: plan.seed + 1, ..plan };
     // A peer that maps our memory is to be stopped in the middle of a copy once at least.
     for again in 1.. {
-        let toll = kill_rma::stop_initiators(&plan);
-        say("initiators stopped", toll);
-        if device != "shm" || toll.detached > 0 {
+        let casualties = kill_rma::stop_initiators(&plan);
+        say("initiators stopped", casualties);
+        if device != "shm" || casualties.detached > 0 {
             break;
         }
-        assert!(again < 6, "never in the middle of a copy: {toll:?}");
+        assert!(again < 6, "never in the middle of a copy: {casualties:?}");
     }
     let stopped = Plan { send_timeout: Duration::from_millis(100), ..plan };
     say("targets stopped", kill_rma::stop_targets(&stopped));

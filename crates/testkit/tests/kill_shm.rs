@@ -21,13 +21,13 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
         noticed_within: Duration::from_secs(5),
         kernel_tells: true,
     };
-    let toll = kill::kill_clients(&plan);
-    println!("clients: {toll:?}");
-    assert!(toll.received > 1_000 && toll.exchanges > 1_000, "{toll:?}");
-    let toll = kill::kill_servers(&Plan { kills: 150, seed: 4, ..plan });
-    println!("servers: {toll:?}");
-    let toll =
+    let casualties = kill::kill_clients(&plan);
+    println!("clients: {casualties:?}");
+    assert!(casualties.received > 1_000 && casualties.exchanges > 1_000, "{casualties:?}");
+    let casualties = kill::kill_servers(&Plan { kills: 150, seed: 4, ..plan });
+    println!("servers: {casualties:?}");
+    let casualties =
         kill::stop_clients(&Plan { kills: 5, seed: 5, send_timeout: Duration::from_millis(100), ..plan });
-    println!("stopped: {toll:?}");
-    assert!(toll.failed_sends > 0, "{toll:?}");
+    println!("stopped: {casualties:?}");
+    assert!(casualties.failed_sends > 0, "{casualties:?}");
 }

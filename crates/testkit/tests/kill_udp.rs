@@ -27,9 +27,9 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
         noticed_within: Duration::from_secs(10),
         kernel_tells: false,
     };
-    let toll = kill::kill_clients(&plan);
-    println!("clients: {toll:?}");
-    assert!(toll.received > 20 && toll.exchanges > 1_000, "{toll:?}");
-    let toll = kill::kill_servers(&Plan { kills: 12, seed: 4, ..plan });
-    println!("servers: {toll:?}");
+    let casualties = kill::kill_clients(&plan);
+    println!("clients: {casualties:?}");
+    assert!(casualties.received > 20 && casualties.exchanges > 1_000, "{casualties:?}");
+    let casualties = kill::kill_servers(&Plan { kills: 12, seed: 4, ..plan });
+    println!("servers: {casualties:?}");
 }

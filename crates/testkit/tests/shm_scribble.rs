@@ -376,7 +376,7 @@ fn garbage_in_shared_memory_harms_nobody_else() {
     };
     let mut honest: Vec<Child> = (0..2).map(|seed| start("honest", &uri, 10 + seed, 0)).collect();
     let mut attackers: Vec<Child> = (0..2).map(|seed| start("attack", &uri, 20 + seed, rounds)).collect();
-    let (begun, mut polls, mut deaths) = (Instant::now(), 0_u64, 0);
+    let (begun, mut polls, mut crash) = (Instant::now(), 0_u64, 0);
     let patience = PATIENCE + PATIENCE_PER_ROUND.saturating_mul(rounds as u32);
     while !attackers.is_empty() {
         assert!(begun.elapsed() < patience, "attackers do not end: {:?}", victim.endpoint.counters());
@@ -386,7 +386,7 @@ fn garbage_in_shared_memory_harms_nobody_else() {
             attackers.retain_mut(|child| {
                 let ended = child.try_wait().expect("its status");
                 // What it spoiled was its own library's too; that it may die of it is its own business, and told below.
-                deaths += u64::from(ended.is_some_and(|status| !status.success()));
+                crash += u64::from(ended.is_some_and(|status| !status.success()));
                 ended.is_none()
             });
         }
@@ -416,7 +416,7 @@ fn garbage_in_shared_memory_harms_nobody_else() {
     }
     let counters = victim.endpoint.counters();
     let faults: Vec<_> = counters.drops.iter().filter(|reason| reason.count > 0).collect();
-    println!("{} connections spoiled, {deaths} attackers died, faults {faults:?}", victim.made);
+    println!("{} connections spoiled, {crash} attackers died, faults {faults:?}", victim.made);
     assert!(victim.made >= rounds, "attackers hardly got in: {counters:?}");
     let corrupt = faults.iter().find(|reason| reason.name == "link_corrupt").map_or(0, |reason| reason.count);
     assert!(corrupt > 0, "garbage is counted: {faults:?}");

@@ -42,7 +42,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "processes that die",
-        arguments: &["test", "-p", "cci-capi", "--test", "deaths"],
+        arguments: &["test", "-p", "cci-capi", "--test", "crash"],
         environment: &[("CCI_KILLS", "5000")],
         limit: minutes(180),
     },

@@ -6,7 +6,7 @@ use crate::queue;
 use crate::scene::{Failure, STAGES, Scene, Stage};
 use cci::{CreateError, Options, SharedEndpoint};
 use cci_testkit::conformance::DeviceUnderTest;
-use cci_testkit::deaths::Held;
+use cci_testkit::crash::Held;
 use cci_testkit::net::Veth;
 use std::collections::BTreeSet;
 

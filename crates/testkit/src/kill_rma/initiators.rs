@@ -2,8 +2,8 @@
 
 use super::area::{Area, LEN};
 use super::victim::message;
-use super::{Bystander, Plan, Toll, check_nothing_left, counted, open, start};
-use crate::kill::{Random, Resources, SayOnPanic, signal};
+use super::{Bystander, Casualties, Plan, check_nothing_left, counted, open, start};
+use crate::kill::{PrintSeedOnPanic, Random, Resources, signal};
 use cci::{Connection, Endpoint, Event, SendFlags};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ struct Survivor {
     /// The victim, once it is connected.
     victim: Option<Connection>,
     asked: bool,
-    toll: Toll,
+    casualties: Casualties,
 }
 
 impl Survivor {
@@ -25,7 +25,15 @@ impl Survivor {
         let bystander = Bystander::new(plan, &mut hub);
         let areas = [true, false, true].map(|library| Area::new(&mut hub, library));
         let random = Random(plan.seed);
-        Survivor { hub, bystander, areas, random, victim: None, asked: false, toll: Toll::default() }
+        Survivor {
+            hub,
+            bystander,
+            areas,
+            random,
+            victim: None,
+            asked: false,
+            casualties: Casualties::default(),
+        }
     }
 
     fn turn(&mut self) {
@@ -80,7 +88,7 @@ impl Survivor {
                 return;
             }
         }
-        self.toll.early += 1;
+        self.casualties.early += 1;
     }
 
     /// Waits until the victim may map our memory, if it asks to, and a moment more. One region is the bystander's.
@@ -100,7 +108,7 @@ impl Survivor {
         }
         let took = started.elapsed();
         assert!(took < plan.noticed_within, "giving up three regions took {took:?}");
-        self.toll.deregister_us_max = self.toll.deregister_us_max.max(took.as_micros() as u64);
+        self.casualties.deregister_us_max = self.casualties.deregister_us_max.max(took.as_micros() as u64);
         self.areas.each_ref().map(Area::now)
     }
 
@@ -119,7 +127,7 @@ impl Survivor {
         }
         for area in &self.areas[..2] {
             let written = area.check();
-            self.toll.torn += u32::from(written > 0 && written < LEN);
+            self.casualties.torn += u32::from(written > 0 && written < LEN);
         }
         let words = self.areas[2].now();
         let beside = words[4096..4096 + 64].iter().chain(&words[4096 + 72..4096 + LEN]);
@@ -128,13 +136,13 @@ impl Survivor {
         for area in &mut self.areas {
             area.register(&mut self.hub);
         }
-        self.toll.kills += 1;
+        self.casualties.kills += 1;
     }
 }
 
 /// Kills peers that write to our memory, at random points.
-pub fn kill_initiators(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn kill_initiators(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
     let before = Resources::now();
     let uri = survivor.hub.uri().to_owned();
@@ -164,12 +172,12 @@ pub fn kill_initiators(plan: &Plan) -> Toll {
             check_nothing_left(plan, &mut survivor.hub, &before, 1);
         }
     }
-    survivor.toll.counted(&survivor.hub)
+    survivor.casualties.counted(&survivor.hub)
 }
 
 /// Stops peers that write to our memory (SIGSTOP), gives up the regions, and lets the peers go on.
-pub fn stop_initiators(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn stop_initiators(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
     let before = Resources::now();
     let uri = survivor.hub.uri().to_owned();
@@ -191,5 +199,5 @@ pub fn stop_initiators(plan: &Plan) -> Toll {
         survivor.mourn(plan);
     }
     check_nothing_left(plan, &mut survivor.hub, &before, 1);
-    survivor.toll.counted(&survivor.hub)
+    survivor.casualties.counted(&survivor.hub)
 }

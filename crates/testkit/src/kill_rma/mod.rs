@@ -40,7 +40,7 @@ pub struct Plan {
 
 /// What the kills came to, for a line in the test's output.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Toll {
+pub struct Casualties {
     /// Victims killed.
     pub kills: u32,
     /// Of those, how many had not come to any operation.
@@ -59,10 +59,10 @@ pub struct Toll {
     pub detached: u64,
 }
 
-impl Toll {
+impl Casualties {
     /// With what the survivor's device counted.
-    fn counted(self, hub: &Endpoint) -> Toll {
-        Toll {
+    fn counted(self, hub: &Endpoint) -> Casualties {
+        Casualties {
             waited: counted(hub, "rma_revocations_waited"),
             detached: counted(hub, "rma_detached"),
             ..self

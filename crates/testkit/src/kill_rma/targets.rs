@@ -2,8 +2,8 @@
 
 use super::area::{Area, LEN};
 use super::victim::{handles, operate};
-use super::{Bystander, Plan, Toll, check_nothing_left, open, start};
-use crate::kill::{Random, Resources, SayOnPanic, read_uri, signal};
+use super::{Bystander, Casualties, Plan, check_nothing_left, open, start};
+use crate::kill::{PrintSeedOnPanic, Random, Resources, read_uri, signal};
 use cci::{Attribute, Connection, Endpoint, Event, RegionHandle, Status};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct Survivor {
     /// Contexts of operations that have not ended.
     under_way: HashSet<u64>,
     next_context: u64,
-    toll: Toll,
+    casualties: Casualties,
 }
 
 impl Survivor {
@@ -46,7 +46,7 @@ impl Survivor {
             dialing: false,
             under_way: HashSet::new(),
             next_context: 0,
-            toll: Toll::default(),
+            casualties: Casualties::default(),
         }
     }
 
@@ -70,9 +70,9 @@ impl Survivor {
                 Some(Event::Send { context, status, .. }) => {
                     assert!(self.under_way.remove(&context), "an operation that ended twice: {context}");
                     match status {
-                        Status::Success => self.toll.good += 1,
+                        Status::Success => self.casualties.good += 1,
                         Status::Disconnected | Status::TimedOut | Status::ReceiverNotReady => {
-                            self.toll.failed += 1;
+                            self.casualties.failed += 1;
                         }
                         other => panic!("an operation ended with {other:?}"),
                     }
@@ -112,10 +112,10 @@ impl Survivor {
 
     /// Works on a new victim's memory until some operations have ended well.
     fn begin(&mut self, patience: Duration) {
-        let (born, good) = (Instant::now(), self.toll.good);
-        while self.toll.good < good + 3 {
+        let (born, good) = (Instant::now(), self.casualties.good);
+        while self.casualties.good < good + 3 {
             if born.elapsed() > patience {
-                self.toll.early += 1;
+                self.casualties.early += 1;
                 return;
             }
             self.work();
@@ -147,13 +147,13 @@ impl Survivor {
             source.check();
         }
         self.bystander.goes_on(plan, &mut self.hub);
-        self.toll.kills += 1;
+        self.casualties.kills += 1;
     }
 }
 
 /// Kills peers whose memory we work on, at random points.
-pub fn kill_targets(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn kill_targets(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
     let before = Resources::now();
     for kill in 0..plan.kills {
@@ -176,12 +176,12 @@ pub fn kill_targets(plan: &Plan) -> Toll {
             check_nothing_left(plan, &mut survivor.hub, &before, 1);
         }
     }
-    survivor.toll
+    survivor.casualties
 }
 
 /// Stops peers whose memory we work on (SIGSTOP): every operation ends all the same, when its time is over.
-pub fn stop_targets(plan: &Plan) -> Toll {
-    let _seed = SayOnPanic(plan.seed);
+pub fn stop_targets(plan: &Plan) -> Casualties {
+    let _seed = PrintSeedOnPanic(plan.seed);
     let mut survivor = Survivor::new(plan);
     let before = Resources::now();
     for _ in 0..plan.kills {
@@ -204,5 +204,5 @@ pub fn stop_targets(plan: &Plan) -> Toll {
         survivor.settle(plan);
     }
     check_nothing_left(plan, &mut survivor.hub, &before, 1);
-    survivor.toll
+    survivor.casualties
 }

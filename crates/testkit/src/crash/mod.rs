@@ -13,6 +13,6 @@ mod outside;
 mod peer;
 mod process;
 
-pub use campaign::{Plan, Toll, plans, run};
+pub use campaign::{Casualties, Plan, plans, run};
 pub use outside::{Held, System};
 pub use peer::victim;

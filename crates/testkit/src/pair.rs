@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two endpoints of one device, or of the two ends of a wire.
-pub struct Couple {
+pub struct Pair {
     /// The client's and the server's.
     pub ends: [Endpoint; 2],
     /// After the endpoints, which are in it.
     _network: Option<Veth>,
 }
 
-impl Couple {
+impl Pair {
     /// Opens both. An error says what this machine does not have.
-    pub fn open(device: &DeviceUnderTest, options: &Options) -> Result<Couple, String> {
+    pub fn open(device: &DeviceUnderTest, options: &Options) -> Result<Pair, String> {
         let network = device.network().map_err(|reason| reason.to_string())?;
         let there = device.far(network.as_ref());
         let open = |section: &str| {
             let context =
-                Context::from_text(&config(), Path::new("couple.ini")).map_err(|error| error.to_string())?;
+                Context::from_text(&config(), Path::new("pair.ini")).map_err(|error| error.to_string())?;
             let device = context.device(section).ok_or_else(|| format!("no device {section}"))?;
             Endpoint::create(device, options.clone()).map_err(|error| format!("{section}: {error}"))
         };
@@ -33,7 +33,7 @@ impl Couple {
             open(device.peer.unwrap_or(device.name))?
         };
         let client = open(device.name)?;
-        Ok(Couple { ends: [client, server], _network: network })
+        Ok(Pair { ends: [client, server], _network: network })
     }
 
     /// Connects them; the client's and the server's name of the connection.

@@ -1,9 +1,9 @@
-//! Processes that are killed, crash and stop at any instant, on every device: see `cci_testkit::deaths`.
+//! Processes that are killed, crash and stop at any instant, on every device: see `cci_testkit::crash`.
 //!
 //! `CCI_KILLS` says how many in all (a few hundred if not given), `CCI_KILLS_DEVICE` on which device alone,
 //! `CCI_KILLS_SEED` another course of things. It is here, with the C interface, because a real crash takes unsafe code.
 
-use cci_testkit::deaths::{self, plans, run};
+use cci_testkit::crash::{self, plans, run};
 use cci_testkit::figures;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use std::time::Instant;
 #[test]
 fn victim() {
     // SAFETY: none. The process is to be ended by the system for reaching where nothing is.
-    deaths::victim(|| unsafe { std::ptr::null_mut::<u8>().write_volatile(1) });
+    crash::victim(|| unsafe { std::ptr::null_mut::<u8>().write_volatile(1) });
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -19,7 +19,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn deaths_leave_nothing_behind_and_harm_nobody() {
+fn crashes_leave_nothing_behind_and_harm_nobody() {
     let victims = number("CCI_KILLS").unwrap_or(240) as u32;
     let seed = number("CCI_KILLS_SEED").unwrap_or(20_261_121);
     let only = std::env::var("CCI_KILLS_DEVICE").ok();
@@ -30,12 +30,12 @@ fn deaths_leave_nothing_behind_and_harm_nobody() {
         }
         let victims = if only.is_some() { victims } else { (victims * plan.share).div_ceil(1_000) };
         let start = Instant::now();
-        let Some(toll) = run(&plan, victims, seed) else { continue };
-        println!("{name}: {toll:?} in {:.1?}", start.elapsed());
-        figures::note("faults.kills", u64::from(toll.killed));
-        figures::note("faults.crashes", u64::from(toll.crashed));
-        figures::note("faults.pauses", u64::from(toll.paused));
-        figures::note("faults.stops", u64::from(toll.stopped));
-        figures::note("faults.operations", toll.good + toll.failed);
+        let Some(casualties) = run(&plan, victims, seed) else { continue };
+        println!("{name}: {casualties:?} in {:.1?}", start.elapsed());
+        figures::note("faults.kills", u64::from(casualties.killed));
+        figures::note("faults.crashes", u64::from(casualties.crashed));
+        figures::note("faults.pauses", u64::from(casualties.paused));
+        figures::note("faults.stops", u64::from(casualties.stopped));
+        figures::note("faults.operations", casualties.good + casualties.failed);
     }
 }

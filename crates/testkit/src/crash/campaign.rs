@@ -3,7 +3,7 @@
 use super::outside::{Held, System};
 use super::process::{BYSTANDER, HUB, Process, Temper};
 use crate::conformance::{self, DeviceUnderTest, network_for_all};
-use crate::kill::{Random, SayOnPanic};
+use crate::kill::{PrintSeedOnPanic, Random};
 use crate::net::Veth;
 use cci_sys::net::namespace::Namespace;
 use rustix::process::Signal;
@@ -34,7 +34,7 @@ pub struct Plan {
 
 /// What came of it, for a line in the test's output.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Toll {
+pub struct Casualties {
     /// Victims killed by SIGKILL.
     pub killed: u32,
     /// Victims that wrote to address 0.
@@ -105,7 +105,7 @@ struct Campaign<'a> {
     bystander: Option<Process>,
     random: Random,
     next_name: u32,
-    toll: Toll,
+    casualties: Casualties,
     before: (Held, System),
     /// Of the hub's own memory after the first victims.
     resident_kib: Option<u64>,
@@ -128,8 +128,8 @@ struct Victim {
 }
 
 /// Runs one campaign of so many victims. `None`: this machine can't, and the reason was printed.
-pub fn run(plan: &Plan, victims: u32, seed: u64) -> Option<Toll> {
-    let _seed = SayOnPanic(seed);
+pub fn run(plan: &Plan, victims: u32, seed: u64) -> Option<Casualties> {
+    let _seed = PrintSeedOnPanic(seed);
     // Nobody else's sockets are counted in a namespace of our own.
     let network = match plan.device.network() {
         Ok(Some(veth)) => Ok(Some(veth)),
@@ -139,8 +139,8 @@ pub fn run(plan: &Plan, victims: u32, seed: u64) -> Option<Toll> {
     let network = network.map_err(|reason| println!("skipped: {}: {reason}", plan.device.name)).ok()?;
     let mut campaign = Campaign::new(plan, network, seed);
     let mut batch = 0;
-    while campaign.toll.killed + campaign.toll.crashed < victims {
-        let count = plan.at_once.min(victims - campaign.toll.killed - campaign.toll.crashed);
+    while campaign.casualties.killed + campaign.casualties.crashed < victims {
+        let count = plan.at_once.min(victims - campaign.casualties.killed - campaign.casualties.crashed);
         match batch % 4 {
             1 => campaign.pause_some(count),
             3 if batch % 8 == 3 => campaign.stop_some(count),
@@ -168,7 +168,7 @@ impl<'a> Campaign<'a> {
             bystander
         });
         let before = (Held::by(hub.pid()), empty);
-        let (random, toll) = (Random(seed), Toll::default());
+        let (random, casualties) = (Random(seed), Casualties::default());
         let mut campaign = Campaign {
             plan,
             network,
@@ -177,7 +177,7 @@ impl<'a> Campaign<'a> {
             bystander,
             random,
             next_name: BYSTANDER,
-            toll,
+            casualties,
             before,
             resident_kib: None,
         };
@@ -256,14 +256,14 @@ impl<'a> Campaign<'a> {
 
     fn kill(&mut self, victims: Vec<Victim>) {
         let longest_us = [300, 3_000, 30_000][self.random.below(3) as usize];
-        let mut deaths: Vec<(u64, Victim)> =
+        let mut crash: Vec<(u64, Victim)> =
             victims.into_iter().map(|victim| (self.random.below(longest_us), victim)).collect();
-        deaths.sort_by_key(|(at_us, _)| *at_us);
+        crash.sort_by_key(|(at_us, _)| *at_us);
         let start = Instant::now();
         let names: Vec<(u32, Role)> =
-            deaths.iter().map(|(_, victim)| (victim.process.name, victim.role)).collect();
+            crash.iter().map(|(_, victim)| (victim.process.name, victim.role)).collect();
         let mut dead = Vec::new();
-        for (at_us, mut victim) in deaths {
+        for (at_us, mut victim) in crash {
             std::thread::sleep(Duration::from_micros(at_us).saturating_sub(start.elapsed()));
             let crashes = self.random.below(3) == 0;
             if crashes {
@@ -277,7 +277,7 @@ impl<'a> Campaign<'a> {
             let (name, signal) = (victim.process.name, victim.process.bury());
             let expected = if crashes { Signal::SEGV } else { Signal::KILL };
             assert_eq!(signal, Some(expected.as_raw()), "how {name} died");
-            *if crashes { &mut self.toll.crashed } else { &mut self.toll.killed } += 1;
+            *if crashes { &mut self.casualties.crashed } else { &mut self.casualties.killed } += 1;
         }
         self.mourn(&names);
     }
@@ -293,8 +293,8 @@ impl<'a> Campaign<'a> {
         let accounts = self.ask();
         for (name, _) in names {
             let account = accounts.get(name).copied().unwrap_or_default();
-            self.toll.early += u32::from(account.received == 0);
-            self.toll.failed += account.failed;
+            self.casualties.early += u32::from(account.received == 0);
+            self.casualties.failed += account.failed;
             self.hub.tell(&format!("forget {name}"));
         }
     }
@@ -312,7 +312,7 @@ impl<'a> Campaign<'a> {
             std::thread::sleep(moment);
             for victim in &victims {
                 victim.process.signal(Signal::CONT);
-                self.toll.paused += 1;
+                self.casualties.paused += 1;
             }
             let before = self.ask();
             let names: Vec<u32> = victims.iter().map(|victim| victim.process.name).collect();
@@ -341,7 +341,7 @@ impl<'a> Campaign<'a> {
         self.until_all_talk(&victims);
         for victim in &victims {
             victim.process.signal(Signal::STOP);
-            self.toll.stopped += 1;
+            self.casualties.stopped += 1;
         }
         // A server is connected to as long as the hub is told to.
         let clients: Vec<u32> = victims
@@ -375,14 +375,14 @@ impl<'a> Campaign<'a> {
             let now = (Held::by(pid), System::now(self.network.as_ref()));
             if now.0.same(&self.before.0) && now.1 == self.before.1 {
                 let resident_kib = *self.resident_kib.get_or_insert(now.0.resident_kib);
-                self.toll.growth_kib = now.0.resident_kib.saturating_sub(resident_kib);
+                self.casualties.growth_kib = now.0.resident_kib.saturating_sub(resident_kib);
                 break;
             }
             let (device, before) = (self.plan.device.name, &self.before);
             assert!(start.elapsed() < PATIENCE, "{device}: left behind: {now:?}\nbefore: {before:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(self.toll.growth_kib < GROWTH_KIB_MAX, "the hub grew: {:?}", self.toll);
+        assert!(self.casualties.growth_kib < GROWTH_KIB_MAX, "the hub grew: {:?}", self.casualties);
         self.check_bystander();
     }
 
@@ -404,10 +404,10 @@ impl<'a> Campaign<'a> {
     }
 
     /// The last ones end as programs do, and nothing at all is left.
-    fn end(mut self) -> Toll {
+    fn end(mut self) -> Casualties {
         let device = self.plan.device.name;
         let (good, _) = ask(&mut self.hub).unwrap_or_else(|why| panic!("{device}: {why}"));
-        self.toll.good = good;
+        self.casualties.good = good;
         for mut process in self.bystander.take().into_iter().chain([self.hub]) {
             process.tell("quit");
             assert_eq!(process.bury(), None, "{device}: it ends by itself");
@@ -423,7 +423,7 @@ impl<'a> Campaign<'a> {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        self.toll
+        self.casualties
     }
 }
 

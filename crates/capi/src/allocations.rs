@@ -33,7 +33,7 @@ pub(crate) fn library_memory(
 ) -> Result<Option<(Memory, Range<usize>, InUse)>, Failure> {
     let allocations = allocations();
     let Some(end) = start.checked_add(length) else {
-        return Err(Failure::told(CCI_EINVAL, "registering memory: the length goes beyond any address"));
+        return Err(Failure::with_text(CCI_EINVAL, "registering memory: the length goes beyond any address"));
     };
     // Allocations don't overlap, so of those that begin before the range's end only the last can reach into it, unless
     // the range holds it whole.
@@ -43,7 +43,7 @@ pub(crate) fn library_memory(
     }
     if start < first || end > first + found.memory.len() {
         let text = "registering memory: the range is partly memory from cci_rma_alloc and partly not";
-        return Err(Failure::told(CCI_EINVAL, text));
+        return Err(Failure::with_text(CCI_EINVAL, text));
     }
     Ok(Some((found.memory.clone(), start - first..end - first, Arc::clone(&found.in_use))))
 }

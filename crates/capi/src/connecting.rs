@@ -29,7 +29,7 @@ fn attribute_of(attribute: cci_conn_attribute_t) -> Result<Attribute, Failure> {
         CCI_CONN_ATTR_UU => Ok(Attribute::Unreliable),
         CCI_CONN_ATTR_UU_MC_TX => Ok(Attribute::MulticastSend),
         CCI_CONN_ATTR_UU_MC_RX => Ok(Attribute::MulticastReceive),
-        other => Err(Failure::told(CCI_EINVAL, format!("{other} is not a connection attribute"))),
+        other => Err(Failure::with_text(CCI_EINVAL, format!("{other} is not a connection attribute"))),
     }
 }
 
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn cci_accept(conn_req: *const cci_event_t, context: *cons
     guard(|| {
         // SAFETY: as the caller promises.
         let event = unsafe { CEvent::of(conn_req) }?;
-        // SAFETY: the event is out, so its endpoint is open; `owner` refuses one that outlived its endpoint.
-        let endpoint = unsafe { event.owner() }?;
+        // SAFETY: the event is out, so its endpoint is open; `c_endpoint` refuses one that outlived its endpoint.
+        let endpoint = unsafe { event.c_endpoint() }?;
         let request = event.take_request()?;
         endpoint.with(|endpoint, _| endpoint.accept(request, context_of(context)))??;
         Ok(())
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn cci_reject(conn_req: *const cci_event_t) -> c_int {
         // SAFETY: as the caller promises.
         let event = unsafe { CEvent::of(conn_req) }?;
         // SAFETY: as in `cci_accept`.
-        let endpoint = unsafe { event.owner() }?;
+        let endpoint = unsafe { event.c_endpoint() }?;
         event.take_request()?.reject();
         // The word waits at the endpoint; send it now, since the program may sleep next.
         endpoint.with(|endpoint, _| endpoint.arm()).map(|_| ())
@@ -146,7 +146,10 @@ pub unsafe extern "C" fn cci_disconnect(connection: *const cci_connection_t) -> 
         let (endpoint, connection) = unsafe { resolve(connection) }?;
         endpoint.with(|endpoint, _| {
             if endpoint.attribute(connection).is_none() {
-                return Err(Failure::told(CCI_EINVAL, "cci_disconnect: the connection is closed already"));
+                return Err(Failure::with_text(
+                    CCI_EINVAL,
+                    "cci_disconnect: the connection is closed already",
+                ));
             }
             endpoint.disconnect(connection);
             Ok(())

@@ -1,6 +1,6 @@
 //! Connections behind C pointers: their structs, and what C hands over when it works with them.
 //!
-//! A connection's struct is at the place its index has in the engine's table, in a block that never moves. It is
+//! A connection's struct is at the index that the connection has in the engine's table, in a block that never moves. It is
 //! filled when the first event of the connection is given out, and overwritten only when the engine gives its index to
 //! a later connection and that one's first event is given out. So a completion that comes after `cci_disconnect` still
 //! points to memory of the endpoint's, with the old connection in it.
@@ -56,29 +56,29 @@ pub(crate) struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    /// The struct of a connection of `owner`'s, filled if this is the first that is heard of it.
+    /// The struct of a connection of `c_endpoint`'s, filled if this is the first that is heard of it.
     #[inline]
     pub fn get(
         &mut self,
-        owner: *const cci_endpoint_t,
+        c_endpoint: *const cci_endpoint_t,
         endpoint: &Endpoint,
         connection: Connection,
     ) -> *const cci_connection_t {
         let (index, generation) = parts(connection);
         if let Some(block) = self.blocks.get(index as usize / BLOCK) {
-            let place = block[index as usize % BLOCK].get();
+            let slot = block[index as usize % BLOCK].get();
             // SAFETY: only we write the structs, under the endpoint's lock, which we hold.
-            if unsafe { !(*place).endpoint.is_null() && (*place).generation == generation } {
-                return place.cast_const().cast();
+            if unsafe { !(*slot).endpoint.is_null() && (*slot).generation == generation } {
+                return slot.cast_const().cast();
             }
         }
-        self.fill(owner, endpoint, connection)
+        self.fill(c_endpoint, endpoint, connection)
     }
 
     #[cold]
     fn fill(
         &mut self,
-        owner: *const cci_endpoint_t,
+        c_endpoint: *const cci_endpoint_t,
         endpoint: &Endpoint,
         connection: Connection,
     ) -> *const cci_connection_t {
@@ -87,22 +87,22 @@ impl Table {
         while self.blocks.len() <= block {
             self.blocks.push(Box::new([const { UnsafeCell::new(EMPTY) }; BLOCK]));
         }
-        let place = self.blocks[block][within].get();
-        // A connection that the engine does not know any more keeps what the place has: its last events may point there.
+        let slot = self.blocks[block][within].get();
+        // A connection that the engine does not know any more keeps what the slot has: its last events may point there.
         if let Some(attribute) = endpoint.attribute(connection) {
             let fresh = CConnection {
                 max_send_size: endpoint.max_send_size(connection).unwrap_or(0),
                 index,
-                endpoint: owner,
+                endpoint: c_endpoint,
                 attribute: attribute_to_c(attribute),
                 generation,
                 context: context_to_c(endpoint.context(connection).unwrap_or(0)),
             };
             // SAFETY: only we write the structs, under the endpoint's lock, which we hold. The program has no right to the connection that was here: its index is the engine's
             // to give again only after `cci_disconnect`.
-            unsafe { place.write(fresh) };
+            unsafe { slot.write(fresh) };
         }
-        place.cast_const().cast()
+        slot.cast_const().cast()
     }
 
     /// Bytes held.
@@ -129,7 +129,7 @@ pub(crate) unsafe fn names(
     // SAFETY: our struct, of which the public one shows a part; the caller promises that it is there. It is written
     // only before a program gets the pointer.
     let Some(found) = (unsafe { connection.cast::<CConnection>().as_ref() }) else {
-        return Err(Failure::told(CCI_EINVAL, "the connection is NULL"));
+        return Err(Failure::with_text(CCI_EINVAL, "the connection is NULL"));
     };
     let bits = u64::from(found.generation) << 32 | u64::from(found.index);
     Ok((found.endpoint, Connection::from_bits(bits)))
@@ -164,7 +164,10 @@ pub(crate) unsafe fn duration(timeout: *const timeval) -> Result<Option<Duration
     let Some(timeout) = (unsafe { timeout.as_ref() }) else { return Ok(None) };
     match (u64::try_from(timeout.tv_sec), u32::try_from(timeout.tv_usec)) {
         (Ok(seconds), Ok(micros)) if micros < 1_000_000 => Ok(Some(Duration::new(seconds, micros * 1000))),
-        _ => Err(Failure::told(CCI_EINVAL, "the timeout is negative, or has a million microseconds or more")),
+        _ => Err(Failure::with_text(
+            CCI_EINVAL,
+            "the timeout is negative, or has a million microseconds or more",
+        )),
     }
 }
 
@@ -178,7 +181,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u
         return Ok(&[]);
     }
     if data.is_null() || len > isize::MAX as usize {
-        return Err(Failure::told(
+        return Err(Failure::with_text(
             CCI_EINVAL,
             "the data are NULL but their length is not 0, or it is beyond any memory",
         ));

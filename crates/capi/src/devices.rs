@@ -40,7 +40,7 @@ impl Devices {
 
     /// The device that a program names by its pointer. NULL is the default one, whose endpoints connect by the others, too.
     pub fn find(&self, device: *const cci_device_t) -> Result<(Device, *const cci_device_t), Failure> {
-        let unknown = || Failure::told(CCI_EINVAL, "not a device that cci_get_devices gave out");
+        let unknown = || Failure::with_text(CCI_EINVAL, "not a device that cci_get_devices gave out");
         if device.is_null() {
             let entry = self.entries.get(self.default).ok_or_else(unknown)?;
             return Ok((self.any.clone(), &entry.public));

@@ -133,7 +133,7 @@ impl CEndpoint {
     pub unsafe fn of<'a>(endpoint: *const cci_endpoint_t) -> Result<&'a CEndpoint, Failure> {
         // SAFETY: the public part is the first field of ours; the caller promises the rest.
         unsafe { endpoint.cast::<CEndpoint>().as_ref() }
-            .ok_or_else(|| Failure::told(CCI_EINVAL, "the endpoint is NULL"))
+            .ok_or_else(|| Failure::with_text(CCI_EINVAL, "the endpoint is NULL"))
     }
 
     pub fn public(&self) -> *const cci_endpoint_t {
@@ -153,7 +153,7 @@ impl CEndpoint {
             Engine::Single { endpoint, busy } => {
                 // A plain load and a plain store: a check for mistakes, not a lock.
                 if busy.load(Ordering::Relaxed) {
-                    return Err(Failure::told(
+                    return Err(Failure::with_text(
                         CCI_EBUSY,
                         "another thread is using this endpoint in single-threaded mode",
                     ));
@@ -225,12 +225,12 @@ impl CEndpoint {
 /// `text` is NULL or a C string that stays for `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if text.is_null() {
-        return Err(Failure::told(CCI_EINVAL, format!("{what} is NULL")));
+        return Err(Failure::with_text(CCI_EINVAL, format!("{what} is NULL")));
     }
     // SAFETY: as the caller promises.
     unsafe { CStr::from_ptr(text) }
         .to_str()
-        .map_err(|_| Failure::told(CCI_EINVAL, format!("{what} is not UTF-8 text")))
+        .map_err(|_| Failure::with_text(CCI_EINVAL, format!("{what} is not UTF-8 text")))
 }
 
 /// Prepares the descriptor for a wait.

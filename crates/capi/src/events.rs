@@ -20,38 +20,38 @@ impl CEvent {
     /// # Safety
     /// The event is out and its endpoint is not being destroyed meanwhile.
     #[inline]
-    pub unsafe fn owner<'a>(&self) -> Result<&'a CEndpoint, Failure> {
+    pub unsafe fn c_endpoint<'a>(&self) -> Result<&'a CEndpoint, Failure> {
         // SAFETY: it is out, so its home is there.
         if unsafe { pool::is_orphan(self.home) } {
-            return Err(Failure::told(CCI_EINVAL, "the event's endpoint was destroyed"));
+            return Err(Failure::with_text(CCI_EINVAL, "the event's endpoint was destroyed"));
         }
         // SAFETY: the endpoint was there a moment ago and stays, says the caller.
-        unsafe { self.owner.cast::<CEndpoint>().as_ref() }
-            .ok_or_else(|| Failure::told(CCI_EINVAL, "not an event of an endpoint"))
+        unsafe { self.c_endpoint.cast::<CEndpoint>().as_ref() }
+            .ok_or_else(|| Failure::with_text(CCI_EINVAL, "not an event of an endpoint"))
     }
 }
 
 /// Writes an event into a struct from the pool.
 #[inline]
 fn fill(
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     endpoint: &Endpoint,
     side: &mut Side,
-    place: NonNull<CEvent>,
+    slot: NonNull<CEvent>,
     event: Event,
 ) -> *const cci_event_t {
     let mut connection_of =
-        |connection: Connection| side.connections.get(owner.public(), endpoint, connection);
+        |connection: Connection| side.connections.get(c_endpoint.public(), endpoint, connection);
     match event {
         Event::Send { connection, context, status } => {
             let send = send_to_c(status, connection_of(connection), context);
-            put(owner, place, send, OUT, Held::Nothing)
+            put(c_endpoint, slot, send, OUT, Held::Nothing)
         }
         Event::Recv(message) => {
             let recv = recv_to_c(&message, connection_of(message.connection()));
-            put(owner, place, recv, OUT, Held::Message(message))
+            put(c_endpoint, slot, recv, OUT, Held::Message(message))
         }
-        other => fill_any(owner, endpoint, side, place, other),
+        other => fill_any(c_endpoint, endpoint, side, slot, other),
     }
 }
 
@@ -71,14 +71,14 @@ fn recv_to_c(message: &Message, connection: *const cci_connection_t) -> cci_even
 /// [`fill`] for every kind of event, apart from where those of messages pass.
 #[inline(never)]
 pub(crate) fn fill_any(
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     endpoint: &Endpoint,
     side: &mut Side,
-    place: NonNull<CEvent>,
+    slot: NonNull<CEvent>,
     event: Event,
 ) -> *const cci_event_t {
     let mut connection_of =
-        |connection: Connection| side.connections.get(owner.public(), endpoint, connection);
+        |connection: Connection| side.connections.get(c_endpoint.public(), endpoint, connection);
     let mut outcome = |result: Result<Connection, ConnectFailure>| match result {
         Ok(connection) => (CCI_SUCCESS, connection_of(connection)),
         Err(failure) => {
@@ -90,7 +90,7 @@ pub(crate) fn fill_any(
         Event::Send { connection, context, status } => send_to_c(status, connection_of(connection), context),
         Event::Recv(message) => {
             let recv = recv_to_c(&message, connection_of(message.connection()));
-            return put(owner, place, recv, OUT, Held::Message(message));
+            return put(c_endpoint, slot, recv, OUT, Held::Message(message));
         }
         Event::Connect { context, result } => {
             let (status, connection) = outcome(result);
@@ -115,7 +115,7 @@ pub(crate) fn fill_any(
                 attribute: attribute_to_c(request.attribute()),
             };
             let held = Held::Request(Box::new(Request { payload, request }));
-            return put(owner, place, cci_event_t { request: shown }, UNANSWERED, held);
+            return put(c_endpoint, slot, cci_event_t { request: shown }, UNANSWERED, held);
         }
         Event::KeepaliveTimedOut { connection } => cci_event_t {
             keepalive: cci_event_keepalive_timedout_t {
@@ -133,13 +133,13 @@ pub(crate) fn fill_any(
         Event::DeviceFailed => cci_event_t {
             dev_failed: cci_event_endpoint_device_failed_t {
                 r#type: CCI_EVENT_ENDPOINT_DEVICE_FAILED,
-                endpoint: owner.public(),
+                endpoint: c_endpoint.public(),
             },
         },
         // The tests of both languages see each kind of event that there is.
         other => unreachable!("an event that has no form in C: {other:?}"),
     };
-    put(owner, place, public, OUT, Held::Nothing)
+    put(c_endpoint, slot, public, OUT, Held::Nothing)
 }
 
 fn reason_to_c(reason: DisconnectReason) -> cci_ext_disconnect_reason_t {
@@ -153,65 +153,69 @@ fn reason_to_c(reason: DisconnectReason) -> cci_ext_disconnect_reason_t {
 
 #[inline]
 fn put(
-    owner: &CEndpoint,
-    place: NonNull<CEvent>,
+    c_endpoint: &CEndpoint,
+    slot: NonNull<CEvent>,
     public: cci_event_t,
     stage: u32,
     held: Held,
 ) -> *const cci_event_t {
-    let place = place.as_ptr();
-    // SAFETY: `place` was just taken from the pool and not given out: ours alone. What it holds is nothing, so that
+    let slot = slot.as_ptr();
+    // SAFETY: `slot` was just taken from the pool and not given out: ours alone. What it holds is nothing, so that
     // nothing is lost by not dropping it: `cci_return_event` sees to that.
     unsafe {
-        (*place).public = public;
-        (*place).owner = owner.public();
-        (*place).held.get().write(held);
-        (*place).stage.store(stage, Ordering::Relaxed);
+        (*slot).public = public;
+        (*slot).c_endpoint = c_endpoint.public();
+        (*slot).held.get().write(held);
+        (*slot).stage.store(stage, Ordering::Relaxed);
     }
-    place.cast_const().cast()
+    slot.cast_const().cast()
 }
 
 /// Takes the next event; `CCI_EAGAIN` or `CCI_ENOBUFS` where there is none.
 #[inline]
-fn next(owner: &CEndpoint, endpoint: &mut Endpoint, side: &mut Side) -> Result<*const cci_event_t, Failure> {
+fn next(
+    c_endpoint: &CEndpoint,
+    endpoint: &mut Endpoint,
+    side: &mut Side,
+) -> Result<*const cci_event_t, Failure> {
     // Before the event, so that none is lost for want of a struct.
-    let Some(place) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
+    let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
     match endpoint.next_event() {
-        Some(event) => Ok(fill(owner, endpoint, side, place, event)),
+        Some(event) => Ok(fill(c_endpoint, endpoint, side, slot, event)),
         None if endpoint.recv_buffers_free() > 0 => {
-            side.events.put_back(place);
+            side.events.put_back(slot);
             Err(Failure::code(CCI_EAGAIN))
         }
-        None => next_when_starved(owner, endpoint, side, place),
+        None => next_when_starved(c_endpoint, endpoint, side, slot),
     }
 }
 
 /// Nothing there, and no receive buffer was free.
 #[cold]
 fn next_when_starved(
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     endpoint: &mut Endpoint,
     side: &mut Side,
-    place: NonNull<CEvent>,
+    slot: NonNull<CEvent>,
 ) -> Result<*const cci_event_t, Failure> {
-    if owner.starve(endpoint)
+    if c_endpoint.starve(endpoint)
         && let Some(event) = endpoint.next_event()
     {
-        return Ok(fill_any(owner, endpoint, side, place, event));
+        return Ok(fill_any(c_endpoint, endpoint, side, slot, event));
     }
-    side.events.put_back(place);
+    side.events.put_back(slot);
     let starved = endpoint.recv_buffers_free() == 0;
     Err(Failure::code(if starved { CCI_ENOBUFS } else { CCI_EAGAIN }))
 }
 
-/// Sets the place for an event to NULL, so that it says the same as the call's result; fails where there is no place.
+/// Sets the program's pointer to an event to NULL, so that it agrees with the call's result; fails if the pointer to it is NULL.
 ///
 /// # Safety
-/// `event` is NULL or points to a place for a pointer.
+/// `event` is NULL or points to memory for a pointer.
 #[inline]
 pub(crate) unsafe fn clear(event: *mut *const cci_event_t, where_null: &str) -> Result<(), Failure> {
     if event.is_null() {
-        return Err(Failure::told(CCI_EINVAL, where_null));
+        return Err(Failure::with_text(CCI_EINVAL, where_null));
     }
     // SAFETY: not NULL, and the caller's to be written.
     unsafe { event.write(std::ptr::null()) };
@@ -221,7 +225,7 @@ pub(crate) unsafe fn clear(event: *mut *const cci_event_t, where_null: &str) -> 
 /// Takes the next event, if there is one. `*event` is NULL where there is none: published programs look at the pointer alone.
 ///
 /// # Safety
-/// `endpoint` is NULL or open; `event` is NULL or points to a place for a pointer.
+/// `endpoint` is NULL or open; `event` is NULL or points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_get_event(
     endpoint: *const cci_endpoint_t,
@@ -231,8 +235,8 @@ pub unsafe extern "C" fn cci_get_event(
         // SAFETY: as the caller promises.
         unsafe { clear(event, "cci_get_event: event is NULL") }?;
         // SAFETY: as the caller promises.
-        let owner = unsafe { CEndpoint::of(endpoint) }?;
-        let found = owner.with(|endpoint, side| next(owner, endpoint, side))??;
+        let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
+        let found = c_endpoint.with(|endpoint, side| next(c_endpoint, endpoint, side))??;
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { event.write(found) };
         Ok(())
@@ -252,7 +256,7 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
         let orphan = unsafe { pool::is_orphan(event.home) };
         if event.stage.load(Ordering::Relaxed) == UNANSWERED && !orphan {
             let text = "cci_return_event: the connection request was neither accepted nor rejected";
-            return Err(Failure::told(CCI_EINVAL, text));
+            return Err(Failure::with_text(CCI_EINVAL, text));
         }
         // SAFETY: the event is out and the caller's; it gives it up.
         let held = unsafe { &mut *event.held.get() };
@@ -262,7 +266,7 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
             *held = Held::Nothing;
             if was_message && !orphan {
                 // SAFETY: the endpoint is there, and stays during the call, says the caller.
-                unsafe { event.owner() }?.fed();
+                unsafe { event.c_endpoint() }?.fed();
             }
         }
         event.stage.store(HOME, Ordering::Relaxed);

@@ -53,8 +53,8 @@ pub unsafe extern "C" fn cci_accept_on(
     guard(|| {
         // SAFETY: as the caller promises.
         let event = unsafe { CEvent::of(conn_req) }?;
-        // SAFETY: the event is out, so its endpoint is open; `owner` refuses one that outlived its endpoint.
-        let origin = unsafe { event.owner() }?;
+        // SAFETY: the event is out, so its endpoint is open; `c_endpoint` refuses one that outlived its endpoint.
+        let origin = unsafe { event.c_endpoint() }?;
         // SAFETY: as the caller promises.
         let target = unsafe { CEndpoint::of(endpoint) }?;
         let request = event.take_request()?;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn cci_accept_on(
 /// Waits for the next event (CCI-019).
 ///
 /// # Safety
-/// `endpoint` is NULL or open; `timeout` NULL or a `struct timeval`; `event` NULL or a place for a pointer.
+/// `endpoint` is NULL or open; `timeout` NULL or a `struct timeval`; `event` NULL or memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_wait_event(
     endpoint: *const cci_endpoint_t,
@@ -82,18 +82,18 @@ pub unsafe extern "C" fn cci_wait_event(
         // SAFETY: as the caller promises.
         unsafe { clear(event, "cci_wait_event: event is NULL") }?;
         // SAFETY: as the caller promises.
-        let (owner, timeout) = unsafe { (CEndpoint::of(endpoint)?, duration(timeout)?) };
+        let (c_endpoint, timeout) = unsafe { (CEndpoint::of(endpoint)?, duration(timeout)?) };
         // Before the event, so that none is lost for want of a struct.
-        let place = owner.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
-        let waited = owner.wait_with(timeout, |endpoint, side| {
+        let slot = c_endpoint.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
+        let waited = c_endpoint.wait_with(timeout, |endpoint, side| {
             let event = endpoint.next_event()?;
-            Some(fill_any(owner, endpoint, side, place, event))
+            Some(fill_any(c_endpoint, endpoint, side, slot, event))
         });
         let found = match waited {
             Ok(Some(found)) => found,
             other => {
                 let failure = other.map_or_else(|failure| failure, |_| Failure::code(CCI_EAGAIN));
-                owner.with(|_, side| side.events.put_back(place))?;
+                c_endpoint.with(|_, side| side.events.put_back(slot))?;
                 return Err(failure);
             }
         };
@@ -145,7 +145,7 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
     // SAFETY: the size is the first field, and there is one, says the caller.
     let size = unsafe { given.cast::<u32>().read() } as usize;
     if size < offset_of!(cci_endpoint_options_t, recv_buf_count) || size > 4096 {
-        return Err(Failure::told(
+        return Err(Failure::with_text(
             CCI_EINVAL,
             "the options' size field must be sizeof(cci_endpoint_options_t)",
         ));
@@ -154,8 +154,11 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
     let known = size_of::<cci_endpoint_options_t>();
     // SAFETY: `size` bytes are there, says the caller.
     let given_bytes = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
-    if given_bytes.get(known..).is_some_and(|rest| rest.iter().any(|byte| *byte != 0)) {
-        return Err(Failure::told(CCI_EINVAL, "the options have fields that this library does not know"));
+    if given_bytes.get(known..).is_some_and(|remainder| remainder.iter().any(|byte| *byte != 0)) {
+        return Err(Failure::with_text(
+            CCI_EINVAL,
+            "the options have fields that this library does not know",
+        ));
     }
     let mut fields = [0_u8; size_of::<cci_endpoint_options_t>()];
     let copied = size.min(known);
@@ -182,7 +185,7 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
         options.memory_bytes_max = fields.memory_cap_bytes;
     }
     if fields.reserved != 0 {
-        return Err(Failure::told(CCI_EINVAL, "the options' reserved field must be 0"));
+        return Err(Failure::with_text(CCI_EINVAL, "the options' reserved field must be 0"));
     }
     if !fields.security.is_null() {
         // SAFETY: as the caller promises.
@@ -194,18 +197,18 @@ unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Fai
 /// Says why a connection goes where it goes and what holds it up.
 ///
 /// # Safety
-/// `connection` is NULL or a connection of an open endpoint; `text` is NULL or a place for a pointer.
+/// `connection` is NULL or a connection of an open endpoint; `text` is NULL or memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_explain(connection: *const cci_connection_t, text: *mut *mut c_char) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (owner, connection) = unsafe { resolve(connection) }?;
+        let (c_endpoint, connection) = unsafe { resolve(connection) }?;
         if text.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_explain: text is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_explain: text is NULL"));
         }
-        let explanation = owner
-            .with(|endpoint, _| endpoint.explain(connection))?
-            .ok_or_else(|| Failure::told(CCI_ERR_DISCONNECTED, "cci_explain: the connection is closed"))?;
+        let explanation = c_endpoint.with(|endpoint, _| endpoint.explain(connection))?.ok_or_else(|| {
+            Failure::with_text(CCI_ERR_DISCONNECTED, "cci_explain: the connection is closed")
+        })?;
         let copy = give_text(&explanation.to_string())?;
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { text.write(copy) };
@@ -216,7 +219,7 @@ pub unsafe extern "C" fn cci_explain(connection: *const cci_connection_t, text: 
 /// Gives counters as JSON: of a connection, or, where that is NULL, of an endpoint.
 ///
 /// # Safety
-/// `endpoint` is NULL or open; `connection` is NULL or of an open endpoint; `json` is NULL or a place for a pointer.
+/// `endpoint` is NULL or open; `connection` is NULL or of an open endpoint; `json` is NULL or memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_get_counters(
     endpoint: *const cci_endpoint_t,
@@ -225,18 +228,20 @@ pub unsafe extern "C" fn cci_get_counters(
 ) -> c_int {
     guard(|| {
         if json.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_get_counters: json is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_get_counters: json is NULL"));
         }
         let text = if connection.is_null() {
             // SAFETY: as the caller promises.
-            let owner = unsafe { CEndpoint::of(endpoint) }?;
-            let (counters, side_bytes) = owner.with(|endpoint, side| (endpoint.counters(), side.bytes()))?;
+            let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
+            let (counters, side_bytes) =
+                c_endpoint.with(|endpoint, side| (endpoint.counters(), side.bytes()))?;
             endpoint_json(&counters, side_bytes)
         } else {
             // SAFETY: as the caller promises.
-            let (owner, connection) = unsafe { resolve(connection) }?;
-            let counters = owner.with(|endpoint, _| endpoint.connection_counters(connection))?;
-            let closed = || Failure::told(CCI_ERR_DISCONNECTED, "cci_get_counters: the connection is closed");
+            let (c_endpoint, connection) = unsafe { resolve(connection) }?;
+            let counters = c_endpoint.with(|endpoint, _| endpoint.connection_counters(connection))?;
+            let closed =
+                || Failure::with_text(CCI_ERR_DISCONNECTED, "cci_get_counters: the connection is closed");
             connection_json(&counters.ok_or_else(closed)?)
         };
         let copy = give_text(&text)?;

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Failure {
     /// Never `CCI_SUCCESS`.
     status: NonZero<cci_status_t>,
-    /// What, where, what to do. None where failing is everyday business (`CCI_EAGAIN`): no text, no allocation.
+    /// What failed, where, and what to do. `None` where failing is normal (`CCI_EAGAIN`): no text, no allocation.
     text: Option<Box<Text>>,
 }
 
@@ -22,19 +22,19 @@ struct Text(String);
 const _: () = assert!(size_of::<Result<(), Failure>>() == 16, "see there");
 
 impl Failure {
-    /// A failure that needs no words.
+    /// A failure without a text.
     #[inline]
     pub const fn code(status: cci_status_t) -> Failure {
         Failure { status: failing(status), text: None }
     }
 
     #[cold]
-    pub fn told(status: cci_status_t, text: impl Into<String>) -> Failure {
+    pub fn with_text(status: cci_status_t, text: impl Into<String>) -> Failure {
         Failure { status: failing(status), text: Some(Box::new(Text(text.into()))) }
     }
 }
 
-/// A failure has a status that says so.
+/// The status of a failure, which is never that of success.
 #[inline]
 const fn failing(status: cci_status_t) -> NonZero<cci_status_t> {
     const ERROR: NonZero<cci_status_t> = NonZero::new(CCI_ERROR).unwrap();
@@ -81,7 +81,7 @@ pub(crate) fn remember(text: String) {
         bytes.truncate(end);
         CString::new(bytes).unwrap_or_default()
     });
-    // A thread that is ending has no place for it any more, and nobody to read it.
+    // A thread that is ending has no storage for it any more, and nobody to read it.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_last_story_stays_until_the_next_one() {
-        assert_eq!(guard(|| Err(Failure::told(CCI_EINVAL, "first"))), CCI_EINVAL);
+        assert_eq!(guard(|| Err(Failure::with_text(CCI_EINVAL, "first"))), CCI_EINVAL);
         assert_eq!(guard(|| Err(Failure::code(CCI_EAGAIN))), CCI_EAGAIN);
         assert_eq!(guard(|| Ok(())), CCI_SUCCESS);
         assert_eq!(last_text(), "first");
-        guard(|| Err(Failure::told(CCI_EINVAL, "cut\0here")));
+        guard(|| Err(Failure::with_text(CCI_EINVAL, "cut\0here")));
         assert_eq!(last_text(), "cut");
     }
 }

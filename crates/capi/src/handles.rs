@@ -17,18 +17,18 @@ type Block = Box<[UnsafeCell<cci_rma_handle_t>; BLOCK]>;
 pub(crate) struct Handles {
     /// `UnsafeCell`: the program reads the handles while we hold `&mut Handles`.
     blocks: Vec<Block>,
-    /// Places not in use. Taken from the front and given back at the end, so that a place stays stale for long.
+    /// Slots not in use. They are taken from the front and given back at the end, so that a slot stays stale for long.
     free: VecDeque<usize>,
     registered: HashMap<RegionHandle, Registered>,
 }
 
 struct Registered {
-    place: usize,
+    slot: usize,
     _in_use: Option<InUse>,
 }
 
 impl Handles {
-    /// The place of a handle, for the program, until its registration ends.
+    /// Stores a handle for the program until its registration ends, and gives its address.
     pub fn insert(&mut self, handle: RegionHandle, in_use: Option<InUse>) -> *const cci_rma_handle_t {
         if self.free.is_empty() {
             let made = self.blocks.len() * BLOCK;
@@ -36,23 +36,23 @@ impl Handles {
             let empty = || UnsafeCell::new(cci_rma_handle_t { stuff: [0; 4] });
             self.blocks.push(Box::new(std::array::from_fn(|_| empty())));
         }
-        let place = self.free.pop_front().unwrap_or_default();
-        let at = self.blocks[place / BLOCK][place % BLOCK].get();
+        let slot = self.free.pop_front().unwrap_or_default();
+        let at = self.blocks[slot / BLOCK][slot % BLOCK].get();
         // SAFETY: only we write handles, under the endpoint's lock, which we hold; the program has no right to what was
         // here, since it was deregistered. 32 bytes of either type are 32 bytes of the other.
         unsafe { at.cast::<[u8; RegionHandle::BYTES]>().write(handle.to_bytes()) };
-        self.registered.insert(handle, Registered { place, _in_use: in_use });
+        self.registered.insert(handle, Registered { slot, _in_use: in_use });
         at.cast_const()
     }
 
-    /// Its registration has ended.
+    /// Gives a handle's slot back when its registration has ended.
     pub fn remove(&mut self, handle: &RegionHandle) {
-        if let Some(Registered { place, .. }) = self.registered.remove(handle) {
-            self.free.push_back(place);
+        if let Some(Registered { slot, .. }) = self.registered.remove(handle) {
+            self.free.push_back(slot);
         }
     }
 
-    /// Bytes held.
+    /// Bytes of memory that the handles take.
     pub fn bytes(&self) -> usize {
         self.blocks.len() * size_of::<[cci_rma_handle_t; BLOCK]>()
             + self.free.capacity() * size_of::<usize>()
@@ -69,7 +69,7 @@ const _: () = assert!(size_of::<cci_rma_handle_t>() == RegionHandle::BYTES);
 #[inline]
 pub(crate) unsafe fn handle_of(handle: *const cci_rma_handle_t) -> Result<RegionHandle, Failure> {
     if handle.is_null() {
-        return Err(Failure::told(CCI_EINVAL, "the RMA handle is NULL"));
+        return Err(Failure::with_text(CCI_EINVAL, "the RMA handle is NULL"));
     }
     // SAFETY: as the caller promises; a copy may lie anywhere in a message, so its alignment is not relied on.
     Ok(RegionHandle::from_bytes(unsafe { handle.cast::<[u8; RegionHandle::BYTES]>().read_unaligned() }))

@@ -29,7 +29,7 @@ fn lock() -> MutexGuard<'static, Option<Library>> {
 pub(crate) fn with<R>(f: impl FnOnce(&mut Library) -> Result<R, Failure>) -> Result<R, Failure> {
     match lock().as_mut() {
         Some(library) => f(library),
-        None => Err(Failure::told(CCI_ERROR, "CCI is not initialised: call cci_init first")),
+        None => Err(Failure::with_text(CCI_ERROR, "CCI is not initialised: call cci_init first")),
     }
 }
 
@@ -61,16 +61,16 @@ pub(crate) fn leave(endpoint: *const CEndpoint) -> bool {
 pub unsafe extern "C" fn cci_init(abi_ver: u32, flags: u32, caps: *mut u32) -> c_int {
     guard(|| {
         if caps.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_init: caps is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_init: caps is NULL"));
         }
         if abi_ver != CCI_ABI_VERSION {
             let text = format!(
                 "cci_init: interface version {abi_ver} asked for, this library has {CCI_ABI_VERSION}"
             );
-            return Err(Failure::told(CCI_EINVAL, text));
+            return Err(Failure::with_text(CCI_EINVAL, text));
         }
         if flags & !CCI_INIT_SINGLE_THREADED != 0 {
-            return Err(Failure::told(CCI_EINVAL, format!("cci_init: unknown flags {flags:#x}")));
+            return Err(Failure::with_text(CCI_EINVAL, format!("cci_init: unknown flags {flags:#x}")));
         }
         let mut library = lock();
         let library = match library.as_mut() {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn cci_init(abi_ver: u32, flags: u32, caps: *mut u32) -> c
             None => library.insert(first(flags)?),
         };
         if library.flags != flags {
-            return Err(Failure::told(CCI_EINVAL, "cci_init: already initialised with other flags"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_init: already initialised with other flags"));
         }
         library.users += 1;
         // SAFETY: not NULL, and the caller's to be written.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn cci_finalize() -> c_int {
         let ended = {
             let mut library = lock();
             let Some(users) = library.as_mut().map(|library| &mut library.users) else {
-                return Err(Failure::told(CCI_ERROR, "cci_finalize: CCI is not initialised"));
+                return Err(Failure::with_text(CCI_ERROR, "cci_finalize: CCI is not initialised"));
             };
             *users -= 1;
             if *users == 0 { library.take() } else { None }
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn cci_finalize() -> c_int {
 pub unsafe extern "C" fn cci_get_devices(devices: *mut *const *const cci_device_t) -> c_int {
     guard(|| {
         if devices.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_get_devices: devices is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_get_devices: devices is NULL"));
         }
         with(|library| {
             // SAFETY: not NULL, and the caller's to be written.

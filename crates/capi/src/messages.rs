@@ -28,14 +28,14 @@ pub(crate) unsafe fn send(
     flags: c_int,
 ) -> Result<(), Failure> {
     // SAFETY: as the caller promises.
-    let (owner, connection) = unsafe { resolve(connection) }?;
+    let (c_endpoint, connection) = unsafe { resolve(connection) }?;
     if flags == 0 {
         let context = context_of(context);
-        return Ok(owner
+        return Ok(c_endpoint
             .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, SendFlags::NONE))??);
     }
     if flags & !FLAGS != 0 {
-        return Err(Failure::told(CCI_EINVAL, format!("unknown flags {:#x} of a send", flags & !FLAGS)));
+        return Err(Failure::with_text(CCI_EINVAL, format!("unknown flags {:#x} of a send", flags & !FLAGS)));
     }
     let mut rust_flags = SendFlags::NONE;
     if flags & CCI_FLAG_NO_COPY != 0 {
@@ -44,32 +44,32 @@ pub(crate) unsafe fn send(
     if flags & CCI_FLAG_SILENT != 0 {
         rust_flags = rust_flags | SendFlags::SILENT;
         if flags & CCI_FLAG_NO_COPY != 0 {
-            check_silent_no_copy(owner, connection)?;
+            check_silent_no_copy(c_endpoint, connection)?;
         }
     }
     if flags & CCI_FLAG_BLOCKING == 0 {
         let context = context_of(context);
-        return Ok(
-            owner.with(|endpoint, _| endpoint.send_vectored(connection, segments, context, rust_flags))??
-        );
+        return Ok(c_endpoint
+            .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, rust_flags))??);
     }
-    let status = match owner.shared() {
+    let status = match c_endpoint.shared() {
         Some(shared) => shared.send_blocking(connection, segments)?,
-        None => owner.with(|endpoint, _| endpoint.send_blocking(connection, segments))??,
+        None => c_endpoint.with(|endpoint, _| endpoint.send_blocking(connection, segments))??,
     };
     match of_status(status) {
         CCI_SUCCESS => Ok(()),
-        failed => Err(Failure::told(failed, format!("blocking send: {status}"))),
+        failed => Err(Failure::with_text(failed, format!("blocking send: {status}"))),
     }
 }
 
 /// Only where completions come in order does a later one tell that the buffer of a silent send is free.
-pub(crate) fn check_silent_no_copy(owner: &CEndpoint, connection: Connection) -> Result<(), Failure> {
-    match owner.with(|endpoint, _| endpoint.attribute(connection))? {
+pub(crate) fn check_silent_no_copy(c_endpoint: &CEndpoint, connection: Connection) -> Result<(), Failure> {
+    match c_endpoint.with(|endpoint, _| endpoint.attribute(connection))? {
         Some(Attribute::ReliableOrdered) | None => Ok(()),
-        Some(_) => {
-            Err(Failure::told(CCI_EINVAL, "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection"))
-        }
+        Some(_) => Err(Failure::with_text(
+            CCI_EINVAL,
+            "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY needs an RO connection",
+        )),
     }
 }
 
@@ -94,9 +94,9 @@ pub unsafe extern "C" fn cci_send(
         }
         // As a rule; `send` does the same for several segments, at a higher price.
         // SAFETY: as the caller promises.
-        let (owner, connection) = unsafe { resolve(connection) }?;
+        let (c_endpoint, connection) = unsafe { resolve(connection) }?;
         let context = context_of(context);
-        Ok(owner.with(|endpoint, _| endpoint.send(connection, message, context, SendFlags::NONE))??)
+        Ok(c_endpoint.with(|endpoint, _| endpoint.send(connection, message, context, SendFlags::NONE))??)
     })
 }
 
@@ -115,7 +115,10 @@ pub unsafe extern "C" fn cci_sendv(
 ) -> c_int {
     guard(|| {
         if iovcnt > SEGMENTS_MAX || (data.is_null() && iovcnt > 0) {
-            return Err(Failure::told(CCI_EINVAL, "cci_sendv: data is NULL, or more than 1024 segments"));
+            return Err(Failure::with_text(
+                CCI_EINVAL,
+                "cci_sendv: data is NULL, or more than 1024 segments",
+            ));
         }
         let count = iovcnt as usize;
         let mut total_bytes = 0_u64;
@@ -124,15 +127,15 @@ pub unsafe extern "C" fn cci_sendv(
             let iovec { iov_base, iov_len } = unsafe { data.add(at).read() };
             total_bytes = total_bytes.saturating_add(iov_len as u64);
             if total_bytes > u64::from(u32::MAX) {
-                return Err(Failure::told(CCI_EMSGSIZE, "cci_sendv: the segments have more than 4 GiB"));
+                return Err(Failure::with_text(CCI_EMSGSIZE, "cci_sendv: the segments have more than 4 GiB"));
             }
             // SAFETY: as the caller promises of each segment.
             unsafe { bytes(iov_base, iov_len) }
         };
         if count <= SEGMENTS_INLINE {
             let mut inline: [&[u8]; SEGMENTS_INLINE] = [&[]; SEGMENTS_INLINE];
-            for (place, found) in inline.iter_mut().zip((0..count).map(segment)) {
-                *place = found?;
+            for (slot, found) in inline.iter_mut().zip((0..count).map(segment)) {
+                *slot = found?;
             }
             // SAFETY: as the caller promises.
             return unsafe { send(connection, &inline[..count], context, flags) };

@@ -22,7 +22,7 @@ pub(crate) unsafe fn create(
     fd: *mut cci_os_handle_t,
 ) -> Result<(), Failure> {
     if endpoint.is_null() {
-        return Err(Failure::told(CCI_EINVAL, "creating an endpoint: the place for it is NULL"));
+        return Err(Failure::with_text(CCI_EINVAL, "creating an endpoint: the place for it is NULL"));
     }
     let created = library::with(|library| {
         let (device, public) = library.devices.find(device)?;
@@ -32,7 +32,7 @@ pub(crate) unsafe fn create(
             (true, false) => Mode::SingleThreaded,
             (true, true) => {
                 let text = "a progress thread needs locks: initialise without CCI_INIT_SINGLE_THREADED";
-                return Err(Failure::told(CCI_EINVAL, text));
+                return Err(Failure::with_text(CCI_EINVAL, text));
             }
         };
         CEndpoint::create(&device, public, mode, options)
@@ -48,7 +48,7 @@ pub(crate) unsafe fn create(
     if !library::enter(created) {
         // SAFETY: just made, and nobody has seen it.
         unsafe { CEndpoint::destroy(created) };
-        return Err(Failure::told(CCI_ERROR, "CCI was finalized while the endpoint was created"));
+        return Err(Failure::with_text(CCI_ERROR, "CCI was finalized while the endpoint was created"));
     }
     // SAFETY: not NULL, and the caller's to be written.
     unsafe { endpoint.write(created.cast::<cci_endpoint_t>().cast_const()) };
@@ -91,7 +91,7 @@ fn host_name() -> Option<String> {
 /// Opens an endpoint at a service.
 ///
 /// # Safety
-/// As [`cci_create_endpoint`]; `service` is NULL or a C string.
+/// What [`cci_create_endpoint`] requires; and `service` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_create_endpoint_at(
     device: *const cci_device_t,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cci_destroy_endpoint(endpoint: *const cci_endpoint_t) -
     guard(|| {
         let endpoint = endpoint.cast::<CEndpoint>().cast_mut();
         if !library::leave(endpoint) {
-            return Err(Failure::told(CCI_EINVAL, "cci_destroy_endpoint: not an open endpoint"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_destroy_endpoint: not an open endpoint"));
         }
         // SAFETY: it was in the table of open endpoints, and only the caller that took it out comes here.
         unsafe { CEndpoint::destroy(endpoint) };

@@ -21,7 +21,7 @@ unsafe fn handle_of<'a>(
     name: cci_opt_name_t,
 ) -> Result<Handle<'a>, Failure> {
     if handle.is_null() {
-        return Err(Failure::told(CCI_EINVAL, "the option's handle is NULL"));
+        return Err(Failure::with_text(CCI_EINVAL, "the option's handle is NULL"));
     }
     match name {
         CCI_OPT_ENDPT_SEND_TIMEOUT..=CCI_OPT_ENDPT_RMA_ALIGN
@@ -36,7 +36,7 @@ unsafe fn handle_of<'a>(
             let (endpoint, connection) = unsafe { resolve(handle.cast()) }?;
             Ok(Handle::Connection(endpoint, connection))
         }
-        other => Err(Failure::told(CCI_EINVAL, format!("there is no option {other}"))),
+        other => Err(Failure::with_text(CCI_EINVAL, format!("there is no option {other}"))),
     }
 }
 
@@ -56,7 +56,7 @@ fn to_micros(duration: Duration) -> u32 {
 
 fn send_timeout(value: u32) -> Result<Duration, Failure> {
     if value == 0 {
-        return Err(Failure::told(CCI_ERANGE, "a send timeout of 0 us would fail every send"));
+        return Err(Failure::with_text(CCI_ERANGE, "a send timeout of 0 us would fail every send"));
     }
     Ok(micros(value))
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn cci_set_opt(
         // SAFETY: as the caller promises.
         let handle = unsafe { handle_of(handle, name) }?;
         if val.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_set_opt: val is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_set_opt: val is NULL"));
         }
         if matches!(
             name,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cci_set_opt(
                 | CCI_OPT_EXT_ENDPT_MEMORY_CAP
                 | CCI_OPT_EXT_ENDPT_MEMORY_USED
         ) {
-            return Err(Failure::told(CCI_EINVAL, "cci_set_opt: this option can only be read"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_set_opt: this option can only be read"));
         }
         // SAFETY: every option that can be set is a `uint32_t`, and `val` points to one, says the caller.
         let value = unsafe { val.cast::<u32>().read_unaligned() };
@@ -95,8 +95,8 @@ pub unsafe extern "C" fn cci_set_opt(
     })
 }
 
-fn set_endpoint(owner: &CEndpoint, name: cci_opt_name_t, value: u32) -> Result<(), Failure> {
-    owner.with(|endpoint, side| {
+fn set_endpoint(c_endpoint: &CEndpoint, name: cci_opt_name_t, value: u32) -> Result<(), Failure> {
+    c_endpoint.with(|endpoint, side| {
         match name {
             CCI_OPT_ENDPT_SEND_TIMEOUT => endpoint.set_default_send_timeout(send_timeout(value)?),
             CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT => endpoint.set_default_keepalive(keepalive(value)),
@@ -104,7 +104,7 @@ fn set_endpoint(owner: &CEndpoint, name: cci_opt_name_t, value: u32) -> Result<(
             CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => endpoint.set_disconnect_policy(match value {
                 0 => DisconnectPolicy::Ignore,
                 1 => DisconnectPolicy::Report,
-                _ => return Err(Failure::told(CCI_ERANGE, "disconnect events are on (1) or off (0)")),
+                _ => return Err(Failure::with_text(CCI_ERANGE, "disconnect events are on (1) or off (0)")),
             }),
             _ => endpoint.set_send_buffers(value)?,
         }
@@ -114,12 +114,12 @@ fn set_endpoint(owner: &CEndpoint, name: cci_opt_name_t, value: u32) -> Result<(
 }
 
 fn set_connection(
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     connection: Connection,
     name: cci_opt_name_t,
     value: u32,
 ) -> Result<(), Failure> {
-    owner.with(|endpoint, _| {
+    c_endpoint.with(|endpoint, _| {
         if name == CCI_OPT_CONN_SEND_TIMEOUT {
             endpoint.set_send_timeout(connection, send_timeout(value)?)?;
         } else {
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn cci_get_opt(
         // SAFETY: as the caller promises.
         let handle = unsafe { handle_of(handle, name) }?;
         if val.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_get_opt: val is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_get_opt: val is NULL"));
         }
         match handle {
             // SAFETY: `val` points to a place for what the option is, says the caller.
@@ -151,7 +151,10 @@ pub unsafe extern "C" fn cci_get_opt(
             Handle::Connection(endpoint, connection) => {
                 let timeouts = endpoint.with(|endpoint, _| endpoint.timeouts(connection))?;
                 let Some((send, keepalive)) = timeouts else {
-                    return Err(Failure::told(CCI_ERR_DISCONNECTED, "cci_get_opt: the connection is closed"));
+                    return Err(Failure::with_text(
+                        CCI_ERR_DISCONNECTED,
+                        "cci_get_opt: the connection is closed",
+                    ));
                 };
                 let value =
                     if name == CCI_OPT_CONN_SEND_TIMEOUT { send } else { keepalive.unwrap_or_default() };
@@ -165,19 +168,23 @@ pub unsafe extern "C" fn cci_get_opt(
 
 /// # Safety
 /// `val` points to a place for what the option is.
-unsafe fn get_endpoint(owner: &CEndpoint, name: cci_opt_name_t, val: *mut c_void) -> Result<(), Failure> {
-    let options = owner.with(|endpoint, _| endpoint.options().clone())?;
+unsafe fn get_endpoint(
+    c_endpoint: &CEndpoint,
+    name: cci_opt_name_t,
+    val: *mut c_void,
+) -> Result<(), Failure> {
+    let options = c_endpoint.with(|endpoint, _| endpoint.options().clone())?;
     let number = match name {
         CCI_OPT_ENDPT_SEND_TIMEOUT => to_micros(options.send_timeout),
         CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT => to_micros(options.keepalive.unwrap_or_default()),
         CCI_OPT_ENDPT_RECV_BUF_COUNT => options.recv_buffers,
         CCI_OPT_ENDPT_SEND_BUF_COUNT => options.send_buffers,
         CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => {
-            let policy = owner.with(|endpoint, _| endpoint.disconnect_policy())?;
+            let policy = c_endpoint.with(|endpoint, _| endpoint.disconnect_policy())?;
             u32::from(policy == DisconnectPolicy::Report)
         }
         CCI_OPT_ENDPT_URI => {
-            let uri = owner.with(|endpoint, _| give_text(endpoint.uri()))??;
+            let uri = c_endpoint.with(|endpoint, _| give_text(endpoint.uri()))??;
             // SAFETY: a `char **`, says the caller.
             unsafe { val.cast::<*mut c_char>().write_unaligned(uri) };
             return Ok(());
@@ -191,7 +198,7 @@ unsafe fn get_endpoint(owner: &CEndpoint, name: cci_opt_name_t, val: *mut c_void
             let bytes = if name == CCI_OPT_EXT_ENDPT_MEMORY_CAP {
                 options.memory_bytes_max
             } else {
-                owner.with(|endpoint, side| endpoint.counters().memory.total_bytes + side.bytes())?
+                c_endpoint.with(|endpoint, side| endpoint.counters().memory.total_bytes + side.bytes())?
             };
             // SAFETY: a `uint64_t *`, says the caller.
             unsafe { val.cast::<u64>().write_unaligned(bytes) };
@@ -208,7 +215,7 @@ pub(crate) fn give_text(text: &str) -> Result<*mut c_char, Failure> {
     // SAFETY: any size may be asked for.
     let copy = unsafe { libc::malloc(text.len() + 1) }.cast::<u8>();
     if copy.is_null() {
-        return Err(Failure::told(CCI_ENOMEM, "out of memory"));
+        return Err(Failure::with_text(CCI_ENOMEM, "out of memory"));
     }
     // SAFETY: the copy has room for the text and the NUL after it, and is not the text.
     unsafe {

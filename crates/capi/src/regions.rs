@@ -14,16 +14,16 @@ use std::sync::Arc;
 fn access_of(flags: c_int) -> Result<Access, Failure> {
     let known =
         [(CCI_FLAG_READ, Access::READ), (CCI_FLAG_WRITE, Access::WRITE), (CCI_FLAG_ATOMIC, Access::ATOMIC)];
-    let mut rest = flags;
+    let mut remainder = flags;
     let mut access = Access::LOCAL;
     for (flag, right) in known {
         if flags & flag != 0 {
             access = access | right;
-            rest &= !flag;
+            remainder &= !flag;
         }
     }
-    if rest != 0 {
-        return Err(Failure::told(
+    if remainder != 0 {
+        return Err(Failure::with_text(
             CCI_EINVAL,
             "registering memory: flags are CCI_FLAG_READ, CCI_FLAG_WRITE, CCI_FLAG_ATOMIC, or 0",
         ));
@@ -35,9 +35,9 @@ fn access_of(flags: c_int) -> Result<Access, Failure> {
 ///
 /// # Safety
 /// `rma_handle` is NULL or a place for a pointer. The memory, if it is the program's, stays mapped, readable, and as
-/// writable as peers may write, until it is deregistered or `owner` destroyed.
+/// writable as peers may write, until it is deregistered or `c_endpoint` destroyed.
 unsafe fn register(
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     only: Option<Connection>,
     start: *mut c_void,
     length: u64,
@@ -49,7 +49,7 @@ unsafe fn register(
         (base, usize::try_from(length), length == 0 || rma_handle.is_null())
     else {
         let text = "registering memory: start or the handle is NULL, or the length is 0";
-        return Err(Failure::told(CCI_EINVAL, text));
+        return Err(Failure::with_text(CCI_EINVAL, text));
     };
     let access = access_of(flags)?;
     let (memory, range, in_use) = match library_memory(base.addr().get(), length)? {
@@ -57,7 +57,7 @@ unsafe fn register(
         // SAFETY: the program promises it, by the description of `cci_rma_register`.
         None => (Memory::foreign(unsafe { Foreign::new(base, length) }), None, None),
     };
-    let handle = owner.with(|endpoint, side| {
+    let handle = c_endpoint.with(|endpoint, side| {
         let handle = endpoint.register(&memory, Registration { range, access, only })?;
         Ok::<_, Failure>(side.handles.insert(handle, in_use))
     })??;
@@ -97,9 +97,9 @@ pub unsafe extern "C" fn cci_rma_register_conn(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (owner, connection) = unsafe { resolve(connection) }?;
+        let (c_endpoint, connection) = unsafe { resolve(connection) }?;
         // SAFETY: as the caller promises.
-        unsafe { register(owner, Some(connection), start, length, flags, rma_handle) }
+        unsafe { register(c_endpoint, Some(connection), start, length, flags, rma_handle) }
     })
 }
 
@@ -114,8 +114,8 @@ pub unsafe extern "C" fn cci_rma_deregister(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (owner, handle) = unsafe { (CEndpoint::of(endpoint)?, handle_of(rma_handle)?) };
-        owner.with(|endpoint, side: &mut Side| {
+        let (c_endpoint, handle) = unsafe { (CEndpoint::of(endpoint)?, handle_of(rma_handle)?) };
+        c_endpoint.with(|endpoint, side: &mut Side| {
             endpoint.deregister(&handle)?;
             side.handles.remove(&handle);
             Ok(())
@@ -135,9 +135,9 @@ pub unsafe extern "C" fn cci_rma_invalidate(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let owner = unsafe { CEndpoint::of(endpoint) }?;
+        let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        owner.with(|endpoint, _| endpoint.forget_registrations(start.cast(), length))
+        c_endpoint.with(|endpoint, _| endpoint.forget_registrations(start.cast(), length))
     })
 }
 
@@ -153,13 +153,14 @@ pub unsafe extern "C" fn cci_rma_alloc(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let owner = unsafe { CEndpoint::of(endpoint) }?;
+        let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
         if start.is_null() || length == 0 {
-            return Err(Failure::told(CCI_EINVAL, "cci_rma_alloc: start is NULL, or the length is 0"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_rma_alloc: start is NULL, or the length is 0"));
         }
-        let length = usize::try_from(length)
-            .map_err(|_| Failure::told(CCI_ENOMEM, "cci_rma_alloc: more than this machine can address"))?;
-        let memory = owner.with(|endpoint, _| endpoint.allocate(length))??;
+        let length = usize::try_from(length).map_err(|_| {
+            Failure::with_text(CCI_ENOMEM, "cci_rma_alloc: more than this machine can address")
+        })?;
+        let memory = c_endpoint.with(|endpoint, _| endpoint.allocate(length))??;
         let address = memory.as_ptr();
         let allocation = Allocation { memory, in_use: Arc::new(()), owner: endpoint.addr() };
         allocations().insert(address.addr(), allocation);
@@ -182,11 +183,11 @@ pub unsafe extern "C" fn cci_rma_free(endpoint: *const cci_endpoint_t, start: *m
         let found = allocations.get(&start.addr()).filter(|found| found.owner == endpoint.addr());
         let Some(found) = found else {
             let text = "cci_rma_free: not the start of memory that cci_rma_alloc gave out for this endpoint";
-            return Err(Failure::told(CCI_EINVAL, text));
+            return Err(Failure::with_text(CCI_EINVAL, text));
         };
         // Registering clones under the lock that we hold: nobody comes in between.
         if Arc::strong_count(&found.in_use) > 1 {
-            return Err(Failure::told(
+            return Err(Failure::with_text(
                 CCI_EBUSY,
                 "cci_rma_free: the memory is registered; deregister it first",
             ));

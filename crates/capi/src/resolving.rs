@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 pub unsafe extern "C" fn cci_resolve(uri: *const c_char, resolved: *mut *mut c_char) -> c_int {
     guard(|| {
         if resolved.is_null() {
-            return Err(Failure::told(CCI_EINVAL, "cci_resolve: resolved is NULL"));
+            return Err(Failure::with_text(CCI_EINVAL, "cci_resolve: resolved is NULL"));
         }
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { resolved.write(null_mut()) };

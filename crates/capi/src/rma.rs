@@ -25,7 +25,7 @@ fn kind_of(call: &str, flags: c_int) -> Result<RmaKind, Failure> {
         CCI_FLAG_WRITE => Ok(RmaKind::Write),
         _ => {
             let text = format!("{call}: the flags must have exactly one of CCI_FLAG_READ and CCI_FLAG_WRITE");
-            Err(Failure::told(CCI_EINVAL, text))
+            Err(Failure::with_text(CCI_EINVAL, text))
         }
     }
 }
@@ -33,12 +33,12 @@ fn kind_of(call: &str, flags: c_int) -> Result<RmaKind, Failure> {
 /// How, from the flags without those that say which way.
 fn flags_of(
     call: &str,
-    owner: &CEndpoint,
+    c_endpoint: &CEndpoint,
     connection: Connection,
     flags: c_int,
 ) -> Result<RmaFlags, Failure> {
     if flags & !HOW != 0 {
-        return Err(Failure::told(CCI_EINVAL, format!("{call}: unknown flags {:#x}", flags & !HOW)));
+        return Err(Failure::with_text(CCI_EINVAL, format!("{call}: unknown flags {:#x}", flags & !HOW)));
     }
     let mut rust_flags = RmaFlags::NONE;
     if flags & CCI_FLAG_FENCE != 0 {
@@ -47,7 +47,7 @@ fn flags_of(
     if flags & CCI_FLAG_SILENT != 0 {
         rust_flags = rust_flags | RmaFlags::SILENT;
         if flags & CCI_FLAG_NO_COPY != 0 {
-            check_silent_no_copy(owner, connection)?;
+            check_silent_no_copy(c_endpoint, connection)?;
         }
     }
     Ok(rust_flags)
@@ -57,14 +57,14 @@ fn flags_of(
 fn ended(call: &str, status: Status) -> Result<(), Failure> {
     match of_status(status) {
         CCI_SUCCESS => Ok(()),
-        failed => Err(Failure::told(failed, format!("{call}, blocking: {status}"))),
+        failed => Err(Failure::with_text(failed, format!("{call}, blocking: {status}"))),
     }
 }
 
 /// Starts an operation, and waits for its end if that is asked for.
 fn start(
     call: &str,
-    (owner, connection): (&CEndpoint, Connection),
+    (c_endpoint, connection): (&CEndpoint, Connection),
     (local, remote): (&[Segment], &[Segment]),
     message: &[u8],
     context: *const c_void,
@@ -78,14 +78,14 @@ fn start(
         remote,
         message: (!message.is_empty()).then_some(message),
         context: context_of(context),
-        flags: if how == 0 { RmaFlags::NONE } else { flags_of(call, owner, connection, how)? },
+        flags: if how == 0 { RmaFlags::NONE } else { flags_of(call, c_endpoint, connection, how)? },
     };
     if flags & CCI_FLAG_BLOCKING == 0 {
-        return Ok(owner.with(|endpoint, _| endpoint.rma(connection, &rma))??);
+        return Ok(c_endpoint.with(|endpoint, _| endpoint.rma(connection, &rma))??);
     }
-    let status = match owner.shared() {
+    let status = match c_endpoint.shared() {
         Some(shared) => shared.rma_blocking(connection, &rma)?,
-        None => owner.with(|endpoint, _| endpoint.rma_blocking(connection, &rma))??,
+        None => c_endpoint.with(|endpoint, _| endpoint.rma_blocking(connection, &rma))??,
     };
     ended(call, status)
 }
@@ -125,30 +125,30 @@ pub unsafe extern "C" fn cci_rma(
 }
 
 thread_local! {
-    /// Room for the pieces of the calls of this thread, so that only the longest list yet costs an allocation.
-    static PIECES: RefCell<Vec<Segment>> = const { RefCell::new(Vec::new()) };
+/// Space for the segments of the calls of this thread, so that only the longest list yet costs an allocation.
+    static SEGMENTS: RefCell<Vec<Segment>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Adds a list of the program's.
+/// Appends the segments of a list of the program's to `into`.
 ///
 /// # Safety
-/// `pieces` points to `count` pieces, whose handles are NULL or point to handles.
-unsafe fn take_pieces(
-    pieces: *const cci_rma_piece_t,
+/// `segments` points to `count` segments, whose handles are NULL or point to handles.
+unsafe fn take_segments(
+    segments: *const cci_rma_piece_t,
     count: u32,
     into: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
-    if pieces.is_null() || count == 0 || count as usize > RMA_PIECES_MAX {
+    if segments.is_null() || count == 0 || count as usize > RMA_PIECES_MAX {
         let text =
             format!("cci_rmav: a list is NULL, has no pieces, or has more than {RMA_PIECES_MAX} of them");
-        return Err(Failure::told(CCI_EINVAL, text));
+        return Err(Failure::with_text(CCI_EINVAL, text));
     }
     for at in 0..count as usize {
-        // SAFETY: `count` pieces are there, says the caller.
-        let piece = unsafe { pieces.add(at).read() };
-        // SAFETY: as the caller promises of each piece.
-        let handle = unsafe { handle_of(piece.handle) }?;
-        into.push(Segment::new(handle, piece.offset, piece.length));
+        // SAFETY: the caller promises `count` segments.
+        let segment = unsafe { segments.add(at).read() };
+        // SAFETY: the caller promises this of each segment's handle.
+        let handle = unsafe { handle_of(segment.handle) }?;
+        into.push(Segment::new(handle, segment.offset, segment.length));
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ unsafe fn take_pieces(
 /// Reads or writes a peer's memory, gathered and scattered.
 ///
 /// # Safety
-/// As [`cci_rma`]; the lists have as many pieces as said, whose handles are NULL or point to handles.
+/// What [`cci_rma`] requires; and the lists have as many segments as their counts say, whose handles are NULL or point to handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cci_rmav(
     connection: *const cci_connection_t,
@@ -172,19 +172,19 @@ pub unsafe extern "C" fn cci_rmav(
     guard(|| {
         // SAFETY: the caller's promises are those of both.
         let (at, message) = unsafe { (resolve(connection)?, bytes(msg_ptr, msg_len as usize)?) };
-        let mut pieces = PIECES.try_with(RefCell::take).unwrap_or_default();
+        let mut segments = SEGMENTS.try_with(RefCell::take).unwrap_or_default();
         // SAFETY: as the caller promises of both lists.
         let taken = unsafe {
-            take_pieces(local, local_count, &mut pieces)
-                .and_then(|()| take_pieces(remote, remote_count, &mut pieces))
+            take_segments(local, local_count, &mut segments)
+                .and_then(|()| take_segments(remote, remote_count, &mut segments))
         };
         let started = taken.and_then(|()| {
-            let lists = pieces.split_at(local_count as usize);
+            let lists = segments.split_at(local_count as usize);
             start("cci_rmav", at, lists, message, context, flags)
         });
-        pieces.clear();
+        segments.clear();
         // A thread that is ending keeps nothing.
-        let _ = PIECES.try_with(|kept| kept.replace(pieces));
+        let _ = SEGMENTS.try_with(|kept| kept.replace(segments));
         started
     })
 }
@@ -199,14 +199,17 @@ fn atomic_of(op: cci_atomic_op_t, width: u32, operand: u64, compare: u64) -> Res
         CCI_ATOMIC_OR => AtomicKind::Or,
         CCI_ATOMIC_XOR => AtomicKind::Xor,
         other => {
-            return Err(Failure::told(CCI_EINVAL, format!("cci_atomic: there is no operation {other}")));
+            return Err(Failure::with_text(CCI_EINVAL, format!("cci_atomic: there is no operation {other}")));
         }
     };
     let width = match width {
         4 => AtomicWidth::Four,
         8 => AtomicWidth::Eight,
         other => {
-            return Err(Failure::told(CCI_EINVAL, format!("cci_atomic: the width is 4 or 8, not {other}")));
+            return Err(Failure::with_text(
+                CCI_EINVAL,
+                format!("cci_atomic: the width is 4 or 8, not {other}"),
+            ));
         }
     };
     Ok(Atomic { kind, width, operand, compare })
@@ -241,7 +244,7 @@ pub unsafe extern "C" fn cci_atomic(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller's promises are those of both.
-        let ((owner, connection), target) = unsafe { (resolve(connection)?, handle_of(target_handle)?) };
+        let ((c_endpoint, connection), target) = unsafe { (resolve(connection)?, handle_of(target_handle)?) };
         let target = RegionAddress::new(target, target_offset);
         let atomic = atomic_of(op, width, operand, compare)?;
         let result = if result_handle.is_null() {
@@ -252,21 +255,21 @@ pub unsafe extern "C" fn cci_atomic(
         } else {
             let text =
                 "cci_atomic: CCI_ATOMIC_ADD, AND, OR and XOR have no result; result_handle must be NULL";
-            return Err(Failure::told(CCI_EINVAL, text));
+            return Err(Failure::with_text(CCI_EINVAL, text));
         };
         let rust_flags = match flags {
             0 => RmaFlags::NONE,
-            _ => flags_of("cci_atomic", owner, connection, flags)?,
+            _ => flags_of("cci_atomic", c_endpoint, connection, flags)?,
         };
         if flags & CCI_FLAG_BLOCKING == 0 {
             let context = context_of(context);
-            return Ok(owner.with(|endpoint, _| {
+            return Ok(c_endpoint.with(|endpoint, _| {
                 endpoint.atomic(connection, atomic, target, result, context, rust_flags)
             })??);
         }
-        let status = match owner.shared() {
+        let status = match c_endpoint.shared() {
             Some(shared) => shared.atomic_blocking(connection, atomic, target, result, rust_flags)?,
-            None => owner.with(|endpoint, _| {
+            None => c_endpoint.with(|endpoint, _| {
                 endpoint.atomic_blocking(connection, atomic, target, result, rust_flags)
             })??,
         };

@@ -17,7 +17,10 @@ pub(crate) unsafe fn security_of(given: *const cci_security_t) -> Result<Securit
     // SAFETY: the size is the first field, and there is one, says the caller.
     let size = unsafe { given.cast::<u32>().read() } as usize;
     if size != size_of::<cci_security_t>() {
-        return Err(Failure::told(CCI_EINVAL, "the security's size field must be sizeof(cci_security_t)"));
+        return Err(Failure::with_text(
+            CCI_EINVAL,
+            "the security's size field must be sizeof(cci_security_t)",
+        ));
     }
     // SAFETY: so many bytes are there, says the caller.
     let given = unsafe { given.read() };
@@ -40,18 +43,18 @@ pub(crate) unsafe fn security_of(given: *const cci_security_t) -> Result<Securit
             Security::certificate_files(certificate, private_key, authorities)?
         }
         (Some(_), _) => {
-            return Err(Failure::told(CCI_EINVAL, "psk_file and certificates: give one of the two"));
+            return Err(Failure::with_text(CCI_EINVAL, "psk_file and certificates: give one of the two"));
         }
         (None, _) => {
             let what = "certificate, private_key and authorities belong together: give all three";
-            return Err(Failure::told(CCI_EINVAL, what));
+            return Err(Failure::with_text(CCI_EINVAL, what));
         }
     };
     let security = match given.plain_peers {
         CCI_PLAIN_PEERS_DEFAULT => security,
         CCI_PLAIN_PEERS_REFUSED => security.required(true),
         CCI_PLAIN_PEERS_SERVED => security.required(false),
-        other => return Err(Failure::told(CCI_EINVAL, format!("plain_peers: there is no {other}"))),
+        other => return Err(Failure::with_text(CCI_EINVAL, format!("plain_peers: there is no {other}"))),
     };
     let names = |pointer, name| -> Result<Names, Failure> {
         Ok(field(pointer, name)?.map_or(Ok(Names::Everyone), Names::parse)?)
@@ -64,13 +67,13 @@ pub(crate) unsafe fn security_of(given: *const cci_security_t) -> Result<Securit
 
 impl From<CredentialsError> for Failure {
     fn from(error: CredentialsError) -> Failure {
-        Failure::told(CCI_EINVAL, error.to_string())
+        Failure::with_text(CCI_EINVAL, error.to_string())
     }
 }
 
 impl From<NamesError> for Failure {
     fn from(error: NamesError) -> Failure {
-        Failure::told(CCI_EINVAL, error.to_string())
+        Failure::with_text(CCI_EINVAL, error.to_string())
     }
 }
 
@@ -80,10 +83,10 @@ impl From<NamesError> for Failure {
 /// `names` is NULL or a place for a pointer.
 unsafe fn give_names(identity: Option<&Identity>, names: *mut *mut c_char) -> Result<(), Failure> {
     if names.is_null() {
-        return Err(Failure::told(CCI_EINVAL, "names is NULL"));
+        return Err(Failure::with_text(CCI_EINVAL, "names is NULL"));
     }
     let Some(identity) = identity else {
-        return Err(Failure::told(
+        return Err(Failure::with_text(
             CCI_ERR_NOT_FOUND,
             "the peer has not proved who it is: the endpoint has no security, or the peer came plain",
         ));
@@ -106,8 +109,8 @@ pub unsafe extern "C" fn cci_peer_names(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (owner, connection) = unsafe { resolve(connection) }?;
-        let identity = owner.with(|endpoint, _| endpoint.peer_identity(connection).cloned())?;
+        let (c_endpoint, connection) = unsafe { resolve(connection) }?;
+        let identity = c_endpoint.with(|endpoint, _| endpoint.peer_identity(connection).cloned())?;
         // SAFETY: as the caller promises.
         unsafe { give_names(identity.as_ref(), names) }
     })

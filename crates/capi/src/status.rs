@@ -68,7 +68,7 @@ impl From<ContextError> for Failure {
             ContextError::Unreadable { .. } | ContextError::Config { .. } => CCI_ERROR,
             ContextError::NoDevice => CCI_ERR_NOT_FOUND,
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
@@ -81,7 +81,7 @@ impl From<CreateError> for Failure {
             CreateError::DeviceDown => CCI_ENODEV,
             CreateError::System(error) => of_system(error),
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
@@ -96,7 +96,7 @@ impl From<ConnectError> for Failure {
             ConnectError::NoMemory => CCI_ENOMEM,
             ConnectError::System(error) => of_system(error),
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
@@ -106,7 +106,7 @@ impl From<ResolveError> for Failure {
             ResolveError::UnknownHost { .. } => CCI_ERR_NOT_FOUND,
             _ => CCI_EINVAL,
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
@@ -119,20 +119,20 @@ impl From<AcceptError> for Failure {
             AcceptError::NoMemory => CCI_ENOMEM,
             AcceptError::System(error) => of_system(error),
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
 impl From<SendError> for Failure {
     fn from(error: SendError) -> Failure {
         match error {
-            SendError::TooLong { .. } => Failure::told(CCI_EMSGSIZE, error.to_string()),
+            SendError::TooLong { .. } => Failure::with_text(CCI_EMSGSIZE, error.to_string()),
             // Everyday business on the data path: no text.
             SendError::WouldBlock => Failure::code(CCI_ENOBUFS),
             // A handle that the engine has forgotten was disconnected by the program: to C it is the same thing.
             SendError::Disconnected | SendError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
-            SendError::ReceiveOnly => Failure::told(CCI_EINVAL, error.to_string()),
-            SendError::OtherProcess => Failure::told(CCI_ERROR, error.to_string()),
+            SendError::ReceiveOnly => Failure::with_text(CCI_EINVAL, error.to_string()),
+            SendError::OtherProcess => Failure::with_text(CCI_ERROR, error.to_string()),
         }
     }
 }
@@ -148,7 +148,7 @@ impl From<RegisterError> for Failure {
             RegisterError::TooMany => CCI_ENOMEM,
             RegisterError::System(error) => of_system(error),
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
@@ -158,12 +158,12 @@ impl From<RmaError> for Failure {
             RmaError::Unreliable
             | RmaError::Lengths
             | RmaError::LocalHandle
-            | RmaError::TooManyPieces { .. } => Failure::told(CCI_EINVAL, error.to_string()),
-            RmaError::TooLong { .. } => Failure::told(CCI_EMSGSIZE, error.to_string()),
+            | RmaError::TooManyPieces { .. } => Failure::with_text(CCI_EINVAL, error.to_string()),
+            RmaError::TooLong { .. } => Failure::with_text(CCI_EMSGSIZE, error.to_string()),
             // As with sends: no text.
             RmaError::WouldBlock => Failure::code(CCI_ENOBUFS),
             RmaError::Disconnected | RmaError::UnknownConnection => Failure::code(CCI_ERR_DISCONNECTED),
-            RmaError::OtherProcess => Failure::told(CCI_ERROR, error.to_string()),
+            RmaError::OtherProcess => Failure::with_text(CCI_ERROR, error.to_string()),
         }
     }
 }
@@ -177,13 +177,13 @@ impl From<OptionError> for Failure {
             OptionError::OtherProcess => CCI_ERROR,
             OptionError::Fixed | OptionError::Unsupported => CCI_ERR_NOT_IMPLEMENTED,
         };
-        Failure::told(status, error.to_string())
+        Failure::with_text(status, error.to_string())
     }
 }
 
 impl From<SysError> for Failure {
     fn from(error: SysError) -> Failure {
-        Failure::told(of_system(&error), error.to_string())
+        Failure::with_text(of_system(&error), error.to_string())
     }
 }
 

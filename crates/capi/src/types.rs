@@ -158,7 +158,7 @@ pub const CCI_OPT_CONN_KEEPALIVE_TIMEOUT: cci_opt_name_t = 7;
 pub const CCI_OPT_EXT_ENDPT_MEMORY_CAP: cci_opt_name_t = 1000;
 /// Extension: memory the endpoint holds, bytes.
 pub const CCI_OPT_EXT_ENDPT_MEMORY_USED: cci_opt_name_t = 1001;
-/// Extension: whether the program is told of connections that have ended.
+/// Extension: whether the program gets an event for a connection that has ended.
 pub const CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS: cci_opt_name_t = 1002;
 
 /// Extension: `cci_init` without locks.
@@ -232,7 +232,7 @@ pub struct cci_connection_t {
 pub struct cci_event_send_t {
     /// `CCI_EVENT_SEND`.
     pub r#type: cci_event_type_t,
-    /// How.
+    /// Whether it succeeded, or why not.
     pub status: cci_status_t,
     /// Which connection.
     pub connection: *const cci_connection_t,
@@ -260,7 +260,7 @@ pub struct cci_event_recv_t {
 pub struct cci_event_connect_t {
     /// `CCI_EVENT_CONNECT`.
     pub r#type: cci_event_type_t,
-    /// How.
+    /// Whether it succeeded, or why not.
     pub status: cci_status_t,
     /// Given at connect.
     pub context: *mut c_void,
@@ -288,7 +288,7 @@ pub struct cci_event_connect_request_t {
 pub struct cci_event_accept_t {
     /// `CCI_EVENT_ACCEPT`.
     pub r#type: cci_event_type_t,
-    /// How.
+    /// Whether it succeeded, or why not.
     pub status: cci_status_t,
     /// Given at accept.
     pub context: *mut c_void,

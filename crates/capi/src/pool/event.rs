@@ -44,7 +44,7 @@ pub(crate) struct CEvent {
     pub public: cci_event_t,
     pub home: NonNull<Home>,
     /// The endpoint that gave it out, as C knows it; there as long as `home` is no orphan.
-    pub owner: *const cci_endpoint_t,
+    pub c_endpoint: *const cci_endpoint_t,
     pub index: u32,
     /// The event below on the stack or list that this one is on.
     pub below: AtomicU32,
@@ -67,7 +67,7 @@ impl CEvent {
         CEvent {
             public: cci_event_t { r#type: CCI_EVENT_NONE },
             home,
-            owner: null(),
+            c_endpoint: null(),
             index,
             below: AtomicU32::new(below),
             stage: AtomicU32::new(HOME),
@@ -84,9 +84,9 @@ impl CEvent {
     pub unsafe fn of<'a>(event: *const cci_event_t) -> Result<&'a CEvent, Failure> {
         // SAFETY: the public part is the first field of ours; the caller promises the rest.
         let event = unsafe { event.cast::<CEvent>().as_ref() }
-            .ok_or_else(|| Failure::told(CCI_EINVAL, "the event is NULL"))?;
+            .ok_or_else(|| Failure::with_text(CCI_EINVAL, "the event is NULL"))?;
         if event.stage.load(Ordering::Relaxed) == HOME {
-            return Err(Failure::told(CCI_EINVAL, "the event was returned already"));
+            return Err(Failure::with_text(CCI_EINVAL, "the event was returned already"));
         }
         Ok(event)
     }
@@ -95,7 +95,7 @@ impl CEvent {
     pub fn look_at_request<T>(&self, look: impl FnOnce(&ConnectRequest) -> T) -> Result<T, Failure> {
         let mine = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);
         if mine.is_err() {
-            return Err(Failure::told(
+            return Err(Failure::with_text(
                 CCI_EINVAL,
                 "not a connection request, or one that was answered already",
             ));
@@ -104,7 +104,7 @@ impl CEvent {
         let held = unsafe { &*self.held.get() };
         let found = match held {
             Held::Request(request) => Ok(look(&request.request)),
-            _ => Err(Failure::told(CCI_EINVAL, "not a connection request")),
+            _ => Err(Failure::with_text(CCI_EINVAL, "not a connection request")),
         };
         // Release: whoever answers it comes after us.
         self.stage.store(UNANSWERED, Ordering::Release);
@@ -115,7 +115,7 @@ impl CEvent {
     pub fn take_request(&self) -> Result<ConnectRequest, Failure> {
         let answer = self.stage.compare_exchange(UNANSWERED, OUT, Ordering::Acquire, Ordering::Relaxed);
         if answer.is_err() {
-            return Err(Failure::told(
+            return Err(Failure::with_text(
                 CCI_EINVAL,
                 "not a connection request, or one that was answered already",
             ));
@@ -123,7 +123,7 @@ impl CEvent {
         // SAFETY: the exchange succeeds for one caller only, and until the event is returned nobody else uses `held`.
         let held = unsafe { &mut *self.held.get() };
         let Held::Request(request) = std::mem::replace(held, Held::Nothing) else {
-            return Err(Failure::told(CCI_EINVAL, "not a connection request"));
+            return Err(Failure::with_text(CCI_EINVAL, "not a connection request"));
         };
         let Request { payload, request } = *request;
         *held = Held::Payload(payload);

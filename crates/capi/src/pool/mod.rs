@@ -190,8 +190,8 @@ mod tests {
         let mut pool = Pool::new(100);
         let mut out: Vec<_> = std::iter::from_fn(|| pool.take().map(Out)).collect();
         assert_eq!(out.len(), 128, "the limit, rounded up to blocks");
-        let places: HashSet<_> = out.iter().map(|event| event.0).collect();
-        assert_eq!(places.len(), 128, "each is there once");
+        let slots: HashSet<_> = out.iter().map(|event| event.0).collect();
+        assert_eq!(slots.len(), 128, "each is there once");
         let bytes = pool.bytes();
         for round in 0..5 {
             for _ in 0..50 {

@@ -12,7 +12,7 @@ use cci::{
     RmaFlags, SendError, SendFlags,
 };
 use cci_testkit::figures;
-use hostile::{CONFIG, Killed, PATIENCE, Place, ROLE, device, messages};
+use hostile::{CONFIG, Environment, Killed, PATIENCE, ROLE, device, messages};
 use std::time::{Duration, Instant};
 
 /// Sends, and operations, that the endpoint may have in progress: few, so that they run out.
@@ -64,14 +64,14 @@ struct Peer {
 
 struct Arena {
     server: Endpoint,
-    place: Place,
+    place: Environment,
     peers: Vec<Peer>,
     children: Vec<Killed>,
 }
 
 impl Arena {
     fn open(name: &str, attribute: &str, hostile: &str) -> Option<Arena> {
-        let place = Place::find(name)?;
+        let place = Environment::find(name)?;
         let options = Options::default()
             .send_buffers(IN_PROGRESS_MAX)
             .rma_operations(IN_PROGRESS_MAX)

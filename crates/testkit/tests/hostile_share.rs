@@ -9,7 +9,7 @@ mod hostile;
 
 use cci::{Attribute, Connection, Endpoint, Event, Message, Options, SendError, SendFlags};
 use cci_testkit::figures;
-use hostile::{CONFIG, Killed, PATIENCE, Place, ROLE, device, messages};
+use hostile::{CONFIG, Environment, Killed, PATIENCE, ROLE, device, messages};
 use std::time::{Duration, Instant};
 
 /// Few, so that they run out.
@@ -66,7 +66,7 @@ struct Seen {
 
 struct Arena {
     server: Endpoint,
-    place: Place,
+    place: Environment,
     seen: Vec<Seen>,
     /// Messages of the hostile that the program keeps, if it does.
     kept: Option<Vec<Message>>,
@@ -76,7 +76,7 @@ struct Arena {
 impl Arena {
     /// None: this machine can't, and it was said why.
     fn open(name: &str) -> Option<Arena> {
-        let place = Place::find(name)?;
+        let place = Environment::find(name)?;
         let options = Options::default().recv_buffers(RECV_BUFFERS);
         let server = Endpoint::create(&device(&place.0.victim), options).unwrap();
         let (seen, children) = (Vec::new(), Vec::new());

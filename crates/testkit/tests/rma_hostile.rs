@@ -6,8 +6,8 @@ use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status,
 };
 use cci_testkit::conformance::{
-    Area, Conn, DeviceUnderTest, Grant, Pair, Place, Port, Refusal, Rust, SHM, SHM_PULL, SHM_RING, Setup,
-    UDP4, Whose, conformance_timeout, connect, contents, plain,
+    Area, Conn, DeviceUnderTest, Environment, Grant, Pair, Port, Refusal, Rust, SHM, SHM_PULL, SHM_RING,
+    Setup, UDP4, Whose, conformance_timeout, connect, contents, plain,
 };
 use cci_testkit::sim::Rng;
 use std::collections::VecDeque;
@@ -225,7 +225,7 @@ struct Attacker {
 
 impl Attacker {
     fn new(device: DeviceUnderTest) -> Attacker {
-        let place = Place::new(Rust, device, "");
+        let place = Environment::new(Rust, device, "");
         let setup = Setup { recv_buffers: 64, ..Setup::default() };
         let mut pair = Pair::open(&place, Attribute::ReliableOrdered, &setup);
         let (_, other) = connect(&mut pair.client, &mut pair.server, Attribute::ReliableOrdered);
@@ -266,7 +266,7 @@ impl Attacker {
                     Port::rma(client, to, &Rma { message, ..plain(RmaKind::Read, &local, &remote, 0) })
                 }
                 Deed::Change(atomic) => {
-                    let result = Some(self.here.place(0));
+                    let result = Some(self.here.address(0));
                     Port::atomic(client, to, atomic, remote[0].address, result, 0, RmaFlags::NONE)
                 }
             };

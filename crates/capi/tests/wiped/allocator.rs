@@ -9,7 +9,7 @@ pub const KEYS: usize = 40;
 pub const KEY_BYTES: usize = 32;
 /// What each key begins with. Nothing else in this process does.
 const MARK: [u8; 4] = [0xc5, 0x1a, 0x9e, 0x77];
-/// The same in hexadecimal digits, as in the file.
+/// The key in hexadecimal digits, as in the file.
 const MARK_HEX: &[u8; 8] = b"c51a9e77";
 /// So much of a key is as good as all of it.
 const TELLING_BYTES: usize = 16;

@@ -66,7 +66,7 @@ impl<D: Driver> Area<D> {
     }
 
     /// A place in the region.
-    pub fn place(&self, offset: usize) -> RegionAddress {
+    pub fn address(&self, offset: usize) -> RegionAddress {
         RegionAddress::new(self.handle, offset as u64)
     }
 

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 /// Where a case runs: a language and a device.
 #[derive(Clone, Debug)]
-pub struct Place<D> {
+pub struct Environment<D> {
     /// The language.
     pub driver: D,
     /// The section of [`CONFIG`] where clients are opened.
@@ -52,10 +52,10 @@ pub struct Place<D> {
     pub child_test: &'static str,
 }
 
-impl<D: Driver> Place<D> {
+impl<D: Driver> Environment<D> {
     /// Where the cases of a device run.
-    pub fn new(driver: D, about: DeviceUnderTest, child_test: &'static str) -> Place<D> {
-        Place {
+    pub fn new(driver: D, about: DeviceUnderTest, child_test: &'static str) -> Environment<D> {
+        Environment {
             driver,
             device: about.name,
             peer: about.peer.unwrap_or(about.name),
@@ -71,10 +71,10 @@ impl<D: Driver> Place<D> {
     }
 
     /// The same on devices with a shorter longest message.
-    pub fn smaller(&self) -> Result<Place<D>, Skipped> {
+    pub fn smaller(&self) -> Result<Environment<D>, Skipped> {
         self.needs(Capability::Smaller)?;
         let (device, peer) = self.about.smaller.expect("a device that can names them");
-        Ok(Place { device, peer, ..self.clone() })
+        Ok(Environment { device, peer, ..self.clone() })
     }
 
     /// How often the longest cases do what they do: as often as said, or less on a variant of a device that is tested
@@ -121,7 +121,7 @@ pub fn run<D: Driver, E: Ending + 'static>(
     driver: D,
     about: DeviceUnderTest,
     child_test: &'static str,
-    test: fn(&Place<D>) -> E,
+    test: fn(&Environment<D>) -> E,
 ) {
     let which = Which { device: about.name, language: D::LANGUAGE, group, case };
     let started = Instant::now();
@@ -133,8 +133,9 @@ pub fn run<D: Driver, E: Ending + 'static>(
             Ok(network) => network,
             Err(reason) => return Outcome::Absent(reason.to_string()),
         };
-        let place = Place { far: about.far(network.as_ref()), ..Place::new(driver, about, child_test) };
-        let skipped = test(&place).skipped();
+        let env =
+            Environment { far: about.far(network.as_ref()), ..Environment::new(driver, about, child_test) };
+        let skipped = test(&env).skipped();
         drop(network);
         skipped.map_or(Outcome::Passed, |Skipped(reason)| Outcome::Skipped(reason))
     });

@@ -2,7 +2,7 @@
 //! thread, which makes them the same at every run, except where the case is about threads.
 
 use super::driver::{Driver, Flags, Happening, Polled, Port, Refusal, Setup};
-use super::{Place, conformance_timeout};
+use super::{Environment, conformance_timeout};
 use cci::{Attribute, ConnectFailure, DisconnectReason, Status};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,24 +47,24 @@ pub struct Side<D: Driver> {
 
 impl<D: Driver> Side<D> {
     /// Opens an endpoint.
-    pub fn open(place: &Place<D>, setup: &Setup) -> Side<D> {
-        Side::of(place.driver.open(place.device, setup))
+    pub fn open(env: &Environment<D>, setup: &Setup) -> Side<D> {
+        Side::of(env.driver.open(env.device, setup))
     }
 
     /// Opens an endpoint where others connect to it: on another device than those, if the two are ends of a wire.
-    pub fn open_server(place: &Place<D>, setup: &Setup) -> Side<D> {
-        let _there = place.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
-        Side::of(place.driver.open(place.peer, setup))
+    pub fn open_server(env: &Environment<D>, setup: &Setup) -> Side<D> {
+        let _there = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
+        Side::of(env.driver.open(env.peer, setup))
     }
 
     /// Opens an endpoint where others connect to it, with the suite's ordinary setup.
-    pub fn server(place: &Place<D>) -> Side<D> {
-        Side::open_server(place, &Setup::default())
+    pub fn server(env: &Environment<D>) -> Side<D> {
+        Side::open_server(env, &Setup::default())
     }
 
     /// Opens an endpoint with the suite's ordinary setup.
-    pub fn plain(place: &Place<D>) -> Side<D> {
-        Side::open(place, &Setup::default())
+    pub fn plain(env: &Environment<D>) -> Side<D> {
+        Side::open(env, &Setup::default())
     }
 
     /// Takes an endpoint.
@@ -238,13 +238,13 @@ pub struct Pair<D: Driver> {
 
 impl<D: Driver> Pair<D> {
     /// Connects two new endpoints of the same setup.
-    pub fn open(place: &Place<D>, attribute: Attribute, setup: &Setup) -> Pair<D> {
-        Pair::of(Side::open(place, setup), Side::open_server(place, setup), attribute)
+    pub fn open(env: &Environment<D>, attribute: Attribute, setup: &Setup) -> Pair<D> {
+        Pair::of(Side::open(env, setup), Side::open_server(env, setup), attribute)
     }
 
     /// Connects two new endpoints of the suite's ordinary setup.
-    pub fn plain(place: &Place<D>, attribute: Attribute) -> Pair<D> {
-        Pair::open(place, attribute, &Setup::default())
+    pub fn plain(env: &Environment<D>, attribute: Attribute) -> Pair<D> {
+        Pair::open(env, attribute, &Setup::default())
     }
 
     /// Connects two endpoints.

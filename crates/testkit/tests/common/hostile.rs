@@ -17,12 +17,12 @@ pub fn messages() -> u64 {
 }
 
 /// A device for the endpoint, and one for its peers.
-pub struct Place(pub Stage);
+pub struct Environment(pub Stage);
 
-impl Place {
+impl Environment {
     /// None: this machine can't, and it was said why.
-    pub fn find(name: &str) -> Option<Place> {
-        Stage::find(name).map(Place)
+    pub fn find(name: &str) -> Option<Environment> {
+        Stage::find(name).map(Environment)
     }
 
     /// Starts the test `peer` of this program as a process of its own.

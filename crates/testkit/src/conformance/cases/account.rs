@@ -3,14 +3,14 @@
 use super::RO;
 use super::buffers::{feeder, hungry, overfill};
 use crate::conformance::{
-    Capability, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
+    Capability, Driver, Environment, Flags, Pair, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
     for_a_while, part, pattern, until,
 };
 use std::time::{Duration, Instant};
 
 /// What one side counts as sent the other counts as received.
-pub fn counters_add_up<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn counters_add_up<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     let (mut messages, mut bytes) = (0, 0);
     for number in 0..100 {
         let message = pattern(number, 8 + number as usize * 7);
@@ -35,12 +35,12 @@ pub fn counters_add_up<D: Driver>(place: &Place<D>) {
 }
 
 /// Whatever is opened and sent, the memory held stays under the cap that was set, and nobody crashes for want of it.
-pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn memory_stays_under_its_cap<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     const CAP: u64 = 12 << 20;
     let setup = Setup { memory_bytes_max: Some(CAP), recv_buffers: 512, ..Setup::default() };
     let (mut client, mut server): (Side<D>, Side<D>) =
-        (Side::open(place, &setup), Side::open_server(place, &setup));
+        (Side::open(env, &setup), Side::open_server(env, &setup));
     let check = |side: &Side<D>| {
         let counts = side.port.counts();
         assert_eq!(counts.memory_bytes_max, CAP);
@@ -52,7 +52,7 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) -> Result<(), Ski
     for number in 0..40 {
         let small =
             Setup { recv_buffers: 8, send_buffers: 16, memory_bytes_max: Some(CAP), ..Setup::default() };
-        let mut other = Side::open(place, &small);
+        let mut other = Side::open(env, &small);
         other.dial(&server.port.uri(), RO, number);
         while other.connected.is_empty() {
             assert!(Instant::now() < patience, "an end of attempt {number}");
@@ -92,12 +92,12 @@ pub fn memory_stays_under_its_cap<D: Driver>(place: &Place<D>) -> Result<(), Ski
 }
 
 /// In plain words: transport, attribute, and what holds it up when something does.
-pub fn explains_itself<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::of(Side::open(place, &feeder()), Side::open_server(place, &hungry()), RO);
+pub fn explains_itself<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::of(Side::open(env, &feeder()), Side::open_server(env, &hungry()), RO);
     pair.send(&pattern(0, 100), 0);
     pair.until("a message", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);
     let text = pair.client.port.explain(pair.to_server);
-    let transport = place.about.scheme.trim_end_matches("://");
+    let transport = env.about.scheme.trim_end_matches("://");
     for part in [transport, "RO", "uses", "held up by nothing"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
@@ -112,8 +112,8 @@ pub fn explains_itself<D: Driver>(place: &Place<D>) {
 }
 
 /// A peer that does nothing any more: said once, then never again; the connection stays open.
-pub fn keepalive_is_raised_once<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn keepalive_is_raised_once<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     pair.client.port.set_keepalive(pair.to_server, Some(Duration::from_millis(200)));
     let started = Instant::now();
     // Only the client is driven: the server is alive but does nothing.
@@ -134,21 +134,21 @@ pub fn keepalive_is_raised_once<D: Driver>(place: &Place<D>) {
 }
 
 /// A peer that is driven but has nothing to say is not called silent.
-pub fn keepalive_is_quiet_with_a_live_peer<D: Driver>(place: &Place<D>) {
+pub fn keepalive_is_quiet_with_a_live_peer<D: Driver>(env: &Environment<D>) {
     let setup = Setup { keepalive: Some(Duration::from_millis(250)), ..Setup::default() };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::open(env, RO, &setup);
     for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(1500));
     assert!(pair.client.silent.is_empty() && pair.server.silent.is_empty(), "both were there all the time");
 }
 
 /// Time-outs are what they were set to, per connection, and begin as the endpoint's.
-pub fn options_read_back<D: Driver>(place: &Place<D>) {
+pub fn options_read_back<D: Driver>(env: &Environment<D>) {
     let setup = Setup {
         send_timeout: Duration::from_millis(4500),
         keepalive: Some(Duration::from_secs(30)),
         ..Setup::default()
     };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::open(env, RO, &setup);
     let both = (Duration::from_millis(4500), Some(Duration::from_secs(30)));
     assert_eq!(pair.client.port.timeouts(pair.to_server), both);
     assert_eq!(pair.server.port.timeouts(pair.to_client), both);

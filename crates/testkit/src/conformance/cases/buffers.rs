@@ -2,17 +2,17 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Capability, Conn, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
-    connect, for_a_while, number_of, pattern, until,
+    Capability, Conn, Driver, Environment, Flags, Pair, Port, Refusal, Setup, Side, Skipped,
+    conformance_timeout, connect, for_a_while, number_of, pattern, until,
 };
 use cci::{Attribute, Status};
 use std::time::{Duration, Instant};
 
 /// Messages stay as they are for as long as they are kept, and go back in any order, from any thread.
-pub fn messages_are_kept_and_returned_in_any_order<D: Driver>(place: &Place<D>) {
+pub fn messages_are_kept_and_returned_in_any_order<D: Driver>(env: &Environment<D>) {
     const BUFFERS: u64 = 32;
     let setup = Setup { recv_buffers: BUFFERS as u32, ..Setup::default() };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::open(env, RO, &setup);
     for round in 0..10 {
         let numbers = round * BUFFERS..(round + 1) * BUFFERS;
         for number in numbers.clone() {
@@ -50,11 +50,11 @@ fn give_back<T: Send + 'static>(kept: std::collections::VecDeque<T>, round: u64)
 }
 
 /// With every buffer out the program is told so and the sender waits; then all arrives, in order, nothing lost.
-pub fn all_buffers_out_then_recovery<D: Driver>(place: &Place<D>) {
+pub fn all_buffers_out_then_recovery<D: Driver>(env: &Environment<D>) {
     const BUFFERS: usize = 8;
     for attribute in RELIABLE {
         let setup = Setup { recv_buffers: BUFFERS as u32, ..Setup::default() };
-        let mut pair = Pair::open(place, attribute, &setup);
+        let mut pair = Pair::open(env, attribute, &setup);
         for round in 0..5 {
             pair.client.sent.clear();
             let numbers = round * 30..(round + 1) * 30;
@@ -125,11 +125,11 @@ pub(super) fn overfill<D: Driver>(client: &mut Side<D>, to: Conn<D>, mut others:
 
 /// A receiver without buffers for longer than the send timeout: `ReceiverNotReady`, never delivered; what was told as
 /// a success is delivered; the connection lives on.
-pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(place: &Place<D>) {
+pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(env: &Environment<D>) {
     // Long enough for a busy machine, which might hold either side up.
     let patient = Setup { send_timeout: Duration::from_secs(1), ..feeder() };
     for attribute in RELIABLE {
-        let mut pair = Pair::of(Side::open(place, &patient), Side::open_server(place, &hungry()), attribute);
+        let mut pair = Pair::of(Side::open(env, &patient), Side::open_server(env, &hungry()), attribute);
         let started = Instant::now();
         let Pair { client, server, to_server, .. } = &mut pair;
         let taken = overfill(client, *to_server, || {
@@ -186,12 +186,12 @@ fn eat<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
 }
 
 /// While one peer has no buffers, sends to others go on.
-pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn only_the_named_sender_waits<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     let starved = Setup { recv_buffers: 2, ..Setup::default() };
-    let mut client: Side<D> = Side::plain(place);
+    let mut client: Side<D> = Side::plain(env);
     let (mut starving, mut healthy): (Side<D>, Side<D>) =
-        (Side::open_server(place, &starved), Side::server(place));
+        (Side::open_server(env, &starved), Side::server(env));
     let (to_starving, _) = connect(&mut client, &mut starving, RO);
     let (to_healthy, _) = connect(&mut client, &mut healthy, RO);
     for number in 0..10 {
@@ -230,9 +230,9 @@ pub fn only_the_named_sender_waits<D: Driver>(place: &Place<D>) -> Result<(), Sk
 }
 
 /// An unreliable message that finds no buffer is dropped and counted; its sender completes and goes on.
-pub fn unreliable_without_a_buffer_is_dropped<D: Driver>(place: &Place<D>) {
+pub fn unreliable_without_a_buffer_is_dropped<D: Driver>(env: &Environment<D>) {
     let setup = Setup { recv_buffers: 4, ..Setup::default() };
-    let mut pair = Pair::open(place, Attribute::Unreliable, &setup);
+    let mut pair = Pair::open(env, Attribute::Unreliable, &setup);
     for number in 0..100 {
         pair.send(&pattern(number, 64), number);
         pair.server.poll();

@@ -2,7 +2,7 @@
 
 use super::peer::{CHILD, URI_MARK};
 use super::rma_process;
-use crate::conformance::{DeviceUnderTest, Driver, Flags, Place, Port, Refusal, Side};
+use crate::conformance::{DeviceUnderTest, Driver, Environment, Flags, Port, Refusal, Side};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub fn child<D: Driver>(driver: D, about: DeviceUnderTest) {
     if std::env::var_os(CHILD).is_none_or(|device| device != about.name) {
         return;
     }
-    let place = Place::new(driver, about, "");
+    let place = Environment::new(driver, about, "");
     let mut server: Side<D> = Side::server(&place);
     let mut out = std::io::stdout();
     writeln!(out, "\n{URI_MARK}{}", server.port.uri())

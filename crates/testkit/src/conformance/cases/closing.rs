@@ -2,16 +2,16 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout, connect,
+    Driver, Environment, Flags, Pair, Port, Refusal, Setup, Side, Skipped, conformance_timeout, connect,
     for_a_while, number_of, pattern,
 };
 use cci::Status;
 use std::time::{Duration, Instant};
 
 /// What was sent before a disconnect is delivered, and every send completes once.
-pub fn disconnect_delivers_and_completes_all<D: Driver>(place: &Place<D>) {
+pub fn disconnect_delivers_and_completes_all<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         for number in 0..50 {
             let sent = pair.client.port.send(pair.to_server, &pattern(number, 400), number, Flags::default());
             sent.expect("room for 50");
@@ -59,9 +59,9 @@ fn send_until_refused<D: Driver>(pair: &mut Pair<D>) {
 }
 
 /// After a disconnect the other side's sends fail, soon, and completions stay exact.
-pub fn peer_learns_at_its_next_send<D: Driver>(place: &Place<D>) {
+pub fn peer_learns_at_its_next_send<D: Driver>(env: &Environment<D>) {
     for attribute in super::ATTRIBUTES {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         pair.server.port.disconnect(pair.to_client);
         if attribute.is_reliable() {
             send_until_refused(&mut pair);
@@ -85,10 +85,10 @@ pub fn peer_learns_at_its_next_send<D: Driver>(place: &Place<D>) {
 }
 
 /// The last message before a disconnect arrives, although nobody polls the sender for long.
-pub fn last_message_before_disconnect_arrives<D: Driver>(place: &Place<D>) {
+pub fn last_message_before_disconnect_arrives<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        for round in 0..place.rounds(20) as u64 {
-            let mut pair = Pair::plain(place, attribute);
+        for round in 0..env.rounds(20) as u64 {
+            let mut pair = Pair::plain(env, attribute);
             pair.server.port.send(pair.to_client, &pattern(round, 77), 0, Flags::default()).expect("room");
             pair.server.port.disconnect(pair.to_client);
             pair.until("the last message", |client, _| !client.inbox.is_empty());
@@ -102,10 +102,10 @@ pub fn last_message_before_disconnect_arrives<D: Driver>(place: &Place<D>) {
 }
 
 /// Both sides disconnect with messages under way in both directions: each send completes once.
-pub fn both_disconnect_at_once<D: Driver>(place: &Place<D>) {
+pub fn both_disconnect_at_once<D: Driver>(env: &Environment<D>) {
     let setup = Setup { send_timeout: Duration::from_secs(3), ..Setup::default() };
     for attribute in RELIABLE {
-        let mut pair = Pair::open(place, attribute, &setup);
+        let mut pair = Pair::open(env, attribute, &setup);
         for number in 0..20 {
             pair.client
                 .port
@@ -134,9 +134,9 @@ pub fn both_disconnect_at_once<D: Driver>(place: &Place<D>) {
 }
 
 /// An endpoint goes away with messages under way: it takes a moment at most, and the peer's sends end.
-pub fn destroy_with_traffic_in_flight<D: Driver>(place: &Place<D>) {
+pub fn destroy_with_traffic_in_flight<D: Driver>(env: &Environment<D>) {
     let setup = Setup { send_timeout: Duration::from_secs(2), ..Setup::default() };
-    let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::open(place, RO, &setup);
+    let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::open(env, RO, &setup);
     for number in 0..100 {
         client.port.send(to_server, &pattern(number, 500), number, Flags::default()).expect("room");
         server.port.send(to_client, &pattern(number, 500), number, Flags::default()).expect("room");
@@ -170,17 +170,17 @@ pub fn destroy_with_traffic_in_flight<D: Driver>(place: &Place<D>) {
     contexts.sort_unstable();
     assert_eq!(contexts, (0..taken).collect::<Vec<_>>(), "each once");
     // The survivor goes on.
-    let mut next = Side::open(place, &setup);
+    let mut next = Side::open(env, &setup);
     let (to_server, _) = connect(&mut next, &mut server, RO);
     next.send(&mut server, to_server, &pattern(5, 5), 0);
 }
 
 /// The handle of a closed connection is refused, also when its place in the table is in use again.
-pub fn stale_handles_are_refused<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+pub fn stale_handles_are_refused<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     if !D::STALE_HANDLES_ARE_REFUSED {
         return Err(Skipped("handles are pointers, which may not be used after their end".to_owned()));
     }
-    let mut pair = Pair::plain(place, RO);
+    let mut pair = Pair::plain(env, RO);
     let stale = pair.to_server;
     pair.client.port.disconnect(stale);
     let refused = pair.client.port.send(stale, b"x", 0, Flags::default());
@@ -200,8 +200,8 @@ pub fn stale_handles_are_refused<D: Driver>(place: &Place<D>) -> Result<(), Skip
 }
 
 /// A hundred connections one after the other leave nothing behind.
-pub fn connects_again_and_again<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::server(place));
+pub fn connects_again_and_again<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(env), Side::server(env));
     let mut memory_after_ten = (0, 0);
     for round in 0..100 {
         let (to_server, to_client) = connect(&mut client, &mut server, RO);

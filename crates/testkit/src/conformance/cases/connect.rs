@@ -2,17 +2,17 @@
 
 use super::{ATTRIBUTES, RO};
 use crate::conformance::{
-    Capability, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, conformance_timeout, connect,
+    Capability, Driver, Environment, Flags, Pair, Port, Refusal, Side, Skipped, conformance_timeout, connect,
     number_of, pattern, until,
 };
 use cci::{Attribute, ConnectFailure};
 use std::time::{Duration, Instant};
 
 /// A request's payload, of 0 to 1,024 bytes, and its attribute reach the server; both sides hear once.
-pub fn connects_with_any_payload<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::server(place));
+pub fn connects_with_any_payload<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server) = (Side::plain(env), Side::server(env));
     let uri = server.port.uri();
-    assert!(uri.starts_with(place.about.scheme), "{uri}");
+    assert!(uri.starts_with(env.about.scheme), "{uri}");
     let mut made = 0;
     for attribute in ATTRIBUTES {
         for len_bytes in [0, 1, 7, 1023, 1024] {
@@ -47,8 +47,8 @@ pub fn connects_with_any_payload<D: Driver>(place: &Place<D>) {
 }
 
 /// 1,025 bytes are too many.
-pub fn refuses_a_long_payload<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::server(place));
+pub fn refuses_a_long_payload<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server) = (Side::plain(env), Side::server(env));
     let refused = client.port.connect(&server.port.uri(), &[0; 1025], RO, 1, Some(Duration::from_secs(1)));
     assert_eq!(refused, Err(Refusal::BadArgument));
     client.settle();
@@ -57,8 +57,8 @@ pub fn refuses_a_long_payload<D: Driver>(place: &Place<D>) {
 }
 
 /// The server says no: refused, once, and both go on.
-pub fn reject_refuses<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::server(place));
+pub fn reject_refuses<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server) = (Side::plain(env), Side::server(env));
     for attempt in 0..3 {
         client.dial(&server.port.uri(), RO, attempt);
         until(&mut client, &mut server, "a request", |_, server| !server.requests.is_empty());
@@ -87,11 +87,11 @@ fn exchange<D: Driver>(client: &mut Side<D>, server: &mut Side<D>) {
 }
 
 /// Where nobody listens, the attempt ends: refused where the device can know, else timed out.
-pub fn nobody_there<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn nobody_there<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     // All are opened before the one that goes, so that none of them gets its address.
     let (mut client, mut other, gone): (Side<D>, Side<D>, Side<D>) =
-        (Side::plain(place), Side::server(place), Side::server(place));
+        (Side::plain(env), Side::server(env), Side::server(env));
     let uri = gone.port.uri();
     drop(gone);
     let started = client.port.connect(&uri, b"anyone?", RO, 5, Some(Duration::from_millis(700)));
@@ -107,8 +107,8 @@ pub fn nobody_there<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
 }
 
 /// A server that never answers: timed out at the time asked for, once.
-pub fn connect_times_out_once<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server) = (Side::plain(place), Side::server(place));
+pub fn connect_times_out_once<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server) = (Side::plain(env), Side::server(env));
     let started = Instant::now();
     let timeout = Duration::from_millis(300);
     client.port.connect(&server.port.uri(), b"", RO, 9, Some(timeout)).expect("connect starts");
@@ -121,9 +121,9 @@ pub fn connect_times_out_once<D: Driver>(place: &Place<D>) {
 }
 
 /// Accepting after the client gave up fails, with an error at the call or with one event.
-pub fn late_accept_fails<D: Driver>(place: &Place<D>) {
+pub fn late_accept_fails<D: Driver>(env: &Environment<D>) {
     let setup = crate::conformance::Setup { send_timeout: Duration::from_secs(2), ..Default::default() };
-    let (mut client, mut server) = (Side::open(place, &setup), Side::open_server(place, &setup));
+    let (mut client, mut server) = (Side::open(env, &setup), Side::open_server(env, &setup));
     client
         .port
         .connect(&server.port.uri(), b"", RO, 1, Some(Duration::from_millis(200)))
@@ -144,11 +144,11 @@ pub fn late_accept_fails<D: Driver>(place: &Place<D>) {
 }
 
 /// What is no URI of this device is refused at the call.
-pub fn bad_uris_are_refused<D: Driver>(place: &Place<D>) {
-    let mut client: Side<D> = Side::plain(place);
-    let long = format!("{}{}", place.about.scheme, "x".repeat(5000));
+pub fn bad_uris_are_refused<D: Driver>(env: &Environment<D>) {
+    let mut client: Side<D> = Side::plain(env);
+    let long = format!("{}{}", env.about.scheme, "x".repeat(5000));
     let wrong =
-        ["", "nonsense", "http://127.0.0.1:80", "://", place.about.scheme, &long, "udp://1.2.3.4:99999"];
+        ["", "nonsense", "http://127.0.0.1:80", "://", env.about.scheme, &long, "udp://1.2.3.4:99999"];
     for uri in wrong {
         let refused = client.port.connect(uri, b"", RO, 0, Some(Duration::from_millis(100)));
         assert_eq!(refused, Err(Refusal::BadArgument), "{uri:?}");
@@ -158,10 +158,10 @@ pub fn bad_uris_are_refused<D: Driver>(place: &Place<D>) {
 }
 
 /// A request that came to one endpoint is accepted on another: a broker and its worker (CCI-037).
-pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn accepts_on_another_endpoint<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     let (mut client, mut broker, mut worker): (Side<D>, Side<D>, Side<D>) =
-        (Side::plain(place), Side::server(place), Side::server(place));
+        (Side::plain(env), Side::server(env), Side::server(env));
     client.dial(&broker.port.uri(), RO, 1);
     until(&mut client, &mut broker, "a request", |_, broker| !broker.requests.is_empty());
     let request = broker.requests.pop_front().expect("just seen");
@@ -191,9 +191,9 @@ pub fn accepts_on_another_endpoint<D: Driver>(place: &Place<D>) -> Result<(), Sk
 }
 
 /// Fifty requests wait at once and are answered last first, some with no.
-pub fn many_requests_answered_in_any_order<D: Driver>(place: &Place<D>) {
+pub fn many_requests_answered_in_any_order<D: Driver>(env: &Environment<D>) {
     const ATTEMPTS: u64 = 50;
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::server(place));
+    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(env), Side::server(env));
     for number in 0..ATTEMPTS {
         let payload = number.to_le_bytes();
         let timeout = Some(conformance_timeout());
@@ -220,9 +220,9 @@ pub fn many_requests_answered_in_any_order<D: Driver>(place: &Place<D>) {
 }
 
 /// An endpoint connects to itself.
-pub fn connects_to_itself<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Itself)?;
-    let mut side: Side<D> = Side::plain(place);
+pub fn connects_to_itself<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Itself)?;
+    let mut side: Side<D> = Side::plain(env);
     let uri = side.port.uri();
     side.dial(&uri, RO, 1);
     let until_all = Instant::now() + conformance_timeout();
@@ -251,8 +251,8 @@ pub fn connects_to_itself<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
 }
 
 /// Without a time limit an attempt goes on until it is answered.
-pub fn connects_without_a_time_limit<D: Driver>(place: &Place<D>) {
-    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(place), Side::server(place));
+pub fn connects_without_a_time_limit<D: Driver>(env: &Environment<D>) {
+    let (mut client, mut server): (Side<D>, Side<D>) = (Side::plain(env), Side::server(env));
     client.port.connect(&server.port.uri(), b"", Attribute::Unreliable, 3, None).expect("connect starts");
     // The client alone for a while: nobody answers yet.
     let alone_until = Instant::now() + Duration::from_millis(400);

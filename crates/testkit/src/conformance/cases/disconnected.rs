@@ -2,8 +2,8 @@
 
 use super::{ATTRIBUTES, RELIABLE, RO};
 use crate::conformance::{
-    Area, Conn, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, Whose, conformance_timeout,
-    connect, for_a_while, pattern, until,
+    Area, Conn, Driver, Environment, Flags, Pair, Port, Refusal, Setup, Side, Skipped, Whose,
+    conformance_timeout, connect, for_a_while, pattern, until,
 };
 use cci::{Access, DisconnectReason, Rma, RmaFlags, RmaKind, Status};
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ fn is_over<D: Driver>(side: &mut Side<D>, connection: Conn<D>) {
 
 /// A peer disconnects, or its endpoint goes: the program is told once, who it was and why, behind the last message and the last
 /// completion.
-pub fn told_once_behind_the_last_message<D: Driver>(place: &Place<D>) {
+pub fn told_once_behind_the_last_message<D: Driver>(env: &Environment<D>) {
     const MESSAGES: u64 = 40;
     for goes in [false, true] {
         for attribute in ATTRIBUTES {
-            let mut pair = Pair::open(place, attribute, &listening());
+            let mut pair = Pair::open(env, attribute, &listening());
             for number in 0..MESSAGES {
                 pair.client
                     .port
@@ -86,9 +86,9 @@ pub fn told_once_behind_the_last_message<D: Driver>(place: &Place<D>) {
 }
 
 /// A program that disconnects itself is told nothing, also where the peer was faster and the event waits already.
-pub fn own_disconnects_are_not_told<D: Driver>(place: &Place<D>) {
+pub fn own_disconnects_are_not_told<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::open(place, attribute, &listening());
+        let mut pair = Pair::open(env, attribute, &listening());
         pair.client.send(&mut pair.server, pair.to_server, &pattern(1, 50), 0);
         pair.client.port.disconnect(pair.to_server);
         // The message is taken, and the end of the connection behind it is not.
@@ -102,11 +102,11 @@ pub fn own_disconnects_are_not_told<D: Driver>(place: &Place<D>) {
 }
 
 /// A program that did not ask sees nothing new: no event, and a refusal of what it sends.
-pub fn who_did_not_ask_is_not_told<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
+pub fn who_did_not_ask_is_not_told<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     if D::DISCONNECTED_HANDLES_GO {
         return Err(Skipped("every program is told".to_owned()));
     }
-    let mut pair = Pair::plain(place, RO);
+    let mut pair = Pair::plain(env, RO);
     pair.client.port.disconnect(pair.to_server);
     for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(100));
     assert_eq!(pair.server.disconnected, []);
@@ -115,10 +115,10 @@ pub fn who_did_not_ask_is_not_told<D: Driver>(place: &Place<D>) -> Result<(), Sk
 }
 
 /// A thousand clients come and go: the server hears of each, and is left with nothing, without a call of its own.
-pub fn a_thousand_short_lived_clients<D: Driver>(place: &Place<D>) {
-    let clients = place.rounds(1_000);
-    let mut server: Side<D> = Side::open_server(place, &listening());
-    let mut client: Side<D> = Side::plain(place);
+pub fn a_thousand_short_lived_clients<D: Driver>(env: &Environment<D>) {
+    let clients = env.rounds(1_000);
+    let mut server: Side<D> = Side::open_server(env, &listening());
+    let mut client: Side<D> = Side::plain(env);
     let mut memory_after_some = 0;
     for number in 0..clients {
         let (to_server, to_client) = connect(&mut client, &mut server, ATTRIBUTES[number % 3]);
@@ -153,11 +153,11 @@ pub fn a_thousand_short_lived_clients<D: Driver>(place: &Place<D>) {
 
 /// Whoever disconnects, or destroys its endpoint, as soon as the last message is there has acknowledged it: each send of the
 /// peer's has succeeded.
-pub fn the_last_message_is_acknowledged<D: Driver>(place: &Place<D>) {
+pub fn the_last_message_is_acknowledged<D: Driver>(env: &Environment<D>) {
     for goes in [false, true] {
         for attribute in RELIABLE {
-            for round in 0..place.rounds(4) {
-                let mut pair = Pair::plain(place, attribute);
+            for round in 0..env.rounds(4) {
+                let mut pair = Pair::plain(env, attribute);
                 for number in 0..3 {
                     pair.client
                         .port
@@ -190,10 +190,10 @@ pub fn the_last_message_is_acknowledged<D: Driver>(place: &Place<D>) {
 }
 
 /// The same between two threads, where the one that leaves does so at any moment of what the other does.
-pub fn the_last_message_is_acknowledged_at_any_moment<D: Driver>(place: &Place<D>) {
+pub fn the_last_message_is_acknowledged_at_any_moment<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        for round in 0..place.rounds(8) {
-            let Pair { mut client, mut server, to_server, .. } = Pair::plain(place, attribute);
+        for round in 0..env.rounds(8) {
+            let Pair { mut client, mut server, to_server, .. } = Pair::plain(env, attribute);
             let count = 1 + round % 5;
             let leaving = std::thread::spawn(move || {
                 let patience = Instant::now() + conformance_timeout();
@@ -220,11 +220,11 @@ pub fn the_last_message_is_acknowledged_at_any_moment<D: Driver>(place: &Place<D
 }
 
 /// The same for a write that tells the peer: it leaves when it hears of the data.
-pub fn the_last_operation_is_answered<D: Driver>(place: &Place<D>) {
+pub fn the_last_operation_is_answered<D: Driver>(env: &Environment<D>) {
     for goes in [false, true] {
         for attribute in RELIABLE {
-            for round in 0..place.rounds(4) {
-                let mut pair = Pair::plain(place, attribute);
+            for round in 0..env.rounds(4) {
+                let mut pair = Pair::plain(env, attribute);
                 let lent = Area::new(&mut pair.server, Whose::Library, 4096, Access::ALL);
                 let own = Area::new(&mut pair.client, Whose::Library, 4096, Access::LOCAL);
                 let rma = Rma {

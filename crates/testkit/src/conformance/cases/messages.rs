@@ -2,15 +2,16 @@
 
 use super::{ATTRIBUTES, RELIABLE, RO};
 use crate::conformance::{
-    Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, conformance_timeout, number_of, pattern,
+    Conn, Driver, Environment, Flags, Pair, Port, Refusal, Side, Skipped, conformance_timeout, number_of,
+    pattern,
 };
 use cci::{Attribute, Status};
 use std::time::{Duration, Instant};
 
 /// Every size that could be special, up to the connection's longest, arrives as it was; one byte more is refused.
-pub fn every_size_arrives<D: Driver>(place: &Place<D>) {
+pub fn every_size_arrives<D: Driver>(env: &Environment<D>) {
     for attribute in ATTRIBUTES {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         let longest = pair.client.port.max_send_size(pair.to_server);
         assert_eq!(
             longest,
@@ -126,8 +127,8 @@ fn send_some<D: Driver>(side: &mut Side<D>, to: Conn<D>, next: u64, count: u64, 
 }
 
 /// RO: in order, once, and completions in order too (CCI-028).
-pub fn ordered_and_completed_in_order<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn ordered_and_completed_in_order<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     let (at_server, at_client) = flood_both_ways(&mut pair, 2000);
     let all: Vec<u64> = (0..2000).collect();
     assert!(at_server == all && at_client == all, "in order, each once");
@@ -136,8 +137,8 @@ pub fn ordered_and_completed_in_order<D: Driver>(place: &Place<D>) {
 }
 
 /// RU: in any order, once (CCI-029).
-pub fn unordered_exactly_once<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, Attribute::ReliableUnordered);
+pub fn unordered_exactly_once<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, Attribute::ReliableUnordered);
     let (mut at_server, mut at_client) = flood_both_ways(&mut pair, 2000);
     let all: Vec<u64> = (0..2000).collect();
     let (mut client_done, mut server_done) = (pair.client.contexts(), pair.server.contexts());
@@ -149,8 +150,8 @@ pub fn unordered_exactly_once<D: Driver>(place: &Place<D>) {
 }
 
 /// UU: at most once, intact, and every send completes (CCI-030).
-pub fn unreliable_at_most_once<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, Attribute::Unreliable);
+pub fn unreliable_at_most_once<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, Attribute::Unreliable);
     let (mut at_server, mut at_client) = flood_both_ways(&mut pair, 2000);
     for numbers in [&mut at_server, &mut at_client] {
         let received = numbers.len();
@@ -165,9 +166,9 @@ pub fn unreliable_at_most_once<D: Driver>(place: &Place<D>) {
 }
 
 /// The smaller maximum of the two sides holds, whichever side has it (CCI-048).
-pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    let small_place = place.smaller()?;
-    for (client_place, server_place) in [(place, &small_place), (&small_place, place)] {
+pub fn smaller_side_decides_the_size<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    let small_place = env.smaller()?;
+    for (client_place, server_place) in [(env, &small_place), (&small_place, env)] {
         let (client, server): (Side<D>, Side<D>) = (Side::plain(client_place), Side::server(server_place));
         let mut pair = Pair::of(client, server, RO);
         let longest = pair.client.port.max_send_size(pair.to_server);
@@ -184,9 +185,9 @@ pub fn smaller_side_decides_the_size<D: Driver>(place: &Place<D>) -> Result<(), 
 }
 
 /// A received message is sent on as it lies there, and given back only then (CCI-022).
-pub fn echo_from_the_received_message<D: Driver>(place: &Place<D>) {
+pub fn echo_from_the_received_message<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         let longest = pair.client.port.max_send_size(pair.to_server);
         for number in 0..300 {
             let message = pattern(number, varied_len(number, longest));
@@ -204,8 +205,8 @@ pub fn echo_from_the_received_message<D: Driver>(place: &Place<D>) {
 }
 
 /// Segments arrive as one message, whatever their number and lengths, none and empty ones included (CCI-042).
-pub fn gathered_from_segments<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn gathered_from_segments<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     let longest = pair.client.port.max_send_size(pair.to_server);
     let whole = pattern(11, longest);
     let cuts: [&[usize]; 8] = [

@@ -1,7 +1,7 @@
 //! Multicast groups (CCI-012, CCI-031): connections that only send or only receive, made without anybody's word.
 
 use crate::conformance::{
-    Conn, Driver, Flags, Place, Port, Refusal, Setup, Side, conformance_timeout, number_of, pattern,
+    Conn, Driver, Environment, Flags, Port, Refusal, Setup, Side, conformance_timeout, number_of, pattern,
 };
 use cci::{Attribute, Status};
 use std::time::Instant;
@@ -10,10 +10,10 @@ const TX: Attribute = Attribute::MulticastSend;
 const RX: Attribute = Attribute::MulticastReceive;
 
 /// A group that no other case uses, nor this one in another process of this machine.
-fn group<D: Driver>(place: &Place<D>, case: u8, port: u16) -> String {
+fn group<D: Driver>(env: &Environment<D>, case: u8, port: u16) -> String {
     let [_, _, a, b] = std::process::id().to_be_bytes();
     // The two languages' cases run in different processes, those of two devices may run in one.
-    if place.device.starts_with("udp6") {
+    if env.device.starts_with("udp6") {
         format!("udp://[ff15::{a:x}:{b:x}:{case:x}]:{port}")
     } else {
         format!("udp://239.{a}.{b}.{case}:{port}")
@@ -58,10 +58,10 @@ fn send<D: Driver>(side: &mut Side<D>, to: Conn<D>, number: u64, len_bytes: usiz
 }
 
 /// Several senders, several receivers: each gets everything once; each send completes once.
-pub fn every_member_hears_every_sender<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 1, 47720);
-    let mut members: Vec<Side<D>> = (0..3).map(|_| Side::plain(place)).collect();
-    let mut senders: Vec<Side<D>> = (0..2).map(|_| Side::plain(place)).collect();
+pub fn every_member_hears_every_sender<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 1, 47720);
+    let mut members: Vec<Side<D>> = (0..3).map(|_| Side::plain(env)).collect();
+    let mut senders: Vec<Side<D>> = (0..2).map(|_| Side::plain(env)).collect();
     let from: Vec<_> = members.iter_mut().map(|member| join(member, &uri, RX)).collect();
     let to: Vec<_> = senders.iter_mut().map(|sender| join(sender, &uri, TX)).collect();
     for round in 0..20 {
@@ -94,9 +94,9 @@ pub fn every_member_hears_every_sender<D: Driver>(place: &Place<D>) {
 }
 
 /// Every length up to the longest, the longest included; one more is refused.
-pub fn every_size_arrives_in_a_group<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 2, 47720);
-    let (mut sender, mut member) = (Side::plain(place), Side::plain(place));
+pub fn every_size_arrives_in_a_group<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 2, 47720);
+    let (mut sender, mut member) = (Side::plain(env), Side::plain(env));
     join(&mut member, &uri, RX);
     let to = join(&mut sender, &uri, TX);
     let longest = sender.port.max_send_size(to);
@@ -118,9 +118,9 @@ pub fn every_size_arrives_in_a_group<D: Driver>(place: &Place<D>) {
 }
 
 /// Two groups at one port and one group at two ports; the same group over two connections.
-pub fn groups_do_not_mix<D: Driver>(place: &Place<D>) {
-    let uris = [group(place, 3, 47720), group(place, 4, 47720), group(place, 3, 47721)];
-    let (mut sender, mut member) = (Side::plain(place), Side::plain(place));
+pub fn groups_do_not_mix<D: Driver>(env: &Environment<D>) {
+    let uris = [group(env, 3, 47720), group(env, 4, 47720), group(env, 3, 47721)];
+    let (mut sender, mut member) = (Side::plain(env), Side::plain(env));
     let from: Vec<_> = uris.iter().map(|uri| join(&mut member, uri, RX)).collect();
     let again = join(&mut member, &uris[0], RX);
     let to: Vec<_> = uris.iter().map(|uri| join(&mut sender, uri, TX)).collect();
@@ -138,9 +138,9 @@ pub fn groups_do_not_mix<D: Driver>(place: &Place<D>) {
 }
 
 /// Who has left hears nothing, who comes back hears again; and what was sent before a disconnect leaves.
-pub fn leaving_ends_it<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 5, 47720);
-    let (mut sender, mut leaves, mut stays) = (Side::plain(place), Side::plain(place), Side::plain(place));
+pub fn leaving_ends_it<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 5, 47720);
+    let (mut sender, mut leaves, mut stays) = (Side::plain(env), Side::plain(env), Side::plain(env));
     join(&mut stays, &uri, RX);
     for round in 0..5 {
         let from = join(&mut leaves, &uri, RX);
@@ -158,9 +158,9 @@ pub fn leaving_ends_it<D: Driver>(place: &Place<D>) {
 }
 
 /// A sender that has joined its own group does not hear itself; others do.
-pub fn own_messages_are_not_heard<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 6, 47720);
-    let (mut speaker, mut other) = (Side::plain(place), Side::plain(place));
+pub fn own_messages_are_not_heard<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 6, 47720);
+    let (mut speaker, mut other) = (Side::plain(env), Side::plain(env));
     let heard = join(&mut speaker, &uri, RX);
     join(&mut other, &uri, RX);
     let to = join(&mut speaker, &uri, TX);
@@ -174,9 +174,9 @@ pub fn own_messages_are_not_heard<D: Driver>(place: &Place<D>) {
 }
 
 /// What a group can't do is refused, nothing is started, and the endpoint goes on.
-pub fn mistakes_with_groups_are_refused<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 7, 47720);
-    let (mut side, other) = (Side::plain(place), Side::plain(place));
+pub fn mistakes_with_groups_are_refused<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 7, 47720);
+    let (mut side, other) = (Side::plain(env), Side::plain(env));
     for attribute in super::ATTRIBUTES {
         assert_eq!(side.port.connect(&uri, b"", attribute, 1, None), Err(Refusal::BadArgument), "to a group");
     }
@@ -211,10 +211,10 @@ pub fn mistakes_with_groups_are_refused<D: Driver>(place: &Place<D>) {
 }
 
 /// Messages that find no receive buffer are lost and counted; the group goes on when there are buffers again.
-pub fn members_without_a_buffer_lose<D: Driver>(place: &Place<D>) {
-    let uri = group(place, 8, 47720);
+pub fn members_without_a_buffer_lose<D: Driver>(env: &Environment<D>) {
+    let uri = group(env, 8, 47720);
     let setup = Setup { recv_buffers: 4, ..Setup::default() };
-    let (mut sender, mut member) = (Side::plain(place), Side::<D>::open(place, &setup));
+    let (mut sender, mut member) = (Side::plain(env), Side::<D>::open(env, &setup));
     let from = join(&mut member, &uri, RX);
     let to = join(&mut sender, &uri, TX);
     for number in 0..100 {

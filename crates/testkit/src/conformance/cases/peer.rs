@@ -1,6 +1,6 @@
 //! A second process: the test program starts itself once more, to run only the child's part.
 
-use crate::conformance::{Driver, Place, Side, conformance_timeout};
+use crate::conformance::{Driver, Environment, Side, conformance_timeout};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -17,15 +17,15 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn start<D: Driver>(place: &Place<D>) -> Peer {
+    pub(super) fn start<D: Driver>(env: &Environment<D>) -> Peer {
         // The path of a test has no crate in front.
-        let (_, test) = place.child_test.split_once("::").expect("a test lives in a module");
+        let (_, test) = env.child_test.split_once("::").expect("a test lives in a module");
         let program = std::env::current_exe().expect("the test program");
         // It is a server: it begins where this thread is.
-        let _there = place.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
+        let _there = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
         let mut child = Command::new(program)
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(CHILD, place.about.name)
+            .env(CHILD, env.about.name)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

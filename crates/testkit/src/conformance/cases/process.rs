@@ -3,17 +3,17 @@
 use super::RO;
 use super::peer::{Peer, poll_until};
 use crate::conformance::{
-    Capability, Driver, Flags, Pair, Place, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
+    Capability, Driver, Environment, Flags, Pair, Port, Refusal, Setup, Side, Skipped, conformance_timeout,
     number_of, pattern,
 };
 use cci::{DisconnectReason, Status};
 use std::time::{Duration, Instant};
 
 /// Messages of all sizes go to another process and come back, a few at a time.
-pub fn two_processes_exchange<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Processes)?;
-    let mut peer = Peer::start(place);
-    let mut client: Side<D> = Side::plain(place);
+pub fn two_processes_exchange<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Processes)?;
+    let mut peer = Peer::start(env);
+    let mut client: Side<D> = Side::plain(env);
     for attribute in super::RELIABLE {
         client.connected.clear();
         client.dial(&peer.uri, attribute, 1);
@@ -44,12 +44,12 @@ pub fn two_processes_exchange<D: Driver>(place: &Place<D>) -> Result<(), Skipped
 
 /// The other process is killed in the middle of an exchange: each send completes once, later ones are refused, the
 /// rest of the endpoint goes on.
-pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Processes)?;
+pub fn killed_peer_is_noticed<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Processes)?;
     let setup = Setup { send_timeout: Duration::from_secs(1), tells_disconnected: true, ..Setup::default() };
-    for round in 0..place.rounds(3) as u64 {
-        let mut peer = Peer::start(place);
-        let mut client: Side<D> = Side::open(place, &setup);
+    for round in 0..env.rounds(3) as u64 {
+        let mut peer = Peer::start(env);
+        let mut client: Side<D> = Side::open(env, &setup);
         client.dial(&peer.uri, RO, 1);
         poll_until(&mut client, "the connection", |client| !client.connected.is_empty());
         let to_peer = client.connected[0].1.expect("connected to the other process");
@@ -83,7 +83,7 @@ pub fn killed_peer_is_noticed<D: Driver>(place: &Place<D>) -> Result<(), Skipped
         let bad =
             |status: &&Status| !matches!(status, Status::Success | Status::Disconnected | Status::TimedOut);
         assert_eq!(client.statuses().iter().find(bad), None);
-        let mut pair = Pair::of(client, Side::server(place), RO);
+        let mut pair = Pair::of(client, Side::server(env), RO);
         pair.client.sent.clear();
         pair.send(&pattern(1, 1), 0);
         pair.until("life after it", |client, server| client.sent.len() == 1 && server.inbox.len() == 1);

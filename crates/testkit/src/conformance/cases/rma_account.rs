@@ -2,15 +2,15 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Capability, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Skipped, Whose,
+    Area, Capability, Conn, Driver, Environment, Flags, Pair, Port, Refusal, Side, Skipped, Whose,
     conformance_timeout, connect, part, plain,
 };
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, RmaKind, Segment, Status};
 use std::time::Instant;
 
 /// Operations at the side that makes them, refusals at the side that refuses.
-pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::<D>::plain(place, RO);
+pub fn operations_are_counted<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::<D>::plain(env, RO);
     let here = Area::new(&mut pair.client, Whose::Library, 10_000, Access::LOCAL);
     let there = Area::new(&mut pair.server, Whose::Foreign, 10_000, Access::ALL);
     assert_eq!((pair.client.port.counts().regions, pair.server.port.counts().regions), (1, 1));
@@ -21,7 +21,7 @@ pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
     pair.transfer(RmaKind::Write, here.piece(0, 50), there.piece(0, 50));
     let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
     for _ in 0..5 {
-        pair.change(add, there.place(0), None);
+        pair.change(add, there.address(0), None);
     }
     let (client, server) = (pair.client.port.counts(), pair.server.port.counts());
     assert_eq!((client.rma_writes, client.rma_reads, client.atomics), (4, 3, 5));
@@ -44,10 +44,10 @@ pub fn operations_are_counted<D: Driver>(place: &Place<D>) {
 }
 
 /// As many operations as programs post at once are taken, whether the peer looks or not. Each ends once, in the order of issue.
-pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(place: &Place<D>) {
+pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(env: &Environment<D>) {
     const OPERATIONS: u64 = 16_384;
     for whose in Whose::ALL {
-        let mut pair = Pair::<D>::plain(place, RO);
+        let mut pair = Pair::<D>::plain(env, RO);
         let here = Area::new(&mut pair.client, whose, 8192, Access::LOCAL);
         let there = Area::new(&mut pair.server, whose, 8192, Access::ALL);
         for context in 0..OPERATIONS {
@@ -55,7 +55,7 @@ pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(place: &Place<D>
             let (local, remote) = ([here.piece(at, 8)], [there.piece(at, 8)]);
             let taken =
                 pair.client.port.rma(pair.to_server, &plain(RmaKind::Write, &local, &remote, context));
-            assert_eq!(taken, Ok(()), "{}, {whose:?}: operation {context}", place.device);
+            assert_eq!(taken, Ok(()), "{}, {whose:?}: operation {context}", env.device);
         }
         let ended = pair.ended(OPERATIONS as usize);
         let expected = (0..OPERATIONS).map(|context| (context, Status::Success));
@@ -66,8 +66,8 @@ pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(place: &Place<D>
 }
 
 /// A connection says which way memory of either kind is reached.
-pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::<D>::plain(place, RO);
+pub fn explains_the_paths_to_memory<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::<D>::plain(env, RO);
     for whose in Whose::ALL {
         let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
         let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
@@ -76,7 +76,7 @@ pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
         }
     }
     let text = pair.client.port.explain(pair.to_server).to_lowercase();
-    if place.about.scheme == "shm://" {
+    if env.about.scheme == "shm://" {
         for way in ["direct mapping", "read across processes", "ring"] {
             assert!(text.contains(&format!("remote memory: {way}: ")), "{way} is missing:\n{text}");
         }
@@ -85,10 +85,10 @@ pub fn explains_the_paths_to_memory<D: Driver>(place: &Place<D>) {
 }
 
 /// However much is moved, no more memory is held than for a little of it.
-pub fn a_long_transfer_holds_no_more_memory<D: Driver>(place: &Place<D>) {
+pub fn a_long_transfer_holds_no_more_memory<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 16 << 20;
-    let times = place.rounds(64) as u64;
-    let mut pair = Pair::<D>::plain(place, RO);
+    let times = env.rounds(64) as u64;
+    let mut pair = Pair::<D>::plain(env, RO);
     let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
     let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
     let most = |pair: &mut Pair<D>, kind, times: u64| {
@@ -138,16 +138,16 @@ struct Mover<D: Driver> {
 }
 
 /// Neither of two clients has to wait for the other.
-pub fn two_connections_share<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
-    place.needs(Capability::OneWay)?;
+pub fn two_connections_share<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
+    env.needs(Capability::OneWay)?;
     const PIECES: u64 = 100;
     const PIECE: usize = 256 << 10;
     for attribute in RELIABLE {
         for kind in [RmaKind::Write, RmaKind::Read] {
-            let mut server = Side::<D>::server(place);
+            let mut server = Side::<D>::server(env);
             let mut movers = [(), ()].map(|()| {
-                let mut side = Side::plain(place);
+                let mut side = Side::plain(env);
                 let (to_server, _) = connect(&mut side, &mut server, attribute);
                 let here = Area::new(&mut side, Whose::Library, PIECE, Access::LOCAL);
                 let there = Area::new(&mut server, Whose::Foreign, PIECE, Access::ALL);
@@ -181,11 +181,11 @@ pub fn two_connections_share<D: Driver>(place: &Place<D>) -> Result<(), Skipped>
 }
 
 /// A message is not kept waiting by a bulk transfer: not on another connection, not on the same.
-pub fn messages_pass_a_bulk_transfer<D: Driver>(place: &Place<D>) {
+pub fn messages_pass_a_bulk_transfer<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 16 << 20;
     for attribute in RELIABLE {
         for kind in [RmaKind::Write, RmaKind::Read] {
-            let mut pair = Pair::<D>::plain(place, attribute);
+            let mut pair = Pair::<D>::plain(env, attribute);
             let (second, _) = connect(&mut pair.client, &mut pair.server, attribute);
             let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
             let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);

@@ -2,7 +2,7 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Capability, Conn, Driver, Pair, Place, Port, Refusal, Setup, Shared, Side, Skipped, Whose,
+    Area, Capability, Conn, Driver, Environment, Pair, Port, Refusal, Setup, Shared, Side, Skipped, Whose,
     conformance_timeout, connect, part,
 };
 use crate::sim::Rng;
@@ -26,14 +26,14 @@ struct Client<D: Driver> {
 
 /// A server and clients of it.
 fn clients<D: Driver>(
-    place: &Place<D>,
+    env: &Environment<D>,
     attribute: Attribute,
     count: usize,
     results_bytes: usize,
 ) -> (Side<D>, Vec<Client<D>>) {
-    let mut server = Side::server(place);
+    let mut server = Side::server(env);
     let clients = (0..count).map(|_| {
-        let mut side = Side::open(place, &Setup { recv_buffers: 16, ..Setup::default() });
+        let mut side = Side::open(env, &Setup { recv_buffers: 16, ..Setup::default() });
         let (to_server, _) = connect(&mut side, &mut server, attribute);
         let results = Area::new(&mut side, Whose::Library, results_bytes, Access::LOCAL);
         Client { side, to_server, results, started: 0 }
@@ -50,7 +50,7 @@ impl<D: Driver> Client<D> {
                 return;
             }
             let (atomic, target) = next(self.started);
-            let result = Some(self.results.place(self.started * 8));
+            let result = Some(self.results.address(self.started * 8));
             let context = self.started as u64;
             match self.side.port.atomic(self.to_server, atomic, target, result, context, RmaFlags::NONE) {
                 Ok(()) => self.started += 1,
@@ -89,17 +89,17 @@ fn run_all<D: Driver>(
 }
 
 /// Several clients add to one word: every value between is seen by exactly one of them.
-pub fn fetch_adds_add_up<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn fetch_adds_add_up<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     const CLIENTS: usize = 3;
     const ADDS: usize = 2_000;
     for attribute in RELIABLE {
         for (whose, width) in [(Whose::Library, AtomicWidth::Eight), (Whose::Foreign, AtomicWidth::Four)] {
-            let (mut server, mut clients) = clients::<D>(place, attribute, CLIENTS, ADDS * 8);
+            let (mut server, mut clients) = clients::<D>(env, attribute, CLIENTS, ADDS * 8);
             let mut there = Area::new(&mut server, whose, 64, Access::ATOMIC);
             there.put_word(32, 0);
             run_all(&mut server, &mut clients, ADDS, |_, _| {
-                (op(AtomicKind::FetchAdd, width, 1), there.place(32))
+                (op(AtomicKind::FetchAdd, width, 1), there.address(32))
             });
             let mut seen: Vec<u64> = clients.iter().flat_map(|client| client.results(ADDS)).collect();
             seen.sort_unstable();
@@ -113,19 +113,19 @@ pub fn fetch_adds_add_up<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
 }
 
 /// Clients claim slots of a table by compare-and-swap: each slot is had by the one who was told so.
-pub fn compare_swap_claims_each_slot_once<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn compare_swap_claims_each_slot_once<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     const CLIENTS: usize = 3;
     const SLOTS: usize = 600;
     for whose in Whose::ALL {
-        let (mut server, mut clients) = clients::<D>(place, Attribute::ReliableUnordered, CLIENTS, SLOTS * 8);
+        let (mut server, mut clients) = clients::<D>(env, Attribute::ReliableUnordered, CLIENTS, SLOTS * 8);
         let mut there = Area::new(&mut server, whose, SLOTS * 8, Access::ATOMIC);
         there.put(0, &[0; SLOTS * 8]);
         let claim = |who: usize, slot: usize| {
             let width = AtomicWidth::Eight;
             let operand = (who as u64 + 1) << 40 | slot as u64;
             let slot = (slot * (who + 1) * 7) % SLOTS;
-            (Atomic { kind: AtomicKind::CompareSwap, width, operand, compare: 0 }, there.place(slot * 8))
+            (Atomic { kind: AtomicKind::CompareSwap, width, operand, compare: 0 }, there.address(slot * 8))
         };
         run_all(&mut server, &mut clients, SLOTS, claim);
         let mut claimed = 0;
@@ -148,10 +148,10 @@ pub fn compare_swap_claims_each_slot_once<D: Driver>(place: &Place<D>) -> Result
 }
 
 /// 4-byte operations wrap within their word.
-pub fn four_bytes_leave_the_neighbours_alone<D: Driver>(place: &Place<D>) {
+pub fn four_bytes_leave_the_neighbours_alone<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
-            let mut pair = Pair::<D>::plain(place, attribute);
+            let mut pair = Pair::<D>::plain(env, attribute);
             let mut here = Area::new(&mut pair.client, Whose::Foreign, 64, Access::LOCAL);
             let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             for at in [0, 4, 8, 20, 60] {
@@ -159,7 +159,7 @@ pub fn four_bytes_leave_the_neighbours_alone<D: Driver>(place: &Place<D>) {
                 let mut add = op(AtomicKind::FetchAdd, AtomicWidth::Four, 3);
                 // What is above the width counts for nothing.
                 add.operand |= 0xabcd_0000_0000_0000;
-                let status = pair.change(add, there.place(at), Some(here.place(at / 8 * 8)));
+                let status = pair.change(add, there.address(at), Some(here.address(at / 8 * 8)));
                 assert_eq!(status, Status::Success);
                 here.expect(at / 8 * 8, &u64::from(u32::MAX).to_ne_bytes());
                 there.expect(at, &2_u32.to_ne_bytes());
@@ -186,10 +186,10 @@ fn model(atomic: Atomic, before: u64) -> u64 {
 }
 
 /// Every kind, both widths, with and without a result, against a model.
-pub fn every_kind_does_what_it_says<D: Driver>(place: &Place<D>) {
+pub fn every_kind_does_what_it_says<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
-            let mut pair = Pair::<D>::plain(place, attribute);
+            let mut pair = Pair::<D>::plain(env, attribute);
             let mut here = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
             let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             let mut rng = Rng::new(6);
@@ -209,7 +209,7 @@ pub fn every_kind_does_what_it_says<D: Driver>(place: &Place<D>) {
                 let result =
                     matches!(kind, AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap)
                         && rng.below(4) > 0;
-                let status = pair.change(atomic, there.place(at), result.then(|| here.place(0)));
+                let status = pair.change(atomic, there.address(at), result.then(|| here.address(0)));
                 assert_eq!(status, Status::Success, "{atomic:?}");
                 there.expect(at, &model(atomic, before).to_ne_bytes()[..width.bytes()]);
                 if result {
@@ -224,10 +224,10 @@ pub fn every_kind_does_what_it_says<D: Driver>(place: &Place<D>) {
 }
 
 /// Misaligned ones can't be done, those beyond the end may not: the word stays as it was.
-pub fn atomics_out_of_place_are_refused<D: Driver>(place: &Place<D>) {
+pub fn atomics_out_of_place_are_refused<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
-            let mut pair = Pair::<D>::plain(place, attribute);
+            let mut pair = Pair::<D>::plain(env, attribute);
             let mut here = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
             let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             for kind in AtomicKind::ALL {
@@ -240,14 +240,18 @@ pub fn atomics_out_of_place_are_refused<D: Driver>(place: &Place<D>) {
                     (AtomicWidth::Eight, 64, Status::RmaHandle),
                     (AtomicWidth::Four, 1 << 62, Status::RmaHandle),
                 ] {
-                    let status = pair.change(op(kind, width, 1), there.place(at), None);
+                    let status = pair.change(op(kind, width, 1), there.address(at), None);
                     assert_eq!(status, expected, "{kind:?} of {width:?} bytes at {at}");
                 }
             }
             there.check("refused");
-            let result = Some(here.place(0));
+            let result = Some(here.address(0));
             let swap = op(AtomicKind::Swap, AtomicWidth::Eight, 7);
-            assert_eq!(pair.change(swap, there.place(8), result), Status::Success, "the connection goes on");
+            assert_eq!(
+                pair.change(swap, there.address(8), result),
+                Status::Success,
+                "the connection goes on"
+            );
             here.expect(0, there.model(8, 8));
             there.expect(8, &7_u64.to_ne_bytes());
             here.check("the word before");
@@ -258,11 +262,11 @@ pub fn atomics_out_of_place_are_refused<D: Driver>(place: &Place<D>) {
 }
 
 /// The owner's program changes the word at the same time, with its processor's own atomics.
-pub fn atomics_against_the_owners_own<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn atomics_against_the_owners_own<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     const ADDS: usize = 4_000;
     for whose in Whose::ALL {
-        let (mut server, mut clients) = clients::<D>(place, RO, 2, ADDS * 8);
+        let (mut server, mut clients) = clients::<D>(env, RO, 2, ADDS * 8);
         let mut there = Area::new(&mut server, whose, 64, Access::ATOMIC);
         there.put_word(16, 0);
         let (memory, at) = (there.memory.clone(), there.range.start + 16);
@@ -279,7 +283,7 @@ pub fn atomics_against_the_owners_own<D: Driver>(place: &Place<D>) -> Result<(),
             }
             seen
         });
-        run_all(&mut server, &mut clients, ADDS, |_, _| (add, there.place(16)));
+        run_all(&mut server, &mut clients, ADDS, |_, _| (add, there.address(16)));
         stop.store(true, Ordering::Relaxed);
         let mut seen = owner.join().expect("the owner's program");
         seen.extend(clients.iter().flat_map(|client| client.results(ADDS)));

@@ -2,7 +2,7 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Capability, Driver, Grant, Pair, Place, Port, Shared, Side, Skipped, Whose, contents, plain,
+    Area, Capability, Driver, Environment, Grant, Pair, Port, Shared, Side, Skipped, Whose, contents, plain,
     some_len,
 };
 use crate::sim::Rng;
@@ -10,9 +10,9 @@ use cci::limits::RMA_PIECES_MAX;
 use cci::{Access, RmaKind, Segment, Status};
 
 /// Each kind of memory on each side, and each reliable attribute in turn.
-fn for_each_combination<D: Driver>(place: &Place<D>, mut case: impl FnMut(&mut Pair<D>, [Whose; 2])) {
+fn for_each_combination<D: Driver>(env: &Environment<D>, mut case: impl FnMut(&mut Pair<D>, [Whose; 2])) {
     for attribute in RELIABLE {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         for local in Whose::ALL {
             for remote in Whose::ALL {
                 case(&mut pair, [local, remote]);
@@ -36,8 +36,8 @@ fn end<D: Driver>(pair: &mut Pair<D>, here: &Area<D>, there: &Area<D>) {
 }
 
 /// 1 to 100 bytes, each from and to another alignment, written and read back.
-pub fn every_length_at_odd_offsets<D: Driver>(place: &Place<D>) {
-    for_each_combination(place, |pair, whose| {
+pub fn every_length_at_odd_offsets<D: Driver>(env: &Environment<D>) {
+    for_each_combination(env, |pair, whose| {
         let (mut here, mut there) = areas(pair, whose, 32 << 10);
         for len in 1..=100 {
             let (from, to) = (len * 160 + len * 7 % 60, len * 160 + len * 13 % 59);
@@ -67,12 +67,12 @@ pub fn every_length_at_odd_offsets<D: Driver>(place: &Place<D>) {
 }
 
 /// Lengths at which something may change: words, lines, pages, messages, datagrams, batches, rings, requests.
-pub fn lengths_around_every_threshold<D: Driver>(place: &Place<D>) {
+pub fn lengths_around_every_threshold<D: Driver>(env: &Environment<D>) {
     const EDGES: [usize; 16] = [
         128, 256, 512, 1_024, 1_408, 1_472, 2_048, 4_096, 8_192, 8_952, 16_384, 32_768, 65_507, 131_072,
         262_144, 1_048_576,
     ];
-    for_each_combination(place, |pair, whose| {
+    for_each_combination(env, |pair, whose| {
         let message = pair.client.port.max_send_size(pair.to_server);
         let (mut here, mut there) = areas(pair, whose, (1 << 20) + 100);
         for (number, edge) in EDGES.into_iter().chain([message, message * 2]).enumerate() {
@@ -97,10 +97,10 @@ pub fn lengths_around_every_threshold<D: Driver>(place: &Place<D>) {
 }
 
 /// One long write and one long read.
-pub fn sixty_four_megabytes<D: Driver>(place: &Place<D>) {
+pub fn sixty_four_megabytes<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 64 << 20;
     for whose in [[Whose::Foreign, Whose::Library], [Whose::Library, Whose::Foreign]] {
-        let mut pair = Pair::plain(place, RO);
+        let mut pair = Pair::plain(env, RO);
         let (mut here, mut there) = areas(&mut pair, whose, LEN + 5);
         there.expect(5, &contents(3, LEN));
         here.put(1, &contents(3, LEN));
@@ -119,10 +119,10 @@ pub fn sixty_four_megabytes<D: Driver>(place: &Place<D>) {
 }
 
 /// As many operations at once as an endpoint takes, and more that wait for room.
-pub fn thousands_outstanding<D: Driver>(place: &Place<D>) {
+pub fn thousands_outstanding<D: Driver>(env: &Environment<D>) {
     const OPERATIONS: usize = 6_000;
     const ROOM: usize = 320;
-    for_each_combination(place, |pair, whose| {
+    for_each_combination(env, |pair, whose| {
         let (mut here, mut there) = areas(pair, whose, OPERATIONS * ROOM);
         let mut rng = Rng::new(9);
         for number in 0..OPERATIONS {
@@ -164,8 +164,8 @@ fn cut<D: Driver>(rng: &mut Rng, areas: &[Area<D>; 2], mut total: usize) -> Vec<
 }
 
 /// Lists of pieces out of several regions, cut differently on both sides (CCS-045).
-pub fn pieces_cut_differently<D: Driver>(place: &Place<D>) {
-    for_each_combination(place, |pair, [local, remote]| {
+pub fn pieces_cut_differently<D: Driver>(env: &Environment<D>) {
+    for_each_combination(env, |pair, [local, remote]| {
         let mut here = [(), ()].map(|()| Area::odd(&mut pair.client, local, 200_000, Access::LOCAL));
         let access = Access::READ | Access::WRITE;
         let mut there = [(), ()].map(|()| Area::odd(&mut pair.server, remote, 200_000, access));
@@ -210,9 +210,9 @@ pub fn pieces_cut_differently<D: Driver>(place: &Place<D>) {
 }
 
 /// The longest list works; a longer one is refused before anything happens.
-pub fn as_many_pieces_as_can_be<D: Driver>(place: &Place<D>) {
+pub fn as_many_pieces_as_can_be<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::plain(place, attribute);
+        let mut pair = Pair::plain(env, attribute);
         let whose = [Whose::Library, Whose::Library];
         let (here, mut there) = areas(&mut pair, whose, RMA_PIECES_MAX * 16 + 64);
         let list = |area: &Area<D>, count: usize, len: usize| -> Vec<Segment> {
@@ -239,9 +239,9 @@ pub fn as_many_pieces_as_can_be<D: Driver>(place: &Place<D>) {
 }
 
 /// Thousands of regions of one memory, used and given up in any order.
-pub fn many_regions_at_once<D: Driver>(place: &Place<D>) {
+pub fn many_regions_at_once<D: Driver>(env: &Environment<D>) {
     const REGIONS: usize = 2_000;
-    let mut pair = Pair::plain(place, RO);
+    let mut pair = Pair::plain(env, RO);
     let here = Area::<D>::new(&mut pair.client, Whose::Library, REGIONS * 8, Access::LOCAL);
     for whose in Whose::ALL {
         let memory = pair.server.port.memory(whose, REGIONS * 8);
@@ -272,12 +272,12 @@ pub fn many_regions_at_once<D: Driver>(place: &Place<D>) {
 }
 
 /// The program may let go of memory that is registered: the region keeps it.
-pub fn memory_lives_as_long_as_its_region<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn memory_lives_as_long_as_its_region<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     if !D::MEMORY_IS_COUNTED {
         return Err(Skipped("the program must keep what it registers".to_owned()));
     }
-    let mut pair = Pair::plain(place, RO);
+    let mut pair = Pair::plain(env, RO);
     let mut here = Area::<D>::new(&mut pair.client, Whose::Library, 10_000, Access::LOCAL);
     for whose in Whose::ALL {
         let Area { memory, handle, model, range } =
@@ -289,7 +289,7 @@ pub fn memory_lives_as_long_as_its_region<D: Driver>(place: &Place<D>) -> Result
         here.check("read from memory that its program has let go of");
         // The other side's goes, and memory of the endpoint that allocated it outlives that endpoint.
         let memory = {
-            let mut short = Side::<D>::plain(place);
+            let mut short = Side::<D>::plain(env);
             short.port.memory(whose, 4_096)
         };
         memory.write(0, b"still");

@@ -2,8 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Conn, Driver, Flags, Grant, Pair, Place, Port, Refusal, Setup, Side, Whose, conformance_timeout,
-    connect, for_a_while, part, plain,
+    Area, Conn, Driver, Environment, Flags, Grant, Pair, Port, Refusal, Setup, Side, Whose,
+    conformance_timeout, connect, for_a_while, part, plain,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, RmaFlags, RmaKind, Status};
@@ -55,11 +55,11 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, here: &Area<D>, stop: &Ato
 }
 
 /// Once `deregister` has returned, no byte changes any more, though peers go on, at any moment of what they do.
-pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
+pub fn deregistering_stops_the_peers<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 700_000;
-    let rounds = place.rounds(60) as u64;
+    let rounds = env.rounds(60) as u64;
     for whose in Whose::ALL {
-        let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::plain(place, RO);
+        let Pair { mut client, mut server, to_server, to_client } = Pair::<D>::plain(env, RO);
         let mut here = Area::new(&mut client, Whose::Library, LEN, Access::LOCAL);
         here.put(0, &vec![0; LEN]);
         let mut there = Area::new(&mut server, whose, LEN, Access::ALL);
@@ -121,11 +121,11 @@ pub fn deregistering_stops_the_peers<D: Driver>(place: &Place<D>) {
 }
 
 /// A local region that is given up with operations under way: they end, well or not, and what was given up stays.
-pub fn deregistered_local_memory<D: Driver>(place: &Place<D>) {
+pub fn deregistered_local_memory<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 400_000;
     for attribute in RELIABLE {
         for whose in Whose::ALL {
-            let mut pair = Pair::<D>::plain(place, attribute);
+            let mut pair = Pair::<D>::plain(env, attribute);
             let there = Area::new(&mut pair.server, whose, LEN, Access::ALL);
             for round in 0..40 {
                 let mut here = Area::new(&mut pair.client, Whose::ALL[round % 2], LEN, Access::LOCAL);
@@ -171,7 +171,7 @@ fn flood<D: Driver>(pair: &mut Pair<D>, here: &Area<D>, there: &Area<D>) -> u64 
             1 => pair.client.port.atomic(
                 to,
                 ADD,
-                there.place(8),
+                there.address(8),
                 None,
                 context,
                 if context % 2 == 0 { RmaFlags::FENCE } else { RmaFlags::NONE },
@@ -206,12 +206,12 @@ fn setup() -> Setup {
 
 /// A pair whose client has operations under way, some way along: the pair, its areas, and how many were taken.
 fn under_way<D: Driver>(
-    place: &Place<D>,
+    env: &Environment<D>,
     attribute: Attribute,
     whose: Whose,
     polls: usize,
 ) -> (Pair<D>, Area<D>, Area<D>, u64) {
-    let mut pair = Pair::<D>::open(place, attribute, &setup());
+    let mut pair = Pair::<D>::open(env, attribute, &setup());
     let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
     let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
     let taken = flood(&mut pair, &here, &there);
@@ -223,10 +223,10 @@ fn under_way<D: Driver>(
 }
 
 /// `disconnect` with operations under way.
-pub fn operations_end_once_after_a_disconnect<D: Driver>(place: &Place<D>) {
+pub fn operations_end_once_after_a_disconnect<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(8)).enumerate() {
-            let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(env.rounds(8)).enumerate() {
+            let (mut pair, here, mut there, taken) = under_way(env, attribute, whose, round * 40);
             pair.client.port.disconnect(pair.to_server);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
             for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
@@ -251,10 +251,10 @@ fn check_guards<D: Driver>(area: &mut Area<D>) {
 }
 
 /// The peer disconnects with operations under way: later ones are refused, these end once.
-pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
+pub fn operations_end_once_when_the_peer_leaves<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(8)).enumerate() {
-            let (mut pair, here, mut there, taken) = under_way(place, attribute, whose, round * 40);
+        for (round, whose) in Whose::ALL.into_iter().cycle().take(env.rounds(8)).enumerate() {
+            let (mut pair, here, mut there, taken) = under_way(env, attribute, whose, round * 40);
             pair.server.port.disconnect(pair.to_client);
             pair.until("an end of each", |client, _| client.sent.len() >= taken as usize);
             for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(10));
@@ -275,9 +275,9 @@ pub fn operations_end_once_when_the_peer_leaves<D: Driver>(place: &Place<D>) {
 }
 
 /// An endpoint goes away, at either side, with operations under way.
-pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
-    for (round, whose) in Whose::ALL.into_iter().cycle().take(place.rounds(6)).enumerate() {
-        let mut pair = Pair::<D>::open(place, RO, &setup());
+pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(env: &Environment<D>) {
+    for (round, whose) in Whose::ALL.into_iter().cycle().take(env.rounds(6)).enumerate() {
+        let mut pair = Pair::<D>::open(env, RO, &setup());
         let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
         let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
         let taken = flood(&mut pair, &here, &there);
@@ -296,7 +296,7 @@ pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
         each_once(&client, taken, RO);
         drop(client);
 
-        let mut pair = Pair::<D>::open(place, RO, &setup());
+        let mut pair = Pair::<D>::open(env, RO, &setup());
         let here = Area::new(&mut pair.client, whose, 200_000, Access::LOCAL);
         let mut there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
         flood(&mut pair, &here, &there);
@@ -310,7 +310,7 @@ pub fn operations_end_once_when_an_endpoint_goes<D: Driver>(place: &Place<D>) {
         check_guards(&mut there);
         server.port.deregister(&there.handle).expect("registered");
         there.accept();
-        let mut pair = Pair::of(Side::plain(place), server, RO);
+        let mut pair = Pair::of(Side::plain(env), server, RO);
         pair.send(b"life after it", 1);
         pair.until("life after it", |client, server| client.sent.len() == 1 && !server.inbox.is_empty());
         there.check("after the end of its registration");

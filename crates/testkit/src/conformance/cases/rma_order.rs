@@ -2,8 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Conn, Driver, Flags, Pair, Place, Port, Refusal, Side, Whose, contents, number_of, part, pattern,
-    plain, poll_in_a_thread, some_len,
+    Area, Conn, Driver, Environment, Flags, Pair, Port, Refusal, Side, Whose, contents, number_of, part,
+    pattern, plain, poll_in_a_thread, some_len,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, Rma, RmaFlags, RmaKind, Status};
@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 const READ_WRITE: Access = Access::ALL;
 
 /// Every attribute that loses nothing, with each kind of memory at the target.
-fn for_each_target<D: Driver>(place: &Place<D>, mut case: impl FnMut(&mut Pair<D>, Attribute, Whose)) {
+fn for_each_target<D: Driver>(env: &Environment<D>, mut case: impl FnMut(&mut Pair<D>, Attribute, Whose)) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
-            let mut pair = Pair::plain(place, attribute);
+            let mut pair = Pair::plain(env, attribute);
             case(&mut pair, attribute, whose);
             pair.part();
         }
@@ -31,11 +31,11 @@ fn next_message<D: Driver>(pair: &mut Pair<D>) -> Vec<u8> {
 }
 
 /// When the message comes, all of the data is there; the message comes once.
-pub fn message_after_the_data<D: Driver>(place: &Place<D>) {
+pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
     const SLOTS: usize = 8;
     const SLOT: usize = 150_000;
     const ROUNDS: usize = 160;
-    for_each_target(place, |pair, _, whose| {
+    for_each_target(env, |pair, _, whose| {
         let mut here = Area::odd(&mut pair.client, Whose::Library, SLOTS * SLOT, Access::LOCAL);
         let mut there = Area::odd(&mut pair.server, whose, SLOTS * SLOT, READ_WRITE);
         let mut rng = Rng::new(3);
@@ -89,9 +89,9 @@ pub fn message_after_the_data<D: Driver>(place: &Place<D>) {
 }
 
 /// The message of a read says that its data has been fetched: the target may change it then.
-pub fn read_with_a_message<D: Driver>(place: &Place<D>) {
+pub fn read_with_a_message<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 60_000;
-    for_each_target(place, |pair, _, whose| {
+    for_each_target(env, |pair, _, whose| {
         let mut here = Area::odd(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
         let mut there = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
         for round in 0..60 {
@@ -112,8 +112,8 @@ pub fn read_with_a_message<D: Driver>(place: &Place<D>) {
 }
 
 /// Nobody is told of data that is not there.
-pub fn failed_operations_tell_nothing<D: Driver>(place: &Place<D>) {
-    for_each_target(place, |pair, _, whose| {
+pub fn failed_operations_tell_nothing<D: Driver>(env: &Environment<D>) {
+    for_each_target(env, |pair, _, whose| {
         let here = Area::new(&mut pair.client, Whose::Library, 30_000, Access::LOCAL);
         let there = Area::new(&mut pair.server, whose, 30_000, Access::LOCAL);
         for (number, kind) in [RmaKind::Write, RmaKind::Read].into_iter().cycle().take(20).enumerate() {
@@ -132,9 +132,9 @@ pub fn failed_operations_tell_nothing<D: Driver>(place: &Place<D>) {
 }
 
 /// Two writes to one place, the second behind a fence: it is the one that stays (CCI-063).
-pub fn fenced_write_wins<D: Driver>(place: &Place<D>) {
+pub fn fenced_write_wins<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 200_000;
-    for_each_target(place, |pair, _, whose| {
+    for_each_target(env, |pair, _, whose| {
         let mut here = Area::odd(&mut pair.client, Whose::Foreign, 2 * LEN, Access::LOCAL);
         let mut there = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
         for round in 0..40 {
@@ -155,9 +155,9 @@ pub fn fenced_write_wins<D: Driver>(place: &Place<D>) {
 }
 
 /// A flag written behind a fence: who sees it in memory, without any event, sees the data too.
-pub fn fenced_flag_comes_after_the_data<D: Driver>(place: &Place<D>) {
+pub fn fenced_flag_comes_after_the_data<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 120_000;
-    for_each_target(place, |pair, _, whose| {
+    for_each_target(env, |pair, _, whose| {
         let mut here = Area::new(&mut pair.client, Whose::Library, LEN + 16, Access::LOCAL);
         let mut there = Area::new(&mut pair.server, whose, LEN + 16, READ_WRITE);
         for round in 1..=40 {
@@ -181,9 +181,9 @@ pub fn fenced_flag_comes_after_the_data<D: Driver>(place: &Place<D>) {
 }
 
 /// A write behind a fence does not change what an earlier read returns; a read behind a fence sees an earlier change.
-pub fn fenced_write_spares_earlier_reads<D: Driver>(place: &Place<D>) {
+pub fn fenced_write_spares_earlier_reads<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 300_000;
-    for_each_target(place, |pair, _, whose| {
+    for_each_target(env, |pair, _, whose| {
         let mut here = Area::odd(&mut pair.client, Whose::Library, 2 * LEN, Access::LOCAL);
         let mut there = Area::new(&mut pair.server, whose, LEN, READ_WRITE);
         let mut result = Area::new(&mut pair.client, Whose::Foreign, 16, Access::LOCAL);
@@ -201,7 +201,7 @@ pub fn fenced_write_spares_earlier_reads<D: Driver>(place: &Place<D>) {
             here.check("the old bytes were read");
             there.check("the new bytes were written");
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 5, compare: 0 };
-            pair.start_atomic(add, there.place(8), None, 3);
+            pair.start_atomic(add, there.address(8), None, 3);
             let word = u64::from_ne_bytes(*there.model(8, 8).first_chunk().expect("8")).wrapping_add(5);
             there.expect(8, &word.to_ne_bytes());
             let (into, from) = ([result.piece(8, 8)], [there.piece(8, 8)]);
@@ -248,13 +248,13 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
             1 => {
                 let kind = [AtomicKind::FetchAdd, AtomicKind::Xor][rng.below(2) as usize];
                 let atomic = Atomic { kind, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-                let result = (kind == AtomicKind::FetchAdd).then(|| here.place(0));
+                let result = (kind == AtomicKind::FetchAdd).then(|| here.address(0));
                 let off = rng.below(6) == 0;
                 if off && !refused {
                     status = Status::RmaOperation;
                 }
-                let place = target.place(16 + usize::from(off));
-                pair.retry(|client| client.atomic(to, atomic, place, result, context, flags));
+                let address = target.address(16 + usize::from(off));
+                pair.retry(|client| client.atomic(to, atomic, address, result, context, flags));
             }
             way => {
                 let kind = if way == 2 { RmaKind::Write } else { RmaKind::Read };
@@ -281,9 +281,9 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
 }
 
 /// On an ordered connection completions come in the order of issue, whatever is between them (CCI-028).
-pub fn completions_in_order_of_issue<D: Driver>(place: &Place<D>) {
+pub fn completions_in_order_of_issue<D: Driver>(env: &Environment<D>) {
     for whose in Whose::ALL {
-        let mut pair = Pair::plain(place, RO);
+        let mut pair = Pair::plain(env, RO);
         let steps = mixed(&mut pair, whose, 900);
         let told = steps.iter().filter(|step| !step.silent);
         let expected: Vec<_> = told.map(|step| (step.context, step.status)).collect();
@@ -297,9 +297,9 @@ pub fn completions_in_order_of_issue<D: Driver>(place: &Place<D>) {
 }
 
 /// On an unordered one they come in any order, each once.
-pub fn operations_unordered_exactly_once<D: Driver>(place: &Place<D>) {
+pub fn operations_unordered_exactly_once<D: Driver>(env: &Environment<D>) {
     for whose in Whose::ALL {
-        let mut pair = Pair::plain(place, Attribute::ReliableUnordered);
+        let mut pair = Pair::plain(env, Attribute::ReliableUnordered);
         let steps = mixed(&mut pair, whose, 900);
         let told = steps.iter().filter(|step| !step.silent);
         let expected: Vec<_> = told.map(|step| (step.context, step.status)).collect();
@@ -312,8 +312,8 @@ pub fn operations_unordered_exactly_once<D: Driver>(place: &Place<D>) {
 }
 
 /// Silent ones say nothing when they succeed, and do what they should.
-pub fn silent_operations_raise_no_event<D: Driver>(place: &Place<D>) {
-    for_each_target(place, |pair, _, whose| {
+pub fn silent_operations_raise_no_event<D: Driver>(env: &Environment<D>) {
+    for_each_target(env, |pair, _, whose| {
         let here = Area::new(&mut pair.client, Whose::Library, 100_000, Access::LOCAL);
         let mut there = Area::new(&mut pair.server, whose, 100_000, READ_WRITE);
         for number in 0..200 {
@@ -327,7 +327,7 @@ pub fn silent_operations_raise_no_event<D: Driver>(place: &Place<D>) {
         let to = pair.to_server;
         let word = u32::from_ne_bytes(*there.model(496, 4).first_chunk().expect("4")).wrapping_add(1);
         there.expect(496, &word.to_ne_bytes());
-        pair.retry(|client| client.atomic(to, add, there.place(496), None, 1_000, RmaFlags::SILENT));
+        pair.retry(|client| client.atomic(to, add, there.address(496), None, 1_000, RmaFlags::SILENT));
         let (local, remote) = ([here.piece(0, 1)], [there.piece(0, 1)]);
         let last = plain(RmaKind::Write, &local, &remote, 5_000);
         pair.start(&Rma { flags: RmaFlags::FENCE, ..last });
@@ -345,9 +345,9 @@ pub fn silent_operations_raise_no_event<D: Driver>(place: &Place<D>) {
 }
 
 /// Blocking ones return how they ended, and raise no event.
-pub fn blocking_operations_return_the_status<D: Driver>(place: &Place<D>) {
+pub fn blocking_operations_return_the_status<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let Pair { mut client, mut server, to_server, .. } = Pair::<D>::plain(place, attribute);
+        let Pair { mut client, mut server, to_server, .. } = Pair::<D>::plain(env, attribute);
         let mut here = Area::new(&mut client, Whose::Library, 70_000, Access::LOCAL);
         let mut there = Area::new(&mut server, Whose::Foreign, 70_000, READ_WRITE);
         let (stop, running) = poll_in_a_thread(server);
@@ -376,8 +376,11 @@ fn blocking<D: Driver>(client: &mut Side<D>, to_server: Conn<D>, here: &mut Area
     let mut add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 3, compare: 0 };
     for (word, at) in [8, 16].into_iter().enumerate() {
         let before = there.model(at, 8).to_vec();
-        let result = Some(here.place(64));
-        assert_eq!(client.port.atomic_blocking(to_server, add, there.place(at), result), Ok(Status::Success));
+        let result = Some(here.address(64));
+        assert_eq!(
+            client.port.atomic_blocking(to_server, add, there.address(at), result),
+            Ok(Status::Success)
+        );
         here.expect(64, &before);
         let after = u64::from_ne_bytes(*before.first_chunk().expect("8")).wrapping_add(add.operand);
         there.expect(at, &after.to_ne_bytes());
@@ -385,7 +388,7 @@ fn blocking<D: Driver>(client: &mut Side<D>, to_server: Conn<D>, here: &mut Area
         here.check("the result is there when the call returns");
         add.operand += word as u64;
     }
-    let misplaced = client.port.atomic_blocking(to_server, add, there.place(17), None);
+    let misplaced = client.port.atomic_blocking(to_server, add, there.address(17), None);
     assert_eq!(misplaced, Ok(Status::RmaOperation));
     client.settle();
     assert!(client.sent.is_empty(), "no events");

@@ -3,8 +3,8 @@
 use super::RELIABLE;
 use super::peer::{Peer, poll_until};
 use crate::conformance::{
-    Area, Capability, Conn, Driver, Flags, Place, Port, Refusal, Side, Skipped, Whose, conformance_timeout,
-    contents, plain, some_len,
+    Area, Capability, Conn, Driver, Environment, Flags, Port, Refusal, Side, Skipped, Whose,
+    conformance_timeout, contents, plain, some_len,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
@@ -61,10 +61,10 @@ fn answer<D: Driver>(client: &mut Side<D>) -> Vec<u8> {
 }
 
 /// Memory of another process is written, read and changed; the other process finds what was written.
-pub fn two_processes_share_memory<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Processes)?;
-    let mut peer = Peer::start(place);
-    let mut client: Side<D> = Side::plain(place);
+pub fn two_processes_share_memory<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Processes)?;
+    let mut peer = Peer::start(env);
+    let mut client: Side<D> = Side::plain(env);
     let (mut here, mut adds) = (Area::odd(&mut client, Whose::Library, LEN, Access::LOCAL), 0);
     for attribute in RELIABLE {
         client.connected.clear();
@@ -128,7 +128,7 @@ fn count<D: Driver>(client: &mut Side<D>, to_peer: Conn<D>, here: &Area<D>, hand
     let patience = Instant::now() + conformance_timeout();
     for number in 0..200 {
         loop {
-            let (target, result) = (cci::RegionAddress::new(handle, 0), Some(here.place(number * 8)));
+            let (target, result) = (cci::RegionAddress::new(handle, 0), Some(here.address(number * 8)));
             let started = client.port.atomic(to_peer, add, target, result, number as u64, RmaFlags::NONE);
             match started {
                 Ok(()) => break,

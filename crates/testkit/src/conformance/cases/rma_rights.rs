@@ -2,7 +2,8 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Area, Capability, Driver, Grant, Pair, Place, Port, Refusal, Skipped, Whose, connect, contents, plain,
+    Area, Capability, Driver, Environment, Grant, Pair, Port, Refusal, Skipped, Whose, connect, contents,
+    plain,
 };
 use crate::sim::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaKind, Segment, Status};
@@ -21,7 +22,7 @@ fn try_all<D: Driver>(
     [
         pair.transfer(RmaKind::Write, local, remote),
         pair.transfer(RmaKind::Read, local, remote),
-        pair.change(ADD, remote.address, Some(here.place(0))),
+        pair.change(ADD, remote.address, Some(here.address(0))),
     ]
 }
 
@@ -48,9 +49,9 @@ fn goes_on<D: Driver>(pair: &mut Pair<D>) {
 }
 
 /// Each right allows what it says, and nothing else.
-pub fn rights_are_kept<D: Driver>(place: &Place<D>) {
+pub fn rights_are_kept<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::<D>::plain(place, attribute);
+        let mut pair = Pair::<D>::plain(env, attribute);
         for whose in Whose::ALL {
             let mut here = Area::new(&mut pair.client, Whose::Library, 60_000, Access::LOCAL);
             for rights in 0..8 {
@@ -90,9 +91,9 @@ pub fn rights_are_kept<D: Driver>(place: &Place<D>) {
 }
 
 /// Not a byte beyond the region, however the numbers wrap.
-pub fn ranges_are_kept<D: Driver>(place: &Place<D>) {
+pub fn ranges_are_kept<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::<D>::plain(place, attribute);
+        let mut pair = Pair::<D>::plain(env, attribute);
         for whose in Whose::ALL {
             let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
             let there = Area::new(&mut pair.server, whose, 100_000, Access::ALL);
@@ -145,9 +146,9 @@ pub fn ranges_are_kept<D: Driver>(place: &Place<D>) {
 }
 
 /// Stale handles, handles of others, and what somebody makes up. Many more: `tests/rma_hostile.rs`.
-pub fn handles_are_checked<D: Driver>(place: &Place<D>) {
+pub fn handles_are_checked<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::<D>::plain(place, attribute);
+        let mut pair = Pair::<D>::plain(env, attribute);
         for whose in Whose::ALL {
             let here = Area::new(&mut pair.client, Whose::Library, 1_000, Access::ALL);
             let there = Area::new(&mut pair.server, whose, 1_000, Access::ALL);
@@ -194,9 +195,9 @@ pub fn handles_are_checked<D: Driver>(place: &Place<D>) {
 }
 
 /// A region for one connection is closed to every other (CCI-056).
-pub fn registered_for_one_connection<D: Driver>(place: &Place<D>) {
+pub fn registered_for_one_connection<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
-        let mut pair = Pair::<D>::plain(place, attribute);
+        let mut pair = Pair::<D>::plain(env, attribute);
         let (second, _) = connect(&mut pair.client, &mut pair.server, attribute);
         let first = pair.to_server;
         for whose in Whose::ALL {
@@ -223,9 +224,9 @@ pub fn registered_for_one_connection<D: Driver>(place: &Place<D>) {
 }
 
 /// What the program gets wrong itself is said at once, and nothing is started.
-pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
+pub fn local_mistakes_start_nothing<D: Driver>(env: &Environment<D>) {
     for attribute in super::ATTRIBUTES {
-        let mut pair = Pair::<D>::plain(place, attribute);
+        let mut pair = Pair::<D>::plain(env, attribute);
         let here = Area::new(&mut pair.client, Whose::Library, 1_000, Access::LOCAL);
         let there = Area::new(&mut pair.server, Whose::Library, 1_000, Access::ALL);
         let gone = Area::new(&mut pair.client, Whose::Foreign, 1_000, Access::ALL);
@@ -250,9 +251,9 @@ pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
             }
         }
         let flags = cci::RmaFlags::NONE;
-        for place in [gone.place(0), there.place(0), here.place(993)] {
+        for env in [gone.address(0), there.address(0), here.address(993)] {
             let client = &mut pair.client.port;
-            let refused = client.atomic(pair.to_server, ADD, there.place(0), Some(place), 1, flags);
+            let refused = client.atomic(pair.to_server, ADD, there.address(0), Some(env), 1, flags);
             assert_eq!(refused, Err(Refusal::BadArgument), "the place for the result");
         }
         if !attribute.is_reliable() {
@@ -263,7 +264,7 @@ pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
             let with_message = Rma { message: Some(b"m"), ..write };
             assert_eq!(client.rma(pair.to_server, &with_message), Err(Refusal::BadArgument));
             assert_eq!(client.rma_blocking(pair.to_server, &write), Err(Refusal::BadArgument));
-            let refused = client.atomic(pair.to_server, ADD, there.place(0), None, 1, flags);
+            let refused = client.atomic(pair.to_server, ADD, there.address(0), None, 1, flags);
             assert_eq!(refused, Err(Refusal::BadArgument));
         }
         let memory = pair.client.port.memory(Whose::Library, 100);
@@ -290,9 +291,9 @@ pub fn local_mistakes_start_nothing<D: Driver>(place: &Place<D>) {
 }
 
 /// One memory registered several times, with different ends and rights (CCI-057).
-pub fn overlapping_regions<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
-    let mut pair = Pair::<D>::plain(place, Attribute::ReliableUnordered);
+pub fn overlapping_regions<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
+    let mut pair = Pair::<D>::plain(env, Attribute::ReliableUnordered);
     for whose in Whose::ALL {
         let mut here = Area::new(&mut pair.client, Whose::Library, 20_000, Access::LOCAL);
         let mut there = Area::new(&mut pair.server, whose, 20_000, Access::READ);
@@ -320,7 +321,7 @@ pub fn overlapping_regions<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
         here.expect(0, there.model(6_000, len));
         there.check("the others are as they were");
         here.check("the others are as they were");
-        let mut other = Pair::<D>::plain(place, RO);
+        let mut other = Pair::<D>::plain(env, RO);
         let nothing = Area::new(&mut other.client, Whose::Library, 8, Access::LOCAL);
         let status = other.transfer(RmaKind::Read, nothing.piece(0, 8), there.piece(0, 8));
         assert_eq!(status, Status::RmaHandle, "a handle is good at its own endpoint only");

@@ -2,18 +2,18 @@
 
 use super::RO;
 use crate::conformance::{
-    Capability, Driver, Pair, Place, Port, Setup, Side, Skipped, conformance_timeout, connect, for_a_while,
-    number_of, part, pattern,
+    Capability, Driver, Environment, Pair, Port, Setup, Side, Skipped, conformance_timeout, connect,
+    for_a_while, number_of, part, pattern,
 };
 use std::time::{Duration, Instant};
 
 /// Two hundred connections between two endpoints, all in use, all told apart.
-pub fn many_connections<D: Driver>(place: &Place<D>) {
+pub fn many_connections<D: Driver>(env: &Environment<D>) {
     const CONNECTIONS: usize = 200;
     const EACH: u64 = 5;
     let setup = Setup { recv_buffers: 2048, send_buffers: 4096, ..Setup::default() };
     let (mut client, mut server): (Side<D>, Side<D>) =
-        (Side::open(place, &setup), Side::open_server(place, &setup));
+        (Side::open(env, &setup), Side::open_server(env, &setup));
     let mut ends = Vec::new();
     for _ in 0..CONNECTIONS {
         ends.push(connect(&mut client, &mut server, RO));
@@ -52,13 +52,13 @@ pub fn many_connections<D: Driver>(place: &Place<D>) {
 }
 
 /// Eight clients, one server that echoes: everyone gets its own answers, in order.
-pub fn many_clients<D: Driver>(place: &Place<D>) -> Result<(), Skipped> {
-    place.needs(Capability::Crowd)?;
+pub fn many_clients<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
+    env.needs(Capability::Crowd)?;
     const EACH: u64 = 100;
-    let mut server: Side<D> = Side::server(place);
+    let mut server: Side<D> = Side::server(env);
     let mut clients = Vec::new();
     for _ in 0..8 {
-        let pair = Pair::of(Side::plain(place), server, RO);
+        let pair = Pair::of(Side::plain(env), server, RO);
         clients.push((pair.client, pair.to_server, 0_u64));
         server = pair.server;
     }

@@ -2,7 +2,7 @@
 
 use super::{RELIABLE, RO};
 use crate::conformance::{
-    Driver, Flags, Pair, Place, Port, Refusal, Setup, conformance_timeout, number_of, part, pattern,
+    Driver, Environment, Flags, Pair, Port, Refusal, Setup, conformance_timeout, number_of, part, pattern,
     poll_in_a_thread,
 };
 use cci::Status;
@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Silent sends arrive and raise no event; loud ones among them do, in order.
-pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
+pub fn silent_sends_raise_no_event<D: Driver>(env: &Environment<D>) {
     const SENDS: u64 = 300;
     for attribute in RELIABLE {
         let setup = Setup { recv_buffers: 512, ..Setup::default() };
-        let mut pair = Pair::open(place, attribute, &setup);
+        let mut pair = Pair::open(env, attribute, &setup);
         let mut received = Vec::new();
         for number in 0..SENDS {
             let flags = Flags { silent: number % 10 != 0, no_copy: false };
@@ -46,10 +46,10 @@ pub fn silent_sends_raise_no_event<D: Driver>(place: &Place<D>) {
 }
 
 /// A blocking send returns its status, and raises no event.
-pub fn blocking_send_returns_the_status<D: Driver>(place: &Place<D>) {
+pub fn blocking_send_returns_the_status<D: Driver>(env: &Environment<D>) {
     const SENDS: u64 = 200;
     for attribute in super::ATTRIBUTES {
-        let Pair { mut client, server, to_server, .. } = Pair::<D>::plain(place, attribute);
+        let Pair { mut client, server, to_server, .. } = Pair::<D>::plain(env, attribute);
         let (stop, thread) = poll_in_a_thread(server);
         for number in 0..SENDS {
             let status = client.port.send_blocking(to_server, &pattern(number, 64));
@@ -75,8 +75,8 @@ pub fn blocking_send_returns_the_status<D: Driver>(place: &Place<D>) {
 }
 
 /// A message that need not be copied arrives as well; its buffer is untouched until completion.
-pub fn no_copy_sends<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn no_copy_sends<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     let longest = pair.client.port.max_send_size(pair.to_server);
     let messages: Vec<Vec<u8>> =
         (0..100).map(|number| pattern(number, 8 + number as usize * longest / 120)).collect();
@@ -96,10 +96,10 @@ pub fn no_copy_sends<D: Driver>(place: &Place<D>) {
 }
 
 /// With every send buffer in use a send is refused, nothing is lost, and there is room again later.
-pub fn full_queue_loses_nothing<D: Driver>(place: &Place<D>) {
+pub fn full_queue_loses_nothing<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         let setup = Setup { send_buffers: 8, recv_buffers: 1024, ..Setup::default() };
-        let mut pair = Pair::open(place, attribute, &setup);
+        let mut pair = Pair::open(env, attribute, &setup);
         let mut sent = 0;
         for round in 0..50 {
             let taken_before = sent;
@@ -130,14 +130,14 @@ pub fn full_queue_loses_nothing<D: Driver>(place: &Place<D>) {
 
 /// As many sends are taken as there are send buffers, of whatever length and whether the peer looks or not. All of them arrive in
 /// order, once it does, and complete in order.
-pub fn as_many_sends_are_taken_as_there_are_buffers<D: Driver>(place: &Place<D>) {
+pub fn as_many_sends_are_taken_as_there_are_buffers<D: Driver>(env: &Environment<D>) {
     const BUFFERS: u32 = 4096;
     for len in [64, 1024, 4096, 8192] {
         let setup = Setup { send_buffers: BUFFERS, ..Setup::default() };
-        let mut pair = Pair::open(place, RO, &setup);
+        let mut pair = Pair::open(env, RO, &setup);
         let len = len.min(pair.client.port.max_send_size(pair.to_server));
         let taken = fill(&mut pair, len);
-        println!("{}: {taken} of {BUFFERS} sends of {len} bytes are taken", place.device);
+        println!("{}: {taken} of {BUFFERS} sends of {len} bytes are taken", env.device);
         assert_eq!(taken, u64::from(BUFFERS), "sends of {len} bytes while the peer does not poll");
         let arrived = drain(&mut pair, taken as usize);
         assert!(arrived.into_iter().eq(0..taken), "each arrives once, in order");
@@ -186,9 +186,9 @@ fn drain<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
 }
 
 /// A connection that is closed while sends wait for room delivers them all first, to a peer that takes them.
-pub fn sends_that_wait_are_delivered_before_a_disconnect<D: Driver>(place: &Place<D>) {
+pub fn sends_that_wait_are_delivered_before_a_disconnect<D: Driver>(env: &Environment<D>) {
     let setup = Setup { send_buffers: 1024, recv_buffers: 2048, ..Setup::default() };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::open(env, RO, &setup);
     let len = 4096.min(pair.client.port.max_send_size(pair.to_server));
     let taken = fill(&mut pair, len);
     pair.client.port.disconnect(pair.to_server);
@@ -203,9 +203,9 @@ pub fn sends_that_wait_are_delivered_before_a_disconnect<D: Driver>(place: &Plac
 }
 
 /// A peer that closes while sends to it wait for room ends each of them, once and in order.
-pub fn sends_that_wait_end_with_the_peer<D: Driver>(place: &Place<D>) {
+pub fn sends_that_wait_end_with_the_peer<D: Driver>(env: &Environment<D>) {
     let setup = Setup { send_buffers: 1024, send_timeout: Duration::from_secs(2), ..Setup::default() };
-    let mut pair = Pair::open(place, RO, &setup);
+    let mut pair = Pair::open(env, RO, &setup);
     let len = 4096.min(pair.client.port.max_send_size(pair.to_server));
     let taken = fill(&mut pair, len);
     assert_eq!(taken, 1024);

@@ -3,7 +3,7 @@
 use super::RO;
 use super::buffers::{feeder, hungry, overfill};
 use crate::conformance::{
-    Driver, Flags, Happening, Pair, Place, Polled, Port, Setup, Side, conformance_timeout, number_of,
+    Driver, Environment, Flags, Happening, Pair, Polled, Port, Setup, Side, conformance_timeout, number_of,
     pattern, poll_in_a_thread, until,
 };
 use cci::{ConnectFailure, Status};
@@ -42,8 +42,8 @@ fn drain_until_quiet<D: Driver>(side: &mut Side<D>) {
 }
 
 /// Readable when an event can be had, for as long as it can; not readable when none can.
-pub fn descriptor_says_when_an_event_is_there<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn descriptor_says_when_an_event_is_there<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     for number in 0..50 {
         drain_until_quiet(&mut pair.server);
         pair.client.settle();
@@ -73,8 +73,8 @@ pub fn descriptor_says_when_an_event_is_there<D: Driver>(place: &Place<D>) {
 }
 
 /// Two threads exchange messages, sleeping on the descriptor whenever there is nothing: none is missed.
-pub fn no_wake_up_is_lost_on_the_descriptor<D: Driver>(place: &Place<D>) {
-    ping_pong(place, |side: &mut Side<D>| {
+pub fn no_wake_up_is_lost_on_the_descriptor<D: Driver>(env: &Environment<D>) {
+    ping_pong(env, |side: &mut Side<D>| {
         loop {
             match side.port.poll() {
                 Polled::Event(event) => return event,
@@ -87,20 +87,18 @@ pub fn no_wake_up_is_lost_on_the_descriptor<D: Driver>(place: &Place<D>) {
 }
 
 /// The same by `wait`.
-pub fn no_wake_up_is_lost_in_wait<D: Driver>(place: &Place<D>) {
-    ping_pong(place, |side: &mut Side<D>| {
-        side.port.wait(Duration::from_secs(10)).expect("a wake-up was lost")
-    });
+pub fn no_wake_up_is_lost_in_wait<D: Driver>(env: &Environment<D>) {
+    ping_pong(env, |side: &mut Side<D>| side.port.wait(Duration::from_secs(10)).expect("a wake-up was lost"));
 }
 
 /// Some thousand messages to and fro between two threads, with pauses of many lengths so that the peer is at every
 /// stage of falling asleep when a message comes. `next` must return the next event.
 fn ping_pong<D: Driver>(
-    place: &Place<D>,
+    env: &Environment<D>,
     next: impl Fn(&mut Side<D>) -> Happening<D::Port> + Copy + Send + 'static,
 ) {
     const ROUNDS: u64 = 3000;
-    let Pair { mut client, mut server, to_server, .. } = Pair::<D>::plain(place, RO);
+    let Pair { mut client, mut server, to_server, .. } = Pair::<D>::plain(env, RO);
     let receive = move |side: &mut Side<D>| {
         while side.inbox.is_empty() {
             let event = next(side);
@@ -149,8 +147,8 @@ fn pause(seed: u64) {
 }
 
 /// Without an event, `wait` returns at its time, not before and not much later.
-pub fn wait_times_out<D: Driver>(place: &Place<D>) {
-    let mut pair = Pair::plain(place, RO);
+pub fn wait_times_out<D: Driver>(env: &Environment<D>) {
+    let mut pair = Pair::plain(env, RO);
     pair.client.settle();
     pair.server.settle();
     for wait_ms in [0, 1, 20, 150] {
@@ -166,10 +164,10 @@ pub fn wait_times_out<D: Driver>(place: &Place<D>) {
 }
 
 /// What ends by the clock wakes those who sleep on the descriptor: no polling is needed for it.
-pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
+pub fn deadlines_wake_the_descriptor<D: Driver>(env: &Environment<D>) {
     let setup = Setup { send_timeout: Duration::from_secs(1), ..feeder() };
     let (mut client, mut server): (Side<D>, Side<D>) =
-        (Side::open(place, &setup), Side::open_server(place, &setup));
+        (Side::open(env, &setup), Side::open_server(env, &setup));
     // A request that nobody answers.
     let timeout = Some(Duration::from_millis(300));
     client.port.connect(&server.port.uri(), b"", RO, 7, timeout).expect("connect starts");
@@ -179,8 +177,7 @@ pub fn deadlines_wake_the_descriptor<D: Driver>(place: &Place<D>) {
     server.requests.drain(..).for_each(|request| server.port.reject(request));
     drop(server);
     // Sends that the peer, which is there all the time, has no room for.
-    let Pair { mut client, server, to_server, .. } =
-        Pair::of(client, Side::open_server(place, &hungry()), RO);
+    let Pair { mut client, server, to_server, .. } = Pair::of(client, Side::open_server(env, &hungry()), RO);
     let (stop, serving) = poll_in_a_thread(server);
     let taken = overfill(&mut client, to_server, || {});
     sleep_until(&mut client, "the end of every send", |client| client.sent.len() == taken as usize);
@@ -203,8 +200,8 @@ fn sleep_until<D: Driver>(side: &mut Side<D>, what: &str, done: impl Fn(&Side<D>
 }
 
 /// A request wakes a server asleep on its descriptor, the answer wakes the client on its own.
-pub fn connecting_wakes_the_descriptor<D: Driver>(place: &Place<D>) {
-    let mut server: Side<D> = Side::server(place);
+pub fn connecting_wakes_the_descriptor<D: Driver>(env: &Environment<D>) {
+    let mut server: Side<D> = Side::server(env);
     let uri = server.port.uri();
     drain_until_quiet(&mut server);
     let serving = std::thread::spawn(move || {
@@ -221,7 +218,7 @@ pub fn connecting_wakes_the_descriptor<D: Driver>(place: &Place<D>) {
         }
         server
     });
-    let mut client: Side<D> = Side::plain(place);
+    let mut client: Side<D> = Side::plain(env);
     client.dial(&uri, RO, 1);
     while client.connected.is_empty() {
         if !client.poll() {

@@ -42,11 +42,11 @@ pub fn boxed<T>(value: T) -> Result<Box<T>, T> {
         return Ok(Box::new(value));
     }
     // SAFETY: the layout is not empty.
-    let Some(place) = NonNull::new(unsafe { alloc(layout) }.cast::<T>()) else { return Err(value) };
+    let Some(memory) = NonNull::new(unsafe { alloc(layout) }.cast::<T>()) else { return Err(value) };
     // SAFETY: just allocated with the layout of one `T`, which is written before the box is made.
     Ok(unsafe {
-        place.write(value);
-        Box::from_raw(place.as_ptr())
+        memory.write(value);
+        Box::from_raw(memory.as_ptr())
     })
 }
 
@@ -60,7 +60,7 @@ pub fn filled<T: Clone>(len: usize, value: T) -> Result<Box<[T]>, TryReserveErro
     Ok(all.into_boxed_slice())
 }
 
-/// An empty vector with room for so many.
+/// An empty vector with space for so many.
 ///
 /// # Errors
 /// There is no memory.
@@ -70,7 +70,7 @@ pub fn vec<T>(capacity: usize) -> Result<Vec<T>, TryReserveError> {
     Ok(empty)
 }
 
-/// An empty queue with room for so many.
+/// An empty queue with space for so many.
 ///
 /// # Errors
 /// There is no memory.

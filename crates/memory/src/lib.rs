@@ -1,9 +1,9 @@
 //! What is done with memory that several threads or processes share: rings, pools, tables, and bytes that a peer may change.
 //!
-//! Nothing here makes a system call, starts a thread or allocates after set-up. loom and miri run on all of it.
+//! Nothing in this crate makes a system call, starts a thread or allocates after set-up. loom and miri run on all of it.
 //!
 //! - [`ring`]: a one-way ring of records between two processes that do not trust each other. Its module documentation
-//!   is the layout of the shared memory and says, word by word, who writes it and who waits for it.
+//!   is the layout of the shared memory and lists, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
 //! - [`returns`]: the stack by which pools get back what they lent.
 //! - [`fallible`]: allocation that answers with an error where there is no memory.

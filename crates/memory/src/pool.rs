@@ -16,7 +16,7 @@
 //! slots are in, when the next to take one may become the home.
 //!
 //! Once the pool is gone nobody takes slots any more; returns only count, and the one that makes the count full frees
-//! the memory. A pool that goes on another thread than its home, with slots out, can't tell that thread to count: it is
+//! the memory. A pool that goes on another thread than its home, with slots out, can't make that thread count: it is
 //! kept for later (`abandoned`).
 
 use core::mem::ManuallyDrop;
@@ -34,13 +34,13 @@ mod abandoned;
 pub const SLOTS_MAX: u32 = ITEMS_MAX;
 /// Slots start on lines of their own: no two threads that read neighbours share one.
 const SLOT_ALIGN_BYTES: usize = 64;
-/// The owner collects what was returned once there is this much of it (or when it has nothing left): few enough slots
+/// The owner collects what was returned once there is this much of it (or when it has no slot): few enough slots
 /// that they stay in the cache, enough that the swap is paid seldom.
 const COLLECT_SLOTS: u32 = 8;
 
 /// In `below` of a slot that is out: this, and for whom it is out in the bits of [`HOLDER_MAX`]. No slot has this number.
 const OUT: u32 = 1 << 31;
-/// The same of one that is parked as well.
+/// In `below` of a slot that is out and parked: this, and for whom it is out.
 const PARKED: u32 = OUT | 1 << 30;
 /// The highest number that may stand for whoever a slot is out for.
 pub const HOLDER_MAX: u32 = (1 << 29) - 1;
@@ -61,7 +61,7 @@ struct Shared {
     /// The number of the only thread that may put slots on `returned`; [`thread::NONE`]: none.
     home: AtomicU64,
     /// Slots that the home returned, a queue; where it ends is `returned_end`, where it begins the pool knows. A power of
-    /// two of places, at least as many as slots.
+    /// two of entries, at least as many as slots.
     returned: Box<[AtomicU32]>,
     returned_end: AtomicU32,
     data: NonNull<u8>,
@@ -139,9 +139,9 @@ impl SlotPool {
         below.extend((1..count).map(AtomicU32::new));
         below.push(AtomicU32::new(NIL));
         let mut returned = Vec::new();
-        let places = count.next_power_of_two() as usize;
-        returned.try_reserve_exact(places).map_err(|_| PoolError::NoMemory)?;
-        returned.resize_with(places, || AtomicU32::new(NIL));
+        let entries = count.next_power_of_two() as usize;
+        returned.try_reserve_exact(entries).map_err(|_| PoolError::NoMemory)?;
+        returned.resize_with(entries, || AtomicU32::new(NIL));
         abandoned::sweep();
         // SAFETY: the layout is not empty: both factors were checked.
         let data = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(PoolError::NoMemory)?;
@@ -182,7 +182,7 @@ impl SlotPool {
         self.take_for(0)
     }
 
-    /// The same for one whom [`each_out`](Self::each_out) will name; at most [`HOLDER_MAX`].
+    /// Takes a free slot for `holder`, which [`each_out`](Self::each_out) reports; at most [`HOLDER_MAX`].
     #[inline]
     pub fn take_for(&mut self, holder: u32) -> Option<SlotMut> {
         let index = self.take_index()?;
@@ -253,10 +253,10 @@ impl SlotPool {
     /// This thread becomes the home. All slots are in, so nobody is about to return one on behalf of the last home.
     #[inline]
     fn settle(&self) {
-        let here = thread::number();
+        let thread = thread::number();
         let home = &self.shared().home;
-        if home.load(Ordering::Relaxed) != here {
-            home.store(here, Ordering::Relaxed);
+        if home.load(Ordering::Relaxed) != thread {
+            home.store(thread, Ordering::Relaxed);
         }
     }
 
@@ -316,15 +316,15 @@ impl SlotPool {
         self.shared().returns.count() + self.free + self.parked == self.count
     }
 
-    /// Tells for whom each slot is out that is. Takes a look at every slot of the pool.
-    pub fn each_out(&mut self, mut tell: impl FnMut(u32)) {
+    /// Reports the holder of each slot that is out. Looks at every slot of the pool.
+    pub fn each_out(&mut self, mut report: impl FnMut(u32)) {
         self.collect_returned();
         self.collect();
         for below in &self.shared().below {
             // Relaxed: written by this thread, or by one that has just returned the slot.
             let below = below.load(Ordering::Relaxed);
             if below & OUT != 0 && below != NIL {
-                tell(below & HOLDER_MAX);
+                report(below & HOLDER_MAX);
             }
         }
     }
@@ -426,8 +426,8 @@ unsafe fn give_back(shared: NonNull<Shared>, index: u32) {
         // Relaxed: only this thread writes its own number there, or takes it away.
         if (*shared).home.load(Ordering::Relaxed) == thread::number() {
             let (returned, end) = (&(*shared).returned, (*shared).returned_end.load(Ordering::Relaxed));
-            if let Some(place) = returned.get(end as usize & (returned.len() - 1)) {
-                place.store(index, Ordering::Relaxed);
+            if let Some(entry) = returned.get(end as usize & (returned.len() - 1)) {
+                entry.store(index, Ordering::Relaxed);
                 // Release pairs with the Acquire in `collect_returned`: our reads of the slot come before its next use.
                 (*shared).returned_end.store(end.wrapping_add(1), Ordering::Release);
                 return;
@@ -466,7 +466,7 @@ pub struct SlotMut {
 }
 
 impl SlotMut {
-    /// All bytes of the slot; what earlier messages left there, or zeros.
+    /// All bytes of the slot; they hold what earlier messages had, or zeros.
     #[inline]
     pub fn fill(&mut self) -> &mut [u8] {
         // SAFETY: the bytes were initialised (zeroed) at allocation, and a slot that is out has one owner: us.

@@ -16,7 +16,7 @@ pub const ITEMS_MAX: u32 = (1 << 31) - 1;
 
 const OWNER_GONE: u64 = 1 << 63;
 const ONE_ITEM: u64 = 1 << 32;
-/// The count, in its place in the word.
+/// The count, where it is in the word.
 const COUNT: u64 = (ITEMS_MAX as u64) << 32;
 
 const _: () =
@@ -151,9 +151,9 @@ mod tests {
                 let out = total - own - in_before;
                 assert_eq!(returns.leave(own, total), out == 0, "{total} {own} {in_before}");
                 assert!(returns.is_abandoned() || out == 0);
-                for left in (0..out).rev() {
+                for remaining in (0..out).rev() {
                     let is_last = returns.give_back(6, |_| panic!("nobody follows links any more"));
-                    assert_eq!(is_last, left == 0, "{total} {own} {in_before}");
+                    assert_eq!(is_last, remaining == 0, "{total} {own} {in_before}");
                 }
             }
         }

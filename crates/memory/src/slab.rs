@@ -1,11 +1,12 @@
 //! A table whose keys know when what they named is gone. Safe code.
 
-/// Names an entry of a [`Slab`]: its place, and which of the place's tenants it is. A key is never given twice.
+/// Names an entry of a [`Slab`]: the index of its slot, and which of the entries that the slot has had it is. A key is never
+/// given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The place; less than the slab's maximum.
+    /// The index of the slot; less than the slab's maximum.
     pub index: u32,
-    /// Which tenant of the place; never 0.
+    /// Which of the entries that the slot has had; never 0.
     pub generation: u32,
 }
 
@@ -26,9 +27,9 @@ const NIL: u32 = u32::MAX;
 
 /// `T`, its generation, and 4 bytes more, provided that `T` has a niche (a reference, a box, a `bool`, an enum, a
 /// `NonZero` anywhere in it): `Option<T>` is then as large as `T`.
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
-    /// The next free place, while this one is free.
+    /// The index of the next free slot, while this one is free.
     next_free: u32,
     value: Option<T>,
 }
@@ -37,7 +38,7 @@ struct Place<T> {
 ///
 /// Insertion, removal and look-up take constant time (but for the doubling).
 pub struct Slab<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free_top: u32,
     len: u32,
     max: u32,
@@ -46,15 +47,15 @@ pub struct Slab<T> {
 impl<T> Slab<T> {
     /// An empty table for at most `max` entries; takes no memory yet.
     pub const fn new(max: u32) -> Self {
-        Slab { places: Vec::new(), free_top: NIL, len: 0, max }
+        Slab { slots: Vec::new(), free_top: NIL, len: 0, max }
     }
 
-    /// Makes room for `entries` entries (at most the maximum), so that inserting them allocates nothing. `false`: the
+    /// Allocates space for `entries` entries (at most the maximum), so that inserting them allocates nothing. `false`: the
     /// system has not the memory.
     #[must_use]
     pub fn reserve(&mut self, entries: u32) -> bool {
         let wanted = entries.min(self.max) as usize;
-        self.places.try_reserve_exact(wanted.saturating_sub(self.places.len())).is_ok()
+        self.slots.try_reserve_exact(wanted.saturating_sub(self.slots.len())).is_ok()
     }
 
     /// Adds an entry.
@@ -66,7 +67,7 @@ impl<T> Slab<T> {
         self.insert_with(value, |value, _| value)
     }
 
-    /// Adds an entry that is told its key: `make` gets `seed` and the key.
+    /// Adds an entry that knows its key: `make` gets `seed` and the key.
     ///
     /// # Errors
     ///
@@ -76,43 +77,43 @@ impl<T> Slab<T> {
             return Err(seed);
         }
         let index = self.free_top;
-        let Some(place) = self.places.get_mut(index as usize) else { return Err(seed) };
-        let key = Key { index, generation: place.generation };
-        self.free_top = place.next_free;
-        place.value = Some(make(seed, key));
+        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(seed) };
+        let key = Key { index, generation: slot.generation };
+        self.free_top = slot.next_free;
+        slot.value = Some(make(seed, key));
         self.len += 1;
         Ok(key)
     }
 
-    /// Adds one free place; the memory behind it doubles when it is used up.
+    /// Adds one free slot; the memory behind it doubles when it is used up.
     fn grow(&mut self) -> bool {
-        let used = self.places.len();
+        let used = self.slots.len();
         if used >= self.max as usize {
             return false;
         }
-        if used == self.places.capacity() {
+        if used == self.slots.capacity() {
             let more = used.max(4).min(self.max as usize - used);
-            if self.places.try_reserve_exact(more).is_err() {
+            if self.slots.try_reserve_exact(more).is_err() {
                 return false;
             }
         }
-        self.places.push(Place { generation: 1, next_free: NIL, value: None });
+        self.slots.push(Slot { generation: 1, next_free: NIL, value: None });
         self.free_top = used as u32;
         true
     }
 
     /// Takes an entry out; `None` if the key is stale.
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation != key.generation {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation != key.generation {
             return None;
         }
-        let value = place.value.take()?;
+        let value = slot.value.take()?;
         self.len -= 1;
-        // A place whose generations are used up is not used again: a key is never given twice.
-        if let Some(generation) = place.generation.checked_add(1) {
-            place.generation = generation;
-            place.next_free = self.free_top;
+        // A slot whose generations are used up is not used again: a key is never given twice.
+        if let Some(generation) = slot.generation.checked_add(1) {
+            slot.generation = generation;
+            slot.next_free = self.free_top;
             self.free_top = key.index;
         }
         Some(value)
@@ -121,53 +122,53 @@ impl<T> Slab<T> {
     /// The entry; `None` if the key is stale.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
-        let place = self.places.get(key.index as usize)?;
-        if place.generation == key.generation { place.value.as_ref() } else { None }
+        let slot = self.slots.get(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_ref() } else { None }
     }
 
     /// The entry; `None` if the key is stale.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation == key.generation { place.value.as_mut() } else { None }
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
-    /// The key of the present tenant of a place, if it has one.
+    /// The key of the entry that the slot at `index` has now; `None`: it is free.
     #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key> {
-        let place = self.places.get(index as usize)?;
-        place.value.as_ref().map(|_| Key { index, generation: place.generation })
+        let slot = self.slots.get(index as usize)?;
+        slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
     }
 
-    /// The present tenant of a place, with its key.
+    /// The entry that the slot at `index` has now, with its key; `None`: it is free.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key, &T)> {
-        let place = self.places.get(index as usize)?;
-        let key = Key { index, generation: place.generation };
-        place.value.as_ref().map(|value| (key, value))
+        let slot = self.slots.get(index as usize)?;
+        let key = Key { index, generation: slot.generation };
+        slot.value.as_ref().map(|value| (key, value))
     }
 
-    /// The present tenant of a place, with its key.
+    /// The entry that the slot at `index` has now, with its key; `None`: it is free.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
-        let place = self.places.get_mut(index as usize)?;
-        let key = Key { index, generation: place.generation };
-        place.value.as_mut().map(|value| (key, value))
+        let slot = self.slots.get_mut(index as usize)?;
+        let key = Key { index, generation: slot.generation };
+        slot.value.as_mut().map(|value| (key, value))
     }
 
-    /// All entries, by place.
+    /// All entries, with their keys, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.places.iter().enumerate().filter_map(|(index, place)| {
-            let key = Key { index: index as u32, generation: place.generation };
-            place.value.as_ref().map(|value| (key, value))
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            slot.value.as_ref().map(|value| (key, value))
         })
     }
 
-    /// All entries, by place.
+    /// All entries, with their keys, in the order of their slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        self.places.iter_mut().enumerate().filter_map(|(index, place)| {
-            let key = Key { index: index as u32, generation: place.generation };
-            place.value.as_mut().map(|value| (key, value))
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            slot.value.as_mut().map(|value| (key, value))
         })
     }
 
@@ -188,7 +189,7 @@ impl<T> Slab<T> {
 
     /// Bytes of memory that the table takes on the heap.
     pub fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place<T>>()
+        self.slots.capacity() * size_of::<Slot<T>>()
     }
 }
 
@@ -203,13 +204,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_costs_eight_bytes() {
+    fn a_slot_costs_eight_bytes() {
         struct Entry {
             _state: core::num::NonZeroU64,
             _rest: [u64; 3],
         }
-        assert_eq!(size_of::<Place<Entry>>(), size_of::<Entry>() + 8);
-        assert_eq!(size_of::<Place<Box<u8>>>(), 16);
+        assert_eq!(size_of::<Slot<Entry>>(), size_of::<Entry>() + 8);
+        assert_eq!(size_of::<Slot<Box<u8>>>(), 16);
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
         let mut sizes = Vec::new();
         for number in 0..100u64 {
             slab.insert_with(number, |number, key| (number, key)).unwrap();
-            sizes.push(slab.bytes() / size_of::<Place<(u64, Key)>>());
+            sizes.push(slab.bytes() / size_of::<Slot<(u64, Key)>>());
         }
         sizes.dedup();
         assert_eq!(sizes, [4, 8, 16, 32, 64, 100]);
@@ -253,7 +254,7 @@ mod tests {
     fn a_worn_place_is_retired() {
         let mut slab = Slab::new(1);
         let key = slab.insert(()).unwrap();
-        slab.places[0].generation = u32::MAX;
+        slab.slots[0].generation = u32::MAX;
         assert!(slab.remove(Key { generation: u32::MAX, ..key }).is_some());
         assert!(slab.insert(()).is_err());
         assert_eq!(slab.get(Key { generation: u32::MAX, ..key }), None);

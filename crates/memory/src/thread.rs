@@ -19,17 +19,17 @@ loom::thread_local! {
 /// The number of the thread that calls.
 #[inline]
 pub(crate) fn number() -> u64 {
-    NUMBER.with(|here| match here.get() {
-        NONE => first(here),
+    NUMBER.with(|number| match number.get() {
+        NONE => first(number),
         number => number,
     })
 }
 
 #[cold]
-fn first(here: &Cell<u64>) -> u64 {
+fn first(of_thread: &Cell<u64>) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
     // Relaxed: it guards nothing; every number is given once. 64 bits do not run out.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    here.set(number);
+    of_thread.set(number);
     number
 }

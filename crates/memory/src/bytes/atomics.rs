@@ -29,9 +29,9 @@ pub enum AtomicKind {
     Load,
     /// Adds the operand.
     Add,
-    /// Puts the operand in its place.
+    /// Replaces the value by the operand.
     Swap,
-    /// Puts the operand in its place if it equals [`AtomicOp::compare`].
+    /// Replaces the value by the operand if it equals [`AtomicOp::compare`].
     CompareSwap,
     /// Keeps the bits that are set in the operand.
     And,

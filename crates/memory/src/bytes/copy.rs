@@ -29,11 +29,12 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { with::copy(from, to, len) }
 }
 
-/// As [`copy`], from memory that nobody changes meanwhile.
+/// Copies bytes that nobody changes meanwhile to memory that others may write to.
 ///
 /// # Safety
 ///
-/// `to` is writable for as many bytes; for others as [`copy`] says.
+/// `to` is writable for as many bytes. Others may write to them at the same time if they are other
+/// processes, or threads that do it by this module or by atomics; `&mut` references of others exclude that.
 #[inline(always)]
 pub(crate) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     // SAFETY: the caller's promise is the same.
@@ -44,7 +45,8 @@ pub(crate) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
 ///
 /// # Safety
 ///
-/// `to` is writable for `len` bytes; for others as [`copy`] says.
+/// `to` is writable for `len` bytes. Others may write to them at the same time if they are other
+/// processes, or threads that do it by this module or by atomics; `&mut` references of others exclude that.
 pub(crate) unsafe fn fill(to: *mut u8, byte: u8, len: usize) {
     // SAFETY: the caller's promise is the same.
     unsafe { with::fill(to, byte, len) }

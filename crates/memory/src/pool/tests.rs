@@ -118,10 +118,10 @@ fn moves_to_another_thread_and_goes_there() {
             }
             Some((pool, out))
         });
-        let rest = other.join().unwrap();
+        let pool = other.join().unwrap();
         assert_eq!(&*slot, [0; 3]);
         drop(slot);
-        if let Some((mut pool, out)) = rest {
+        if let Some((mut pool, out)) = pool {
             assert_eq!(pool.free_count(), 3);
             drop(out);
             assert!((0..4).all(|_| pool.take().is_some()));

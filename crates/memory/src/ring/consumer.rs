@@ -107,7 +107,7 @@ impl<M> Consumer<M> {
         }
     }
 
-    /// Tells the producer how far we are, which gives it the space and completes its records. Once after each batch;
+    /// Publishes how far we have read, which gives the producer the space and completes its records. Once after each batch;
     /// cheap when nothing was consumed. Answers whether there was news.
     #[inline]
     pub fn publish_head(&mut self) -> bool {
@@ -142,7 +142,7 @@ impl<M> Consumer<M> {
         self.arm_for(ATTENTION_RECORDS)
     }
 
-    /// As [`arm`](Self::arm), and to be woken too when the peer has consumed records of the opposite ring: look at
+    /// Asks to be woken for the next record, like [`arm`](Self::arm), and also when the peer has consumed records of the opposite ring: look at
     /// its [`consumed`](super::Producer::consumed) once more before sleeping.
     #[must_use = "sleeping on `true` may be for ever"]
     pub fn arm_for_progress(&mut self) -> bool {
@@ -194,7 +194,7 @@ impl<M> Consumer<M> {
     }
 
     /// Goes on after [`stall`](Self::stall) although the producer may have died while it took records back. Only for
-    /// when the kernel has said that it is dead; what it left can then be drained.
+    /// when the kernel has reported that it is dead; what it wrote before can then be drained.
     pub fn resume_orphaned(&mut self) {
         self.stalled = false;
         self.region.stall().store(STALL_RUNNING, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl<M> Record<'_, M> {
         self.copy_from(0, to)
     }
 
-    /// As [`copy_to`](Self::copy_to), starting at byte `skip_bytes` of the payload.
+    /// Copies the payload from byte `skip_bytes` on to `to`, as much as there is and fits; answers how many bytes.
     #[inline]
     pub fn copy_from(&self, skip_bytes: usize, to: &mut [u8]) -> usize {
         let count = to.len().min((self.len_bytes as usize).saturating_sub(skip_bytes));
@@ -257,7 +257,8 @@ impl<M> Record<'_, M> {
         to.copy_from(offset, &self.region.payload(self.position, skip_bytes, len_bytes), 0, len_bytes)
     }
 
-    /// As [`copy_to`](Self::copy_to), into memory that need not be initialised: the bytes answered are, afterwards.
+    /// Copies the payload into memory that need not be initialised, as much as there is and fits; answers how many bytes, which
+    /// are initialised then.
     #[inline]
     pub fn copy_to_uninit(&self, to: &mut [MaybeUninit<u8>]) -> usize {
         let count = to.len().min(self.len_bytes as usize);

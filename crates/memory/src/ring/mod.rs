@@ -30,14 +30,14 @@
 //! | 8..16  | `conn: u32`, `ack: u32`, free for the user |
 //! | 16..   | payload |
 //!
-//! A record never wraps: when it doesn't fit before the end, a PAD record takes what is left there and the record
+//! A record never wraps: when it doesn't fit before the end, a PAD record takes the remaining space and the record
 //! starts at offset 0. The consumer skips PAD and VOID records.
 //!
 //! # Why old bytes are never taken for a record
 //!
 //! *The word at the producer's tail is zero until the record there is complete.* The word after a record is zeroed
 //! before that record is published (a Release store of its word), and the consumer looks at a word only after it has
-//! seen (Acquire) the record before it. So what it finds is zero or a complete record, never what an earlier lap left.
+//! seen (Acquire) the record before it. So what it finds is zero or a complete record, never anything of an earlier lap.
 //! The producer keeps one line free beyond the record it writes, so that this word is its own to zero. In the usual
 //! case (one-line records) the zeroing is done *after* the record before was published: off the path of a message
 //! whose receiver waits, and it fetches the line that the next record will need.
@@ -73,7 +73,7 @@
 //! so that one arming causes one wake-up. One of the two fences is first, so either the producer sees `attention` or
 //! the consumer sees the record.
 //!
-//! A process that sleeps while it waits for the peer to *consume* (space, completions) says so by
+//! A process that sleeps while it waits for the peer to *consume* (space, completions) announces that by
 //! [`arm_for_progress`](Consumer::arm_for_progress) on the ring that it reads, then looks at
 //! [`Producer::consumed`] of the ring that it writes once more. The peer, after
 //! [`publish_head`](Consumer::publish_head), asks [`needs_progress_wake`](Producer::needs_progress_wake) of the ring
@@ -91,8 +91,8 @@
 //! | 2 | 1 | producer, dropping the [`CancelGuard`] | done |
 //!
 //! While it is not 0 the consumer takes nothing ([`peek`](Consumer::peek) answers `None`). So a record that was made
-//! VOID under the guard had not been delivered, and never will be: a message that its sender was told ended in RNR
-//! does not arrive afterwards.
+//! VOID under the guard had not been delivered, and never will be: a message whose send ended in RNR does not
+//! arrive afterwards.
 //!
 //! # Direct access
 //!
@@ -100,12 +100,12 @@
 //! each such memory it has a *live* word, outside of the ring, that the peer can read and not write. The peer, for each
 //! copy: [`begin_direct`](Producer::begin_direct) stores the name of the memory in `direct` and fences (SeqCst); it reads
 //! the live word, copies only if that still says so, and ends with [`end_direct`](Producer::end_direct) (Release). The
-//! owner, to take it back: clears the live word, fences (SeqCst), and waits while
+//! target, to take it back: clears the live word, fences (SeqCst), and waits while
 //! [`direct_now`](Consumer::direct_now) (Acquire) is that name. One of the two fences is first, so either the peer sees
-//! the cleared word and copies nothing, or the owner sees the name and waits; and when it sees another word, all that
+//! the cleared word and copies nothing, or the target sees the name and waits; and when it sees another word, all that
 //! the peer wrote is there. `name` can't come back meanwhile, but for an instant, as the live word is looked at each
-//! time. A peer killed in the middle never clears `direct`: the owner stops waiting when the kernel says that it is
-//! dead. One that is only stopped, or lies, has to be locked out in another way: by other pages.
+//! time. A peer killed in the middle never clears `direct`: the target stops waiting when the kernel reports that it
+//! is dead. One that is only stopped, or lies, has to be locked out in another way: by other pages.
 
 mod consumer;
 mod producer;
@@ -143,7 +143,7 @@ pub const fn region_bytes(data_bytes: usize) -> usize {
 
 /// The longest payload, in bytes, that a ring of `data_bytes` bytes of data can carry.
 ///
-/// Half the ring less a line: whatever the position, an empty ring then has room for the record, the PAD in front of
+/// Half the ring less a line: whatever the position, an empty ring then has space for the record, the PAD in front of
 /// it and the word behind it.
 pub const fn payload_bytes_limit(data_bytes: usize) -> usize {
     (data_bytes - LINE_BYTES) / 2 / LINE_BYTES * LINE_BYTES - RECORD_HEADER_BYTES

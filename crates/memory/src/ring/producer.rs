@@ -16,7 +16,7 @@ const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
 /// Why a record was not pushed. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushError {
-    /// No room until the consumer has consumed more.
+    /// There is no space until the consumer has consumed more.
     Full,
     /// The payload is longer than the ring's maximum: the caller's fault.
     TooLong,
@@ -111,7 +111,7 @@ impl<M> Producer<M> {
     ///
     /// # Errors
     ///
-    /// See [`PushError`]; nothing was written then.
+    /// [`PushError`] says why; nothing was written.
     #[inline(always)]
     pub fn push(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
         let mut len_bytes = 0usize;
@@ -125,11 +125,12 @@ impl<M> Producer<M> {
         Ok(span)
     }
 
-    /// As [`push`](Self::push); the payload is `head`, and behind it all of `data`, which others may be changing.
+    /// Writes a record like [`push`](Self::push), whose payload is `head`, and behind it all of `data`, which others may be
+    /// changing.
     ///
     /// # Errors
     ///
-    /// See [`PushError`]; nothing was written then.
+    /// [`PushError`] says why; nothing was written.
     #[cfg(not(loom))]
     pub fn push_memory(
         &mut self,
@@ -141,12 +142,12 @@ impl<M> Producer<M> {
         let span = self.begin(len_bytes)?;
         let to = self.region.payload(span.start, 0, len_bytes);
         let written = to.write(0, head) && to.copy_from(head.len(), data, 0, data.len());
-        debug_assert!(written, "as long as was said");
+        debug_assert!(written, "the payload has that length");
         self.publish(header, span, len_bytes);
         Ok(span)
     }
 
-    /// Finds room for a record, and zeroes the word behind it.
+    /// Finds space for a record, and zeroes the word behind it.
     #[inline(always)]
     fn begin(&mut self, len_bytes: usize) -> Result<Span, PushError> {
         if len_bytes > self.payload_bytes_max as usize {
@@ -168,7 +169,7 @@ impl<M> Producer<M> {
         Ok(Span { start, end })
     }
 
-    /// Looks whether there is room up to `end` and the line behind it by now.
+    /// Looks whether there is space up to `end` and the line behind it by now.
     #[cold]
     fn look_for_room(&mut self, end: u64) -> Result<(), PushError> {
         self.consumed()?;
@@ -190,7 +191,7 @@ impl<M> Producer<M> {
         self.zero_ahead();
     }
 
-    /// Bytes that are free for records, by what the consumer has said last; asks it anew when they are fewer than
+    /// Bytes that are free for records, by the consumer's last known position, which is read anew when they are fewer than
     /// `enough_bytes`. A record takes whole lines, and perhaps a PAD in front of it.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ impl<M> Region<M> {
         unsafe { self.at(position, 0, LINE_BYTES).cast().as_ref() }
     }
 
-    /// Asks the processor to fetch the line at `position` for writing, if there is a way to say so.
+    /// Asks the processor to fetch the line at `position` for writing, if it has an instruction for that.
     #[inline]
     pub(super) fn prefetch_for_write(&self, position: u64) {
         let line = self.at(position, 0, LINE_BYTES);
@@ -148,11 +148,11 @@ impl<M> Region<M> {
             // SAFETY: records are whole lines, so the last word of the payload is all ours.
             unsafe { to.write_bytes(0, len_bytes.next_multiple_of(8)) };
         }
-        let mut left = len_bytes;
+        let mut remaining = len_bytes;
         for segment in segments {
-            assert!(segment.len() <= left, "the segments are as long as was said");
-            left -= segment.len();
-            // SAFETY: `left` shows that the bytes lie in what `at` checked. An honest consumer does not look at them
+            assert!(segment.len() <= remaining, "the segments are as long as `len_bytes` says");
+            remaining -= segment.len();
+            // SAFETY: `remaining` shows that the bytes lie in what `at` checked. An honest consumer does not look at them
             // before the word is published and a segment, being a `&[u8]` of this process, is not in the ring. A
             // dishonest consumer that writes here at the same time spoils bytes that only it reads.
             unsafe {
@@ -182,7 +182,7 @@ impl<M> Region<M> {
     }
 }
 
-/// `memcpy`, without the call for the sizes that hurry: two pieces that may overlap, or one by one below 4 bytes.
+/// `memcpy`, without the call for the sizes that hurry: two parts that may overlap, or byte by byte below 4 bytes.
 ///
 /// # Safety
 ///
@@ -194,7 +194,7 @@ unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
     /// As for `copy`, and `len` is between `N` and twice that.
     #[inline(always)]
     unsafe fn ends<const N: usize>(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
-        // SAFETY: both pieces, at the start and at the end, lie within `len` bytes; `[u8; N]` needs no alignment.
+        // SAFETY: both parts, at the start and at the end, lie within `len` bytes; `[u8; N]` needs no alignment.
         unsafe {
             let first = from.cast::<[u8; N]>().read();
             let last = from.add(len - N).cast::<[u8; N]>().read();

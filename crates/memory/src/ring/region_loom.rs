@@ -46,7 +46,7 @@ pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<()>, Consume
 impl<M> Region<M> {
     /// # Safety
     ///
-    /// None needed: it always fails, as raw memory is no place for loom's atomics.
+    /// None needed: it always fails, as loom's atomics can't lie in raw memory.
     pub(super) unsafe fn new(_: NonNull<u8>, _: usize, _: u32, _: M) -> Result<Self, BadRegion> {
         Err(BadRegion::Size)
     }

@@ -9,14 +9,14 @@ use crate::atomic::raw::{AtomicU8, AtomicU64};
 pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // An atomic is made of a pointer that may be written to; it is only loaded from.
     let from = from.cast_mut();
-    // SAFETY: `pieces` gives offsets below `len`, of words only where both sides are aligned; the sides race with
+    // SAFETY: `units` gives offsets below `len`, of words only where both sides are aligned; the sides race with
     // atomics only.
     unsafe {
-        pieces(from, to, len, |piece| match piece {
-            Piece::Byte(at) => {
+        units(from, to, len, |unit| match unit {
+            Unit::Byte(at) => {
                 AtomicU8::from_ptr(to.add(at)).store(AtomicU8::from_ptr(from.add(at)).load(Relaxed), Relaxed);
             }
-            Piece::Word(at) => {
+            Unit::Word(at) => {
                 let word = AtomicU64::from_ptr(from.add(at).cast()).load(Relaxed);
                 AtomicU64::from_ptr(to.add(at).cast()).store(word, Relaxed);
             }
@@ -31,9 +31,9 @@ pub(in super::super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     let (from, len) = (from.as_ptr(), from.len());
     // SAFETY: as above; the source, lent for reading, races with nothing.
     unsafe {
-        pieces(from, to, len, |piece| match piece {
-            Piece::Byte(at) => AtomicU8::from_ptr(to.add(at)).store(*from.add(at), Relaxed),
-            Piece::Word(at) => {
+        units(from, to, len, |unit| match unit {
+            Unit::Byte(at) => AtomicU8::from_ptr(to.add(at)).store(*from.add(at), Relaxed),
+            Unit::Word(at) => {
                 AtomicU64::from_ptr(to.add(at).cast()).store(from.add(at).cast::<u64>().read(), Relaxed);
             }
         });
@@ -41,26 +41,26 @@ pub(in super::super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
 }
 
 /// What moves in one access, by its offset.
-enum Piece {
+enum Unit {
     Byte(usize),
     /// 8 bytes, aligned on both sides.
     Word(usize),
 }
 
-/// All pieces of a copy, in the order that overlap asks for.
-fn pieces(from: *const u8, to: *const u8, len: usize, mut copy: impl FnMut(Piece)) {
+/// All units of a copy, in the order that overlap asks for.
+fn units(from: *const u8, to: *const u8, len: usize, mut copy: impl FnMut(Unit)) {
     // miri's model of weak memory breaks down where atomics of one size follow those of another.
     let alike = (from.addr() ^ to.addr()).is_multiple_of(8) && !cfg!(miri);
     let words_from = (from.addr().wrapping_neg() % 8).min(len);
     let words_to = if alike { len - (len - words_from) % 8 } else { words_from };
     if to.addr().wrapping_sub(from.addr()) < len {
-        (words_to..len).rev().for_each(|at| copy(Piece::Byte(at)));
-        (words_from..words_to).step_by(8).rev().for_each(|at| copy(Piece::Word(at)));
-        (0..words_from).rev().for_each(|at| copy(Piece::Byte(at)));
+        (words_to..len).rev().for_each(|at| copy(Unit::Byte(at)));
+        (words_from..words_to).step_by(8).rev().for_each(|at| copy(Unit::Word(at)));
+        (0..words_from).rev().for_each(|at| copy(Unit::Byte(at)));
     } else {
-        (0..words_from).for_each(|at| copy(Piece::Byte(at)));
-        (words_from..words_to).step_by(8).for_each(|at| copy(Piece::Word(at)));
-        (words_to..len).for_each(|at| copy(Piece::Byte(at)));
+        (0..words_from).for_each(|at| copy(Unit::Byte(at)));
+        (words_from..words_to).step_by(8).for_each(|at| copy(Unit::Word(at)));
+        (words_to..len).for_each(|at| copy(Unit::Byte(at)));
     }
 }
 

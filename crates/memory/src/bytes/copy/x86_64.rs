@@ -35,7 +35,7 @@ pub(super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     unsafe { copy(from.as_ptr(), to, from.len()) }
 }
 
-// Each of these loads all that it copies before it stores any of it, so overlap does not matter. The second piece ends
+// Each of these loads all that it copies before it stores any of it, so overlap does not matter. The second part ends
 // where the bytes do and may lie over the first.
 
 /// # Safety
@@ -64,7 +64,7 @@ unsafe fn by_1(from: *const u8, to: *mut u8, len: usize) {
 /// `len` is 4 to 8; else as [`super::copy`].
 #[inline(always)]
 unsafe fn by_4(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: two pieces of 4 bytes that `len` holds.
+    // SAFETY: two parts of 4 bytes that `len` holds.
     unsafe {
         asm!(
             "mov {a:e}, dword ptr [{from}]",
@@ -82,7 +82,7 @@ unsafe fn by_4(from: *const u8, to: *mut u8, len: usize) {
 /// `len` is 8 to 16; else as [`super::copy`].
 #[inline(always)]
 unsafe fn by_8(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: two pieces of 8 bytes that `len` holds.
+    // SAFETY: two parts of 8 bytes that `len` holds.
     unsafe {
         asm!(
             "mov {a}, qword ptr [{from}]",
@@ -100,7 +100,7 @@ unsafe fn by_8(from: *const u8, to: *mut u8, len: usize) {
 /// `len` is 16 to 32; else as [`super::copy`].
 #[inline(always)]
 unsafe fn by_16(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: two pieces of 16 bytes that `len` holds.
+    // SAFETY: two parts of 16 bytes that `len` holds.
     unsafe {
         asm!(
             "movups {a}, xmmword ptr [{from}]",
@@ -118,7 +118,7 @@ unsafe fn by_16(from: *const u8, to: *mut u8, len: usize) {
 /// `len` is 32 to 64; else as [`super::copy`].
 #[inline(always)]
 unsafe fn by_32(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: two pieces of 32 bytes that `len` holds.
+    // SAFETY: two parts of 32 bytes that `len` holds.
     unsafe {
         asm!(
             "movups {a}, xmmword ptr [{from}]",
@@ -141,7 +141,7 @@ unsafe fn by_32(from: *const u8, to: *mut u8, len: usize) {
 /// `len` is 64 to 128; else as [`super::copy`].
 #[inline(always)]
 unsafe fn by_64(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: two pieces of 64 bytes that `len` holds.
+    // SAFETY: two parts of 64 bytes that `len` holds.
     unsafe {
         asm!(
             "movups {a}, xmmword ptr [{from}]",
@@ -196,7 +196,7 @@ unsafe fn long(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// `to` does not lie in `from + 1..from + len`; else as [`super::copy`].
 unsafe fn forward(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the pieces follow each other and end where the bytes do.
+    // SAFETY: the parts follow each other and end where the bytes do.
     unsafe {
         let mut done = 0;
         while len - done > 64 {
@@ -211,14 +211,14 @@ unsafe fn forward(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// `from` does not lie in `to + 1..to + len`; else as [`super::copy`].
 unsafe fn backward(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the pieces follow each other downwards, and the last starts where the bytes do.
+    // SAFETY: the parts follow each other downwards, and the last starts where the bytes do.
     unsafe {
-        let mut left = len;
-        while left > 64 {
-            left -= 64;
-            by_32(from.add(left), to.add(left), 64);
+        let mut remaining = len;
+        while remaining > 64 {
+            remaining -= 64;
+            by_32(from.add(remaining), to.add(remaining), 64);
         }
-        copy(from, to, left);
+        copy(from, to, remaining);
     }
 }
 

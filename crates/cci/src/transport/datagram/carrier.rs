@@ -5,7 +5,6 @@ use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
 use crate::error::{ConnectError, ConnectFailure};
 use crate::explain::Explanation;
-use crate::security::NO_NAMES;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
 use cci_secure::Identity;
 use cci_sys::{SysError, clock, random};
@@ -83,46 +82,10 @@ pub(super) trait Carrier: Transmit + Send {
     #[inline]
     fn time_out(&mut self) {}
 
-    /// Whether this side can see to it that somebody of that name, and nobody else, is at the other end of a connection.
-    fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
-        Err(ConnectError::CannotExpect { name: name.to_owned(), reason: NO_NAMES.to_owned() })
-    }
-
-    /// This side begins a connection with that address. `expected`: the name of who must be there. Said before anything of it
-    /// is sent.
-    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
-        let _ = (key, at, expected);
-    }
-
-    /// A connection that this side has begun and that is certain to lead nowhere, and why. It is not there yet.
+    /// Who the peers are, for a carrier that knows.
     #[inline]
-    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
+    fn identities(&mut self) -> Option<&mut dyn Identities> {
         None
-    }
-
-    /// Whether a request from there is one of this endpoint's own, where it can't have a connection with itself.
-    fn is_barred_self(&self, at: Address) -> bool {
-        let _ = at;
-        false
-    }
-
-    /// Whether peers have rights of their own here: then a request by nobody, which has come to another endpoint, has those that
-    /// [`Carrier::meet`] gives it, and not all.
-    fn tells_apart(&self) -> bool {
-        false
-    }
-
-    /// This endpoint accepts a request from there by somebody with that identity: who it is to this endpoint. None: it may
-    /// not be connected here, or somebody else is there now.
-    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
-        let _ = (at, identity);
-        None
-    }
-
-    /// Until it is [`closed`](Carrier::closed), this connection is with that identity at that address, and nobody else
-    /// there may take part in it.
-    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {
-        let _ = (key, at, identity);
     }
 
     /// A connection has begun: datagrams of established connections with its index carry this nonce, or are old or
@@ -165,12 +128,9 @@ pub(super) trait Carrier: Transmit + Send {
     /// Whether that address can be sent to from here: a request may have come to another endpoint.
     fn reaches(&self, peer: Address) -> bool;
 
-    /// Puts what becomes readable into the endpoint's epoll set, or takes it out. What the system refuses is tried again
-    /// by the next call.
-    fn watch(&mut self, poller: &Poller, watch: bool);
-
-    /// Whether it is there.
-    fn is_watched(&self) -> bool;
+    /// Puts what becomes readable into the endpoint's epoll set, or takes it out, and says whether it is there. What the system
+    /// refuses is tried again by the next call.
+    fn watch(&mut self, poller: &Poller, watch: bool) -> bool;
 
     /// Before a sleep: looks for what makes a descriptor readable and is no datagram. True: the carrier has just died.
     fn look(&mut self) -> bool {
@@ -185,4 +145,27 @@ pub(super) trait Carrier: Transmit + Send {
 
     /// The paths looked at for a connection, the chosen one first, and facts.
     fn explain(&self, info: &ConnectionInfo, into: &mut Explanation);
+}
+
+/// Who the peers of a carrier are. Only the sealed carrier knows.
+pub(super) trait Identities {
+    /// Whether this side can see to it that somebody of that name, and nobody else, is at the other end of a connection.
+    fn can_expect(&self, name: &str) -> Result<(), ConnectError>;
+
+    /// This side begins a connection with that address, before anything of it is sent. `expected` is the name of who must be there.
+    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>);
+
+    /// A connection that this side has begun and that is certain to lead nowhere, and why.
+    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)>;
+
+    /// Whether a request from there is this endpoint's own: it can't have a connection with itself.
+    fn is_itself(&self, at: Address) -> bool;
+
+    /// This endpoint accepts a request from there by somebody with that identity. Returns who it is to this endpoint. `None`: it
+    /// may not be connected here, or somebody else is there now.
+    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer>;
+
+    /// Until it is [`closed`](Carrier::closed), this connection is with that identity at that address, and nobody else there may
+    /// take part in it.
+    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity);
 }

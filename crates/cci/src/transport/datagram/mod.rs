@@ -33,7 +33,7 @@ pub(crate) use size::{
 };
 pub(crate) use udp::open as open_udp;
 
-use self::carrier::{Carrier, Narrow, Nobody, Received};
+use self::carrier::{Carrier, Identities, Narrow, Nobody, Received};
 use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
 use self::open::Sizes;
 use super::{
@@ -45,6 +45,7 @@ use crate::engine::core::{Core, SendOp};
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::limits;
+use crate::security::NO_NAMES;
 use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
 
 /// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
@@ -177,8 +178,10 @@ impl<C: Carrier> Datagram<C> {
                 proto.handle_datagram(now, from, datagram, &mut ToProgram { core, glue, who });
                 glue.settle(proto, core, now);
             });
-            for (key, at, identity) in glue.met.drain(..) {
-                carrier.hold(key, at, &identity);
+            if let Some(identities) = carrier.identities() {
+                for (key, at, identity) in glue.met.drain(..) {
+                    identities.hold(key, at, &identity);
+                }
             }
             if count < RECV_MORE {
                 break;
@@ -256,7 +259,7 @@ impl<C: Carrier> Datagram<C> {
             self.carrier.closed(key);
         }
         self.carrier.at(self.now);
-        while let Some((key, why)) = self.carrier.take_refused() {
+        while let Some((key, why)) = self.carrier.identities().and_then(Identities::take_refused) {
             self.refuse(core, key, why);
         }
         for _ in 0..SEND_ROUNDS_MAX {
@@ -296,7 +299,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
         let (address, second) = self.carrier.parse_ways(to.uri).map_err(bad_uri)?;
         if let Some(name) = to.expected {
-            self.carrier.can_expect(name)?;
+            let reason = || NO_NAMES.to_owned();
+            let cannot = || ConnectError::CannotExpect { name: name.to_owned(), reason: reason() };
+            self.carrier.identities().ok_or_else(cannot)?.can_expect(name)?;
         }
         let now = self.read_clock();
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
@@ -311,7 +316,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         let key = key.map_err(glue::connect_error)?;
         self.begun(key);
         self.carrier.at(now);
-        self.carrier.dialled(key, address, to.expected);
+        if let Some(identities) = self.carrier.identities() {
+            identities.dialled(key, address, to.expected);
+        }
         self.glue.expected.extend(to.expected.map(|name| (token, name.into())));
         self.transmit(core);
         Ok(link::pack(key))
@@ -336,15 +343,18 @@ impl<C: Carrier> Transport for Datagram<C> {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         }
-        if self.carrier.is_barred_self(inner.peer()) {
+        if self.carrier.identities().is_some_and(|identities| identities.is_itself(inner.peer())) {
             request.inner = inner;
             request.refuse();
             return Err(AcceptError::Itself);
         }
         let (from, now) = (inner.peer(), self.read_clock());
-        let is_known = request.identity.is_some() || self.carrier.tells_apart();
+        // Where peers have rights of their own, a request by nobody that came to another endpoint has those that this one gives it,
+        // and not all.
+        let identities = self.carrier.identities();
+        let is_known = request.identity.is_some() || identities.is_some();
         let asked = request.identity.as_ref().and_then(|asked| asked.identity.as_ref());
-        let peer = self.carrier.meet(from, asked).filter(|_| is_known);
+        let peer = identities.and_then(|identities| identities.meet(from, asked));
         if is_known && peer.is_none() {
             request.inner = inner;
             request.refuse();
@@ -354,8 +364,8 @@ impl<C: Carrier> Transport for Datagram<C> {
             Ok(key) => {
                 self.begun(key);
                 if let Some(peer) = peer {
-                    if let Some(identity) = &peer.identity {
-                        self.carrier.hold(key, from, identity);
+                    if let (Some(identity), Some(identities)) = (&peer.identity, self.carrier.identities()) {
+                        identities.hold(key, from, identity);
                     }
                     core.identify(connection, &peer);
                 }
@@ -489,7 +499,7 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
-        self.carrier.watch(&core.poller, !self.glue.starved);
+        let is_watched = self.carrier.watch(&core.poller, !self.glue.starved);
         if self.carrier.look() {
             core.device_failed();
         }
@@ -502,8 +512,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
         let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
-        let feed_ns =
-            if self.glue.waiting || !self.carrier.is_watched() { soon(limits::ROOM_POLL_NS) } else { None };
+        let feed_ns = if self.glue.waiting || !is_watched { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }

@@ -48,7 +48,6 @@ pub(crate) fn open(
         buffer: Vec::new(),
         begun: None,
         too_big: None,
-        is_watched: false,
     };
     let uri = udp_uri::format(place.address, None);
     let Some(sealing) = sealing else {
@@ -83,7 +82,6 @@ struct Sim {
     buffer: Vec<u8>,
     begun: Option<Begun>,
     too_big: Option<Narrow>,
-    is_watched: bool,
 }
 
 impl Carrier for Sim {
@@ -137,12 +135,8 @@ impl Carrier for Sim {
         peer.socket_addr().is_some_and(|peer| peer.is_ipv6() == self.address.is_ipv6())
     }
 
-    fn watch(&mut self, _: &Poller, watch: bool) {
-        self.is_watched = watch;
-    }
-
-    fn is_watched(&self) -> bool {
-        self.is_watched
+    fn watch(&mut self, _: &Poller, watch: bool) -> bool {
+        watch
     }
 
     fn memory(&self, _: &mut Vec<(&'static str, u64)>) {}

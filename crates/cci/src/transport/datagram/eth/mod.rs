@@ -234,9 +234,9 @@ impl Carrier for Eth {
         !peer.is_secured() && peer.ethernet_addr().is_some_and(|(mac, _)| mac != self.link.mac)
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) {
+    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
         if self.is_watched == watch {
-            return;
+            return watch;
         }
         let mut all = watch;
         for (token, socket) in (TOKEN_FIRST..).zip(self.sockets.each()) {
@@ -251,9 +251,6 @@ impl Carrier for Eth {
             }
         }
         self.is_watched = all;
-    }
-
-    fn is_watched(&self) -> bool {
         self.is_watched
     }
 

@@ -8,7 +8,7 @@ mod held;
 mod report;
 
 use self::held::Held;
-use super::carrier::{Carrier, Narrow, Received, Who};
+use super::carrier::{Carrier, Identities, Narrow, Received, Who};
 use crate::counters::DropReason;
 use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
@@ -314,56 +314,9 @@ impl<C: Carrier> Carrier for Sealed<C> {
         }
     }
 
-    fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
-        self.sealing.can_expect(name)
-    }
-
-    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
-        if !at.is_secured() {
-            return;
-        }
-        let at = at.with_secured(false);
-        if let Some(name) = expected
-            && !self.associations.expect(at, name, self.now.0)
-        {
-            self.refused.push((key, ConnectFailure::WrongPeer));
-            return;
-        }
-        self.held.dial(key, at, expected);
-        self.unsent = true;
-    }
-
-    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
-        self.refused.pop()
-    }
-
-    fn is_barred_self(&self, at: Address) -> bool {
-        self.own == Some(at.with_secured(false))
-    }
-
-    fn tells_apart(&self) -> bool {
-        true
-    }
-
-    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
-        let rights = self.sealing.rights(identity);
-        let is_it = match identity {
-            Some(identity) => {
-                let there = self.associations.peer(at.with_secured(false));
-                at.is_secured() && there.is_none_or(|(there, _)| there == identity)
-            }
-            None => !at.is_secured(),
-        };
-        (is_it && rights.connect).then(|| Peer { identity: identity.cloned(), rights })
-    }
-
-    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {
-        let at = at.with_secured(false);
-        self.held.add(key, at, identity);
-        self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
-        self.associations.retain(at);
-        // From now on the address is the identity's.
-        self.end_dial(key);
+    #[inline]
+    fn identities(&mut self) -> Option<&mut dyn Identities> {
+        Some(self)
     }
 
     // What the inner carrier could check of datagrams is hidden from it: it is not told of connections.
@@ -424,12 +377,8 @@ impl<C: Carrier> Carrier for Sealed<C> {
         (peer.is_secured() || !self.sealing.required) && self.inner.reaches(peer.with_secured(false))
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) {
-        self.inner.watch(poller, watch);
-    }
-
-    fn is_watched(&self) -> bool {
-        self.inner.is_watched()
+    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
+        self.inner.watch(poller, watch)
     }
 
     fn look(&mut self) -> bool {
@@ -451,6 +400,56 @@ impl<C: Carrier> Carrier for Sealed<C> {
         let plain = ConnectionInfo { peer: info.peer.with_secured(false), ..*info };
         self.inner.explain(&plain, into);
         report::explain(self, info, into);
+    }
+}
+
+impl<C: Carrier> Identities for Sealed<C> {
+    fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
+        self.sealing.can_expect(name)
+    }
+
+    fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
+        if !at.is_secured() {
+            return;
+        }
+        let at = at.with_secured(false);
+        if let Some(name) = expected
+            && !self.associations.expect(at, name, self.now.0)
+        {
+            self.refused.push((key, ConnectFailure::WrongPeer));
+            return;
+        }
+        self.held.dial(key, at, expected);
+        self.unsent = true;
+    }
+
+    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
+        self.refused.pop()
+    }
+
+    fn is_itself(&self, at: Address) -> bool {
+        self.own == Some(at.with_secured(false))
+    }
+
+    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
+        let rights = self.sealing.rights(identity);
+        let is_it = match identity {
+            Some(identity) => {
+                let there = self.associations.peer(at.with_secured(false));
+                at.is_secured() && there.is_none_or(|(there, _)| there == identity)
+            }
+            None => !at.is_secured(),
+        };
+        (is_it && rights.connect).then(|| Peer { identity: identity.cloned(), rights })
+    }
+
+    fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {
+        let at = at.with_secured(false);
+        self.held.add(key, at, identity);
+        self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
+        self.associations.retain(at);
+        // From now on the address is the identity's.
+        self.end_dial(key);
     }
 }
 

@@ -167,12 +167,11 @@ impl Carrier for Bonded {
         self.side(peer).udp.reaches(peer)
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) {
-        self.sides.iter_mut().for_each(|side| side.udp.watch(poller, watch));
-    }
-
-    fn is_watched(&self) -> bool {
-        self.sides.iter().all(|side| side.udp.is_watched())
+    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
+        // Both, also where the first is refused.
+        let [first, second] = &mut self.sides;
+        let both = [first.udp.watch(poller, watch), second.udp.watch(poller, watch)];
+        both == [true; 2]
     }
 
     fn memory(&self, into: &mut Vec<(&'static str, u64)>) {

@@ -170,9 +170,9 @@ impl Carrier for Udp {
         !peer.is_secured() && peer.socket_addr().is_some_and(alike)
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) {
+    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
         if self.is_watched == watch {
-            return;
+            return watch;
         }
         let socket = self.socket.as_fd();
         if watch {
@@ -182,9 +182,6 @@ impl Carrier for Udp {
             poller.unwatch(socket);
             self.is_watched = false;
         }
-    }
-
-    fn is_watched(&self) -> bool {
         self.is_watched
     }
 

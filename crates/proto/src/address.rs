@@ -83,7 +83,7 @@ impl Address {
         (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], self.scope))
     }
 
-    /// The same place, reached from (or heard by) another of the endpoint's own sockets: 0 is its first, 127 the last
+    /// This address, reached from (or heard by) another of the endpoint's own sockets: 0 is its first, 127 the last
     /// there can be.
     #[must_use]
     pub fn with_via(self, via: u8) -> Address {
@@ -96,7 +96,7 @@ impl Address {
         self.via & !SECURED
     }
 
-    /// The same place, spoken to by a carrier that seals, or in the clear.
+    /// This address, spoken to by a carrier that seals, or in the clear.
     #[must_use]
     pub fn with_secured(self, secured: bool) -> Address {
         Address { via: self.via & !SECURED | if secured { SECURED } else { 0 }, ..self }

@@ -9,7 +9,7 @@ use crate::{Address, ConnKey, Event};
 /// The `peer_` methods carry out what a peer asks for. They check region, key, range, right, and whether the region is
 /// for this connection, and touch nothing if they refuse. The `local_` ones carry out what this program asked for.
 ///
-/// As given, everything is refused: for programs that share no memory.
+/// The default methods refuse everything, for programs that share no memory.
 pub trait Memory {
     /// Puts the peer's `data` there, all or nothing.
     fn peer_write(
@@ -78,7 +78,7 @@ pub trait Sink: Memory {
     /// and, if it can keep no more, says receiver-not-ready to that sender only.
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool;
 
-    /// Whether [`Sink::message`] would take one of this connection now. As given, that is not known, and it is taken to.
+    /// Whether [`Sink::message`] would take one of this connection now. The default takes it for granted.
     fn has_buffer_for(&mut self, conn: ConnKey, token: u64) -> bool {
         let _ = (conn, token);
         true

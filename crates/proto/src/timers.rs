@@ -1,4 +1,7 @@
 //! Deadlines of connections: an indexed heap over those that have one, so idle connections cost nothing.
+//!
+//! The slots have no generations, and are no `cci_memory::slab::Slab`: a slot belongs to an active state, which gives it back
+//! itself, so nobody ever names one that is gone.
 
 use crate::Time;
 

@@ -1,4 +1,4 @@
-//! A connection while something is going on: what it borrows then, and the connection with it.
+//! What a connection borrows while something is going on.
 
 use crate::congestion::Window;
 use crate::conn::path::{Bond, FIRST, Path, SECOND, other};
@@ -31,21 +31,21 @@ pub(crate) struct Active {
     /// Where in the table its connection is.
     pub index: u32,
     pub timer: TimerId,
-    /// In the queue of those that have something to send.
+    /// Whether it is in the queue of connections that have something to send.
     pub queued: bool,
     /// Things to send besides data, from [`want`].
     pub wants: u8,
-    /// Accepted by this side, and not confirmed by the client.
+    /// True while this side has accepted and the client has not confirmed.
     pub unconfirmed: bool,
     /// The peer refuses data.
     pub rnr: bool,
     /// We refuse data.
     pub refusing: bool,
-    /// In the queue of those that hold messages for the program.
+    /// Whether it is in the queue of connections that hold messages for the program.
     pub holding: bool,
-    /// The connection is broken for this reason, and the program hears of it when it has taken what is held.
+    /// Why the connection is broken, if the program is to get that event only when it has taken what is held.
     pub unreported: Option<DisconnectReason>,
-    /// In the list of those that are refused.
+    /// Whether it is in the queue of connections whose peers are refused.
     pub listed: bool,
     pub blocked: Option<Blocked>,
 
@@ -70,28 +70,28 @@ pub(crate) struct Active {
     pub ack_due: Time,
 
     pub heard_at: Time,
-    /// Something was sent or came: not idle yet.
+    /// When something was sent or came last.
     pub used_at: Time,
     pub keepalive_ns: u64,
-    /// The next keepalive question, or its time-out; or that of the last of `asks`.
+    /// When the next keepalive question or its time-out is due, or the answer to the last of `asks`.
     pub keepalive_due: Time,
     /// Questions in vain whether the peer of this idle connection lives. 0: it is not asked.
     pub asks: u8,
-    /// No send is older than its time-out before this.
+    /// No send can be late before this.
     pub send_due: Time,
-    /// Next handshake step, receiver-not-ready probe or close: what the state calls for.
+    /// When the next handshake step, receiver-not-ready probe or close is due, as the state requires.
     pub step_due: Time,
     pub step_ns: u64,
     pub steps: u32,
     /// Of a peer that is closing: what had come of it when it was last looked at, and when more of it came.
     pub closing_progress: (Seq, Time),
-    /// What the peer must end.
+    /// What the peer has begun and must end.
     pub unended: Unended,
     pub dial: Option<Box<Dial>>,
     pub counters: ConnectionCounters,
     /// The search for the largest datagram.
     pub size: SizeSearch,
-    /// What is left of a bundle in parts.
+    /// A bundle of which the last parts have not left.
     pub unsent_parts: Option<UnsentParts>,
 }
 
@@ -218,7 +218,7 @@ impl Active {
         path.window.on_ack(now, acked_bytes, limited, &path.rtt);
     }
 
-    /// One bundle is acknowledged for the first time; returns what it weighs.
+    /// Notes that a bundle is acknowledged for the first time; returns what it weighs.
     pub fn acked(
         &mut self,
         (counters, pool, ops): (&mut Counters, &mut Pool, &mut Ops),
@@ -234,7 +234,7 @@ impl Active {
             path.in_flight_bytes -= bytes;
         }
         //= wire.md R-LOSS-2
-        // Sooner than light: the acknowledgement is for the first copy, and sending the second was needless.
+        // Sooner than a round trip can be: the acknowledgement is for the first copy, and sending the second was needless.
         let needless = slot.has(mark::RESENT) && now.since(slot.sent_at) < light_ns;
         if needless {
             path.reorder_steps = (path.reorder_steps + 1).min(16);

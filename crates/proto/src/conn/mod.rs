@@ -28,7 +28,7 @@ pub(crate) struct Base {
     pub peer: Address,
     /// What proves that a datagram to us belongs to this connection.
     pub nonce: u64,
-    /// What proves it to the peer.
+    /// What proves to the peer that a datagram belongs to this connection.
     pub peer_nonce: u64,
     pub token: u64,
     pub peer_index: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Base {
     pub idle_rx: Seq,
     /// Smoothed round trip while idle.
     pub idle_rtt: IdleRtt,
-    /// 0: the endpoint's default.
+    /// How long a send may take, in milliseconds; 0: the endpoint's default.
     pub send_timeout_ms: u32,
     /// The largest datagram that the path is known to take, in bytes.
     pub datagram_bytes: u16,
@@ -88,7 +88,7 @@ impl ActiveConn<'_> {
     }
 }
 
-/// The congestion window of an idle connection, in KiB, in 15 bits: more than one is ever restored to. In the last: whether
+/// The congestion window of an idle connection, in KiB, in 15 bits, which is more than is ever restored. The last bit: whether
 /// something has come from the peer since the connection was last looked at.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleWindow(u16);
@@ -121,7 +121,7 @@ impl IdleWindow {
     }
 }
 
-/// A round trip in two bytes, to a thousandth: 11 bits shifted left by the upper 5, in units of 64 ns. 0: not measured.
+/// A round-trip time in two bytes, exact to a thousandth: 11 bits shifted left by the upper 5, in units of 64 ns. 0: not measured.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleRtt(u16);
 
@@ -144,7 +144,7 @@ const _: () = {
 
 /// What a connection has to send besides data.
 pub(crate) mod want {
-    /// An acknowledgement, now.
+    /// An acknowledgement that leaves now.
     pub const ACK: u8 = 1;
     /// The next step of asking for a connection.
     pub const DIAL: u8 = 2;

@@ -26,7 +26,7 @@ pub(crate) struct Path {
     pub rack_rtt_ns: u64,
     /// When to probe if nothing is acknowledged.
     pub probe_due: Time,
-    /// The next paced bundle may leave.
+    /// When the next paced bundle may leave.
     pub pace_due: Time,
     /// The timestamp that came last by this path, and when.
     pub echo_at: Time,
@@ -55,7 +55,7 @@ impl Path {
         }
     }
 
-    /// The peer's last timestamp, moved on by the time since: what is left is the network's.
+    /// The peer's last timestamp, moved on by the time since: what remains is the network's.
     //= wire.md R-ACK-6
     #[inline]
     pub fn echo_now(&self, now: Time) -> u32 {
@@ -95,7 +95,7 @@ impl Path {
     }
 }
 
-/// What a bonded connection knows of a path besides.
+/// What only a bonded connection knows of a path: whether it works, and what it carried.
 #[derive(Clone, Debug)]
 pub(crate) struct BondedPath {
     pub state: PathState,
@@ -109,7 +109,7 @@ pub(crate) struct BondedPath {
     challenge: u64,
     /// What the peer asked; 0: nothing.
     pub answer: u64,
-    /// The next question, while there is one.
+    /// When the next question is due, while there is one.
     pub step_due: Time,
     step_ns: u64,
     /// Since the last probe in vain something came by this path, and bundles sent by this path were acknowledged.
@@ -167,7 +167,7 @@ impl BondedPath {
         self.step_due = now.plus(self.step_ns);
     }
 
-    /// The question again, later and later.
+    /// Asks again, after longer and longer waits.
     pub fn ask_again(&mut self, now: Time) {
         self.wanted = true;
         self.step_ns = (2 * self.step_ns).min(PATH_RETRY_NS_MAX);
@@ -235,7 +235,7 @@ pub(crate) struct Bond {
     pub dialed: bool,
     /// Paths, as bits, by which an acknowledgement is due.
     pub ack_by: u8,
-    /// Where the last question to the peer went.
+    /// The path by which the last question to the peer went.
     pub turn: u8,
     /// When one of the paths may send again, while both are held back and one of them by its pace.
     pub pace_due: Time,
@@ -282,12 +282,12 @@ impl Bond {
         self.paths[usize::from(which & 1)].state == PathState::Up
     }
 
-    /// A path that can be used: this one if it can.
+    /// A path that can be used: the preferred one if it can.
     pub fn usable(&self, preferred: u8) -> u8 {
         if self.is_up(preferred) || !self.is_up(other(preferred)) { preferred } else { other(preferred) }
     }
 
-    /// By which path the next question goes that the peer must answer whichever path it lives on.
+    /// The path by which the next question to the peer goes: they take turns, so that one gets an answer if either works.
     pub fn take_turn(&mut self) -> u8 {
         self.turn = self.usable(other(self.turn));
         self.turn
@@ -342,14 +342,14 @@ impl Bond {
         self.paths[1] = BondedPath::new(PathState::Unproved, challenge, newest);
     }
 
-    /// When something is due on either way.
+    /// When something is due on either path.
     pub fn due(&self) -> Time {
         let [first, second] = &self.paths;
         let asked = first.step_due.min(second.step_due);
         self.second.probe_due.min(asked).min(first.down_due).min(second.down_due)
     }
 
-    /// Those paths by which an acknowledgement is due that can be used, or another that can.
+    /// The paths, as bits, by which acknowledgements leave: each by which one is due if it can be used, else the other.
     pub fn acks_by(&self) -> u8 {
         let asked = if self.ack_by == 0 { 1 << self.usable(FIRST) } else { self.ack_by };
         let mut by = 0;

@@ -219,7 +219,7 @@ impl Connections {
             return self.dial_failed(index, ConnectFailure::TimedOut, sink);
         }
         //= wire.md R-HS-9
-        // Nobody there has answered yet: the other address is asked next.
+        // Nobody at this address has answered yet: the other one is asked next.
         if let Some(dial) = active.dial.as_deref_mut().filter(|dial| dial.cookie.is_none())
             && let Some(other) = dial.other.as_mut()
         {
@@ -316,7 +316,7 @@ impl Connections {
         }
     }
 
-    /// Raises the last event of a connection that is done, and frees its place.
+    /// Raises the last event of a connection that is done, and frees its entry.
     pub fn finish(&mut self, index: u32, sink: &mut impl Sink) {
         self.finish_with(index, None, sink);
     }
@@ -343,7 +343,7 @@ impl Connections {
         sink.event(event);
     }
 
-    /// A dial came to nothing.
+    /// A connection that was asked for does not come about.
     pub fn dial_failed(&mut self, index: u32, why: ConnectFailure, sink: &mut impl Sink) {
         let Some(conn) = self.table.at_mut(index).filter(|conn| conn.base.state == ConnState::Dialing) else {
             return;

@@ -8,7 +8,7 @@ use crate::limits::{HEADER_BYTES, VERSION, padded};
 use crate::wire::{Accept, Connect, Head, Hello, Kind, PathBody, Sack, flags, timestamp};
 use crate::{Attribute, ConnState, Seq, Time, Transmit};
 
-/// Acknowledges by every path by which that is due; false: the carrier is full.
+/// Writes an acknowledgement for every path by which one is due; false: the carrier is full.
 pub(super) fn send_acks(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -30,7 +30,7 @@ pub(super) fn send_acks(
     true
 }
 
-/// The special datagrams; false: the carrier is full.
+/// Writes what a connection wants to send besides data and acknowledgements; false: the carrier is full.
 pub(super) fn send_wanted(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -121,7 +121,7 @@ pub(super) fn send_accept(
     true
 }
 
-/// A header with no body, by one path; it acknowledges all the same. False: the carrier is full.
+/// Writes a header with no body, to go by one path; it acknowledges as every header does. False: the carrier is full.
 #[allow(clippy::too_many_arguments)] // the fields of one datagram
 pub(super) fn send_bare(
     shared: &mut Shared,
@@ -146,7 +146,7 @@ pub(super) fn send_bare(
     true
 }
 
-/// Every question and answer about the paths that waits; false: the carrier is full.
+/// Writes all questions and answers about the paths that wait; false: the carrier is full.
 pub(super) fn send_paths(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -235,7 +235,7 @@ pub(super) fn count_on_path(conn: &mut ActiveConn<'_>, which: u8, len: usize) {
     }
 }
 
-/// By which path a question goes that the peer must answer.
+/// The path by which a question goes that the peer must answer.
 fn take_turn(conn: &mut ActiveConn<'_>) -> u8 {
     let bond = conn.active.paths.bond.as_deref_mut();
     bond.map_or(FIRST, Bond::take_turn)

@@ -47,7 +47,7 @@ fn new_entry<'a>(
     table.at_mut(index)?.awake()
 }
 
-/// The connection that a server's answer, from there, is about.
+/// The connection that a server's answer is about, if the answer proves to be one.
 fn asked_for(table: &mut Table, from: Address, key: ConnKey, nonce: u64) -> Result<&mut Conn, PeerFault> {
     let conn = table.get_mut(key).ok_or(PeerFault::Unknown)?;
     //= wire.md R-HS-5
@@ -347,7 +347,7 @@ impl Handshakes {
             let dial = conn.active.as_deref().and_then(|active| active.dial.as_deref());
             if dial.and_then(|dial| dial.other) == Some(from) {
                 //= wire.md R-HS-9
-                // The server's other address was not asked for the connection, and its ways would be the wrong way round.
+                // The server's other address was not asked for the connection, and its paths would be the wrong way round.
                 return Err(PeerFault::Source);
             }
             if conn.base.peer != from {
@@ -363,7 +363,7 @@ impl Handshakes {
         Ok(())
     }
 
-    /// The server's acceptance has come, from where we know that it is. `rtt_ns` 0: not measured.
+    /// The server's acceptance has come from an address that is proved. `rtt_ns` 0: not measured.
     #[expect(clippy::too_many_arguments, reason = "one call or datagram, and what it touches")]
     pub fn accepted(
         &mut self,
@@ -411,8 +411,8 @@ impl Handshakes {
         sink.event(Event::Connected { conn: key, token });
     }
 
-    /// Confirms an acceptance. Repeats are confirmed again: the confirmation was lost. A question, so that a server gone
-    /// meanwhile says so.
+    /// Confirms an acceptance. Repeats are confirmed again: the confirmation was lost. It is sent as a question, so that a server
+    /// that is gone meanwhile answers with a reset.
     //= wire.md R-HS-7
     pub fn confirm(
         &mut self,
@@ -520,7 +520,7 @@ impl Handshakes {
         self.replies.push(from, Reply::Path(head, body), &mut shared.counters);
     }
 
-    /// A datagram for a connection that is still being asked for: the answer to our question, or sent too soon.
+    /// Takes in a datagram for a connection that is still being asked for: the answer to our question, or one that came too soon.
     #[expect(clippy::too_many_arguments, reason = "one call or datagram, and what it touches")]
     pub fn on_unproved(
         &mut self,

@@ -139,7 +139,7 @@ impl Endpoint {
     }
 
     /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
-    /// 0: the endpoint's default. Holds for sends that are already waiting, too.
+    /// How long a send may take, in milliseconds; 0: the endpoint's default. Holds for sends that are already waiting, too.
     pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
         let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
         conn.base.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;

@@ -133,7 +133,7 @@ impl Protocol {
         forget_gaps(active, &mut self.shared, ordered);
         active.used_at = now;
         self.shared.arm(active);
-        // Messages that are held were acknowledged: they come first, then the news.
+        // Messages that are held were acknowledged: they come first, then the event.
         if unreported && conn.active.rx.held != 0 {
             conn.active.unreported = Some(reason);
             if !conn.active.holding {
@@ -144,14 +144,14 @@ impl Protocol {
         }
     }
 
-    /// The peer delivers what it has and takes no more.
+    /// The peer is closing: it still sends what it has, and takes no more.
     //= wire.md R-CLOSE-2
     pub fn on_peer_closing(&mut self, conn: &mut ActiveConn<'_>, sink: &mut impl Sink) {
         match conn.base.state {
             ConnState::Up => {
                 self.fail_sends(conn, Status::Disconnected, sink);
-                // The program hears of it when the last message has come: it may answer by hanging up, which would
-                // cut off what is still under way.
+                // The program hears of it when the last message has come: it may answer by disconnecting, which would
+                // stop what is still under way.
                 conn.base.enter(Input::PeerCloses);
                 let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
                 let active = &mut *conn.active;

@@ -14,26 +14,26 @@ use crate::rma::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit
 use crate::time::ticks;
 use crate::{Blocked, ConnKey, Sink, Status, Time};
 
-/// What is bigger than this has a datagram of its own, which spares a copy; or than half a datagram.
+/// What is bigger than this, or than half a datagram, has a datagram of its own, which spares a copy.
 const SMALL_BYTES_MAX: usize = 4096;
 
-/// When to look for a packet buffer again: first, and when it has been in vain for long.
+/// The first and the longest wait before a packet buffer is looked for again.
 const RETRY_NS_MIN: u64 = 200_000;
 const RETRY_NS_MAX: u64 = 10_000_000;
 
 /// What came of an attempt to make a record.
 enum Step {
-    /// One is made; more may fit.
+    /// A record is made; more may fit.
     Made,
     /// There is nothing of this sort to make, or it must wait for an answer.
     Nothing,
-    /// A bundle of its own is: it leaves before anything else is made.
+    /// A record with a bundle of its own is made: it leaves before anything else is made.
     Full,
     /// No more now: what has been made must leave first, or something is lacking.
     Stop(Option<Blocked>),
 }
 
-/// One connection's turn.
+/// What makes records of one connection, in its turn to send.
 pub(super) struct Pump<'a> {
     pub shared: &'a mut Shared,
     pub ops: &'a mut Ops,
@@ -109,7 +109,7 @@ impl Pump<'_> {
         if self.active.tx_ring.is_none() { Some(self.retry()) } else { None }
     }
 
-    /// There is no memory now, and nobody says when there is.
+    /// There is no packet buffer now, and no event when there is one again: a timer looks.
     fn retry(&mut self) -> Step {
         // Only other connections can have it, and they may keep it for long.
         self.rma.retry_ns = (self.rma.retry_ns * 2).clamp(RETRY_NS_MIN, RETRY_NS_MAX);
@@ -145,7 +145,7 @@ impl Pump<'_> {
         true
     }
 
-    /// Adds one record that is known.
+    /// Adds one record, of which everything is known.
     fn put(&mut self, record: &Record<'_>, bytes: usize) -> Step {
         if let Some(step) = self.lacks(bytes) {
             return step;
@@ -153,7 +153,7 @@ impl Pump<'_> {
         if self.append(|_, out| record.emit(out)) { Step::Made } else { Step::Stop(None) }
     }
 
-    /// A bundle of its own, whose bytes are read from memory each time it is sent.
+    /// Makes a bundle with one record, whose bytes are read from memory each time it is sent.
     fn put_bulk(&mut self, bulk: Bulk, head_bytes: usize, data_bytes: usize) -> Step {
         // Where the window is what holds bulk back, messages find places in it all the same: the last are theirs, but for
         // the few that are bulk's while messages take all the others.
@@ -178,7 +178,7 @@ impl Pump<'_> {
         SMALL_BYTES_MAX.min(self.body_bytes_max / 2)
     }
 
-    /// Answers that are ready, and ends of operations that were given up.
+    /// Makes answers that are ready, and ends of operations that were given up.
     fn put_answers(&mut self) -> Step {
         if let Some(index) = self.rma.dones.first() {
             let Some(job) = self.rma.jobs.get(usize::from(index)).copied() else { return Step::Nothing };
@@ -200,7 +200,7 @@ impl Pump<'_> {
         step
     }
 
-    /// Messages of reads that have all their data.
+    /// Makes notifications for reads that have all their data.
     fn put_notification(&mut self) -> Step {
         let id = self.rma.notify.head;
         let Some(op) = self.ops.get(id).copied() else { return Step::Nothing };
@@ -220,7 +220,7 @@ impl Pump<'_> {
         Slot { waits, op, to: Default::default(), len: 0, missing: 0, issued_ticks, ahead_bytes: 0 }
     }
 
-    /// The message of an operation, which ends it as far as we are concerned. The bundle has space for it.
+    /// Makes the notification of an operation, which ends it as far as we are concerned. The bundle has space for it.
     fn notify(&mut self, id: OpId, op: &Op, index: u8) -> Step {
         let made = self.append(|ops, out| {
             let len = usize::from(op.message_bytes);
@@ -247,7 +247,7 @@ impl Pump<'_> {
         }
     }
 
-    /// A part of what the peer reads.
+    /// Makes a part of what the peer reads.
     fn put_data(&mut self, sink: &mut impl Sink) -> Step {
         let Some(index) = self.rma.reads.first() else { return Step::Nothing };
         let Some(job) = self.rma.jobs.get(usize::from(index)).copied() else { return Step::Nothing };
@@ -294,7 +294,7 @@ impl Pump<'_> {
         step
     }
 
-    /// The operation at the head of the queue.
+    /// Makes records of the operation at the head of the queue.
     fn put_operation(&mut self, sink: &mut impl Sink) -> Step {
         let id = self.rma.queue.head;
         let Some(op) = self.ops.get(id).copied() else { return Step::Nothing };

@@ -23,7 +23,7 @@ use crate::{ConnKey, ConnState, Event, PeerFault, Seq, Sink, Time};
 /// How far the program has taken a bundle.
 enum Taken {
     All,
-    /// Up to this byte of the body; 0: nothing.
+    /// The program has taken it up to this byte of the body; 0: nothing.
     UpTo(usize),
 }
 
@@ -44,11 +44,11 @@ fn pass_on(key: ConnKey, token: u64, body: &[u8], at: usize, sink: &mut impl Sin
     (Taken::All, messages, bytes)
 }
 
-/// What has come and is not with the program yet, and who waits for receive buffers.
+/// What has come and does not go to the program at once.
 pub(crate) struct Receiving {
     /// Bundles of which only parts have come.
     pub parts: Parts,
-    /// Not all who wait for receive buffers were looked at.
+    /// Whether some that wait for receive buffers have not been looked at yet.
     is_feeding: bool,
 }
 
@@ -123,7 +123,7 @@ impl Receiving {
         }
         if behind {
             shared.counters.no_buffer_drops += 1;
-            // Not while there is a gap: see `take_in`.
+            // A gap must never be refused (R-RNR-7).
             if !active.has_gap(conn.base.is_ordered()) {
                 refuse(shared, conn);
             }
@@ -174,7 +174,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// A part of a bundle; what is whole by it is dealt with as if it had come so.
+    /// Takes in a part of a bundle; a bundle that is complete with it is handled as if it had come whole.
     #[cold]
     #[expect(
         clippy::too_many_arguments,
@@ -216,13 +216,13 @@ fn after_records(shared: &mut Shared, active: &mut Active, rma: Box<Rma>) {
     active.rma = Some(rma);
 }
 
-/// True if a stored body has records of remote memory access that are still to be dealt with.
+/// True if a stored body has records of remote memory access that are still to be handled.
 fn is_unpassed(pool: &Pool, buf: Buf) -> bool {
     let (body, at) = pool.stored(buf);
     Records::from(body, at).any(|(content, _)| matches!(content, Content::Rma(_)))
 }
 
-/// Takes the records of remote memory access out of a stored body: they will never be dealt with.
+/// Takes the records of remote memory access out of a stored body: they will never be handled.
 fn strip(pool: &mut Pool, buf: Buf) {
     let (body, mut at) = pool.stored_mut(buf);
     while let Some((content, end)) = Records::from(body, at).next() {
@@ -269,7 +269,7 @@ pub(super) fn forget_gaps(active: &mut Active, shared: &mut Shared, ordered: boo
     }
 }
 
-/// Looks at those who wait; true if at all of them.
+/// Looks at connections that wait for receive buffers; true if at all of them.
 fn feed_all(table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl Sink) -> bool {
     let (holding, refused) = (shared.holding.len(), shared.refused.len());
     for _ in 0..holding.min(WAITING_PER_RETURN_MAX) {
@@ -278,7 +278,7 @@ fn feed_all(table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl S
         let Some(mut conn) = conn.awake().filter(|conn| conn.active.holding) else { continue };
         let (key, token) = (conn.key(), conn.base.token);
         if !sink.has_buffer_for(key, token) {
-            // None is left that is its share; others may have theirs.
+            // It has its quota of them already; others may still get some.
             shared.holding.push_back(index);
             continue;
         }
@@ -387,7 +387,7 @@ fn deliver(
     taken
 }
 
-/// Each message at most once, and only if its number is not too old to tell.
+/// Takes in an unreliable bundle: delivers it at most once, and only if its number is recent enough to know that.
 //= wire.md R-UU-1
 fn on_unreliable(
     shared: &mut Shared,
@@ -518,7 +518,7 @@ pub(super) fn drop_held(shared: &mut Shared, active: &mut Active) {
     }
 }
 
-/// The peer asks for an answer.
+/// The peer asks for an answer: it gets one, and learns whether this side is ready again.
 pub(super) fn on_probe(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
@@ -543,7 +543,7 @@ pub(super) fn on_probe(
 }
 
 //= wire.md R-RMA-6
-/// Deals with a new bundle of that sort or stores it; false: neither, it has not come as far as the sender is
+/// Handles a new bundle with records of remote operations, or stores it; false: neither, it has not come as far as the sender is
 /// concerned.
 #[expect(clippy::too_many_arguments, reason = "a bundle and where it belongs")]
 pub(super) fn take_in_rma(
@@ -606,7 +606,7 @@ pub(super) fn take_in_rma(
     false
 }
 
-/// Deals with the records of a body in order, as far as the program takes the messages among them.
+/// Handles the records of a body in order, as far as the program takes the messages among them.
 fn process(
     shared: &mut Shared,
     transfers: &mut Transfers,
@@ -653,7 +653,7 @@ fn process(
     taken
 }
 
-/// Deals with the records of a stored body whose turn has come, and leaves the messages. A notification becomes a
+/// Handles the records of a stored body whose turn has come, and leaves the messages. A notification becomes a
 /// message like any other. False: it has no messages.
 fn pass(
     shared: &mut Shared,
@@ -729,7 +729,7 @@ pub(super) fn pass_stored(
     }
 }
 
-/// The program wants nothing more from this connection.
+/// Stops taking messages: the program wants nothing more from this connection.
 pub(super) fn stop_receiving(shared: &mut Shared, active: &mut Active, now: Time) {
     drop_held(shared, active);
     active.holding = false;

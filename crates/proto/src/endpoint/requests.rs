@@ -38,9 +38,9 @@ pub(crate) struct Requests {
 /// How many requests one host has.
 #[derive(Copy, Clone, Default)]
 struct Counts {
-    /// Those that wait for the program.
+    /// Requests that wait for the program.
     waiting: u32,
-    /// All that are remembered.
+    /// All requests that are remembered.
     all: u32,
 }
 

@@ -15,11 +15,11 @@ use crate::time::{ns_since, ticks};
 use crate::wire::{Head, Sack, flags, set_void, timestamp, timestamp_ns_between, write_record};
 use crate::{Attribute, Blocked, ConnState, PeerFault, SendError, Seq, Sink, Status, Time};
 
-/// What is left of a connection's sends after those that were refused for too long have ended.
+/// What remains of a connection's sends after those that were refused for too long have ended.
 pub(crate) enum Remaining {
-    /// Some still wait.
+    /// Some sends or operations still wait.
     Some,
-    /// None wait, and no operations.
+    /// No sends wait, and no operations are under way.
     None,
     /// One has waited for so long, although the receiver says that it takes data, that the peer is taken for dead.
     FarPast,
@@ -186,7 +186,7 @@ impl Sending {
         acked_bytes
     }
 
-    /// An unreliable bundle has left: that is all that was promised.
+    /// An unreliable bundle has left: its sends complete, as more was not promised.
     //= wire.md R-UU-2
     pub fn complete_unreliable(
         &mut self,
@@ -363,7 +363,7 @@ pub(super) fn open_bundle(
     Ok(())
 }
 
-/// The peer's receiver-not-ready state.
+/// Takes in the peer's receiver-not-ready state from a header.
 fn on_epoch(shared: &mut Shared, conn: &mut ActiveConn<'_>, head: &Head, now: Time) -> Result<(), PeerFault> {
     let active = &mut *conn.active;
     let ahead = head.epoch_ack.wrapping_sub(conn.base.tx_epoch);

@@ -33,29 +33,29 @@ pub(crate) struct Shared {
     spare_actives: Vec<Box<Active>>,
     spare_tx: Vec<TxRing>,
     spare_rx: Vec<RxRing>,
-    /// Made so far, spare ones included.
+    /// How many of each were made so far, spare ones included.
     actives: u64,
     tx_rings: u64,
     rx_rings: u64,
-    /// What remembering sends takes, for good.
+    /// Bytes that the table of sends takes, for good.
     sends_bytes: u64,
-    /// What bundles of which parts have come take, and may take.
+    /// Bytes that bundles of which parts have come take, and may take.
     pub parts_bytes: u64,
     parts_bytes_max: u64,
-    /// What remote memory operations take.
+    /// Bytes that remote memory operations and their states take.
     pub rma_bytes: u64,
     pub bonds: u64,
     pub table_bytes: u64,
     pub handshakes_bytes: u64,
-    /// Of the cap, what somebody else has for now.
+    /// Bytes of the cap that are lent to somebody else.
     pub lent_bytes: u64,
 }
 
-/// What one more active connection costs beside its state: places in queues.
+/// What one more active connection costs beside its state: entries in queues.
 const QUEUES_BYTES_PER_ACTIVE: u64 = 4 * size_of::<u32>() as u64;
 
 impl Shared {
-    /// Also makes what else is made from the configuration's share of memory: where bundles are put together from parts.
+    /// Divides the memory under the cap; also makes the place where bundles are put together from their parts.
     pub fn new(config: Config) -> Result<(Shared, Parts), ConfigError> {
         let buffer_bytes = usize::from(config.datagram_bytes_max);
         let sends_bytes = u64::from(config.sends_max) * Sends::COST_BYTES;
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// What is left under the cap, but for what is kept for bundles that come in parts.
+    /// Bytes that are available under the cap, without those kept for bundles that come in parts.
     pub fn available_bytes(&self) -> u64 {
         let kept_bytes = self.parts_bytes_max - self.parts_bytes + self.lent_bytes;
         self.config.memory_bytes_max.saturating_sub(self.memory().total_bytes() + kept_bytes)
@@ -193,7 +193,7 @@ impl Shared {
         self.spare_actives.push(active);
     }
 
-    /// Room for a send window; `None`: no memory.
+    /// A ring for a send window; `None`: there is no memory.
     pub fn tx_ring(&mut self) -> Option<TxRing> {
         self.spare_tx.pop().or_else(|| {
             let fits = self.fits(TxRing::COST_BYTES) && reserve(&mut self.spare_tx, self.tx_rings + 1);
@@ -202,7 +202,7 @@ impl Shared {
         })
     }
 
-    /// Room for held bundles; `None`: no memory.
+    /// A ring for held bundles; `None`: there is no memory.
     pub fn rx_ring(&mut self) -> Option<RxRing> {
         self.spare_rx.pop().or_else(|| {
             let fits = self.fits(RxRing::COST_BYTES) && reserve(&mut self.spare_rx, self.rx_rings + 1);
@@ -254,7 +254,8 @@ impl Shared {
         self.arm_after(active, Time(0));
     }
 
-    /// Makes sure the connection is looked at for whatever falls due first, but not before `earliest`: whoever deals with what is due cannot be called for it again at once.
+    /// Makes sure the connection is looked at for whatever falls due first, but not before `earliest`: whoever handles what is
+    /// due cannot be called for it again at once.
     #[inline]
     pub fn arm_after(&mut self, active: &Active, earliest: Time) {
         let mut due = active.step_due.min(active.rack_due).min(active.paths.first.probe_due);
@@ -280,7 +281,7 @@ impl Shared {
     }
 
     //= wire.md R-CLOSE-1
-    /// Everything is delivered or given up: tell the peer until it answers.
+    /// Everything is delivered or given up: announces the close to the peer until it answers.
     pub fn start_closing(&mut self, conn: &mut ActiveConn<'_>) {
         let active = &mut *conn.active;
         active.wants |= want::CLOSE;
@@ -296,7 +297,7 @@ impl Shared {
         self.send_timeout_ns(base.send_timeout_ms).max(UNENDED_NS_MIN)
     }
 
-    /// The peer has begun something: it is looked at in a while.
+    /// The peer has begun something that it must end: it is looked at after a while.
     #[inline]
     pub fn watch(&mut self, conn: &mut ActiveConn<'_>, now: Time) {
         if conn.active.unended.due == Time::FAR {
@@ -326,13 +327,13 @@ impl Shared {
         }
     }
 
-    /// Only the first path is left, and nothing is under way on the other.
+    /// Makes the connection one with a single path again; nothing is under way on the second.
     pub fn unbond(&mut self, active: &mut Active) {
         self.bonds -= u64::from(active.paths.bond.take().is_some());
         active.wants &= !want::PATH;
     }
 
-    /// A question about the path that it came by, an answer to ours, or both.
+    /// Takes in a PATH: a question about the path that it came by, an answer to ours, or both.
     pub fn on_path(
         &mut self,
         conn: &mut ActiveConn<'_>,
@@ -365,7 +366,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Questions about paths whose time has come.
+    /// Sends the questions about paths whose time has come.
     pub fn ask_due(&mut self, active: &mut Active, now: Time) {
         active.give_up_silent(now, &mut self.counters);
         let Some(bond) = active.paths.bond.as_deref_mut() else { return };
@@ -406,7 +407,7 @@ impl Shared {
         self.enqueue(active);
     }
 
-    /// In order: every second bundle, or when the delay is over.
+    /// Acknowledges bundles that come in order: with every second one, or when the delay is over.
     //= wire.md R-ACK-5
     #[inline]
     pub fn ack_soon(&mut self, active: &mut Active, by: u8, now: Time) {

@@ -101,7 +101,7 @@ impl Transfers {
                     let mut exchange = Exchange { ops, counters, rma, key, token, now_ticks, serve: true };
                     exchange.end(op, Status::RmaHandle, sink);
                 }
-                // The target must learn of the end in any case, since it has the operation's outcome to tell; and that
+                // The target must learn of the end in any case, since it has to report the operation's outcome; and that
                 // something is missing, since it may have the message already.
                 let slot = u16::from(slot);
                 match written {
@@ -133,7 +133,7 @@ impl Transfers {
         written
     }
 
-    /// One segment of data; `None`: it is there no more.
+    /// Writes data of one segment; `None`: the memory is gone.
     fn write_from(
         &self,
         node: NodeId,
@@ -149,10 +149,10 @@ impl Transfers {
         sink.local_read(segment.local.plus(offset), data).then_some(total)
     }
 
-    /// Room for a connection's remote memory access; `None`: no memory.
+    /// A state for a connection's remote memory access; `None`: there is no memory.
     pub fn take(&mut self, shared: &mut Shared) -> Option<Box<Rma>> {
         self.spare.pop().or_else(|| {
-            // What is left must still take the windows that carry it, or all wait for one another.
+            // The memory that remains must be enough for the windows that carry it, or all wait for one another.
             let fits = shared.fits(Rma::COST_BYTES + TxRing::COST_BYTES + RxRing::COST_BYTES);
             self.made += u64::from(fits);
             shared.rma_bytes += u64::from(fits) * Rma::COST_BYTES;
@@ -160,7 +160,7 @@ impl Transfers {
         })
     }
 
-    /// True if the connection has it now.
+    /// Gives the connection a state for remote memory access if it has none. False: there is no memory.
     pub fn has_rma(&mut self, shared: &mut Shared, active: &mut Active) -> bool {
         if active.rma.is_none() {
             active.rma = self.take(shared);
@@ -168,7 +168,7 @@ impl Transfers {
         active.rma.is_some()
     }
 
-    /// Takes it back; whatever is in it is forgotten.
+    /// Takes a connection's state back; whatever is in it is forgotten.
     pub fn give_back(&mut self, rma: Option<Box<Rma>>) {
         if let Some(mut rma) = rma {
             debug_assert_eq!((rma.held_ops, rma.held_nodes), (0, 0), "forgotten with the window");
@@ -183,7 +183,7 @@ impl Transfers {
     }
 
     /// Makes sure that one more operation with `nodes` segments and parts of a message can be remembered. `held`: what its connection
-    /// holds already, if it is not the only one; then it gets no more than stay for all others.
+    /// holds already, if there are others: then it gets no more than remain for those.
     pub fn reserve(&mut self, shared: &mut Shared, nodes: usize, held: Option<(u32, usize)>) -> bool {
         // What is kept for operations must leave memory for what carries them, on both sides of every connection.
         let share_bytes =
@@ -349,7 +349,7 @@ impl Transfers {
     }
 }
 
-/// A record that says nothing.
+/// Writes a record that means nothing.
 fn write_nothing(body: &mut [u8]) -> Option<usize> {
     body.get_mut(..RECORD_BYTES)?.fill(0);
     Some(RECORD_BYTES)

@@ -19,9 +19,9 @@ use crate::{Seq, Sink, Time, Transmit};
 /// How a connection's turn ended.
 #[derive(PartialEq)]
 pub(super) enum Turn {
-    /// It has nothing more that may leave now.
+    /// The connection has nothing more that may leave now.
     Done,
-    /// It has more, and had its share of this round.
+    /// The connection has more, and had its share of this round.
     More,
     /// The carrier is full.
     Full,
@@ -43,7 +43,7 @@ impl Transmitter {
     }
 
     //= wire.md R-LOSS-4
-    /// Bundles, the lost ones first, as far as windows and pace allow.
+    /// Writes bundles, the lost ones first, as far as windows and pace allow.
     #[expect(
         clippy::too_many_arguments,
         reason = "one datagram or message, and the parts of the protocol it touches"
@@ -189,7 +189,7 @@ impl Transmitter {
         true
     }
 
-    /// The body of a bundle, wherever it is now; its length.
+    /// Writes the body of a bundle into `out`, from its packet buffer or from memory; returns its length.
     #[expect(
         clippy::too_many_arguments,
         reason = "one datagram or message, and the parts of the protocol it touches"
@@ -280,7 +280,7 @@ fn split_of(
 ) -> Option<Split> {
     let len = HEADER_BYTES + usize::from(slot.body_bytes);
     let fits = len <= usize::from(conn.base.datagram_bytes);
-    // As good as always.
+    // The usual case.
     if fits && slot.resends == 0 && conn.base.datagram_bytes == conn.base.bundle_bytes {
         return None;
     }

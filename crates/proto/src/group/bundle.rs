@@ -8,7 +8,7 @@ use crate::wire::write_record;
 /// One datagram to a group while it is filled. Its memory is taken once.
 #[derive(Debug)]
 pub struct GroupBundle {
-    /// As long as a datagram may be.
+    /// The buffer, as long as a datagram may be.
     bytes: Box<[u8]>,
     /// Bytes written, header counted.
     len: usize,

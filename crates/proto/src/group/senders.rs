@@ -25,10 +25,10 @@ pub enum Arrival {
     },
     /// Earlier than one that has come, and new.
     Late {
-        /// It had been counted as missing.
+        /// The datagram had been counted as missing.
         was_missing: bool,
     },
-    /// It had come before: to be dropped.
+    /// The datagram had come before, and is to be dropped.
     Repeat,
     /// So much earlier that it may be a repeat: to be dropped.
     TooLate,

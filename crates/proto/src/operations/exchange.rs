@@ -1,4 +1,4 @@
-//! Records come in: what the peer asks for is done, and what it answers is noted.
+//! Records come in: this side does what the peer asks for, as the target, and takes its answers, as the initiator.
 
 use super::deadline::Deadline;
 use super::state::{Job, Rma, Slot, Use};
@@ -43,7 +43,7 @@ impl Exchange<'_> {
     }
 
     //= wire.md R-RMA-3
-    /// Does what the record says, for all but a notification.
+    /// Handles a record, of any kind but NOTIFY.
     pub fn take(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         match *record {
             Record::Write { .. } | Record::Read { .. } | Record::Atomic { .. } if !self.serve => {}
@@ -99,7 +99,7 @@ impl Exchange<'_> {
         slot_and_bit(slot).is_some_and(|(_, bit)| self.serve && (self.rma.failed | self.rma.busy) & bit == 0)
     }
 
-    /// Answers a notification: its message is delivered or stored, or was not to be.
+    /// As the target: answers a notification whose message is delivered or stored, or was not to be delivered.
     pub fn notified(&mut self, slot: u16) {
         if !self.serve {
             return;
@@ -110,7 +110,7 @@ impl Exchange<'_> {
         self.answer(index, result);
     }
 
-    /// Remembers an answer until it can be sent.
+    /// As the target: remembers an answer until it can be sent.
     fn answer(&mut self, index: u8, result: Result<Option<u64>, RmaRefusal>) {
         let bit = 1 << index;
         if self.rma.busy & bit != 0 {
@@ -146,7 +146,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// A part of what we read has come, or word that it is no more.
+    /// As the initiator: a part of what was read has come, or the news that it is no more.
     fn on_part(&mut self, slot: u16, offset: u64, part: Result<&[u8], u64>, sink: &mut impl Sink) {
         let len_bytes = part.map_or_else(|len_bytes| len_bytes, |data| data.len() as u64);
         let Some((index, _)) = slot_and_bit(slot) else { return self.fault() };
@@ -179,7 +179,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// One request of a read has all its data.
+    /// As the initiator: one request of a read has all its data.
     fn request_over(&mut self, id: OpId, sink: &mut impl Sink) {
         let Some(op) = self.ops.get_mut(id).filter(|op| !op.over) else { return };
         op.requests = op.requests.saturating_sub(1);
@@ -194,7 +194,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The answer to a request of ours.
+    /// As the initiator: the answer to a request has come.
     fn on_done(&mut self, slot: u16, result: Result<Option<u64>, RmaRefusal>, sink: &mut impl Sink) {
         let Some((index, _)) = slot_and_bit(slot) else { return self.fault() };
         let Some(&Slot { waits, op, to, .. }) = self.rma.slots.get(usize::from(index)) else {

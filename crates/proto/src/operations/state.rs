@@ -6,7 +6,7 @@ use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS, WINDOW_BUNDLES_MAX};
 use crate::rma::{RemoteAddress, RmaRefusal};
 use crate::{Seq, Time};
 
-/// What a slot waits for.
+/// What an initiator's slot waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Free,
@@ -22,7 +22,7 @@ pub(crate) enum Use {
     },
 }
 
-/// A request of ours that the peer has not answered.
+/// A request of this side, as the initiator, that the peer has not answered.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Slot {
     pub waits: Use,
@@ -49,7 +49,7 @@ const FREE: Slot = Slot {
     ahead_bytes: 0,
 };
 
-/// A request of the peer's.
+/// A request of the peer's, of which this side is the target.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Job {
     pub at: RemoteAddress,
@@ -96,7 +96,7 @@ impl Turns {
     }
 }
 
-/// Operations one behind the other.
+/// A list of operations, linked through them.
 #[derive(Copy, Clone)]
 pub(crate) struct List {
     pub head: OpId,
@@ -117,7 +117,7 @@ impl List {
         self.tail = id;
     }
 
-    /// Takes it out, wherever it is; the head is found at once.
+    /// Takes an operation out, wherever it is; the head is found at once.
     pub fn remove(&mut self, ops: &mut Ops, id: OpId) {
         let (mut before, mut at) = (OpId::NONE, self.head);
         while at != id {
@@ -142,7 +142,7 @@ pub(crate) struct Rma {
     /// Operations of ours that are not forgotten, and their nodes: they count against this connection's share.
     pub held_ops: u32,
     pub held_nodes: usize,
-    /// Those of which records are still to be made.
+    /// Operations of which records are still to be made.
     pub queue: List,
     /// Reads whose data is there and whose message is still to be sent.
     pub notify: List,
@@ -169,7 +169,7 @@ pub(crate) struct Rma {
 
     /// Operations of the peer's of which something was refused.
     pub failed: u128,
-    /// Those among them that were not ended at the last look, and the data that has come for any of them since.
+    /// Operations among `failed` that had not ended at the last look, and the data that has come for any of them since.
     pub failed_before: u128,
     pub failed_bytes: u64,
     /// Requests of the peer's to which an answer is due.

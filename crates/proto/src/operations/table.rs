@@ -1,4 +1,7 @@
 //! What is remembered of each remote memory operation: two tables of an endpoint that grow with use and are kept.
+//!
+//! They are no `cci_memory::slab::Slab`: their entries are linked into lists, no name outlives what it names, so generations
+//! would cost 8 bytes an entry for nothing, and growing must not move what is there.
 
 use crate::limits::{DATAGRAM_BYTES_MAX, RMA_LOT, RMA_SEGMENTS_MAX, message_bytes_max};
 use crate::rma::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaSegment};

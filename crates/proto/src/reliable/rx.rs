@@ -89,7 +89,7 @@ pub(crate) struct Rx {
     pub bits: Bits,
     /// Bundles stored.
     pub held: u32,
-    /// Those of them behind a gap with records that must be dealt with in the order of the bundles.
+    /// Stored bundles behind a gap whose records must be handled in the order of the bundles.
     pub unpassed: u32,
 }
 

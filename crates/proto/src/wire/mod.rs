@@ -111,7 +111,8 @@ impl Packet<'_> {
     }
 }
 
-/// How long the first datagram in `bytes` is, which may hold several of one sender side by side: by its header, without looking at whether that is right. All of `bytes` where the header has no length.
+/// How long the first datagram in `bytes` is, which may hold several of one sender side by side: by its
+/// header, without looking at whether that is right. All of `bytes` where the header has no length.
 ///
 /// For carriers whose kernel joins datagrams: this spares them asking it where the seams are.
 #[inline]

@@ -56,7 +56,7 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
     if rest.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
 }
 
-/// The same for one that holds remote memory access.
+/// Checks a body that holds records of remote memory access; says what it holds.
 #[inline(never)]
 fn check_rma(mut body: &[u8]) -> Result<Holds, PeerFault> {
     let (mut count, mut messages, mut bulk) = (0, false, false);

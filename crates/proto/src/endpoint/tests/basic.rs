@@ -247,7 +247,7 @@ fn another_version_is_named() {
     let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
     net.ends[1].poll_transmit(net.now, &mut out, &mut net.apps[1]);
     let (_, mut notice) = out.sent.pop_front().unwrap();
-    // As the other version's server would write it.
+    // A notice as the server of another version would write it.
     notice[0] = 3 << 4 | 6;
     (notice[24], notice[25]) = (2, 3);
     net.ends[0].handle_datagram(net.now, address(1), &notice, &mut net.apps[0]);

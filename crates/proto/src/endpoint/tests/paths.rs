@@ -238,7 +238,7 @@ fn only_who_asked_is_bonded() {
     let server = pair.ends[1].accept(pair.now, request, 9).expect("room");
     pair.run(MS, |_, _, _| true);
     assert!(pair.ends[0].paths(client).is_none() && pair.ends[1].paths(server).is_none());
-    // And an unreliable one never is.
+    // An unreliable connection is never bonded.
     let mut pair = Pair::new();
     let to = [at(1, 0), at(1, 1).with_via(1)];
     let client =

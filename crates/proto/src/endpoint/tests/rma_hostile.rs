@@ -15,7 +15,7 @@ fn inject(net: &mut Net, server: ConnKey, body: &[u8], skip: u32) {
     inject_with(net, server, body, skip, |active| active.tx.unsent);
 }
 
-/// The same with another acknowledgement.
+/// A copy of the datagram with another acknowledgement.
 fn inject_with(net: &mut Net, server: ConnKey, body: &[u8], skip: u32, ack: impl FnOnce(&Active) -> Seq) {
     let Some(conn) = net.ends[1].connections.table.get(server) else { return };
     let Some(active) = conn.active.as_deref() else { return };

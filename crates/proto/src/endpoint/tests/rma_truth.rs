@@ -253,7 +253,7 @@ fn outcomes_of_operations_are_true() {
 
 #[test]
 fn a_side_that_closes_does_not_tell_of_data_that_is_not_there() {
-    // As above, and the program hangs up at once: then the target learns that all is over before the gap is filled.
+    // The program hangs up at once: then the target learns that all is over before the gap is filled.
     let mut failed = 0;
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
         for seed in 0..150 {

@@ -11,8 +11,8 @@
 //! - [`probe()`] finds, at an address that the peer sent over its socket, a random word that it sent too. A number
 //!   from another PID namespace, or of another process, doesn't have it.
 //! - [`Process`], opened *before* the probe, is a descriptor of one process and never of its successor. As long as
-//!   [`Process::is_alive`] says so *after* a read, that read was of the process that passed the probe. **Ask before
-//!   believing what was read**: once per batch is enough. (The hang-up of a socket to that process says the same, but only if
+//!   [`Process::is_alive`] answers `true` *after* a read, that read was of the process that passed the probe. **Ask before
+//!   believing what was read**: once per batch is enough. (The hang-up of a socket to that process shows its death, too, but only if
 //!   no fork of it can hold the socket's other end.)
 //!
 //! A peer that is alive may unmap or change its memory at any time: the first is `EFAULT`, the second garbage, as with
@@ -36,7 +36,7 @@ pub use probe::{Cost, Probe, Refusal, probe};
 
 /// Bytes that one call reads at most, so that no call keeps its caller for longer than some 100 µs.
 pub const CALL_BYTES_MAX: usize = 1 << 20;
-/// Pieces, on either side, that one call takes at most.
+/// Ranges, on either side, that one call takes at most.
 pub const CALL_RANGES_MAX: usize = 64;
 
 /// A range of another process's memory: its address in that process and its length in bytes. Any values will do; the kernel checks them.
@@ -50,11 +50,11 @@ pub struct RemoteRange {
 
 /// Reads up to `len` bytes from `remote_addr` of process `pid` to `local_offset` of `local`; answers how many, at least 1
 /// unless `len` is 0: fewer than `len` if that is more than [`CALL_BYTES_MAX`] or if memory ends there, which the next
-/// call then says.
+/// call then reports.
 ///
 /// # Errors
 ///
-/// `InvalidInput`: out of range in `local`. `EFAULT`: not mapped there, or here. `EPERM`: not ours to read. `ESRCH`: no such
+/// `InvalidInput`: out of range in `local`. `EFAULT`: not mapped in that process, or in this one. `EPERM`: this process may not read it. `ESRCH`: no such
 /// process. `ENOSYS`: not to be had on this system.
 pub fn read_from(
     pid: u32,
@@ -73,7 +73,7 @@ pub fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Reads the remote ranges, one after the other, into the local ranges, one after the other, both without their first
-/// `skip_bytes`: what earlier calls have read. Answers how many bytes; 0 only if nothing is left on one of the sides.
+/// `skip_bytes`: what earlier calls have read. Answers how many bytes; 0 only if one of the sides has no more.
 ///
 /// One call reads at most [`CALL_BYTES_MAX`] bytes and [`CALL_RANGES_MAX`] ranges, and may end early anywhere, so
 /// that it is called until it answers 0 (or the sum of all is reached). Errors as [`read_from`].

@@ -25,11 +25,11 @@ const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 /// From this size on it is worth asking how much memory is free.
 const LARGE_BYTES: usize = 64 << 20;
 
-/// Memory shared between processes, mapped here for as long as this value lives.
+/// Memory shared between processes, mapped into this one for as long as this value lives.
 ///
 /// The memory is as hostile as its peers: read and write it through `cci-memory` only. (A peer can also punch a hole in
 /// it, at the cost of zeros there and of a page that has to be found again.) A fork child does not inherit
-/// the mapping (`MADV_DONTFORK`): touching it there is a SIGSEGV and never a second owner.
+/// the mapping (`MADV_DONTFORK`): a child that touches it gets a SIGSEGV, and is never a second owner.
 #[derive(Debug)]
 pub struct SharedMemory {
     base: NonNull<u8>,
@@ -134,7 +134,7 @@ impl Drop for SharedMemory {
         if !crate::process::fork::same_process(self.made_by) {
             return;
         }
-        // SAFETY: the range was mapped by `map`, is unmapped only here, and no reference to it is handed out.
+        // SAFETY: the range was mapped by `map`, is unmapped only by this, and no reference to it is handed out.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "our own mapping: {unmapped:?}");
     }
@@ -173,7 +173,7 @@ fn check(fd: &OwnedFd, len_bytes: usize) -> Result<()> {
 fn memfd(name: &str, more: MemfdFlags) -> std::result::Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Also the answer to a name with 250 bytes: then the second call says it again.
+        // A name with 250 bytes gets this answer, too: then the second call fails likewise.
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         done => done,
     }

@@ -33,18 +33,18 @@ pub struct Cost {
     pub ns_per_kib: u32,
 }
 
-/// Why a process's memory is not to be read. [`Display`](fmt::Display) says it in words, for `explain`.
+/// Why a process's memory is not to be read. [`Display`](fmt::Display) puts it in words, for `explain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// `EPERM`: another user's process, one that may not be traced (Yama, no `CAP_SYS_PTRACE`), or a seccomp filter.
     NotPermitted,
     /// `ENOSYS`: a kernel, or a sandbox, without the system call.
     NotSupported,
-    /// `ESRCH`: no process has this number here: it is dead, or in another PID namespace.
+    /// `ESRCH`: no process that is visible has this number: it is dead, or in another PID namespace.
     NoSuchProcess,
-    /// Another value is there than the peer said: the number is another process's here (another PID namespace).
+    /// Another value is there than the peer sent: for this process, the number is another process's (another PID namespace).
     WrongValue,
-    /// `EFAULT`: nothing is mapped at the address that the peer said.
+    /// `EFAULT`: nothing is mapped at the address that the peer sent.
     BadAddress,
     /// Another errno.
     Other(i32),
@@ -75,7 +75,7 @@ impl From<std::io::Error> for Refusal {
     }
 }
 
-/// Reads the word at `remote_addr` of process `pid`, which must be `expected` (a random number that the peer has told
+/// Reads the word at `remote_addr` of process `pid`, which must be `expected` (a random number that the peer has sent
 /// us, with the address, over its socket), and measures what reads cost. Takes some 100 µs. The page that
 /// the word lies in is read, but for the word not looked at.
 pub fn probe(pid: u32, remote_addr: u64, expected: u64) -> Probe {

@@ -1,4 +1,4 @@
-//! Memory for remote access: whole pages, huge where there are some, that peers map and the owner can take back.
+//! Memory for remote access: whole pages, huge where there are some, that peers map and its maker can take back.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ impl Backing for SharedMemory {
 
 impl SharedMemory {
     /// Makes zeroed, allocated, length-sealed memory of at least `len_bytes` (above 0), rounded up to whole
-    /// pages: [`len`](Self::len) says what it became.
+    /// pages: [`len`](Self::len) is what it became.
     ///
     /// The pages are huge ones if the length fills one and the system has enough of them free; otherwise normal ones, for
     /// which transparent huge pages are asked for. That there are no huge pages is no error.
@@ -132,7 +132,7 @@ fn new_file(len: usize, more: MemfdFlags) -> Result<OwnedFd> {
     let on = |error: SysError| error.on(format_args!("{NAME}, {len} bytes"));
     let fd = memfd(NAME, more).tried("create shared memory (memfd_create)").map_err(on)?;
     set_len(&fd, len).tried("size shared memory (ftruncate)").map_err(on)?;
-    // Huge pages are not among the memory that is left for others: the kernel says at once when there are too few.
+    // Huge pages are not among the memory that is free for others: the kernel reports at once when there are too few.
     let take = if more.contains(MemfdFlags::HUGETLB) { take_pages } else { allocate };
     take(&fd, len).tried("allocate shared memory (fallocate)").map_err(on)?;
     rustix::fs::fcntl_add_seals(&fd, LENGTH_SEALS).tried("seal shared memory (F_ADD_SEALS)").map_err(on)?;

@@ -30,7 +30,7 @@ const ACTIVE_ALWAYS_MAX: usize = 2;
 /// An active link with nothing for so long becomes idle.
 const ACTIVE_NS: u64 = 200_000;
 /// Polls with nothing there before a look at how far the peer of an active link has read. Each look takes its cache line
-/// away from it, and an answer, which says the same, may be on its way.
+/// away from it, and an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
 /// Busy links maintained in one go.
 const MAINTAINED_MAX: usize = 32;
@@ -330,7 +330,7 @@ impl Links {
             connections.sends.push(&mut link.out.fifo, span, key.index, op);
         }
         if link.out.flush_after_send(was_flushed) {
-            // The same look serves those who wait for our reading.
+            // That look also serves a peer that waits for our reading.
             link.publish_due = false;
         }
         if !is_reliable {

@@ -93,7 +93,7 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
             link.rung = true;
         }
     }
-    // Also without a record: those taken back are skipped, and their space is the peer's again.
+    // Even if no record came: those taken back are skipped, and their space is the peer's again.
     link.publish();
     Ok(records)
 }
@@ -157,7 +157,7 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
         conn.messages_received += 1;
         conn.bytes_received += u64::from(len_bytes);
     } else if conn.is_reliable || core.has_events() {
-        // Also what may be lost, while the program is only behind with its events: the ring holds it as well.
+        // Even a message that may be lost waits while the program is only behind with its events: the ring holds it as well.
         let (is_reliable, connection) = (conn.is_reliable, Some(conn.connection));
         return Ok(Some(Taken::No { is_reliable, connection }));
     } else {

@@ -25,7 +25,7 @@ struct Scene {
     dialled: u32,
 }
 
-/// See the module. When all have gone, nothing is left of them.
+/// Runs a script with an endpoint and strangers at both sides of its handshakes. When all have gone, nothing is left of them.
 pub fn shm_handshake(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// See the module.
+/// Descriptors to choose from.
 pub(super) struct Menu {
     ring: SharedMemory,
     short: SharedMemory,

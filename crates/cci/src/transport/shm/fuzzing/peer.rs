@@ -26,7 +26,7 @@ struct Scene {
     menu: Menu,
 }
 
-/// See the module. Whatever it does, the endpoint lives, another connection too, and no byte beside the region changes.
+/// Lets such a peer in, and runs a script with it. Whatever it does, the endpoint lives, another connection too, and no byte beside the region changes.
 pub fn shm_peer(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };

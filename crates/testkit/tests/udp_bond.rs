@@ -134,7 +134,7 @@ fn gain(veth: &Veth, attribute: Attribute) -> f64 {
         let shown = pair.explained();
         println!("{:.1} Mbit/s\n{shown}", rate / 1e6);
         if both {
-            assert!(shown.contains("uses way 1") && shown.contains("uses way 2"), "{shown}");
+            assert!(shown.contains("uses path 1") && shown.contains("uses path 2"), "{shown}");
         }
         rate
     };
@@ -159,7 +159,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     let Some(veth) = wires(Some(100_000_000)) else { return };
     let mut pair = Pair::new(&veth, true, attribute);
     pair.rest(Duration::from_millis(50));
-    assert!(pair.explained().contains("uses way 2"), "{}", pair.explained());
+    assert!(pair.explained().contains("uses path 2"), "{}", pair.explained());
     let theirs = pair.server.allocate(PIECE * PIECES + 8).unwrap();
     let remote = pair.server.register(&theirs, Access::ALL).unwrap();
     let ours = pair.client.allocate(PIECE * PIECES).unwrap();
@@ -226,7 +226,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     println!("all there after {:?}", start.elapsed());
     // The way is used again.
     let start = Instant::now();
-    while pair.explained().matches("uses way").count() < 2 {
+    while pair.explained().matches("uses path").count() < 2 {
         pair.rest(Duration::from_millis(20));
         assert!(start.elapsed() < PATIENCE, "{}", pair.explained());
     }
@@ -260,7 +260,7 @@ fn a_dead_first_interface_does_not_prevent_connecting() {
     assert!(pair.rate(Duration::from_millis(100)) > 0.0);
     veth.up(End::B, 0);
     let start = Instant::now();
-    while pair.explained().matches("uses way").count() < 2 {
+    while pair.explained().matches("uses path").count() < 2 {
         pair.rest(Duration::from_millis(20));
         assert!(start.elapsed() < PATIENCE, "{}", pair.explained());
     }
@@ -274,7 +274,7 @@ fn peers_with_one_interface_connect_to_peers_with_two() {
             let (client, server) = (open(&veth, End::A, client_both), open(&veth, End::B, server_both));
             let mut pair = Pair::join(client, server, attribute);
             assert!(pair.rate(Duration::from_millis(100)) > 0.0);
-            assert!(!pair.explained().contains("way 2"), "{}", pair.explained());
+            assert!(!pair.explained().contains("path 2"), "{}", pair.explained());
         }
     }
 }

@@ -81,7 +81,7 @@ impl Beyond {
     }
 
     /// Opens the transport of another device, for connections that this endpoint asks for.
-    fn open(&self, device: &Device, uri: &str, core: &Core, place: usize) -> Result<Part, ConnectError> {
+    fn open(&self, device: &Device, uri: &str, core: &Core, index: usize) -> Result<Part, ConnectError> {
         let error = |error: CreateError| match error {
             CreateError::NoMemory { .. } => ConnectError::NoMemory,
             CreateError::System(error) => ConnectError::System(error),
@@ -107,7 +107,7 @@ impl Beyond {
             ..(**found).clone()
         };
         let mut options = Options { service: None, ..core.options.clone() };
-        let poller = core.poller.part(TOKEN_PARTS + place as u64);
+        let poller = core.poller.part(TOKEN_PARTS + index as u64);
         let poller = Arc::new(poller.map_err(ConnectError::System)?);
         let transport = if kind == TransportKind::Shm {
             options.security = None;
@@ -175,7 +175,7 @@ impl Any {
             beyond: None,
             attempts: HashMap::new(),
             due: BinaryHeap::new(),
-            ways: HashMap::new(),
+            paths: HashMap::new(),
             counts: Counts::default(),
             polls: 0,
             polls_per_clock: 1,
@@ -187,32 +187,32 @@ impl Any {
     /// Whether there is a part of this kind that leads to the URI, or may be.
     pub(super) fn leads_to(&self, kind: TransportKind, uri: &str) -> bool {
         let opens = |beyond: &Beyond| beyond.device_for(uri).is_ok_and(|device| device.transport() == kind);
-        self.place_of(kind).is_some() || self.beyond.as_ref().is_some_and(opens)
+        self.index_of(kind).is_some() || self.beyond.as_ref().is_some_and(opens)
     }
 
-    /// The place of the part that leads to a URI, which may be opened for it.
-    pub(super) fn place_for(
+    /// The index of the part that leads to a URI, which may be opened for it.
+    pub(super) fn index_for(
         &mut self,
         core: &mut Core,
         kind: TransportKind,
         uri: &str,
     ) -> Result<usize, ConnectError> {
-        let Some(beyond) = &self.beyond else { return self.place_of(kind).ok_or(ConnectError::Unsupported) };
+        let Some(beyond) = &self.beyond else { return self.index_of(kind).ok_or(ConnectError::Unsupported) };
         // A device `any` has one part of each kind, which leads wherever its interface does.
-        if let Some(place) = self.parts.iter().position(|part| part.kind == kind && part.device.is_none()) {
-            return Ok(place);
+        if let Some(index) = self.parts.iter().position(|part| part.kind == kind && part.device.is_none()) {
+            return Ok(index);
         }
         let device = beyond.device_for(uri)?;
         let is_open = |part: &Part| part.device.as_deref() == Some(device.name());
-        if let Some(place) = self.parts.iter().position(is_open) {
-            return Ok(place);
+        if let Some(index) = self.parts.iter().position(is_open) {
+            return Ok(index);
         }
         if self.dialled() >= DIALLED_MAX || !self.leaves(core, beyond.part_bytes) {
             return Err(ConnectError::NoMemory);
         }
-        let place = self.parts.len();
+        let index = self.parts.len();
         let part_bytes = beyond.part_bytes;
-        let part = beyond.open(device, uri, core, place)?;
+        let part = beyond.open(device, uri, core, index)?;
         self.parts.iter_mut().for_each(|part| part.set_apart_bytes += part_bytes);
         self.parts.push(part);
         for part in &mut self.parts {
@@ -221,7 +221,7 @@ impl Any {
         }
         // It may have something to arm before the next sleep.
         self.slept = true;
-        Ok(place)
+        Ok(index)
     }
 
     /// Parts that were opened to dial.

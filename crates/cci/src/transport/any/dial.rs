@@ -1,11 +1,11 @@
-//! An attempt to connect: the ways to the peer, one after the other, until one leads there.
+//! An attempt to connect: the paths to the peer, one after the other, until one leads there.
 //!
-//! A way is given up for the next only while the peer's program cannot have heard of the request: when nobody answered,
+//! A path is given up for the next only while the peer's program cannot have heard of the request: when nobody answered,
 //! or somebody else. Once the peer's library has answered, what comes is the peer's word: its program may take its time, and
 //! a refusal is final.
 
 use super::parts::{pack, unpack};
-use super::uri::{KINDS, ORDER, Ways};
+use super::uri::{KINDS, ORDER, Paths};
 use super::{Any, uri};
 use crate::ConnectFailure;
 use crate::connection::Connection;
@@ -19,11 +19,11 @@ use crate::transport::{Dial, PeerState, Report};
 use cci_sys::clock;
 use std::cmp::Reverse;
 
-/// How long a way that is not the last may stay silent; less where the whole attempt may take less than three times as
+/// How long a path that is not the last may stay silent; less where the whole attempt may take less than three times as
 /// long. A library answers when its program polls, or its progress thread does.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
 
-/// What came of one way.
+/// What came of one path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Not tried, or not yet.
@@ -38,7 +38,7 @@ pub(super) enum Outcome {
     Chosen,
     /// Nothing was heard.
     Silent,
-    /// Somebody is expected by name, which this way can't prove.
+    /// Somebody is expected by name, which this path can't prove.
     Nameless,
     /// The process there is not the one that the URI means.
     Disproved,
@@ -54,7 +54,7 @@ pub(super) type Outcomes = [Outcome; KINDS];
 
 /// An attempt under way.
 pub(super) struct Attempt {
-    ways: Ways,
+    paths: Paths,
     pub outcomes: Outcomes,
     request: Vec<u8>,
     /// The name of who must be at the other end.
@@ -64,7 +64,7 @@ pub(super) struct Attempt {
     context: u64,
     /// u64::MAX: never.
     until_ns: u64,
-    /// The way being tried.
+    /// The path being tried.
     at: usize,
     /// The silent ones have their second turn: nothing else is left.
     again: bool,
@@ -74,11 +74,11 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub fn bytes(&self) -> u64 {
-        let uris = self.ways.uris.iter().flatten().map(String::capacity).sum::<usize>();
+        let uris = self.paths.uris.iter().flatten().map(String::capacity).sum::<usize>();
         (size_of::<Attempt>() + self.request.capacity() + uris) as u64
     }
 
-    /// Whether there is another way behind this one.
+    /// Whether there is another path behind this one.
     fn has_more(&self) -> bool {
         self.outcomes.iter().skip(self.at + 1).any(|outcome| *outcome == Outcome::Untried)
     }
@@ -89,7 +89,7 @@ impl Attempt {
         }
     }
 
-    /// Goes on to the next way. False: there is none, now and for good.
+    /// Goes on to the next path. False: there is none, now and for good.
     fn advance(&mut self) -> bool {
         let untried = |outcomes: &Outcomes| outcomes.iter().position(|outcome| *outcome == Outcome::Untried);
         if untried(&self.outcomes).is_none() && !self.again {
@@ -103,7 +103,7 @@ impl Attempt {
         next.is_some()
     }
 
-    /// How long the present way may take before it is over, and how long it may be silent. None: for ever.
+    /// How long the present path may take before it is over, and how long it may be silent. None: for ever.
     fn limits_ns(&self, now_ns: u64) -> (Option<u64>, Option<u64>) {
         if self.until_ns == u64::MAX {
             return (None, self.has_more().then_some(SILENCE_NS_MAX));
@@ -122,9 +122,9 @@ impl Any {
         to: &Dial<'_>,
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let ways = uri::parse(to.uri).map_err(bad_uri)?;
+        let paths = uri::parse(to.uri).map_err(bad_uri)?;
         let mut outcomes = [Outcome::Untried; KINDS];
-        for ((outcome, kind), uri) in outcomes.iter_mut().zip(ORDER).zip(&ways.uris) {
+        for ((outcome, kind), uri) in outcomes.iter_mut().zip(ORDER).zip(&paths.uris) {
             if uri.is_none() {
                 *outcome = Outcome::Unlisted;
             } else if !uri.as_deref().is_some_and(|uri| self.leads_to(kind, uri)) {
@@ -135,7 +135,7 @@ impl Any {
         }
         let now_ns = clock::now_ns();
         let mut attempt = Attempt {
-            ways,
+            paths,
             outcomes,
             request: to.request.to_vec(),
             expected: to.expected.map(Into::into),
@@ -155,7 +155,7 @@ impl Any {
             }
             let missing: Vec<&str> = self.left_out.iter().map(|left_out| left_out.kind.name()).collect();
             let reason = format!(
-                "this endpoint has none of the ways it lists: it goes without {}",
+                "this endpoint has none of the paths it lists: it goes without {}",
                 missing.join(", ")
             );
             return Err(bad_uri(reason));
@@ -172,7 +172,7 @@ impl Any {
         }
     }
 
-    /// Starts the present way or, if that can't be, the next one that can. The error is the last one's.
+    /// Starts the present path or, if that can't be, the next one that can. The error is the last one's.
     fn start(
         &mut self,
         core: &mut Core,
@@ -208,7 +208,7 @@ impl Any {
         let now_ns = clock::now_ns();
         let (timeout_ns, silence_ns) = attempt.limits_ns(now_ns);
         let kind = ORDER.get(attempt.at).copied().unwrap_or(TransportKind::Any);
-        let uri = attempt.ways.uris.get(attempt.at).and_then(Option::as_deref).unwrap_or_default();
+        let uri = attempt.paths.uris.get(attempt.at).and_then(Option::as_deref).unwrap_or_default();
         let dial = Dial {
             uri,
             request: &attempt.request,
@@ -216,7 +216,7 @@ impl Any {
             attribute: attempt.attribute,
             timeout_ns,
             is_one_of_several: true,
-            proof: attempt.ways.id.filter(|_| kind == TransportKind::Shm),
+            proof: attempt.paths.id.filter(|_| kind == TransportKind::Shm),
         };
         let link = self.connect_by(core, kind, connection, dial)?;
         attempt.note(Outcome::Started);
@@ -234,8 +234,8 @@ impl Any {
         connection: Connection,
         dial: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        let place = self.place_for(core, kind, dial.uri)?;
-        let part = self.parts.get_mut(place).ok_or(ConnectError::Unsupported)?;
+        let index = self.index_for(core, kind, dial.uri)?;
+        let part = self.parts.get_mut(index).ok_or(ConnectError::Unsupported)?;
         if dial.attribute.is_multicast() && !part.transport.about().offers_multicast {
             return Err(ConnectError::Unsupported);
         }
@@ -250,7 +250,7 @@ impl Any {
         let dial = Dial { expected, ..dial };
         let link = part.turn(core, |transport, core| transport.connect(core, connection, dial))?;
         part.busy = true;
-        Ok(pack(place, link))
+        Ok(pack(index, link))
     }
 
     /// Looks at what became of attempts since the last time.
@@ -260,7 +260,7 @@ impl Any {
             let Some((answer, why)) = failure else {
                 attempt.note(Outcome::Chosen);
                 if let Some(conn) = core.conn(connection) {
-                    self.ways.insert(conn.link, attempt.outcomes);
+                    self.paths.insert(conn.link, attempt.outcomes);
                 }
                 continue;
             };
@@ -279,7 +279,7 @@ impl Any {
         }
     }
 
-    /// A way is closed: the next one, under a new handle, which the program has not seen yet.
+    /// A path is closed: the next one, under a new handle, which the program has not seen yet.
     fn go_on(&mut self, core: &mut Core, mut attempt: Attempt) {
         if clock::now_ns() >= attempt.until_ns {
             return core.connect_failed(attempt.context, ConnectFailure::TimedOut);
@@ -306,16 +306,16 @@ impl Any {
         }
     }
 
-    /// Gives up ways on which nobody answers.
+    /// Gives up paths on which nobody answers.
     pub(super) fn time_out(&mut self, core: &mut Core, now_ns: u64) {
-        // The answer may have come just now, after the way was due to be given up: then it is over, and the program knows.
+        // The answer may have come just now, after the path was due to be given up: then it is over, and the program knows.
         self.settle_outcomes(core);
         while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let Some(Reverse((_, bits))) = self.due.pop() else { return };
             let connection = Connection::from_bits(bits);
             let Some(conn) = core.conn(connection) else { continue };
-            let (place, link) = unpack(conn.link);
-            let Some(part) = self.parts.get_mut(place) else { continue };
+            let (index, link) = unpack(conn.link);
+            let Some(part) = self.parts.get_mut(index) else { continue };
             let mut peer = PeerState::default();
             part.transport.report(core, Report::Peer { link, into: &mut peer });
             if peer.has_answered || core.attempts.answer(connection) == Answer::Peer {
@@ -336,7 +336,7 @@ impl Any {
         self.settle_outcomes(core);
     }
 
-    /// When the next silent way is given up. What is over is forgotten here.
+    /// When the next silent path is given up. What is over is forgotten here.
     pub(super) fn next_due_ns(&mut self) -> Option<u64> {
         while let Some(Reverse((at_ns, bits))) = self.due.peek() {
             if self.attempts.contains_key(bits) {

@@ -1,4 +1,4 @@
-//! One endpoint by every way: shared memory, UDP and TCP at once, under one URI ([`uri`]) that lists them.
+//! One endpoint by every path: shared memory, UDP and TCP at once, under one URI ([`uri`]) that lists them.
 //!
 //! The endpoint's transport is made of theirs ([`parts`]), which know nothing of each other. Each connection rides on one of
 //! them: the first, in a set order, that a probe proves ([`dial`]). A connection's link says which; so past the
@@ -45,7 +45,7 @@ const LOOK_NS: u64 = 50_000;
 /// Polls that share a reading of the clock, at most.
 const POLLS_PER_CLOCK_MAX: u32 = 8;
 
-/// A kind of way that this endpoint does not have.
+/// A kind of path that this endpoint does not have.
 struct LeftOut {
     kind: TransportKind,
     reason: String,
@@ -56,11 +56,11 @@ struct LeftOut {
 struct Counts {
     /// Attempts to reach a peer by its list of addresses.
     attempts: u64,
-    /// Ways tried after another one had failed.
+    /// Paths tried after another one had failed.
     fallbacks: u64,
-    /// Ways given up because nothing was heard.
+    /// Paths given up because nothing was heard.
     silent: u64,
-    /// Ways at whose end somebody else was.
+    /// Paths at whose end somebody else was.
     disproved: u64,
 }
 
@@ -74,10 +74,10 @@ struct Any {
     beyond: Option<Beyond>,
     /// By the connection's handle of the moment.
     attempts: HashMap<u64, Attempt>,
-    /// When attempts' present ways are given up if nothing was heard; those that are over are still in it.
+    /// When attempts' present paths are given up if nothing was heard; those that are over are still in it.
     due: BinaryHeap<Reverse<(u64, u64)>>,
-    /// What came of each way, for connections of ours that are open.
-    ways: HashMap<u64, Outcomes>,
+    /// What came of each path, for connections of ours that are open.
+    paths: HashMap<u64, Outcomes>,
     counts: Counts,
     /// Since the clock was read.
     polls: u32,
@@ -90,13 +90,13 @@ struct Any {
 }
 
 impl Any {
-    /// The place of a kind's part.
-    fn place_of(&self, kind: TransportKind) -> Option<usize> {
+    /// The index of a kind's part.
+    fn index_of(&self, kind: TransportKind) -> Option<usize> {
         self.parts.iter().position(|part| part.kind == kind)
     }
 
-    /// The place of a kind's part that others may ask for connections.
-    fn serving_place_of(&self, kind: TransportKind) -> Option<usize> {
+    /// The index of a kind's part that others may ask for connections.
+    fn serving_index(&self, kind: TransportKind) -> Option<usize> {
         let own = self.beyond.as_ref().map(Beyond::home);
         let serves = |part: &Part| part.device.is_none() || part.device.as_deref() == own;
         self.parts.iter().position(|part| part.kind == kind && serves(part))
@@ -105,8 +105,8 @@ impl Any {
     /// The part that a link is one of, and its name there.
     #[inline]
     fn part(&self, link: u64) -> Option<(&dyn Transport, u64)> {
-        let (place, link) = unpack(link);
-        self.parts.get(place).map(|part| (&*part.transport, link))
+        let (index, link) = unpack(link);
+        self.parts.get(index).map(|part| (&*part.transport, link))
     }
 
     /// Calls the part that a link is one of.
@@ -117,12 +117,12 @@ impl Any {
         link: u64,
         call: impl FnOnce(&mut dyn Transport, &mut Core, u64) -> R,
     ) -> Option<R> {
-        let (place, link) = unpack(link);
-        let part = self.parts.get_mut(place)?;
+        let (index, link) = unpack(link);
+        let part = self.parts.get_mut(index)?;
         Some(part.turn(core, |transport, core| call(transport, core, link)))
     }
 
-    /// The less urgent: idle parts, which parts are idle, ways that stay silent.
+    /// The less urgent: idle parts, which parts are idle, paths that stay silent.
     #[cold]
     fn look(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
@@ -160,7 +160,7 @@ impl Transport for Any {
         let scheme = to.uri.split_once("://").map_or("", |(scheme, _)| scheme);
         if scheme == TransportKind::Any.name() {
             if to.attribute.is_multicast() {
-                return bad_uri("a list of ways is no group; write the group's own URI".to_owned());
+                return bad_uri("a list of paths is no group; write the group's own URI".to_owned());
             }
             return self.dial(core, connection, &to);
         }
@@ -187,14 +187,14 @@ impl Transport for Any {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        let Some(place) = self.serving_place_of(request.via) else {
+        let Some(index) = self.serving_index(request.via) else {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         };
-        let Some(part) = self.parts.get_mut(place) else { return Err(AcceptError::OtherDevice) };
+        let Some(part) = self.parts.get_mut(index) else { return Err(AcceptError::OtherDevice) };
         let link = part.turn(core, |transport, core| transport.accept(core, connection, request))?;
         part.busy = true;
-        Ok(pack(place, link))
+        Ok(pack(index, link))
     }
 
     fn decided(&mut self, core: &mut Core, decision: Decision) {
@@ -207,7 +207,7 @@ impl Transport for Any {
         if self.attempts.remove(&connection.to_bits()).is_some() {
             core.attempts.leave(connection);
         }
-        self.ways.remove(&link);
+        self.paths.remove(&link);
         self.turn(core, link, |transport, core, link| transport.disconnect(core, connection, link));
     }
 
@@ -269,7 +269,7 @@ impl Transport for Any {
                 }
             }
         }
-        // Arming times out what is due, which may close a way.
+        // Arming times out what is due, which may close a path.
         if core.attempts.has_outcomes() { Armed::Pending } else { Armed::Sleep { deadline_ns: earliest_ns } }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn pack(part: usize, link: u64) -> u64 {
     link | (part as u64) << PART_SHIFT
 }
 
-/// Back: the part's place, and its own name.
+/// The index of the part that a link is one of, and the part's own name for it.
 #[inline]
 pub(super) fn unpack(link: u64) -> (usize, u64) {
     ((link & PART_MASK) as usize >> PART_SHIFT, link & !PART_MASK)

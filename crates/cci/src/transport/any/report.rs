@@ -1,4 +1,4 @@
-//! What the transport tells about itself, and about the ways that a connection did or did not take.
+//! What the transport tells about itself, and about the paths that a connection did or did not take.
 
 use super::Any;
 use super::dial::{Attempt, Outcome};
@@ -12,7 +12,7 @@ use crate::explain::{Explanation, PathOption};
 use crate::transport::Report;
 
 const SHARED_MEMORY: &str = "shared memory";
-/// What transports say of ways that they are not themselves: here that is told of every way.
+/// What transports say of paths that they are not themselves: here that is told of every path.
 const OTHERS: [&str; 2] = [SHARED_MEMORY, "network devices"];
 
 impl Any {
@@ -38,8 +38,8 @@ impl Any {
         into.extend([
             ("attempts", self.counts.attempts),
             ("fallbacks", self.counts.fallbacks),
-            ("ways_silent", self.counts.silent),
-            ("ways_disproved", self.counts.disproved),
+            ("paths_silent", self.counts.silent),
+            ("paths_disproved", self.counts.disproved),
         ]);
     }
 
@@ -52,39 +52,39 @@ impl Any {
         let entry = size_of::<(u64, super::Outcomes)>() as u64;
         let attempts: u64 = self.attempts.values().map(Attempt::bytes).sum();
         let due = self.due.capacity() * size_of::<(u64, u64)>();
-        into.push(("ways", self.ways.capacity() as u64 * entry + attempts + due as u64));
+        into.push(("paths", self.paths.capacity() as u64 * entry + attempts + due as u64));
     }
 
-    /// First what the connection's own transport says, with the ways in front.
+    /// First what the connection's own transport says, with the paths in front.
     pub(super) fn explain_connection(&self, core: &Core, link: u64, into: &mut Explanation) {
-        let (place, own) = unpack(link);
-        let Some(part) = self.parts.get(place) else { return };
+        let (index, own) = unpack(link);
+        let Some(part) = self.parts.get(index) else { return };
         part.transport.report(core, Report::Explanation { link: own, into: &mut *into });
         into.paths.retain(|path| path.chosen || !OTHERS.contains(&path.path.as_str()));
-        let mut ways = match self.ways.get(&link) {
-            Some(outcomes) => self.tell(outcomes),
+        let mut paths = match self.paths.get(&link) {
+            Some(outcomes) => self.options(outcomes),
             None => vec![PathOption {
                 path: name(part.kind).to_owned(),
                 chosen: true,
                 reason: "the peer connected by it, or its URI named it alone".to_owned(),
             }],
         };
-        ways.sort_by_key(|way| !way.chosen);
-        ways.append(&mut into.paths);
-        into.paths = ways;
+        paths.sort_by_key(|path| !path.chosen);
+        paths.append(&mut into.paths);
+        into.paths = paths;
         into.transport = match &part.device {
             None => format!("{} (any)", part.kind),
             Some(device) => format!("{} (device {device})", part.kind),
         };
     }
 
-    fn tell(&self, outcomes: &super::Outcomes) -> Vec<PathOption> {
-        let told = ORDER.iter().zip(outcomes).map(|(kind, outcome)| PathOption {
+    fn options(&self, outcomes: &super::Outcomes) -> Vec<PathOption> {
+        let options = ORDER.iter().zip(outcomes).map(|(kind, outcome)| PathOption {
             path: name(*kind).to_owned(),
             chosen: *outcome == Outcome::Chosen,
             reason: self.reason(*kind, *outcome),
         });
-        told.collect()
+        options.collect()
     }
 
     fn reason(&self, kind: TransportKind, outcome: Outcome) -> String {
@@ -92,8 +92,8 @@ impl Any {
             (Outcome::Chosen, TransportKind::Shm) => {
                 "the peer's endpoint is on this host: it showed the secret that its URI is the hash of"
             }
-            (Outcome::Chosen, _) => "the first way, in order, on which the peer answered",
-            (Outcome::Untried, _) => "not tried: a better way led to the peer",
+            (Outcome::Chosen, _) => "the first path, in order, on which the peer answered",
+            (Outcome::Untried, _) => "not tried: a better path led to the peer",
             (Outcome::Started, _) => "being tried",
             (Outcome::Unlisted, _) => "the peer's URI does not list it",
             (Outcome::LeftOut, _) => {

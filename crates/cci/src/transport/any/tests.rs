@@ -75,7 +75,7 @@ fn quick(client: &mut Endpoint, uri: &str, server: &mut Endpoint) -> Made {
     connect(client, uri, server, true, Duration::ZERO, Duration::from_secs(10))
 }
 
-/// The connection carries messages both ways.
+/// The connection carries messages in both directions.
 fn exchange(client: &mut Endpoint, to: Connection, server: &mut Endpoint, back: Connection) {
     client.send(to, b"ping", 1, SendFlags::NONE).unwrap();
     let (start, mut answered) = (Instant::now(), false);
@@ -181,7 +181,7 @@ fn an_impostor_with_the_name_hears_nothing() {
         assert_eq!(transport_of(&client, to), "udp (any)");
         let text = client.explain(to).unwrap().to_string();
         assert!(text.contains("somebody else has the endpoint's name"), "{text}");
-        assert_eq!(count(&client, "ways_disproved"), 1);
+        assert_eq!(count(&client, "paths_disproved"), 1);
     }
 }
 
@@ -193,10 +193,10 @@ fn a_mute_process_with_the_name_is_given_up() {
     let made = quick(&mut client, &uri, &mut server);
     assert_eq!(transport_of(&client, made.result.unwrap()), "udp (any)");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-    assert_eq!(count(&client, "ways_silent"), 1);
+    assert_eq!(count(&client, "paths_silent"), 1);
 }
 
-/// The URI with one way left.
+/// The URI with one path left.
 fn only(uri: &str, kind: &str) -> String {
     let others = ["shm", "udp", "tcp"].into_iter().filter(|other| *other != kind);
     others.fold(uri.to_owned(), |uri, other| with(&uri, other, None))
@@ -227,7 +227,7 @@ fn a_silent_way_has_a_second_turn_when_nothing_else_is_left() {
     let (start, mut requests, mut made) = (Instant::now(), 0, None);
     client.connect(&uri, b"hello", Attribute::ReliableOrdered, 7, Some(Duration::from_secs(9))).unwrap();
     while made.is_none() && start.elapsed() < PATIENCE {
-        // The server's program does not poll for longer than a way may be silent.
+        // The server's program does not poll for longer than a path may be silent.
         if start.elapsed() > Duration::from_millis(1800)
             && let Some(Event::ConnectRequest(request)) = server.next_event()
         {
@@ -239,7 +239,7 @@ fn a_silent_way_has_a_second_turn_when_nothing_else_is_left() {
         }
     }
     assert_eq!((requests, transport_of(&client, made.unwrap()).as_str()), (1, "udp (any)"));
-    assert_eq!((count(&client, "ways_silent"), count(&client, "fallbacks")), (1, 2));
+    assert_eq!((count(&client, "paths_silent"), count(&client, "fallbacks")), (1, 2));
 }
 
 #[test]
@@ -427,12 +427,12 @@ fn a_sleeping_endpoint_wakes_for_every_way() {
     thread.join().unwrap();
 }
 
-/// The answer comes when the way is due to be given up, as to a process that was stopped meanwhile: both are seen at once.
+/// The answer comes when the path is due to be given up, as to a process that was stopped meanwhile: both are seen at once.
 #[test]
 fn an_answer_at_the_last_moment_is_the_only_end() {
     let (mut client, mut server) = (endpoint("any"), endpoint("any"));
     let uri = server.uri().to_owned();
-    // The first way may be silent for a third of that.
+    // The first path may be silent for a third of that.
     let timeout = Duration::from_millis(1_500);
     client.connect(&uri, b"", Attribute::ReliableOrdered, 7, Some(timeout)).unwrap();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `any://id=…,shm=NAME,udp=HOST:PORT,tcp=HOST:PORT`, both ways: all the ways to one endpoint.
+//! `any://id=…,shm=NAME,udp=HOST:PORT,tcp=HOST:PORT`, written and read: all the paths to one endpoint.
 //!
 //! | part | what |
 //! |---|---|
@@ -22,14 +22,14 @@ const ADDRESSES_MAX: usize = 4;
 const ADDRESSES_USED: usize = 2;
 const LOOKS: &str = "write any://udp=192.0.2.1:4791,tcp=192.0.2.1:4791, or what the endpoint says its URI is";
 
-/// The kinds of ways there are, the best first: they are tried in this order.
+/// The kinds of paths there are, the best first: they are tried in this order.
 pub(super) const ORDER: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Udp, TransportKind::Tcp];
 /// How many.
 pub(super) const KINDS: usize = ORDER.len();
 
-/// The ways to an endpoint.
+/// The paths to an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(super) struct Paths {
     pub id: Option<Commitment>,
     /// By [`ORDER`]: each as a URI of that kind's own.
     pub uris: [Option<String>; KINDS],
@@ -52,7 +52,7 @@ pub(super) fn format<'a>(
 }
 
 /// What a URI lists. The error says what is wrong and what one looks like.
-pub(super) fn parse(uri: &str) -> Result<Ways, String> {
+pub(super) fn parse(uri: &str) -> Result<Paths, String> {
     let wrong = |what: &str| Err(format!("{what}; {LOOKS}"));
     let Some(rest) = uri.strip_prefix(SCHEME) else {
         return wrong(&format!("it does not begin with {SCHEME}"));
@@ -60,7 +60,7 @@ pub(super) fn parse(uri: &str) -> Result<Ways, String> {
     if uri.len() > BYTES_MAX {
         return wrong(&format!("it is longer than {BYTES_MAX} bytes"));
     }
-    let mut ways = Ways::default();
+    let mut paths = Paths::default();
     let mut addresses = [0; KINDS];
     for part in rest.split(',') {
         let Some((key, value)) = part.split_once('=').filter(|(key, value)| is_key(key) && !value.is_empty())
@@ -71,12 +71,12 @@ pub(super) fn parse(uri: &str) -> Result<Ways, String> {
             let Ok(id) = value.parse() else {
                 return wrong("its id is not 32 lower-case hexadecimal digits");
             };
-            if ways.id.replace(id).is_some() {
+            if paths.id.replace(id).is_some() {
                 return wrong("it has two ids");
             }
             continue;
         }
-        let kinds = ORDER.iter().zip(&mut ways.uris).zip(&mut addresses);
+        let kinds = ORDER.iter().zip(&mut paths.uris).zip(&mut addresses);
         // Others are for versions to come.
         let Some(((kind, uri), count)) = kinds.into_iter().find(|((kind, _), _)| kind.name() == key) else {
             continue;
@@ -96,15 +96,15 @@ pub(super) fn parse(uri: &str) -> Result<Ways, String> {
             None => *uri = Some(format!("{kind}://{value}")),
         }
     }
-    if ways.uris.iter().all(Option::is_none) {
+    if paths.uris.iter().all(Option::is_none) {
         return wrong("it lists no address of a kind known here");
     }
-    if ways.uris[0].is_some() && ways.id.is_none() {
+    if paths.uris[0].is_some() && paths.id.is_none() {
         return wrong(
             "it has a shared-memory name but no id, by which the process there could be recognised",
         );
     }
-    Ok(ways)
+    Ok(paths)
 }
 
 fn is_key(key: &str) -> bool {
@@ -120,10 +120,10 @@ pub(crate) fn part_for(
     if kind == TransportKind::Any || !uri.starts_with(SCHEME) {
         return None;
     }
-    Some(parse(uri).and_then(|ways| {
-        let id = ways.id.filter(|_| kind == TransportKind::Shm);
+    Some(parse(uri).and_then(|paths| {
+        let id = paths.id.filter(|_| kind == TransportKind::Shm);
         let at = ORDER.iter().position(|known| *known == kind);
-        let found = at.and_then(|at| ways.uris.into_iter().nth(at).flatten());
+        let found = at.and_then(|at| paths.uris.into_iter().nth(at).flatten());
         found.map(|uri| (uri, id)).ok_or_else(|| {
             format!("it lists no {kind} address, and this endpoint speaks nothing else; use a device any")
         })
@@ -137,8 +137,8 @@ mod tests {
 
     const ID: &str = "000102030405060708090a0b0c0d0e0f";
 
-    fn uris(ways: &Ways) -> [Option<&str>; KINDS] {
-        ways.uris.each_ref().map(Option::as_deref)
+    fn uris(paths: &Paths) -> [Option<&str>; KINDS] {
+        paths.uris.each_ref().map(Option::as_deref)
     }
 
     #[test]
@@ -155,15 +155,15 @@ mod tests {
                 "any://id={ID},shm=/tmp/a%2Cb,udp=10.0.0.1:5000,udp=[fe80::1%eth0]:5000,tcp=10.0.0.1:5001"
             )
         );
-        let ways = parse(&text).unwrap();
-        assert_eq!(ways.id, ID.parse().ok());
-        assert_eq!(uris(&ways), listed.map(|(_, uri)| Some(uri)));
+        let paths = parse(&text).unwrap();
+        assert_eq!(paths.id, ID.parse().ok());
+        assert_eq!(uris(&paths), listed.map(|(_, uri)| Some(uri)));
     }
 
     #[test]
     fn what_is_not_known_is_passed_over() {
-        let ways = parse("any://quic=x=y,udp=1.2.3.4:5,zone-7=b").unwrap();
-        assert_eq!(uris(&ways), [None, Some("udp://1.2.3.4:5"), None]);
+        let paths = parse("any://quic=x=y,udp=1.2.3.4:5,zone-7=b").unwrap();
+        assert_eq!(uris(&paths), [None, Some("udp://1.2.3.4:5"), None]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) enum Received {
     },
 }
 
-/// A way that turned out to take only smaller datagrams.
+/// A path that turned out to take only smaller datagrams.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Narrow {
     /// Where it leads.
@@ -111,12 +111,12 @@ pub(super) trait Carrier: Transmit + Send {
     /// Where a URI leads from here. The error says what is wrong with it and what one looks like.
     fn parse(&self, uri: &str) -> Result<Address, String>;
 
-    /// The same, and a second way there if there is one from here.
-    fn parse_ways(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
+    /// Where a URI leads from here, and a second path there if there is one.
+    fn parse_paths(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
         self.parse(uri).map(|to| (to, None))
     }
 
-    /// What to call the own end of a way of bonded connections, if there are such.
+    /// What to call this side's end of a path of a bonded connection, if there are such.
     fn local_name(&self, via: u8) -> Option<String> {
         let _ = via;
         None

@@ -1,13 +1,13 @@
 //! Datagrams with the protocol above them, whatever carries them: UDP sockets ([`udp`]), Ethernet frames ([`eth`]).
 //!
 //! The protocol (`cci_proto`) decides what is sent and when; here it meets a [`carrier`], a clock and the
-//! engine ([`glue`]). **Invariant:** nothing here knows the wire format.
+//! engine ([`adapter`]). **Invariant:** nothing here knows the wire format.
 
+mod adapter;
 mod carrier;
 mod eth;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
-mod glue;
 mod link;
 mod multicast;
 mod open;
@@ -33,8 +33,8 @@ pub(crate) use size::{
 };
 pub(crate) use udp::open as open_udp;
 
+use self::adapter::{Adapter, ToProgram, accept_error, attribute, send_error};
 use self::carrier::{Carrier, Identities, Narrow, Nobody, Received};
-use self::glue::{Glue, ToProgram, accept_error, attribute, send_error};
 use self::open::Sizes;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
@@ -85,7 +85,7 @@ const ROOM_RETRY_NS: u64 = 100_000;
 struct Datagram<C> {
     proto: Endpoint,
     carrier: C,
-    glue: Glue,
+    adapter: Adapter,
     uri: String,
     /// The last reading of the clock.
     now: Time,
@@ -132,7 +132,7 @@ impl<C: Carrier> Datagram<C> {
 
     /// A connection has been asked for, or accepted.
     fn begun(&mut self, key: ConnKey) {
-        self.glue.live += 1;
+        self.adapter.live += 1;
         //= wire.md R-ETH-5
         if let Some(nonce) = self.proto.nonce(key) {
             self.carrier.opened(key, nonce);
@@ -150,7 +150,7 @@ impl<C: Carrier> Datagram<C> {
 
     /// Takes what has arrived, up to a bound; whether something had.
     fn receive(&mut self, core: &mut Core) -> bool {
-        if self.glue.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
+        if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
         }
         let mut came = false;
@@ -172,14 +172,14 @@ impl<C: Carrier> Datagram<C> {
             came = true;
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
-            let Datagram { carrier, proto, glue, .. } = self;
+            let Datagram { carrier, proto, adapter, .. } = self;
             carrier.at(now);
             carrier.arrived(|from, datagram, who| {
-                proto.handle_datagram(now, from, datagram, &mut ToProgram { core, glue, who });
-                glue.settle(proto, core, now);
+                proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
+                adapter.settle(proto, core, now);
             });
             if let Some(identities) = carrier.identities() {
-                for (key, at, identity) in glue.met.drain(..) {
+                for (key, at, identity) in adapter.met.drain(..) {
                     identities.hold(key, at, &identity);
                 }
             }
@@ -188,7 +188,7 @@ impl<C: Carrier> Datagram<C> {
             }
             if self.proto.counters().useful() - useful > count as u64 / 2 {
                 calls += 1;
-                if self.glue.starved {
+                if self.adapter.starved {
                     break;
                 }
                 continue;
@@ -207,17 +207,17 @@ impl<C: Carrier> Datagram<C> {
     /// Delivers what waited for a receive buffer, once there are some again.
     fn feed(&mut self, core: &mut Core) {
         let returns = core.returns();
-        if !self.glue.waiting || core.receive.free_count() == 0 || returns == self.glue.fed_at {
+        if !self.adapter.waiting || core.receive.free_count() == 0 || returns == self.adapter.fed_at {
             return;
         }
-        self.glue.starved = false;
-        let mut sink = ToProgram { core, glue: &mut self.glue, who: &Nobody };
+        self.adapter.starved = false;
+        let mut sink = ToProgram { core, adapter: &mut self.adapter, who: &Nobody };
         self.proto.buffers_returned(self.now, &mut sink);
         if !self.proto.waits_for_a_turn() {
-            self.glue.fed_at = returns;
+            self.adapter.fed_at = returns;
         }
-        self.glue.waiting = self.proto.waits_for_buffers();
-        self.glue.settle(&mut self.proto, core, self.now);
+        self.adapter.waiting = self.proto.waits_for_buffers();
+        self.adapter.settle(&mut self.proto, core, self.now);
     }
 
     /// Does what is due.
@@ -227,8 +227,9 @@ impl<C: Carrier> Datagram<C> {
             self.carrier.time_out();
         }
         if self.proto.next_deadline().is_some_and(|at| at <= self.now) {
-            self.proto.handle_timeout(self.now, &mut ToProgram { core, glue: &mut self.glue, who: &Nobody });
-            self.glue.settle(&mut self.proto, core, self.now);
+            self.proto
+                .handle_timeout(self.now, &mut ToProgram { core, adapter: &mut self.adapter, who: &Nobody });
+            self.adapter.settle(&mut self.proto, core, self.now);
         }
     }
 
@@ -255,7 +256,7 @@ impl<C: Carrier> Datagram<C> {
     /// Sends what may be sent, as far as the socket has room.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
-        for key in self.glue.ended.drain(..) {
+        for key in self.adapter.ended.drain(..) {
             self.carrier.closed(key);
         }
         self.carrier.at(self.now);
@@ -265,9 +266,9 @@ impl<C: Carrier> Datagram<C> {
         for _ in 0..SEND_ROUNDS_MAX {
             let wants = self.proto.wants_transmit();
             if wants {
-                let mut sink = ToProgram { core, glue: &mut self.glue, who: &Nobody };
+                let mut sink = ToProgram { core, adapter: &mut self.adapter, who: &Nobody };
                 self.proto.poll_transmit(self.now, &mut self.carrier, &mut sink);
-                self.glue.settle(&mut self.proto, core, self.now);
+                self.adapter.settle(&mut self.proto, core, self.now);
             }
             if self.carrier.pending() == 0 {
                 return;
@@ -297,7 +298,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let (address, second) = self.carrier.parse_ways(to.uri).map_err(bad_uri)?;
+        let (address, second) = self.carrier.parse_paths(to.uri).map_err(bad_uri)?;
         if let Some(name) = to.expected {
             let reason = || NO_NAMES.to_owned();
             let cannot = || ConnectError::CannotExpect { name: name.to_owned(), reason: reason() };
@@ -313,13 +314,13 @@ impl<C: Carrier> Transport for Datagram<C> {
                 self.proto.connect_bonded(now, both, request, attribute, token, timeout_ns)
             }
         };
-        let key = key.map_err(glue::connect_error)?;
+        let key = key.map_err(adapter::connect_error)?;
         self.begun(key);
         self.carrier.at(now);
         if let Some(identities) = self.carrier.identities() {
             identities.dialled(key, address, to.expected);
         }
-        self.glue.expected.extend(to.expected.map(|name| (token, name.into())));
+        self.adapter.expected.extend(to.expected.map(|name| (token, name.into())));
         self.transmit(core);
         Ok(link::pack(key))
     }
@@ -370,7 +371,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                     core.identify(connection, &peer);
                 }
                 if std::sync::Arc::ptr_eq(&request.inbox, &core.requests) {
-                    self.glue.forget(request.ticket);
+                    self.adapter.forget(request.ticket);
                 }
                 self.transmit(core);
                 Ok(link::pack(key))
@@ -386,7 +387,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     fn decided(&mut self, core: &mut Core, decision: Decision) {
         match decision {
             Decision::Refused { ticket, inner, .. } => {
-                self.glue.forget(ticket);
+                self.adapter.forget(ticket);
                 if let Ok(request) = inner.downcast::<Request>() {
                     let now = self.read_clock();
                     self.proto.reject(now, *request);
@@ -394,7 +395,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                 }
             }
             Decision::AcceptedElsewhere { ticket, .. } => {
-                if let Some(ticket) = self.glue.forget(ticket) {
+                if let Some(ticket) = self.adapter.forget(ticket) {
                     self.proto.request_taken(ticket);
                 }
             }
@@ -466,7 +467,7 @@ impl<C: Carrier> Transport for Datagram<C> {
             }
             Err(error) => {
                 core.withdraw_operation(id);
-                Err(glue::rma_error(error))
+                Err(adapter::rma_error(error))
             }
         }
     }
@@ -478,7 +479,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.left_alone_at = None;
-        if self.glue.waiting {
+        if self.adapter.waiting {
             self.read_clock();
             self.feed(core);
         }
@@ -494,12 +495,13 @@ impl<C: Carrier> Transport for Datagram<C> {
         self.transmit(core);
         // Silent sends that fail raise no event; only the protocol has them all.
         let counters = self.proto.counters();
-        core.counters.sends_failed += self.glue.failed_silently(counters.sends_failed + counters.rma_failed);
+        core.counters.sends_failed +=
+            self.adapter.failed_silently(counters.sends_failed + counters.rma_failed);
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
-        let is_watched = self.carrier.watch(&core.poller, !self.glue.starved);
+        let is_watched = self.carrier.watch(&core.poller, !self.adapter.starved);
         if self.carrier.look() {
             core.device_failed();
         }
@@ -512,7 +514,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
         let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
-        let feed_ns = if self.glue.waiting || !is_watched { soon(limits::ROOM_POLL_NS) } else { None };
+        let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::ROOM_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }
@@ -520,7 +522,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     fn activity(&self) -> Activity {
         if self.carrier.pending() > 0 {
             Activity::Active
-        } else if self.glue.live == 0 && !self.proto.wants_transmit() {
+        } else if self.adapter.live == 0 && !self.proto.wants_transmit() {
             Activity::Idle
         } else if self.proto.sends_in_progress() == 0 {
             Activity::Delivered
@@ -563,9 +565,9 @@ impl<C: Carrier> Transport for Datagram<C> {
     fn report(&self, _: &Core, report: Report<'_>) {
         match report {
             Report::Counters { into, drops } => {
-                report::counters(&self.proto, &self.carrier, &self.glue, into, drops);
+                report::counters(&self.proto, &self.carrier, &self.adapter, into, drops);
             }
-            Report::Memory(into) => report::memory(&self.proto, &self.carrier, &self.glue, into),
+            Report::Memory(into) => report::memory(&self.proto, &self.carrier, &self.adapter, into),
             Report::SpareBytes(into) => *into += self.proto.spare_bytes(limits::KEPT_SHARE),
             Report::SendsHeld(into) => *into += self.proto.sends_in_progress(),
             Report::Connection { link, into } => {

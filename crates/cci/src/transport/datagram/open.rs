@@ -1,8 +1,8 @@
 //! Opening: from a carrier and options to a protocol endpoint that fits the memory cap.
 
 use super::Datagram;
+use super::adapter::Adapter;
 use super::carrier::Carrier;
-use super::glue::Glue;
 use crate::device::DeviceInfo;
 use crate::engine::event::Event;
 use crate::error::CreateError;
@@ -40,7 +40,7 @@ impl<C: Carrier> Datagram<C> {
         Ok(Datagram {
             proto,
             carrier,
-            glue: Glue::new(device.kind, device.max_send_size),
+            adapter: Adapter::new(device.kind, device.max_send_size),
             uri,
             now,
             polls_since_clock: 0,

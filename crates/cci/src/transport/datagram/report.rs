@@ -1,7 +1,7 @@
 //! What the transport tells about itself.
 
+use super::adapter::Adapter;
 use super::carrier::Carrier;
-use super::glue::Glue;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -33,7 +33,7 @@ fn window_bytes(info: &ConnectionInfo) -> u64 {
 pub(super) fn counters(
     proto: &Endpoint,
     carrier: &impl Carrier,
-    glue: &Glue,
+    adapter: &Adapter,
     into: &mut Vec<(&'static str, u64)>,
     drops: &mut Vec<DropReason>,
 ) {
@@ -63,8 +63,8 @@ pub(super) fn counters(
     ]);
     let faults = PeerFault::ALL.into_iter().map(|fault| (fault.name(), of.fault(fault)));
     let others = [
-        ("message-too-long", glue.too_long),
-        ("request-not-permitted", glue.not_permitted),
+        ("message-too-long", adapter.too_long),
+        ("request-not-permitted", adapter.not_permitted),
         ("no-packet-buffer", of.no_buffer_drops),
         ("no-receive-buffer", of.unreliable_drops),
         ("too-many-requests", of.requests_dropped),
@@ -77,7 +77,7 @@ pub(super) fn counters(
 pub(super) fn memory(
     proto: &Endpoint,
     carrier: &impl Carrier,
-    glue: &Glue,
+    adapter: &Adapter,
     into: &mut Vec<(&'static str, u64)>,
 ) {
     let held = proto.memory();
@@ -87,7 +87,7 @@ pub(super) fn memory(
         ("remote operations on their way", held.rma_bytes),
         ("protocol connection table", held.connections_bytes),
         ("active connections", held.actives_bytes),
-        ("handshakes", held.handshakes_bytes + glue.memory_bytes()),
+        ("handshakes", held.handshakes_bytes + adapter.memory_bytes()),
         ("timers and queues", held.queues_bytes),
     ]);
     carrier.memory(into);
@@ -114,41 +114,41 @@ pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, in
         ("retransmissions", Fact::Count(info.counters.retransmissions)),
     ]);
     carrier.explain(&info, into);
-    if let Some(ways) = proto.paths(key) {
-        let ways = explain_ways(&ways, carrier);
+    if let Some(paths) = proto.paths(key) {
+        let paths = explain_paths(&paths, carrier);
         let others = std::mem::take(&mut into.paths);
-        into.paths = ways.into_iter().chain(others).collect();
+        into.paths = paths.into_iter().chain(others).collect();
     }
     into.blocked_on = info.blocked.map(|blocked| blocked_on(blocked).to_owned());
 }
 
-/// The two ways of a bonded connection, those in use first.
-fn explain_ways(ways: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOption> {
-    let bytes_all = ways.iter().map(|way| way.bytes_sent).sum::<u64>().max(1);
-    let option = |(number, way): (usize, &PathInfo)| {
-        let here = way.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
-        let there = way.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
-        let share_pct = way.bytes_sent * 100 / bytes_all;
-        let round_trip = match way.rtt_ns {
+/// The two paths of a bonded connection, those in use first.
+fn explain_paths(paths: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOption> {
+    let bytes_all = paths.iter().map(|path| path.bytes_sent).sum::<u64>().max(1);
+    let option = |(number, path): (usize, &PathInfo)| {
+        let here = path.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
+        let there = path.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
+        let share_pct = path.bytes_sent * 100 / bytes_all;
+        let round_trip = match path.rtt_ns {
             0 => "no round trip measured".to_owned(),
             rtt_ns => format!("round trip {:.1} us", rtt_ns as f64 / 1e3),
         };
         let reason = format!(
             "{}, {round_trip}, {share_pct} % of the bytes sent, {} datagrams, {} sent again, went down {} times",
-            way_state(way.state),
-            way.datagrams_sent,
-            way.retransmissions,
-            way.downs
+            path_state(path.state),
+            path.datagrams_sent,
+            path.retransmissions,
+            path.downs
         );
-        let path = format!("way {} from {here} to {there}", number + 1);
-        PathOption { path, chosen: way.is_up(), reason }
+        let name = format!("path {} from {here} to {there}", number + 1);
+        PathOption { path: name, chosen: path.is_up(), reason }
     };
-    let mut options: Vec<PathOption> = ways.iter().enumerate().map(option).collect();
+    let mut options: Vec<PathOption> = paths.iter().enumerate().map(option).collect();
     options.sort_by_key(|option| !option.chosen);
     options
 }
 
-fn way_state(state: PathState) -> &'static str {
+fn path_state(state: PathState) -> &'static str {
     match state {
         PathState::Up => "up",
         PathState::Down => "down: nothing comes back by it; look at its link",

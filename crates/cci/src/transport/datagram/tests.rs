@@ -1,5 +1,5 @@
 //! Endpoints over real sockets of this machine. What the protocol does under loss, reordering and restarts is tested
-//! in the simulator; here it is the glue: sockets, clocks, names, memory.
+//! in the simulator; here it is the adapter: sockets, clocks, names, memory.
 
 mod connect;
 mod exchange;

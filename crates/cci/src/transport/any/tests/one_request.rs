@@ -1,4 +1,4 @@
-//! A way that is lost while the peer's library answers: the program there sees one request all the same (ADR 11).
+//! A path that is lost while the peer's library answers: the program there sees one request all the same (ADR 11).
 
 use super::{PATIENCE, endpoint};
 use crate::{Attribute, Event};
@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// So long no datagram gets through: longer than a silent way is waited for.
+/// So long no datagram gets through: longer than a silent path is waited for.
 const DEAF: Duration = Duration::from_millis(1_500);
 
 /// Stands between a client and the TCP part of an endpoint. Passes on what the client says, and cuts both streams when the

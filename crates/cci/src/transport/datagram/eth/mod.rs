@@ -43,7 +43,7 @@ const LOOK_NS: u64 = 100_000_000;
 type Socket = RefCell<Box<dyn FrameSocket>>;
 
 /// How frames travel, for people.
-struct Way {
+struct SocketPath {
     path: &'static str,
     reason: String,
     /// What was tried before and could not be had.
@@ -58,7 +58,7 @@ pub(super) struct Eth {
     sockets: Sockets,
     /// Given up after the sockets are closed: fields are dropped in this order.
     lock: EndpointLock,
-    way: Way,
+    socket_path: SocketPath,
     /// Of the datagram begun last.
     header: FrameHeader,
     /// Frames committed and not yet taken by the kernel.

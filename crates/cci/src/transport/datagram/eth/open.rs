@@ -2,7 +2,7 @@
 
 use super::super::sealed::{self, Sealed};
 use super::super::{Datagram, Sizes};
-use super::{Counts, Eth, Sockets, Way, uri};
+use super::{Counts, Eth, SocketPath, Sockets, uri};
 use crate::device::{DeviceInfo, EthMode, Unavailable};
 use crate::error::{CreateError, SysError};
 use crate::limits;
@@ -90,7 +90,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     }
     let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
     let lock = lock(&link, device, options)?;
-    let (attachment, sockets, way) = sockets(&link, &lock, room, device.eth.mode)?;
+    let (attachment, sockets, socket_path) = sockets(&link, &lock, room, device.eth.mode)?;
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max() - overhead_bytes);
     let reserved_bytes = sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE);
@@ -106,7 +106,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         attachment,
         sockets,
         lock,
-        way,
+        socket_path,
         header,
         pending: 0,
         counts: Counts::default(),
@@ -213,7 +213,7 @@ fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Resul
     Err(CreateError::System(error.on(&link.name)))
 }
 
-type Opened = (Option<Attachment>, Sockets, Way);
+type Opened = (Option<Attachment>, Sockets, SocketPath);
 
 /// AF_XDP, and a packet socket for what arrives on other queues.
 fn with_xdp(
@@ -244,7 +244,7 @@ fn with_xdp(
         Room { recv_frames: (room.recv_frames / 4).max(RECV_FRAMES_MIN as usize), send_frames: 1, ..room };
     let side = packet::Socket::open(&few.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: Some(RefCell::new(Box::new(side))) };
-    Ok(Ok((Some(checked(attachment)), sockets, Way { path, reason, missing: Vec::new() })))
+    Ok(Ok((Some(checked(attachment)), sockets, SocketPath { path, reason, missing: Vec::new() })))
 }
 
 fn with_packet(
@@ -257,8 +257,8 @@ fn with_packet(
     let socket = packet::Socket::open(&room.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: None };
     let reason = "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned();
-    let way = Way { path: "AF_PACKET with mapped rings", reason, missing: vec![missing] };
-    Ok((attachment.map(checked), sockets, way))
+    let socket_path = SocketPath { path: "AF_PACKET with mapped rings", reason, missing: vec![missing] };
+    Ok((attachment.map(checked), sockets, socket_path))
 }
 
 /// Nonces are checked before frames get here. Ids are not: a peer whose connection is not there any more is to be told.

@@ -51,9 +51,9 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
 
 pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation) {
     let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
-    let way = &carrier.way;
-    into.paths.push(option(way.path, true, way.reason.clone()));
-    let missing = way.missing.iter();
+    let socket_path = &carrier.socket_path;
+    into.paths.push(option(socket_path.path, true, socket_path.reason.clone()));
+    let missing = socket_path.missing.iter();
     into.paths
         .extend(missing.map(|lack| option(&lack.what, false, format!("{}; {}", lack.reason, lack.remedy))));
     let forged = if carrier.attachment.is_some() { "by the interface's program" } else { "here" };

@@ -57,7 +57,7 @@ pub(super) struct Sealed<C> {
     unsent: bool,
     /// Connections asked for here that are certain to lead nowhere.
     refused: Vec<(ConnKey, ConnectFailure)>,
-    /// A narrow way whose plain connections are still to be told.
+    /// A narrow path of which plain connections do not know yet.
     plain_narrow: Option<Narrow>,
     counts: Counts,
 }
@@ -347,7 +347,7 @@ impl<C: Carrier> Carrier for Sealed<C> {
             return Some(narrow);
         }
         let narrow = self.inner.take_too_big()?;
-        // Connections with and without a seal go the same way.
+        // Connections with and without a seal take the same path.
         self.plain_narrow = (!self.sealing.required).then_some(narrow);
         Some(Narrow {
             to: narrow.to.with_secured(true),

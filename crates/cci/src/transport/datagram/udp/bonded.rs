@@ -142,10 +142,10 @@ impl Carrier for Bonded {
     }
 
     fn parse(&self, uri: &str) -> Result<Address, String> {
-        self.parse_ways(uri).map(|(to, _)| to)
+        self.parse_paths(uri).map(|(to, _)| to)
     }
 
-    fn parse_ways(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
+    fn parse_paths(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
         match udp_uri::parse_peer(uri)? {
             (first, Some(second)) => {
                 self.pair_up([first, second]).map(|[first, second]| (first, Some(second)))

@@ -18,26 +18,26 @@ use cci_secure::Identity;
 use std::collections::HashMap;
 
 /// What the transport remembers beside the protocol.
-pub(super) struct Glue {
+pub(super) struct Adapter {
     kind: TransportKind,
     /// Requests that the program has: by the number it knows them by, what the protocol calls them.
     tickets: Slab<RequestTicket>,
     /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
     opened: Vec<(ConnKey, Connection)>,
-    /// Connections that ended in the last calls of the protocol, which the carrier is still to be told.
+    /// Connections that ended in the last calls of the protocol, which the carrier does not know yet.
     pub ended: Vec<ConnKey>,
-    /// Connections whose peers proved who they are, which the carrier is still to be told.
+    /// Connections whose peers proved who they are, which the carrier does not know yet.
     pub met: Vec<(ConnKey, Address, Identity)>,
-    /// The same before it is known where they are.
-    told: Vec<(ConnKey, Identity)>,
+    /// Connections whose peers proved who they are, before their addresses are known.
+    identified: Vec<(ConnKey, Identity)>,
     /// By connections that are being made, the names of who must be at the other end.
     pub expected: HashMap<u64, Box<str>>,
     /// Connections asked for here that are not to be: with a peer that may not be connected.
     unwelcome: Vec<ConnKey>,
     /// Requests for which there was no room in `tickets`.
     refused: Vec<Request>,
-    /// Failed sends and operations that the engine was told of, and so has counted.
-    failures_told: u64,
+    /// Failed sends and operations that were reported to the engine, which has counted them.
+    failures_reported: u64,
     /// The others that were counted.
     failures_counted: u64,
     /// There was no receive buffer at all.
@@ -56,17 +56,17 @@ pub(super) struct Glue {
     message_bytes_max: usize,
 }
 
-impl Glue {
-    pub fn new(kind: TransportKind, message_bytes_max: u32) -> Glue {
-        Glue {
+impl Adapter {
+    pub fn new(kind: TransportKind, message_bytes_max: u32) -> Adapter {
+        Adapter {
             kind,
-            failures_told: 0,
+            failures_reported: 0,
             failures_counted: 0,
             tickets: Slab::new(4 * limits::REQUESTS_MAX),
             opened: Vec::with_capacity(4),
             ended: Vec::with_capacity(4),
             met: Vec::new(),
-            told: Vec::new(),
+            identified: Vec::new(),
             expected: HashMap::new(),
             unwelcome: Vec::new(),
             refused: Vec::new(),
@@ -95,7 +95,7 @@ impl Glue {
         for request in self.refused.drain(..) {
             protocol.reject(now, request);
         }
-        for (key, identity) in self.told.drain(..) {
+        for (key, identity) in self.identified.drain(..) {
             if let Some(info) = protocol.connection(key) {
                 self.met.push((key, info.peer, identity));
             }
@@ -114,7 +114,7 @@ impl Glue {
     /// How many more have failed of which nobody was told, of `failed` in all.
     #[inline]
     pub fn failed_silently(&mut self, failed: u64) -> u64 {
-        let silently = failed.saturating_sub(self.failures_told);
+        let silently = failed.saturating_sub(self.failures_reported);
         let more = silently.saturating_sub(self.failures_counted);
         self.failures_counted += more;
         more
@@ -128,7 +128,7 @@ impl Glue {
 /// Where the protocol puts what it has for the program.
 pub(super) struct ToProgram<'a> {
     pub core: &'a mut Core,
-    pub glue: &'a mut Glue,
+    pub adapter: &'a mut Adapter,
     /// Who sent the datagram that is being looked at.
     pub who: &'a dyn Who,
 }
@@ -136,14 +136,14 @@ pub(super) struct ToProgram<'a> {
 impl Sink for ToProgram<'_> {
     #[inline]
     fn message(&mut self, _: ConnKey, token: u64, payload: &[u8]) -> bool {
-        if payload.len() > self.glue.message_bytes_max {
-            self.glue.too_long += 1;
+        if payload.len() > self.adapter.message_bytes_max {
+            self.adapter.too_long += 1;
             return true;
         }
         let taken = self.core.deliver(Connection::from_bits(token), payload);
         if !taken {
-            self.glue.waiting = true;
-            self.glue.starved |= self.core.receive.free_count() == 0;
+            self.adapter.waiting = true;
+            self.adapter.starved |= self.core.receive.free_count() == 0;
         }
         taken
     }
@@ -157,11 +157,11 @@ impl Sink for ToProgram<'_> {
         match event {
             Event::Sent { token, context, status, .. } => {
                 let op = SendOp { context, silent: false };
-                self.glue.failures_told += u64::from(status != proto::Status::Success);
+                self.adapter.failures_reported += u64::from(status != proto::Status::Success);
                 self.core.complete(Connection::from_bits(token), op, status_of(status));
             }
             Event::Rma { operation, status, .. } => {
-                self.glue.failures_told += u64::from(status != proto::Status::Success);
+                self.adapter.failures_reported += u64::from(status != proto::Status::Success);
                 self.core.complete_operation(operation, status_of(status));
             }
             other => self.seldom(other),
@@ -241,21 +241,21 @@ impl ToProgram<'_> {
                 // Who answers need not be at the address that was dialled.
                 if !self.is_expected(token) {
                     self.core.failed(connection, ConnectFailure::WrongPeer);
-                    self.glue.unwelcome.push(conn);
+                    self.adapter.unwelcome.push(conn);
                     return;
                 }
                 if let Some(peer) = self.who.peer().filter(|_| self.core.peers.get(connection).is_none()) {
                     if !peer.rights.connect {
                         self.core.failed(connection, ConnectFailure::NotPermitted);
-                        self.glue.unwelcome.push(conn);
+                        self.adapter.unwelcome.push(conn);
                         return;
                     }
                     self.core.identify(connection, &peer);
-                    self.glue.told.extend(peer.identity.map(|identity| (conn, identity)));
+                    self.adapter.identified.extend(peer.identity.map(|identity| (conn, identity)));
                 }
                 // The protocol can't be asked while it is calling us: `settle` puts the true size in.
                 self.core.opened(connection, 0);
-                self.glue.opened.push((conn, connection));
+                self.adapter.opened.push((conn, connection));
             }
             Event::ConnectFailed { conn, token, why } => {
                 if why == proto::ConnectFailure::Refused {
@@ -280,31 +280,31 @@ impl ToProgram<'_> {
 
     /// Whether the other end of a connection that has just been made is who must be there.
     fn is_expected(&mut self, token: u64) -> bool {
-        let Some(name) = self.glue.expected.remove(&token) else { return true };
+        let Some(name) = self.adapter.expected.remove(&token) else { return true };
         let identity = self.who.peer().and_then(|peer| peer.identity);
         identity.is_some_and(|identity| identity.has_name(&name))
     }
 
     fn ended(&mut self, key: ConnKey) {
-        self.glue.live = self.glue.live.saturating_sub(1);
-        self.glue.ended.push(key);
+        self.adapter.live = self.adapter.live.saturating_sub(1);
+        self.adapter.ended.push(key);
     }
 
     fn failed(&mut self, key: ConnKey, token: u64, why: ConnectFailure) {
         self.ended(key);
-        self.glue.expected.remove(&token);
+        self.adapter.expected.remove(&token);
         self.core.failed(Connection::from_bits(token), why);
     }
 
     fn request(&mut self, request: Request) {
         let who = self.who.peer();
         if who.as_ref().is_some_and(|peer| !peer.rights.connect) {
-            self.glue.not_permitted += 1;
-            self.glue.refused.push(request);
+            self.adapter.not_permitted += 1;
+            self.adapter.refused.push(request);
             return;
         }
-        let Ok(key) = self.glue.tickets.insert(request.ticket()) else {
-            self.glue.refused.push(request);
+        let Ok(key) = self.adapter.tickets.insert(request.ticket()) else {
+            self.adapter.refused.push(request);
             return;
         };
         let peer = request.peer().to_string();
@@ -317,7 +317,7 @@ impl ToProgram<'_> {
             },
             peer,
             identity: who,
-            via: self.glue.kind,
+            via: self.adapter.kind,
             ticket: key.to_bits(),
             inner: Box::new(request),
             inbox: self.core.requests.clone(),

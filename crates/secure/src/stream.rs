@@ -41,12 +41,12 @@ pub struct SealedStream {
 enum State {
     /// Dialled by a peer that has sent nothing yet.
     Called(Box<StreamConfig>),
-    Shaking(Box<Shaking>),
+    Handshaking(Box<Handshaking>),
     Open(Box<Keys>),
     Over,
 }
 
-struct Shaking {
+struct Handshaking {
     handshake: Handshake,
     authorisation: Authorisation,
     /// Who must be there, for the side that dials.
@@ -102,7 +102,7 @@ impl SealedStream {
     pub fn dial(config: &StreamConfig, expected: Option<&str>) -> Result<SealedStream, Failure> {
         let handshake = Handshake::initiate(&config.credentials, config.own, PROLOGUE, expected)?;
         let method = config.credentials.method();
-        let shaking = Shaking {
+        let handshaking = Handshaking {
             handshake,
             authorisation: config.authorisation.clone(),
             expected: expected.map(Into::into),
@@ -113,8 +113,11 @@ impl SealedStream {
             keys: None,
         };
         let outgoing = preamble(method).to_vec();
-        let mut stream =
-            SealedStream { state: State::Shaking(Box::new(shaking)), outgoing, update: config.update };
+        let mut stream = SealedStream {
+            state: State::Handshaking(Box::new(handshaking)),
+            outgoing,
+            update: config.update,
+        };
         stream.write_next()?;
         Ok(stream)
     }
@@ -201,11 +204,11 @@ impl SealedStream {
     pub fn shake(&mut self, part: &[u8], now_ns: u64) -> Result<(), Failure> {
         let done = self.shake_on(part, now_ns);
         if done.is_err() {
-            if let State::Shaking(shaking) = &mut self.state
-                && shaking.method == Method::Certificate
-                && shaking.received > 0
+            if let State::Handshaking(handshaking) = &mut self.state
+                && handshaking.method == Method::Certificate
+                && handshaking.received > 0
             {
-                let _ = say_into(&mut shaking.handshake, &mut self.outgoing);
+                let _ = say_into(&mut handshaking.handshake, &mut self.outgoing);
             }
             self.state = State::Over;
         }
@@ -224,7 +227,7 @@ impl SealedStream {
                     }
                     return Err(Failure::Version(theirs));
                 }
-                let shaking = Shaking {
+                let handshaking = Handshaking {
                     handshake: Handshake::respond(&config.credentials, config.own, PROLOGUE)?,
                     authorisation: config.authorisation.clone(),
                     expected: None,
@@ -234,29 +237,30 @@ impl SealedStream {
                     parts: 0,
                     keys: None,
                 };
-                self.state = State::Shaking(Box::new(shaking));
+                self.state = State::Handshaking(Box::new(handshaking));
                 Ok(())
             }
-            State::Shaking(shaking) if shaking.received == 0 && other_version(part).is_some() => {
+            State::Handshaking(handshaking) if handshaking.received == 0 && other_version(part).is_some() => {
                 Err(other_version(part).map_or(Failure::Malformed, Failure::Version))
             }
-            State::Shaking(shaking) => match part {
-                [_, _, DONE, 0] if shaking.keys.is_some() => {
-                    if let Some(keys) = shaking.keys.take() {
+            State::Handshaking(handshaking) => match part {
+                [_, _, DONE, 0] if handshaking.keys.is_some() => {
+                    if let Some(keys) = handshaking.keys.take() {
                         self.state = State::Open(keys);
                     }
                     Ok(())
                 }
                 //= wire.md R-SEC-13
                 [_, _, HANDSHAKE, 0, bytes @ ..] if !bytes.is_empty() => {
-                    (shaking.received, shaking.parts) = (shaking.received + bytes.len(), shaking.parts + 1);
-                    if shaking.received > HANDSHAKE_BYTES_MAX || shaking.parts > HANDSHAKE_PARTS_MAX {
+                    (handshaking.received, handshaking.parts) =
+                        (handshaking.received + bytes.len(), handshaking.parts + 1);
+                    if handshaking.received > HANDSHAKE_BYTES_MAX || handshaking.parts > HANDSHAKE_PARTS_MAX {
                         return Err(Failure::Malformed);
                     }
-                    shaking.handshake.read(bytes)?;
+                    handshaking.handshake.read(bytes)?;
                     // Before this side answers.
-                    if let Some(peer) = shaking.handshake.peer() {
-                        admit(&shaking.authorisation, peer)?;
+                    if let Some(peer) = handshaking.handshake.peer() {
+                        admit(&handshaking.authorisation, peer)?;
                     }
                     self.write_next()?;
                     self.establish(now_ns)
@@ -269,19 +273,19 @@ impl SealedStream {
 
     fn write_next(&mut self) -> Result<(), Failure> {
         match &mut self.state {
-            State::Shaking(shaking) => say_into(&mut shaking.handshake, &mut self.outgoing),
+            State::Handshaking(handshaking) => say_into(&mut handshaking.handshake, &mut self.outgoing),
             _ => Ok(()),
         }
     }
 
     fn establish(&mut self, now_ns: u64) -> Result<(), Failure> {
-        let State::Shaking(shaking) = &mut self.state else { return Ok(()) };
-        if !shaking.handshake.is_done() || shaking.keys.is_some() {
+        let State::Handshaking(handshaking) = &mut self.state else { return Ok(()) };
+        if !handshaking.handshake.is_done() || handshaking.keys.is_some() {
             return Ok(());
         }
-        let made = shaking.handshake.finish(&[])?;
-        let admitted = admit(&shaking.authorisation, &made.peer)
-            .and_then(|rights| check_expected(shaking.expected.as_deref(), &made.peer).map(|()| rights));
+        let made = handshaking.handshake.finish(&[])?;
+        let admitted = admit(&handshaking.authorisation, &made.peer)
+            .and_then(|rights| check_expected(handshaking.expected.as_deref(), &made.peer).map(|()| rights));
         let rights = match admitted {
             Ok(rights) => rights,
             Err(failure) => {
@@ -298,11 +302,11 @@ impl SealedStream {
             opener: Opener::new(&made.receive),
             opened: 0,
         });
-        match (shaking.method, shaking.initiator) {
+        match (handshaking.method, handshaking.initiator) {
             (Method::Psk, _) => self.state = State::Open(keys),
             //= wire.md R-SEC-13
             // Whether this side's certificate will do is not known yet.
-            (Method::Certificate, true) => shaking.keys = Some(keys),
+            (Method::Certificate, true) => handshaking.keys = Some(keys),
             (Method::Certificate, false) => {
                 self.outgoing.extend_from_slice(&[0, 0, DONE, 0]);
                 self.state = State::Open(keys);

@@ -131,7 +131,7 @@ impl Veth {
         Veth::pairs_here(&[Wire { mtu_bytes, rate_bits_per_s: None }])
     }
 
-    /// The same with several pairs. The loopback interface has 127.0.0.1, 127.0.0.2 and ::1.
+    /// Several pairs with both ends in one fresh namespace, without addresses for IP. The loopback interface has 127.0.0.1, 127.0.0.2 and ::1.
     pub fn pairs_here(wires: &[Wire]) -> Result<Veth, Unavailable> {
         let inside = fresh()?;
         let here = inside.namespace().clone();

@@ -66,7 +66,7 @@ fn cost_of_loss() {
     common::check_table("cost_of_loss.txt", &table);
 }
 
-/// The same of remote memory access: per MB of one long operation, and per 1,000 small ones.
+/// The cost of remote memory access: per MB of one long operation, and per 1,000 small ones.
 fn remote_memory(table: &mut String) {
     let _ = writeln!(
         table,

@@ -48,8 +48,9 @@ fn compile(folder: &Path, to: &Path) -> Result<(), String> {
 
 /// Whether the right clang is there, else why not.
 fn clang() -> Result<(), String> {
-    let told = Command::new("clang").arg("--version").output().map_err(|error| format!("clang: {error}"))?;
-    let text = String::from_utf8_lossy(&told.stdout);
+    let output =
+        Command::new("clang").arg("--version").output().map_err(|error| format!("clang: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
     match major(&text) {
         Some(CLANG_MAJOR) => Ok(()),
         Some(other) => Err(format!("clang is version {other}, and the object was made by {CLANG_MAJOR}")),

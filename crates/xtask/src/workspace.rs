@@ -104,7 +104,7 @@ pub struct Source {
     pub path: String,
     /// As it is.
     pub text: String,
-    /// The same with comments and literals blanked: what the compiler acts on.
+    /// The text with comments and literals blanked: what the compiler acts on.
     pub code: String,
 }
 

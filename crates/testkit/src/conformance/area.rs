@@ -14,7 +14,7 @@ pub type Mem<D> = <<D as Driver>::Port as Port>::Memory;
 /// Bytes before and behind the region that nobody may touch.
 const GUARD_BYTES: usize = 4096;
 
-/// See the module.
+/// Registered memory of a side, whose bytes the case knows.
 pub struct Area<D: Driver> {
     /// All of it, guards included.
     pub memory: Mem<D>,
@@ -32,12 +32,12 @@ impl<D: Driver> Area<D> {
         Area::starting(side, whose, 0, len_bytes, Grant { range: 0..0, access, only: None })
     }
 
-    /// The same, at an odd address.
+    /// A region of `len_bytes` that begins at an odd address.
     pub fn odd(side: &mut Side<D>, whose: Whose, len_bytes: usize, access: Access) -> Area<D> {
         Area::starting(side, whose, 3, len_bytes, Grant { range: 0..0, access, only: None })
     }
 
-    /// The same, for one connection only.
+    /// A region of `len_bytes` that only one connection may use.
     pub fn only_for(side: &mut Side<D>, whose: Whose, len_bytes: usize, only: Conn<D>) -> Area<D> {
         let grant = Grant { range: 0..0, access: Access::ALL, only: Some(only) };
         Area::starting(side, whose, 0, len_bytes, grant)

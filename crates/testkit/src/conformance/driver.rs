@@ -253,7 +253,7 @@ pub trait Port: Send + 'static {
         flags: Flags,
     ) -> Result<(), Refusal>;
 
-    /// The same, gathered from segments.
+    /// Sends one message that is gathered from segments.
     ///
     /// # Errors
     /// Nothing was sent.
@@ -323,7 +323,7 @@ pub trait Port: Send + 'static {
     /// Nothing was started.
     fn rma(&mut self, to: Self::Connection, rma: &Rma<'_>) -> Result<(), Refusal>;
 
-    /// The same, and waits for the completion, which raises no event.
+    /// Starts the operation and waits for its completion, which raises no event.
     ///
     /// # Errors
     /// Nothing was started.
@@ -344,7 +344,7 @@ pub trait Port: Send + 'static {
         flags: RmaFlags,
     ) -> Result<(), Refusal>;
 
-    /// The same, and waits for the completion, which raises no event.
+    /// Starts the operation and waits for its completion, which raises no event.
     ///
     /// # Errors
     /// Nothing was started.

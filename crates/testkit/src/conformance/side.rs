@@ -22,7 +22,7 @@ pub type Attempt<D> = (u64, Result<Conn<D>, ConnectFailure>);
 /// Polls without an event before the thread lets others run: on a machine of few cores the peer may be one.
 const IDLE_POLLS: u32 = 200;
 
-/// See the module.
+/// An endpoint of a case, with its connections and what has come.
 pub struct Side<D: Driver> {
     /// The endpoint.
     pub port: D::Port,

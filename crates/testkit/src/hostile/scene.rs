@@ -48,7 +48,7 @@ impl PeerId {
     }
 }
 
-/// See the module.
+/// A victim, an honest peer beside it, and the liars.
 pub struct Scene {
     /// Whom the hostile peers attack.
     pub victim: Side,
@@ -73,7 +73,7 @@ impl Scene {
         Some(Scene::on(Stage::find(name)?, options))
     }
 
-    /// The same on a stage of the test's own.
+    /// Makes a scene on a stage of the test's own.
     pub fn on(stage: Stage, options: Options) -> Scene {
         let open = |config: &str, options: Options| {
             Side::new(Endpoint::create(&device(config), options).expect("an endpoint"))

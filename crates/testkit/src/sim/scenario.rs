@@ -30,7 +30,7 @@ pub struct Scenario {
 pub enum Kind {
     /// Loss, duplication, reordering, narrow links; everything must succeed.
     Rough,
-    /// The same, and readers that give no buffers back for a while, within the send timeout.
+    /// A network as rough, and readers that give no buffers back for a while, within the send timeout.
     Busy,
     /// Readers that give none back for longer than the send timeout.
     NotReady,

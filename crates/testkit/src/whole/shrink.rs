@@ -170,7 +170,7 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
     }
 }
 
-/// The same with less of it.
+/// An act with less to do; `None` if it can't be less.
 fn less(act: &Act) -> Option<Act> {
     match act {
         Act::Say(talk, end, job) if job.messages > 1 => {

@@ -133,7 +133,7 @@ pub fn run(scenario: &Scenario) -> Result<Report, Broken> {
     World::new(scenario, false).run()
 }
 
-/// The same, and a failure has all that happened before it, a line each.
+/// Runs a scenario; a failure lists all that happened before it, a line each.
 ///
 /// # Errors
 /// The first promise that was broken.

@@ -156,7 +156,7 @@ impl Between for UdpMirror {
     }
 }
 
-/// The same for streams: each that comes in is passed on to the victim's own port.
+/// A mirror of streams: each that comes in is passed on to the victim's own port.
 pub struct TcpMirror {
     listener: TcpListener,
     victim: SocketAddr,
@@ -204,7 +204,7 @@ impl Between for TcpMirror {
     }
 }
 
-/// The same for frames, at the other end of the wire.
+/// A mirror of frames, at the other end of the wire.
 pub struct EthMirror {
     sockets: [packet::Socket; 2],
     link: Link,

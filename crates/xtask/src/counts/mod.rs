@@ -74,7 +74,7 @@ pub fn run_task(bless: bool) -> Result<(), String> {
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} scenarios rose", tally.failed)) }
 }
 
-/// The same as tests: one for each scenario.
+/// Checks the counts as tests: one for each scenario.
 pub fn test(workspace: &Workspace) -> Tally {
     count(workspace, false).unwrap_or_else(|reason| {
         println!("--- counts: FAILED: {reason}");

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// A rise that fails, and a fall that makes the file out of date: more than so many hundredths.
 pub const LIMIT_PERCENT: f64 = 3.0;
-/// The same where the tools are not those of the file: another compiler inlines otherwise.
+/// The limit where the tools are not those of the file: another compiler inlines otherwise.
 pub const LIMIT_PERCENT_OTHER_TOOLS: f64 = 10.0;
 /// Less than so many calls of the kernel for one operation are chance: timers that fell into the run.
 const SYSCALLS_MIN: f64 = 0.05;

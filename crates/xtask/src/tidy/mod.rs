@@ -8,6 +8,7 @@ mod links;
 mod modules;
 mod requirements;
 mod sources;
+mod words;
 
 use crate::workspace::Workspace;
 
@@ -22,6 +23,7 @@ pub fn run() -> Result<(), String> {
     clauses::check(&workspace, &files, &mut breaches);
     requirements::check(&workspace, &files, &mut breaches);
     links::check(&workspace, &mut breaches)?;
+    words::check(&files, &mut breaches);
     evidence::check(&workspace, &files, &mut breaches)?;
     if breaches.is_empty() {
         println!("--- tidy: ok, {} source files", files.len());

@@ -189,7 +189,7 @@ pub fn the_last_message_is_acknowledged<D: Driver>(env: &Environment<D>) {
     }
 }
 
-/// The same between two threads, where the one that leaves does so at any moment of what the other does.
+/// Two threads disconnect, where the one that leaves does so at any moment of what the other does.
 pub fn the_last_message_is_acknowledged_at_any_moment<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for round in 0..env.rounds(8) {
@@ -219,7 +219,7 @@ pub fn the_last_message_is_acknowledged_at_any_moment<D: Driver>(env: &Environme
     }
 }
 
-/// The same for a write that tells the peer: it leaves when it hears of the data.
+/// The peer leaves after a write that notifies it: it leaves when it hears of the data.
 pub fn the_last_operation_is_answered<D: Driver>(env: &Environment<D>) {
     for goes in [false, true] {
         for attribute in RELIABLE {

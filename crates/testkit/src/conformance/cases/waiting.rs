@@ -86,7 +86,7 @@ pub fn no_wake_up_is_lost_on_the_descriptor<D: Driver>(env: &Environment<D>) {
     });
 }
 
-/// The same by `wait`.
+/// Messages go back and forth between two sides that sleep in `wait`: each must wake.
 pub fn no_wake_up_is_lost_in_wait<D: Driver>(env: &Environment<D>) {
     ping_pong(env, |side: &mut Side<D>| side.port.wait(Duration::from_secs(10)).expect("a wake-up was lost"));
 }

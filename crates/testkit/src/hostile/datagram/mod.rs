@@ -196,7 +196,7 @@ pub fn send(kind: Kind, falsify: impl Fn(&mut Head) + 'static) -> Act<Datagrams>
     send_by(kind, move |head, _| falsify(head))
 }
 
-/// The same for a lie that depends on what came.
+/// Sends a datagram of the open connection with a lie that depends on what came.
 pub fn send_by(kind: Kind, falsify: impl Fn(&mut Head, &mut Datagrams) + 'static) -> Act<Datagrams> {
     act(move |peer: &mut Datagrams| {
         let mut head = peer.header(kind);

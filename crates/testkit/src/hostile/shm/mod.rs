@@ -161,7 +161,7 @@ pub fn connect() -> Act<Shm> {
     act(|shm: &mut Shm| shm.socket = Stream::connect(&shm.name).ok())
 }
 
-/// The same as another user of the host: the kernel tells the victim so.
+/// Connects as another user of the host, which the kernel shows the victim.
 pub fn connect_as(uid: u32) -> Act<Shm> {
     act(move |shm: &mut Shm| {
         let name = shm.name.clone();
@@ -248,7 +248,7 @@ pub fn client() -> Script<Shm> {
     client_by(connect())
 }
 
-/// The same, connected in another way.
+/// A client up to the open connection, which connects by `connect`.
 pub fn client_by(connect: Act<Shm>) -> Script<Shm> {
     let script = Script::new().now(connect).now(shake(Kind::Request, honestly)).expect(Kind::Accept);
     script.now(confirm(Memfd::honest(Ring::file_bytes(RING_BYTES))))

@@ -106,7 +106,7 @@ impl Operation {
         find(self.pieces.iter().map(|piece| (piece.remote, piece.len_bytes)), at, len_bytes)
     }
 
-    /// The same for a place here.
+    /// Where in the operation the bytes at a local address are, if it has them.
     pub(in crate::sim) fn at_local(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if let What::Atomic(_, result) = self.what {
             return (result == Some(at) && len_bytes == RESULT_BYTES).then_some(0);

@@ -135,7 +135,7 @@ pub struct NetCounts {
 
 /// What the network does with one datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Delivery {
     /// Gone.
     Lost,
     /// Refused: longer than this and not to be fragmented.
@@ -271,17 +271,17 @@ impl Net {
         target: usize,
         bytes: usize,
         fragment: bool,
-    ) -> Fate {
+    ) -> Delivery {
         self.counts.sent += 1;
         self.counts.sent_bytes += bytes as u64;
         let path = self.paths.get(&(source, target)).unwrap_or(&self.path);
         if bytes > usize::from(path.mtu_bytes) && !fragment {
             self.counts.too_long += 1;
-            return Fate::TooLong(path.mtu_bytes);
+            return Delivery::TooLong(path.mtu_bytes);
         }
         let Some(left_ns) = self.links[place_of(source)].0.pass(now_ns, bytes as u64 + OVERHEAD_BYTES) else {
             self.counts.overflowed += 1;
-            return Fate::Lost;
+            return Delivery::Lost;
         };
         let hit = |cut: &Cut| {
             (cut.from_ns..cut.until_ns).contains(&now_ns)
@@ -290,7 +290,7 @@ impl Net {
         };
         if self.cuts.iter().any(hit) {
             self.counts.cut += 1;
-            return Fate::Lost;
+            return Delivery::Lost;
         }
         // The same draws whatever happens, so that a change of one percentage leaves the rest of a run comparable.
         let lost = self.rng.pct(path.loss_pct);
@@ -299,10 +299,10 @@ impl Net {
         let second_ns = left_ns + Net::under_way_ns(&mut self.rng, path);
         if lost {
             self.counts.lost += 1;
-            return Fate::Lost;
+            return Delivery::Lost;
         }
         self.counts.duplicated += u64::from(twice);
-        Fate::Arrives(first_ns, twice.then_some(second_ns))
+        Delivery::Arrives(first_ns, twice.then_some(second_ns))
     }
 
     fn under_way_ns(rng: &mut Rng, path: &Path) -> u64 {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::ledger::{Ledger, Role, SideState};
-use super::net::{Fate, Net, NetCounts, SECOND, node_of};
+use super::net::{Delivery, Net, NetCounts, SECOND, node_of};
 use super::node::{Node, Packet, address_of, node_at};
 use super::plan::{Fault, HangUp, Plan};
 use super::rma::RmaCounts;
@@ -409,14 +409,16 @@ impl World {
     pub(super) fn launch(&mut self, packet: Packet, fragment: bool, at_ns: u64) {
         let (source, target, bytes) = (packet.source, packet.target, packet.bytes.len());
         self.note(2, (source << 8 | target) as u64, bytes as u64);
-        let fate = self.net.launch(at_ns, source, target, bytes, fragment);
+        let delivery = self.net.launch(at_ns, source, target, bytes, fragment);
         self.say(|| {
-            format!("{source}>{target} {bytes:>5} B {fate:?} {}", super::dissect::line(&packet.bytes))
+            format!("{source}>{target} {bytes:>5} B {delivery:?} {}", super::dissect::line(&packet.bytes))
         });
-        match fate {
-            Fate::Lost => {}
-            Fate::TooLong(mtu_bytes) => self.at(self.now_ns + 1_000, What::Narrow(source, target, mtu_bytes)),
-            Fate::Arrives(first_ns, second_ns) => {
+        match delivery {
+            Delivery::Lost => {}
+            Delivery::TooLong(mtu_bytes) => {
+                self.at(self.now_ns + 1_000, What::Narrow(source, target, mtu_bytes))
+            }
+            Delivery::Arrives(first_ns, second_ns) => {
                 if let Some(second_ns) = second_ns {
                     self.at(second_ns, What::AtLink(packet.clone()));
                 }

@@ -392,9 +392,9 @@ impl<'a> World<'a> {
         self.judge.note(now_ns, 8, (packet.from as u64) << 32 | packet.to as u64, hash);
         let copies = self.net.launch(now_ns, &packet);
         self.judge.say(now_ns, || {
-            let fate = if copies.is_empty() { "lost" } else { "" };
+            let outcome = if copies.is_empty() { "lost" } else { "" };
             format!(
-                "{}>{} {:>5} bytes {} {fate}",
+                "{}>{} {:>5} bytes {} {outcome}",
                 packet.from,
                 packet.to,
                 packet.bytes.len(),

@@ -40,7 +40,7 @@ const KNOWN_PRIVATE: &[(&str, &[&str])] = &[
     ("crates/cli/src", &["told"]),
     ("crates/measure/src", &["told"]),
     ("crates/proto/src", &["told"]),
-    ("crates/testkit/src", &["answerer", "asker", "fate", "told"]),
+    ("crates/testkit/src", &["answerer", "asker", "told"]),
     ("crates/testkit/tests", &["told"]),
 ];
 

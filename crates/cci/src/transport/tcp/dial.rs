@@ -1,14 +1,17 @@
 //! The side of a handshake that dials.
 
+use super::SCHEME;
 use super::conn::State;
 use super::counts::Fault;
 use super::handshake::Unread;
+use super::links::Links;
+use super::local::Local;
 use super::pipe::{self, Pipe, Refusal};
 use super::preamble::Preamble;
 use super::watched::Watched;
 use super::wire::Kind;
-use super::{SCHEME, Tcp};
 use crate::connection::Connection;
+use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::security::NO_NAMES;
@@ -23,19 +26,22 @@ use std::io::{self, ErrorKind};
 
 /// Time after which a peer is tried again that the network does not reach, or that has too many clients.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
-impl Tcp {
-    pub(super) fn dial(
-        &mut self,
-        core: &mut Core,
-        connection: Connection,
-        to: &Dial<'_>,
-    ) -> Result<Key, ConnectError> {
+
+/// What dialling takes, as long as a call lasts.
+pub(super) struct Dialler<'a> {
+    pub local: &'a Local,
+    pub links: &'a mut Links,
+    pub core: &'a mut Core,
+}
+
+impl Dialler<'_> {
+    pub fn dial(&mut self, connection: Connection, to: &Dial<'_>) -> Result<Key, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
         if matches!(to.attribute, Attribute::MulticastSend | Attribute::MulticastReceive) {
             return Err(ConnectError::Unsupported);
         }
         if let Some(name) = to.expected {
-            match &self.security {
+            match &self.local.security {
                 Some(security) => security.sealing.can_expect(name)?,
                 None => {
                     let (name, reason) = (name.to_owned(), NO_NAMES.to_owned());
@@ -44,7 +50,7 @@ impl Tcp {
             }
         }
         let peer = ip_uri::parse(SCHEME, to.uri)
-            .and_then(|peer| ip_uri::from_here(peer, self.local))
+            .and_then(|peer| ip_uri::from_here(peer, self.local.address))
             .map_err(bad_uri)?;
         if peer.ip().is_multicast() {
             return Err(bad_uri(
@@ -52,7 +58,7 @@ impl Tcp {
             ));
         }
         self.links.shared.now_ns = clock::now_ns();
-        let stream = match Stream::connect(self.local, peer) {
+        let stream = match Stream::connect(self.local.address, peer) {
             // What this process lacks now it is told of now. What is lacking later is waited for.
             Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
             stream => stream,
@@ -66,7 +72,7 @@ impl Tcp {
         } else {
             (Some(payload), Vec::new())
         };
-        let hello = Preamble::Hello { attribute: to.attribute, mss: self.mss, payload }.bytes();
+        let hello = Preamble::Hello { attribute: to.attribute, mss: self.local.mss, payload }.bytes();
         if let Some(conn) = self.links.conns.get_mut(key) {
             (conn.hello, conn.request) = (hello, request);
             conn.expected = to.expected.map(Into::into);
@@ -74,23 +80,24 @@ impl Tcp {
             conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.links.shared.now_ns.saturating_add(ns));
             self.links.deadlines.add(conn);
         }
-        self.called(core, key, stream);
+        self.called(key, stream);
         Ok(key)
     }
 
     /// Tries to reach the peer.
-    pub(super) fn call(&mut self, core: &mut Core, key: Key) {
+    pub fn call(&mut self, key: Key) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(peer) = conn.peer else { return };
         conn.again_ns = u64::MAX;
-        self.called(core, key, Stream::connect(self.local, peer));
+        self.called(key, Stream::connect(self.local.address, peer));
     }
 
     /// Goes on with a stream that is being connected.
-    fn called(&mut self, core: &mut Core, key: Key, stream: Result<Stream, SysError>) {
+    fn called(&mut self, key: Key, stream: Result<Stream, SysError>) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         conn.again_ns = u64::MAX;
-        let (security, expected, host) = (self.security.as_ref(), conn.expected.as_deref(), conn.host());
+        let (security, expected, host) =
+            (self.local.security.as_ref(), conn.expected.as_deref(), conn.host());
         let dialled = stream
             .map_err(io::Error::from)
             .and_then(|stream| Pipe::dialled(stream, security, expected, host).map_err(io::Error::other));
@@ -102,35 +109,35 @@ impl Tcp {
                 conn.out.blocked = true;
                 let is_connected = stream.peer_addr().is_ok();
                 conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
-                conn.watch(core);
+                conn.watch(self.core);
                 if is_connected {
-                    self.connected(core, key);
+                    self.connected(key);
                 }
             }
-            Err(error) => self.call_failed(core, key, &error),
+            Err(error) => self.call_failed(key, &error),
         }
     }
 
     /// The stream of a connection that was dialled can be written, or has failed.
-    pub(super) fn connected(&mut self, core: &mut Core, key: Key) {
+    pub fn connected(&mut self, key: Key) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(stream) = &mut conn.stream else { return };
         if let Err(error) = stream.take_error() {
-            return self.call_failed(core, key, &error);
+            return self.call_failed(key, &error);
         }
         // A stream may meet itself, where nobody listens on the port that it was given.
         if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
-            return self.links.fail(core, key, ConnectFailure::Refused);
+            return self.links.fail(self.core, key, ConnectFailure::Refused);
         }
         if let Err(error) = conn.out.write(stream, &self.links.shared.sends) {
-            return self.call_failed(core, key, &error);
+            return self.call_failed(key, &error);
         }
         let waits = conn.out.blocked && stream.waits_for_space();
-        stream.watch(&core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
+        stream.watch(&self.core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
     /// The system, or the network, says why the peer was not reached.
-    fn call_failed(&mut self, core: &mut Core, key: Key, error: &io::Error) {
+    fn call_failed(&mut self, key: Key, error: &io::Error) {
         let now_ns = self.links.shared.now_ns;
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
@@ -139,20 +146,20 @@ impl Tcp {
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
         if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
             self.links.shared.counts.fault(refusal.fault);
-            return self.links.fail(core, key, refusal.why);
+            return self.links.fail(self.core, key, refusal.why);
         }
         if conn.is_heard {
             // What was asked for once is not asked for again.
-            return self.links.fail(core, key, ConnectFailure::Disconnected);
+            return self.links.fail(self.core, key, ConnectFailure::Disconnected);
         }
         match error.kind() {
-            ErrorKind::ConnectionRefused => self.links.fail(core, key, ConnectFailure::Refused),
+            ErrorKind::ConnectionRefused => self.links.fail(self.core, key, ConnectFailure::Refused),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                self.links.fail(core, key, ConnectFailure::Disconnected);
+                self.links.fail(self.core, key, ConnectFailure::Disconnected);
             }
             // The network may come back, ports and descriptors may become free: until the time is over.
             _ => {
-                conn.unwatch(core);
+                conn.unwatch(self.core);
                 conn.stream = None;
                 conn.again_ns = now_ns + AGAIN_NS;
                 self.links.shared.counts.refused_system += 1;
@@ -162,12 +169,12 @@ impl Tcp {
     }
 
     /// The peer answers.
-    pub(super) fn answered(&mut self, core: &mut Core, key: Key) {
+    pub fn answered(&mut self, key: Key) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         let Some(stream) = &mut conn.stream else { return };
         let (fault, why) = match super::handshake::read_preamble(stream, &mut conn.hello_answer) {
             Ok(None) => return,
-            Ok(Some(said)) => return self.answered_with(core, key, said),
+            Ok(Some(said)) => return self.answered_with(key, said),
             Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
             Err(Unread::Refused(refusal)) => (Some(refusal.fault), refusal.why),
             Err(Unread::Forged) => (Some(Fault::Forged), ConnectFailure::Disconnected),
@@ -176,24 +183,24 @@ impl Tcp {
         if let Some(fault) = fault {
             self.links.shared.counts.fault(fault);
         }
-        self.links.fail(core, key, why);
+        self.links.fail(self.core, key, why);
     }
 
-    fn answered_with(&mut self, core: &mut Core, key: Key, said: Preamble) {
+    fn answered_with(&mut self, key: Key, said: Preamble) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
-        core.heard(conn.connection);
+        self.core.heard(conn.connection);
         match said {
             //= wire.md R-TCP-3
             Preamble::Heard if !conn.is_heard => {
                 conn.is_heard = true;
                 if !conn.request.is_empty() {
                     conn.out.send_first(&std::mem::take(&mut conn.request));
-                    self.links.flush(core, key);
+                    self.links.flush(self.core, key);
                 }
-                self.answered(core, key);
+                self.answered(key);
             }
             Preamble::Accept { mss, port, ticket } if conn.request.is_empty() => {
-                conn.mss = mss.min(self.mss).min(MESSAGE_BYTES_MAX);
+                conn.mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
                 conn.ticket = ticket;
                 //= wire.md R-TCP-15
                 conn.second_at = conn.peer.map(|mut peer| {
@@ -201,15 +208,17 @@ impl Tcp {
                     peer
                 });
                 (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
-                self.identify(core, key);
-                self.links.open(core, key);
+                self.local.identify(self.core, self.links, key);
+                self.links.open(self.core, key);
                 //= wire.md R-TCP-3
                 self.links.send_control(key, Kind::Confirm);
-                self.links.flush(core, key);
+                self.links.flush(self.core, key);
             }
-            Preamble::Reject { no_memory: true } => self.links.fail(core, key, ConnectFailure::NoMemory),
-            Preamble::Reject { no_memory: false } => self.links.fail(core, key, ConnectFailure::Refused),
-            Preamble::Version { theirs } => self.links.fail(core, key, ConnectFailure::Version { theirs }),
+            Preamble::Reject { no_memory: true } => self.links.fail(self.core, key, ConnectFailure::NoMemory),
+            Preamble::Reject { no_memory: false } => self.links.fail(self.core, key, ConnectFailure::Refused),
+            Preamble::Version { theirs } => {
+                self.links.fail(self.core, key, ConnectFailure::Version { theirs })
+            }
             Preamble::Hello { .. }
             | Preamble::Request { .. }
             | Preamble::Bulk { .. }
@@ -219,8 +228,58 @@ impl Tcp {
             | Preamble::OtherHello
             | Preamble::Heard => {
                 self.links.shared.counts.fault(Fault::Handshake);
-                self.links.fail(core, key, ConnectFailure::Disconnected);
+                self.links.fail(self.core, key, ConnectFailure::Disconnected);
             }
         }
+    }
+
+    /// Ends or goes on with connections whose own deadline is over: those being made, and those being left.
+    pub fn time_out(&mut self) {
+        let now_ns = self.links.shared.now_ns;
+        let (mut at, mut due_ns) = (0, u64::MAX);
+        while let Some(key) = self.links.deadlines.get(at) {
+            let state = self.links.conns.get(key).map(|conn| (conn.state, conn.until_ns, conn.again_ns));
+            match state {
+                Some((State::Dialing, until_ns, _)) if until_ns <= now_ns => {
+                    // The answer may have come in this very moment.
+                    self.answered(key);
+                    if self.links.conns.get(key).is_some_and(|conn| conn.state == State::Dialing) {
+                        self.links.shared.counts.handshake_timed_out += 1;
+                        self.links.fail(self.core, key, ConnectFailure::TimedOut);
+                    }
+                }
+                Some((State::Dialing, _, again_ns)) if again_ns <= now_ns => {
+                    self.call(key);
+                }
+                Some((State::Accepting, until_ns, _)) if until_ns <= now_ns => {
+                    self.links.shared.counts.handshake_timed_out += 1;
+                    self.links.fail(self.core, key, ConnectFailure::TimedOut);
+                }
+                //= wire.md R-TCP-17
+                Some((State::Closing, until_ns, _)) if until_ns <= now_ns => {
+                    self.links.end(self.core, key, DisconnectReason::TimedOut);
+                }
+                Some((State::PeerClosed, until_ns, _)) if until_ns <= now_ns => {
+                    self.links.end(self.core, key, DisconnectReason::Closed);
+                }
+                Some((State::Lingering, until_ns, _)) if until_ns <= now_ns => {
+                    self.links.remove(self.core, key)
+                }
+                _ => {}
+            }
+            match self.links.conns.get_mut(key) {
+                Some(conn) if conn.state.has_deadline() => {
+                    due_ns = due_ns.min(conn.until_ns).min(conn.again_ns);
+                    at += 1;
+                }
+                left => {
+                    if let Some(conn) = left {
+                        conn.has_deadline = false;
+                    }
+                    self.links.deadlines.take(at);
+                }
+            }
+        }
+        self.links.deadlines.due_ns = due_ns;
     }
 }

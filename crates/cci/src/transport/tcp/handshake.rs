@@ -4,19 +4,11 @@
 use super::counts::Fault;
 use super::pipe::{self, Pipe, Refusal, SHAKING_BYTES};
 use super::preamble::{PREAMBLE_BYTES_MAX, Preamble};
-use super::{CLIENTS_MAX, SILENCE_NS_MIN, Tcp};
-use crate::DisconnectReason;
-use crate::engine::core::Core;
 use crate::options::Attribute;
-use crate::transport::crowd::oldest_of_most;
-use crate::transport::quota::Host;
-use crate::transport::token;
 use cci_memory::slab::{Key, Slab};
 use cci_secure::{Challenge, NONCE_BYTES};
-use cci_sys::event::Interest;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
 /// Streams that are no connection's yet.
 const HANDSHAKES_MAX: u32 = 64 << 10;
@@ -72,15 +64,15 @@ impl Stage {
 }
 
 /// All handshakes of an endpoint.
-pub(super) struct Handshakes {
+pub(super) struct Table {
     table: Slab<Handshake>,
-    /// Handshakes that clients have begun.
-    clients: u32,
+    /// Table that clients have begun.
+    pub clients: u32,
 }
 
-impl Handshakes {
-    pub fn new() -> Handshakes {
-        Handshakes { table: Slab::new(HANDSHAKES_MAX), clients: 0 }
+impl Table {
+    pub fn new() -> Table {
+        Table { table: Slab::new(HANDSHAKES_MAX), clients: 0 }
     }
 
     /// `None`: there are too many, and the stream is closed.
@@ -118,7 +110,7 @@ impl Handshakes {
     }
 
     /// Clients whose streams shake hands.
-    fn shaking(&self) -> impl Iterator<Item = (Key, &Handshake)> {
+    pub fn shaking(&self) -> impl Iterator<Item = (Key, &Handshake)> {
         self.table
             .iter()
             .filter(|(_, handshake)| handshake.stage.is_client() && handshake.stream.is_shaking())
@@ -144,7 +136,7 @@ pub(super) enum Unread {
 
 impl Unread {
     /// What is counted of it.
-    fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Fault> {
         match self {
             Unread::Gone => None,
             Unread::Refused(refusal) => Some(refusal.fault),
@@ -177,132 +169,5 @@ pub(super) fn read_preamble(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Op
             Err(error) if pipe::is_forgery(&error) => return Err(Unread::Forged),
             Err(error) => return Err(pipe::refusal(&error).map_or(Unread::Gone, Unread::Refused)),
         }
-    }
-}
-
-/// The oldest of the host that has the most, and when it came.
-fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
-    oldest_of_most(
-        handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),
-    )
-}
-
-impl Tcp {
-    pub(super) fn watch_handshake(&mut self, core: &mut Core, key: Key, interest: Interest) {
-        let Some(handshake) = self.handshakes.get(key) else { return };
-        let token = token::make(token::HAND, key);
-        if core.poller.watch(handshake.stream.as_fd(), token).is_err() {
-            return self.end_handshake(core, key, None);
-        }
-        if interest != Interest::Read {
-            core.poller.rewatch(handshake.stream.as_fd(), token, interest);
-        }
-    }
-
-    /// The kernel reports the stream of a handshake.
-    pub(super) fn handshake_ready(&mut self, core: &mut Core, key: Key) {
-        let shakes = |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_shaking();
-        if self.handshakes.get(key).is_some_and(shakes) {
-            // Where too many go on at once, the kernel tells of the others again.
-            let Some(left) = self.shakes_left.checked_sub(1) else { return };
-            self.shakes_left = left;
-        }
-        match self.handshakes.get(key).map(|handshake| &handshake.stage) {
-            Some(Stage::Dialled { .. }) => self.second_connected(core, key),
-            Some(Stage::Waiting { .. }) => self.waiting_speaks(core, key),
-            Some(_) => self.hear(core, key),
-            None => {}
-        }
-    }
-
-    /// Deals with the preamble records that have come.
-    fn hear(&mut self, core: &mut Core, key: Key) {
-        loop {
-            let Some(handshake) =
-                self.handshakes.get_mut(key).filter(|handshake| !handshake.stage.is_waiting())
-            else {
-                return;
-            };
-            let said = match read_preamble(&mut handshake.stream, &mut handshake.bytes) {
-                Ok(None) => return,
-                Ok(Some(said)) => said,
-                Err(unread) => return self.end_handshake(core, key, unread.fault()),
-            };
-            match (&handshake.stage, said) {
-                (Stage::Silent, Preamble::Hello { attribute, mss, payload }) => {
-                    self.hello_came(core, key, Wanted { attribute, mss }, payload);
-                }
-                (Stage::Heard(wanted), Preamble::Request { payload }) => {
-                    let wanted = *wanted;
-                    return self.ask_program(core, key, wanted, payload);
-                }
-                (Stage::Silent, Preamble::Bulk { key: named, nonce }) => {
-                    self.second_named(core, key, named, nonce);
-                }
-                (Stage::Challenged { .. }, Preamble::Proof { proof }) => {
-                    return self.second_came(core, key, &proof);
-                }
-                (Stage::Named { .. }, Preamble::Challenge { nonce, proof }) => {
-                    return self.second_proved(core, key, nonce, &proof);
-                }
-                (Stage::Silent, Preamble::OtherHello) => {
-                    //= wire.md R-TCP-4
-                    if let Some(mut handshake) = self.take_handshake(core, key) {
-                        // What is not read would have the kernel reset the stream, and the answer might be lost.
-                        let _ = handshake.stream.recv(&mut [0; PREAMBLE_BYTES_MAX]);
-                        // It is short, and the stream is new: there is room. If not, the client learns by its end.
-                        let _ = handshake.stream.send(&Preamble::OtherHello.bytes());
-                    }
-                    return;
-                }
-                _ => return self.end_handshake(core, key, Some(Fault::Handshake)),
-            }
-        }
-    }
-
-    /// Takes a handshake out of the tables; its stream goes on.
-    pub(super) fn take_handshake(&mut self, core: &mut Core, key: Key) -> Option<Handshake> {
-        let handshake = self.handshakes.remove(key)?;
-        core.poller.unwatch(handshake.stream.as_fd());
-        Some(handshake)
-    }
-
-    /// Ends a handshake, and its stream with it.
-    pub(super) fn end_handshake(&mut self, core: &mut Core, key: Key, fault: Option<Fault>) {
-        let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
-        if let Some(fault) = fault {
-            self.links.shared.counts.fault(fault);
-        }
-        let Some(mut handshake) = self.take_handshake(core, key) else { return };
-        match handshake.stage {
-            Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
-                self.links.end(core, conn, reason);
-            }
-            Stage::Waiting { .. } => {
-                // If there is no room for it, the client learns by the end of the stream.
-                let _ = handshake.stream.send(&Preamble::Reject { no_memory: true }.bytes());
-            }
-            Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
-        }
-    }
-
-    /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
-    pub(super) fn make_place_for_client(&mut self, core: &mut Core) -> bool {
-        let shaking_max = self.clients_shaking_max;
-        let may_be_full = self.handshakes.clients as usize >= shaking_max;
-        let oldest = if may_be_full && self.handshakes.shaking().count() >= shaking_max {
-            // Those that have shown who they are have given back what that takes.
-            oldest_by_host(self.handshakes.shaking())
-        } else if self.handshakes.clients >= CLIENTS_MAX {
-            oldest_by_host(self.handshakes.iter().filter(|(_, handshake)| handshake.stage.is_client()))
-        } else {
-            return true;
-        };
-        let had_its_time_ns = self.links.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
-        let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
-            return false;
-        };
-        self.end_handshake(core, key, Some(Fault::Silent));
-        true
     }
 }

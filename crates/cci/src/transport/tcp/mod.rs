@@ -2,13 +2,12 @@
 //!
 //! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
 //! it), and a second one once remote memory is used ([`transfers`]), so that a long transfer does not stand in front of a short
-//! message. How connections come about is in [`dial`], [`listen`], [`requests`] and [`second_handshake`], which remember a [`handshake`] for
+//! message. How connections come about is in [`dial`] and [`handshakes`], which remember a [`handshake`] for
 //! each stream that is no connection's yet; [`preamble`] is what goes over it until then. How connections end is in [`links`].
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
-//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). A poll is in [`poll`], deadlines are in
-//! [`timeout`]. `docs/adr/0008-tcp.md` has the reasons.
+//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). A poll is in [`poll`]. `docs/adr/0008-tcp.md` has the reasons.
 
 mod conn;
 mod counts;
@@ -17,10 +16,11 @@ mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
 mod handshake;
+mod handshakes;
 mod input;
 mod lent;
 mod links;
-mod listen;
+mod local;
 mod open;
 mod out;
 mod pace;
@@ -30,11 +30,9 @@ mod preamble;
 mod receive;
 mod report;
 mod requests;
-mod second_handshake;
 mod second_stream;
 mod sends;
 mod streams;
-mod timeout;
 mod transfers;
 mod watched;
 mod wire;
@@ -45,9 +43,8 @@ mod tests;
 pub(crate) use open::open;
 
 use self::conn::State;
-use self::handshake::Handshakes;
+use self::handshakes::Handshakes;
 use self::links::{Defaults, Links};
-use self::requests::Shown;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
     Started, Transport, token,
@@ -61,9 +58,6 @@ use crate::transport::ordered_rma::{Start, What};
 use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Events;
-use cci_sys::tcp::Listener;
-use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 /// Longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
@@ -71,37 +65,11 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 const SCHEME: &str = "tcp://";
 /// What the kernel reports at once.
 const KERNEL_EVENTS: usize = 32;
-/// Clients that have not said what they want, or wait for the program to hear it.
-const CLIENTS_MAX: u32 = 256;
-/// How long a client may take to say what it wants after it connected.
-const SILENCE_NS_MAX: u64 = 5_000_000_000;
-/// How long a client may take at least, whatever others come.
-const SILENCE_NS_MIN: u64 = 200_000_000;
-
 /// One endpoint's transport.
 pub(super) struct Tcp {
     uri: String,
-    /// None: it only dials.
-    listener: Option<Listener>,
-    /// None: streams are plain.
-    security: Option<pipe::Security>,
-    /// Clients whose streams may shake hands at a time.
-    clients_shaking_max: usize,
-    /// Handshakes of clients that may go on before the next poll.
-    shakes_left: u32,
-    local: SocketAddr,
-    /// The longest message here.
-    mss: u32,
-    /// We do not listen until then: there are too many clients, or no descriptors.
-    listen_again_ns: Option<u64>,
-    /// Requests that the program holds, and clients whose requests wait for it to decide on others.
-    shown: Shown,
-    waiting: VecDeque<Key>,
     handshakes: Handshakes,
-    /// Connections whose second stream is to be tried again.
-    seconds_again: Vec<Key>,
     links: Links,
-    handshakes_due_ns: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
 }
@@ -117,7 +85,7 @@ impl Transport for Tcp {
         connection: Connection,
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        self.dial(core, connection, &to).map(Key::to_bits)
+        self.dialler(core).dial(connection, &to).map(Key::to_bits)
     }
 
     fn accept(
@@ -126,13 +94,13 @@ impl Transport for Tcp {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        self.accept_request(core, connection, request).map(Key::to_bits)
+        self.handshakes.accept_request(core, &mut self.links, connection, request).map(Key::to_bits)
     }
 
     fn decided(&mut self, _: &mut Core, decision: Decision) {
         match decision {
-            Decision::Refused { ticket, inner, .. } => self.refuse(ticket, inner),
-            Decision::AcceptedElsewhere { ticket, .. } => self.request_decided(ticket),
+            Decision::Refused { ticket, inner, .. } => self.handshakes.refuse(ticket, inner),
+            Decision::AcceptedElsewhere { ticket, .. } => self.handshakes.request_decided(ticket),
         }
     }
 
@@ -180,7 +148,7 @@ impl Transport for Tcp {
         let (name, position, now_ns, is_alone) = (id, 0, 0, false);
         let start = Start { name, what, segments, message, fence, position, now_ns, is_alone };
         let started = self.links.start(core, key, &start);
-        self.dial_seconds(core);
+        self.handshakes.dial_seconds(core, &mut self.links);
         match started {
             Ok(()) => Ok(Started::Pending),
             Err(error) => {

@@ -2,13 +2,13 @@
 
 use super::conn::Shared;
 use super::counts::Counts;
-use super::handshake::Handshakes;
+use super::handshakes::Handshakes;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;
 use super::links::{Defaults, Links};
+use super::local::Local;
 use super::pace::Pace;
 use super::pipe::Security;
-use super::requests::Shown;
 use super::sends::{Send, Sends};
 use super::streams::Streams;
 use super::transfers::Transfers;
@@ -25,7 +25,6 @@ use cci_memory::fallible;
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::tcp::Listener;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Of the cap, this part may be messages on their way out,
@@ -57,25 +56,17 @@ pub(crate) fn open(
     let at = ip_uri::socket_addr(ip, device.scope_id, port);
     let listener = device.serves.then(|| Listener::bind(at)).transpose();
     let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
-    let local = listener.as_ref().map_or(at, Listener::local_addr);
+    let address = listener.as_ref().map_or(at, Listener::local_addr);
     let remaining_bytes = remaining_bytes(device, options, sealing.is_some())?;
     let (buffers, shaking) = (remaining_bytes / BUFFERS_SHARE, remaining_bytes / SHAKING_SHARE);
     let security = sealing.map(|sealing| Security::new(sealing, buffers, shaking)).transpose()?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
+    let uri = ip_uri::format(SCHEME, address, device.interface.as_deref());
+    let local = Local { address, security, mss: device.max_send_size.min(MESSAGE_BYTES_MAX) };
     let tcp = Tcp {
-        uri: ip_uri::format(SCHEME, local, device.interface.as_deref()),
-        listener,
-        shakes_left: 0,
-        clients_shaking_max: security.as_ref().map_or(usize::MAX, Security::shaking_max),
-        security,
-        local,
-        mss: device.max_send_size.min(MESSAGE_BYTES_MAX),
-        listen_again_ns: None,
-        shown: Shown::new(requests_max()),
-        waiting: VecDeque::new(),
-        handshakes: Handshakes::new(),
-        seconds_again: Vec::new(),
+        uri,
+        handshakes: Handshakes::new(local, listener, requests_max()),
         links: Links::new(
             remaining_bytes / CONNS_SHARE,
             Defaults {
@@ -100,10 +91,9 @@ pub(crate) fn open(
             ),
             fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
         ),
-        handshakes_due_ns: u64::MAX,
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
     };
-    tcp.watch_listener(poller)?;
+    tcp.handshakes.watch_listener(poller)?;
     Ok(Box::new(tcp))
 }
 

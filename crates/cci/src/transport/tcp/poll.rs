@@ -5,6 +5,7 @@
 //! - All others are reported by the kernel, which is asked [now and then](super::pace).
 
 use super::conn::{Conn, Shared, State};
+use super::dial::Dialler;
 use super::links::Links;
 use super::{Tcp, token};
 use crate::connection::DisconnectReason;
@@ -13,7 +14,6 @@ use crate::limits;
 use crate::transport::Armed;
 use cci_memory::slab::Key;
 use cci_sys::clock;
-use std::os::fd::AsFd;
 
 /// An active connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
 /// kernel's entry in it for each segment that comes costs more than these two calls.
@@ -54,7 +54,7 @@ impl Tcp {
             self.time_out(core);
         }
         if !self.links.seconds_wanted.is_empty() {
-            self.dial_seconds(core);
+            self.handshakes.dial_seconds(core, &mut self.links);
         }
     }
 
@@ -77,7 +77,7 @@ impl Tcp {
     /// Takes what the kernel has to report.
     fn ask_kernel(&mut self, core: &mut Core) {
         let now_ns = self.links.shared.now_ns;
-        self.shakes_left = SHAKES_MAX;
+        self.handshakes.begin_round(SHAKES_MAX);
         self.links.shared.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
         let mut found_idle = false;
@@ -98,10 +98,10 @@ impl Tcp {
     fn kernel_reports(&mut self, core: &mut Core, said: u64, readable: bool, hung_up: bool) -> bool {
         let index = token::index(said);
         match token::kind(said) {
-            token::LISTENER => self.let_in(core),
+            token::LISTENER => self.handshakes.let_in(core, &mut self.links),
             token::HAND => {
-                if let Some(key) = self.handshakes.key_at(index).filter(|key| token::names(said, *key)) {
-                    self.handshake_ready(core, key);
+                if let Some(key) = self.handshakes.named(said) {
+                    self.handshakes.handshake_ready(core, &mut self.links, key);
                 }
             }
             token::CONN => {
@@ -124,10 +124,10 @@ impl Tcp {
         let Some(conn) = self.links.conns.get_mut(key) else { return false };
         if conn.state == State::Dialing {
             if conn.is_watched_for_space() || conn.out.blocked {
-                self.connected(core, key);
+                self.dialler(core).connected(key);
             }
             if (readable || hung_up) && self.links.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
-                self.answered(core, key);
+                self.dialler(core).answered(key);
             }
             return false;
         }
@@ -161,7 +161,7 @@ impl Tcp {
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
     pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
-        self.dial_seconds(core);
+        self.handshakes.dial_seconds(core, &mut self.links);
         self.links.shared.now_ns = clock::now_ns();
         self.links.acknowledge(core, true);
         self.links.flush_unwritten(core);
@@ -202,15 +202,20 @@ impl Tcp {
     /// When something is due at the latest.
     #[inline]
     fn due_ns(&self) -> u64 {
-        self.links.due_ns().min(self.handshakes_due_ns).min(self.listen_again_ns.unwrap_or(u64::MAX))
+        self.links.due_ns().min(self.handshakes.due_ns())
     }
 
-    /// For one who opens: what the listener is known by.
-    pub(super) fn watch_listener(
-        &self,
-        poller: &crate::engine::poller::Poller,
-    ) -> Result<(), cci_sys::SysError> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))
+    /// Does what is due.
+    #[cold]
+    fn time_out(&mut self, core: &mut Core) {
+        self.handshakes.time_out(core, &mut self.links);
+        if self.links.deadlines.due_ns <= self.links.shared.now_ns {
+            self.dialler(core).time_out();
+        }
+        self.links.time_out(core);
+    }
+
+    pub(super) fn dialler<'a>(&'a mut self, core: &'a mut Core) -> Dialler<'a> {
+        Dialler { local: &self.handshakes.local, links: &mut self.links, core }
     }
 }

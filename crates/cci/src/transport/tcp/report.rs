@@ -13,19 +13,17 @@ use cci_memory::slab::Key;
 impl Tcp {
     pub(super) fn count_memory(&self, into: &mut Vec<(&'static str, u64)>) {
         let busy: usize = self.links.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
-        let lists = self.links.shared.streams.bytes()
-            + self.links.deadlines.bytes()
-            + self.waiting.capacity() * size_of::<Key>();
+        let lists = self.links.shared.streams.bytes() + self.links.deadlines.bytes();
         into.extend([
             ("connections", (self.links.conns.bytes() + busy) as u64),
-            ("handshakes", self.handshakes.bytes() + self.shown.bytes()),
+            ("handshakes", self.handshakes.bytes()),
             ("messages on their way", self.links.shared.chunks.bytes()),
             ("sends in progress", self.links.shared.sends.bytes() as u64),
             ("read buffer", SCRATCH_BYTES as u64),
             ("read and not taken yet", self.links.shared.keepers.bytes()),
             ("lists", lists as u64),
         ]);
-        if let Some(security) = &self.security {
+        if let Some(security) = &self.handshakes.local.security {
             into.push(("sealed, or to be opened", security.bytes()));
         }
         into.push(("remote memory", self.links.transfers.bytes(&self.links.conns)));
@@ -81,7 +79,9 @@ impl Tcp {
     pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
         let Some(conn) = self.links.conns.get(key) else { return };
         into.peer = conn.peer.map_or_else(String::new, |peer| format!("{SCHEME}{peer}"));
-        let here = conn.peer.is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == self.local.ip());
+        let here = conn
+            .peer
+            .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == self.handshakes.local.address.ip());
         let why_not = if here {
             "the URI says tcp; the peer is on this host, so its shm:// URI would be faster"
         } else {
@@ -96,7 +96,7 @@ impl Tcp {
         into.paths.push(option("shared memory", false, why_not));
         into.facts.push(("state", state(conn.state).into()));
         into.facts.push(("largest message", Fact::Bytes(conn.mss.into())));
-        if self.security.is_some() {
+        if self.handshakes.local.security.is_some() {
             let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
             let text = match (peer, &conn.stream) {
                 (Some(peer), _) => Sealing::describe(&peer),

@@ -68,7 +68,7 @@ fn second_streams_on_their_way_keep_no_client_out() {
     let (port, _listener, _fill) = deaf_port();
     let listeners = ["127.0.0.1:0", "127.0.0.3:0"].map(|at| TcpListener::bind(at).unwrap());
     let mut streams = Vec::new();
-    for at in 0..super::super::CLIENTS_MAX + 10 {
+    for at in 0..super::super::handshakes::CLIENTS_MAX + 10 {
         let (to, stream) = join(&mut server, &listeners[at as usize % 2], port);
         streams.push(stream);
         let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 8));

@@ -161,7 +161,7 @@ fn answers_that_are_not_read_pile_up_to_a_bound() {
 fn silent_clients_do_not_keep_others_out() {
     let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
     let mut silent = Vec::new();
-    for _ in 0..super::super::CLIENTS_MAX + 20 {
+    for _ in 0..super::super::handshakes::CLIENTS_MAX + 20 {
         silent.push(dial(&server));
         server.progress();
     }

@@ -1,0 +1,726 @@
+//! Streams on their way to becoming a connection's: clients that the endpoint lets in, and second streams, which either side
+//! has dialled.
+//!
+//! The side that dialled the first stream of a connection dials the second one, and each side proves to the other that it knows
+//! the secret that came with ACCEPT, before anything else is sent. So nothing of a connection goes to somebody else who listens
+//! where the second stream was dialled.
+
+use super::conn::State;
+use super::counts::Fault;
+use super::dial::AGAIN_NS;
+use super::handshake::{Handshake, Stage, Table, Wanted, read_preamble};
+use super::links::Links;
+use super::local::Local;
+use super::pipe::{self, Pipe, Security};
+use super::preamble::{PREAMBLE_BYTES_MAX, Preamble, Ticket};
+use super::requests::{Request, Shown};
+use super::watched::Watched;
+use crate::connection::{Connection, DisconnectReason};
+use crate::device::TransportKind;
+use crate::engine::core::Core;
+use crate::engine::poller::Poller;
+use crate::engine::requests::{RequestBody, RequestInner};
+use crate::error::AcceptError;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::transport::crowd::oldest_of_most;
+use crate::transport::quota::Host;
+use crate::transport::token;
+use cci_memory::slab::Key;
+use cci_secure::{Challenge, Identity, NONCE_BYTES, PROOF_BYTES, Prover};
+use cci_sys::event::Interest;
+use cci_sys::tcp::{Listener, Stream};
+use cci_sys::{SysError, clock, random};
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+/// Clients let in by one poll.
+const LET_IN_MAX: usize = 32;
+/// Time for which an endpoint does not listen when no more clients can be let in.
+const LISTEN_AGAIN_NS: u64 = 5_000_000;
+/// How long an accepted client may take to confirm, at least and at most.
+const CONFIRM_NS_MIN: u64 = 1_000_000_000;
+const CONFIRM_NS_MAX: u64 = 30_000_000_000;
+/// How long the second stream may take to be made.
+const SECOND_NS_MAX: u64 = 30_000_000_000;
+
+/// Clients that have not said what they want, or wait for the program to hear it.
+pub(super) const CLIENTS_MAX: u32 = 256;
+/// How long a client may take to say what it wants after it connected.
+const SILENCE_NS_MAX: u64 = 5_000_000_000;
+/// How long a client may take at least, whatever others come.
+const SILENCE_NS_MIN: u64 = 200_000_000;
+/// How long a request waits to be shown to the program.
+const WAITING_NS_MAX: u64 = 30_000_000_000;
+
+/// All handshakes of an endpoint: its listener, clients, requests and second streams.
+pub(super) struct Handshakes {
+    pub local: Local,
+    /// None: it only dials.
+    listener: Option<Listener>,
+    /// The endpoint does not listen until then: there are too many clients, or no descriptors.
+    listen_again_ns: Option<u64>,
+    /// Clients whose streams may shake hands at a time.
+    clients_shaking_max: usize,
+    /// Handshakes of clients that may go on before the next poll.
+    shakes_left: u32,
+    table: Table,
+    due_ns: u64,
+    /// Requests that the program holds.
+    shown: Shown,
+    /// Clients whose requests wait for the program to decide on others.
+    waiting: VecDeque<Key>,
+    /// Connections whose second stream is to be tried again.
+    seconds_again: Vec<Key>,
+}
+
+impl Handshakes {
+    pub fn new(local: Local, listener: Option<Listener>, requests_max: u32) -> Handshakes {
+        Handshakes {
+            clients_shaking_max: local.security.as_ref().map_or(usize::MAX, Security::shaking_max),
+            local,
+            listener,
+            listen_again_ns: None,
+            shakes_left: 0,
+            table: Table::new(),
+            due_ns: u64::MAX,
+            shown: Shown::new(requests_max),
+            waiting: VecDeque::new(),
+            seconds_again: Vec::new(),
+        }
+    }
+
+    /// No handshake is under way.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The handshake that the kernel's token names.
+    pub fn named(&self, name: u64) -> Option<Key> {
+        self.table.key_at(token::index(name)).filter(|key| token::names(name, *key))
+    }
+
+    /// The kernel is asked: so many handshakes of clients may go on until it is asked again.
+    pub fn begin_round(&mut self, shakes: u32) {
+        self.shakes_left = shakes;
+    }
+
+    /// When something is due at the latest.
+    #[inline]
+    pub fn due_ns(&self) -> u64 {
+        self.due_ns.min(self.listen_again_ns.unwrap_or(u64::MAX))
+    }
+
+    /// Does what is due.
+    pub fn time_out(&mut self, core: &mut Core, links: &mut Links) {
+        let now_ns = links.shared.now_ns;
+        if self.listen_again_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.listen_again(core, links);
+        }
+        if self.due_ns <= now_ns {
+            self.time_out_handshakes(core, links);
+        }
+    }
+
+    /// Has the kernel report clients.
+    pub fn watch_listener(&self, poller: &Poller) -> Result<(), SysError> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.table.bytes() + self.shown.bytes() + (self.waiting.capacity() * size_of::<Key>()) as u64
+    }
+
+    /// Clients have connected.
+    pub fn let_in(&mut self, core: &mut Core, links: &mut Links) {
+        for _ in 0..LET_IN_MAX {
+            if !self.make_place_for_client(core, links) {
+                //= wire.md R-TCP-3
+                return self.pause(core, links);
+            }
+            let Some(listener) = &self.listener else { return };
+            let (stream, peer) = match listener.accept() {
+                Ok(client) => client,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // No descriptors, say: those who wait go on waiting.
+                    links.shared.counts.refused_system += 1;
+                    return self.pause(core, links);
+                }
+            };
+            let since_ns = links.shared.now_ns;
+            let until_ns = since_ns + SILENCE_NS_MAX;
+            let stream = Pipe::accepted(stream, self.local.security.as_ref(), peer.into());
+            let (peer, bytes, stage) = (Some(peer), Vec::new(), Stage::Silent);
+            let handshake = Handshake { stream, peer, since_ns, until_ns, bytes, stage };
+            let Some(key) = self.table.insert(handshake) else { return self.pause(core, links) };
+            self.due_ns = self.due_ns.min(until_ns);
+            self.watch_handshake(core, links, key, Interest::Read);
+            // What it wants has come with it as a rule.
+            self.handshake_ready(core, links, key);
+        }
+    }
+
+    /// Does not listen for a moment.
+    fn pause(&mut self, core: &Core, links: &mut Links) {
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
+            core.poller.unwatch(listener.as_fd());
+        }
+        self.listen_again_ns = Some(links.shared.now_ns + LISTEN_AGAIN_NS);
+    }
+
+    /// Listens again, once it is time.
+    pub fn listen_again(&mut self, core: &mut Core, links: &mut Links) {
+        if self.watch_listener(&core.poller).is_ok() {
+            self.listen_again_ns = None;
+            self.let_in(core, links);
+        } else {
+            self.listen_again_ns = Some(links.shared.now_ns + LISTEN_AGAIN_NS);
+        }
+    }
+
+    /// The program accepts a request, which may have come to another endpoint.
+    pub fn accept_request(
+        &mut self,
+        core: &mut Core,
+        links: &mut Links,
+        connection: Connection,
+        mut request: RequestBody,
+    ) -> Result<Key, AcceptError> {
+        let inner = match request.inner.downcast::<Request>() {
+            Ok(inner) => inner,
+            Err(other) => {
+                request.inner = other;
+                request.refuse();
+                return Err(AcceptError::OtherDevice);
+            }
+        };
+        if std::sync::Arc::ptr_eq(&request.inbox, &core.requests) {
+            self.request_decided(request.ticket);
+        }
+        links.shared.now_ns = clock::now_ns();
+        // A client that has given up has closed its end.
+        let gone = match inner.stream.peek(&mut [0]) {
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+            // It has nothing to say before it is accepted.
+            Ok(_) => true,
+        };
+        if gone {
+            return Err(AcceptError::Gone);
+        }
+        let Request { mut stream, peer, mss } = *inner;
+        let is_reliable = request.attribute.is_reliable();
+        if is_reliable && stream.local_addr().is_ok_and(|at| at.ip() != self.local.address.ip()) {
+            // The client dials the second stream where it has dialled the first.
+            let _ = stream.send(&Preamble::Reject { no_memory: false }.bytes());
+            return Err(AcceptError::OtherDevice);
+        }
+        let may_not = self.local.peer_on(&stream).is_some_and(|who| !who.rights.connect);
+        if may_not || self.local.requires_security() && stream.peer().is_none() {
+            let _ = stream.send(&Preamble::Reject { no_memory: false }.bytes());
+            return Err(AcceptError::NotPermitted);
+        }
+        let refuse = |stream: &mut Pipe| {
+            let _ = stream.send(&Preamble::Reject { no_memory: true }.bytes());
+            AcceptError::NoMemory
+        };
+        let mut secret = [0; 16];
+        if random::fill(&mut secret).is_err() {
+            return Err(refuse(&mut stream));
+        }
+        let Some(key) = links.insert(connection, State::Accepting, is_reliable) else {
+            return Err(refuse(&mut stream));
+        };
+        let Some(conn) = links.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
+        stream.want();
+        conn.mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
+        conn.peer = Some(peer);
+        conn.ticket = Ticket { key: key.to_bits(), secret };
+        conn.until_ns =
+            links.shared.now_ns + links.defaults.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
+        //= wire.md R-TCP-3
+        let accept =
+            Preamble::Accept { mss: self.local.mss, port: self.local.address.port(), ticket: conn.ticket };
+        conn.out.send_first(&accept.bytes());
+        conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
+        self.local.identify(core, links, key);
+        if let Some(conn) = links.conns.get_mut(key) {
+            conn.watch(core);
+            links.deadlines.add(conn);
+        }
+        links.flush(core, key);
+        // If it has ended at once the event is there already, and the key names nothing any more.
+        Ok(key)
+    }
+
+    /// Clients that said nothing, and second streams that were not made.
+    pub fn time_out_handshakes(&mut self, core: &mut Core, links: &mut Links) {
+        let now_ns = links.shared.now_ns;
+        let over: Vec<Key> = self
+            .table
+            .iter()
+            .filter(|(_, handshake)| handshake.until_ns <= now_ns)
+            .map(|(key, _)| key)
+            .collect();
+        for key in over {
+            let stage = self.table.get(key).map(|handshake| &handshake.stage);
+            let is_silent = stage.is_some_and(|stage| stage.is_client() && !stage.is_waiting());
+            self.end_handshake(core, links, key, is_silent.then_some(Fault::Silent));
+        }
+        self.show_waiting(core, links);
+        self.due_ns = self.table.iter().map(|(_, handshake)| handshake.until_ns).min().unwrap_or(u64::MAX);
+        self.dial_seconds_again(core, links);
+    }
+
+    pub fn watch_handshake(&mut self, core: &mut Core, links: &mut Links, key: Key, interest: Interest) {
+        let Some(handshake) = self.table.get(key) else { return };
+        let token = token::make(token::HAND, key);
+        if core.poller.watch(handshake.stream.as_fd(), token).is_err() {
+            return self.end_handshake(core, links, key, None);
+        }
+        if interest != Interest::Read {
+            core.poller.rewatch(handshake.stream.as_fd(), token, interest);
+        }
+    }
+
+    /// The kernel reports the stream of a handshake.
+    pub fn handshake_ready(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+        let shakes = |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_shaking();
+        if self.table.get(key).is_some_and(shakes) {
+            // Where too many go on at once, the kernel tells of the others again.
+            let Some(left) = self.shakes_left.checked_sub(1) else { return };
+            self.shakes_left = left;
+        }
+        match self.table.get(key).map(|handshake| &handshake.stage) {
+            Some(Stage::Dialled { .. }) => self.second_connected(core, links, key),
+            Some(Stage::Waiting { .. }) => self.waiting_speaks(core, links, key),
+            Some(_) => self.hear(core, links, key),
+            None => {}
+        }
+    }
+
+    /// Deals with the preamble records that have come.
+    fn hear(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+        loop {
+            let Some(handshake) = self.table.get_mut(key).filter(|handshake| !handshake.stage.is_waiting())
+            else {
+                return;
+            };
+            let said = match read_preamble(&mut handshake.stream, &mut handshake.bytes) {
+                Ok(None) => return,
+                Ok(Some(said)) => said,
+                Err(unread) => return self.end_handshake(core, links, key, unread.fault()),
+            };
+            match (&handshake.stage, said) {
+                (Stage::Silent, Preamble::Hello { attribute, mss, payload }) => {
+                    self.hello_came(core, links, key, Wanted { attribute, mss }, payload);
+                }
+                (Stage::Heard(wanted), Preamble::Request { payload }) => {
+                    let wanted = *wanted;
+                    return self.ask_program(core, links, key, wanted, payload);
+                }
+                (Stage::Silent, Preamble::Bulk { key: named, nonce }) => {
+                    self.second_named(core, links, key, named, nonce);
+                }
+                (Stage::Challenged { .. }, Preamble::Proof { proof }) => {
+                    return self.second_came(core, links, key, &proof);
+                }
+                (Stage::Named { .. }, Preamble::Challenge { nonce, proof }) => {
+                    return self.second_proved(core, links, key, nonce, &proof);
+                }
+                (Stage::Silent, Preamble::OtherHello) => {
+                    //= wire.md R-TCP-4
+                    if let Some(mut handshake) = self.take_handshake(core, key) {
+                        // What is not read would have the kernel reset the stream, and the answer might be lost.
+                        let _ = handshake.stream.recv(&mut [0; PREAMBLE_BYTES_MAX]);
+                        // It is short, and the stream is new: there is room. If not, the client learns by its end.
+                        let _ = handshake.stream.send(&Preamble::OtherHello.bytes());
+                    }
+                    return;
+                }
+                _ => return self.end_handshake(core, links, key, Some(Fault::Handshake)),
+            }
+        }
+    }
+
+    /// Takes a handshake out of the tables; its stream goes on.
+    pub fn take_handshake(&mut self, core: &Core, key: Key) -> Option<Handshake> {
+        let handshake = self.table.remove(key)?;
+        core.poller.unwatch(handshake.stream.as_fd());
+        Some(handshake)
+    }
+
+    /// Ends a handshake, and its stream with it.
+    pub fn end_handshake(&mut self, core: &mut Core, links: &mut Links, key: Key, fault: Option<Fault>) {
+        let reason = if fault.is_some() { DisconnectReason::Refused } else { DisconnectReason::Died };
+        if let Some(fault) = fault {
+            links.shared.counts.fault(fault);
+        }
+        let Some(mut handshake) = self.take_handshake(core, key) else { return };
+        match handshake.stage {
+            Stage::Dialled { conn, .. } | Stage::Named { conn, .. } => {
+                links.end(core, conn, reason);
+            }
+            Stage::Waiting { .. } => {
+                // If there is no room for it, the client learns by the end of the stream.
+                let _ = handshake.stream.send(&Preamble::Reject { no_memory: true }.bytes());
+            }
+            Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
+        }
+    }
+
+    /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
+    pub fn make_place_for_client(&mut self, core: &mut Core, links: &mut Links) -> bool {
+        let shaking_max = self.clients_shaking_max;
+        let may_be_full = self.table.clients as usize >= shaking_max;
+        let oldest = if may_be_full && self.table.shaking().count() >= shaking_max {
+            // Those that have shown who they are have given back what that takes.
+            oldest_by_host(self.table.shaking())
+        } else if self.table.clients >= CLIENTS_MAX {
+            oldest_by_host(self.table.iter().filter(|(_, handshake)| handshake.stage.is_client()))
+        } else {
+            return true;
+        };
+        let had_its_time_ns = links.shared.now_ns.saturating_sub(SILENCE_NS_MIN);
+        let Some((key, _)) = oldest.filter(|(_, since_ns)| *since_ns <= had_its_time_ns) else {
+            return false;
+        };
+        self.end_handshake(core, links, key, Some(Fault::Silent));
+        true
+    }
+
+    /// A client says what it wants, and of its request all, or that it follows.
+    pub fn hello_came(
+        &mut self,
+        core: &mut Core,
+        links: &mut Links,
+        key: Key,
+        wanted: Wanted,
+        payload: Option<Vec<u8>>,
+    ) {
+        if let Some(payload) = payload {
+            return self.ask_program(core, links, key, wanted, payload);
+        }
+        //= wire.md R-TCP-3
+        if self.is_barred(core, links, key) || !self.send_heard(core, links, key) {
+            return;
+        }
+        if let Some(handshake) = self.table.get_mut(key) {
+            handshake.stage = Stage::Heard(wanted);
+        }
+    }
+
+    /// A client that may not connect is closed.
+    fn is_barred(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
+        let who = self.table.get(key).and_then(|handshake| self.local.peer_on(&handshake.stream));
+        let is_barred = who.is_some_and(|who| !who.rights.connect);
+        if is_barred {
+            self.end_handshake(core, links, key, Some(Fault::Refused));
+        }
+        is_barred
+    }
+
+    /// The client is told that its HELLO was understood. False: it is gone.
+    fn send_heard(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
+        let Some(handshake) = self.table.get_mut(key) else { return false };
+        let is_said = handshake.stream.send(&Preamble::Heard.bytes()).is_ok();
+        if !is_said {
+            self.end_handshake(core, links, key, None);
+        }
+        is_said
+    }
+
+    /// A request for the program, which decides at once or once others of its host have been decided on.
+    pub fn ask_program(
+        &mut self,
+        core: &mut Core,
+        links: &mut Links,
+        key: Key,
+        wanted: Wanted,
+        payload: Vec<u8>,
+    ) {
+        if self.is_barred(core, links, key) {
+            return;
+        }
+        let Some(handshake) = self.table.get_mut(key) else { return };
+        let Some(peer) = handshake.peer else { return };
+        let was_heard = matches!(handshake.stage, Stage::Heard(_));
+        let Some(ticket) = self.shown.insert(Host::from(peer)) else {
+            //= wire.md R-TCP-19
+            handshake.until_ns = links.shared.now_ns.saturating_add(WAITING_NS_MAX);
+            handshake.stage = Stage::Waiting { wanted, payload, was_heard };
+            self.due_ns = self.due_ns.min(handshake.until_ns);
+            self.waiting.push_back(key);
+            return;
+        };
+        let is_there = !matches!(handshake.stream.peek(&mut [0]), Ok(0))
+            && (was_heard || self.send_heard(core, links, key));
+        let handshake = self.take_handshake(core, key).filter(|_| is_there);
+        let Some(Handshake { stream, .. }) = handshake else {
+            // It has given up meanwhile: nobody is there to be accepted.
+            return self.shown.remove(ticket.to_bits());
+        };
+        links.shared.counts.requests += 1;
+        core.requested(RequestBody {
+            payload,
+            attribute: wanted.attribute,
+            peer: peer.to_string(),
+            via: TransportKind::Tcp,
+            ticket: ticket.to_bits(),
+            identity: self.local.peer_on(&stream),
+            inner: Box::new(Request { stream, peer, mss: wanted.mss }),
+            inbox: core.requests.clone(),
+        });
+    }
+
+    /// A client whose request waits has nothing to say; what comes is its end.
+    pub fn waiting_speaks(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+        let Some(handshake) = self.table.get(key) else { return };
+        match handshake.stream.peek(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => self.end_handshake(core, links, key, None),
+            Ok(_) => self.end_handshake(core, links, key, Some(Fault::Handshake)),
+        }
+    }
+
+    /// Shows the program requests that waited, where others of their hosts have been decided on.
+    pub fn show_waiting(&mut self, core: &mut Core, links: &mut Links) {
+        for _ in 0..self.waiting.len() {
+            let Some(key) = self.waiting.pop_front() else { return };
+            let Some(handshake) = self.table.get_mut(key) else { continue };
+            let until_ns = handshake.until_ns;
+            let (wanted, payload, was_heard) = match &mut handshake.stage {
+                Stage::Waiting { wanted, payload, was_heard } => {
+                    (*wanted, std::mem::take(payload), *was_heard)
+                }
+                _ => continue,
+            };
+            handshake.stage = if was_heard { Stage::Heard(wanted) } else { Stage::Silent };
+            self.ask_program(core, links, key, wanted, payload);
+            if let Some(handshake) = self.table.get_mut(key) {
+                // It waits on, no longer than before.
+                handshake.until_ns = until_ns;
+            }
+        }
+    }
+
+    /// The program has decided on a request.
+    pub fn request_decided(&mut self, ticket: u64) {
+        self.shown.remove(ticket);
+        if !self.waiting.is_empty() {
+            self.due_ns = 0;
+        }
+    }
+
+    /// The program refused a request.
+    pub fn refuse(&mut self, ticket: u64, inner: RequestInner) {
+        self.request_decided(ticket);
+        if let Ok(mut request) = inner.downcast::<Request>() {
+            // It is short, and the stream is new: there is room. If not, the client learns by its end.
+            let _ = request.stream.send(&Preamble::Reject { no_memory: false }.bytes());
+        }
+    }
+
+    /// Dials the second streams that are wanted.
+    #[cold]
+    pub fn dial_seconds(&mut self, core: &mut Core, links: &mut Links) {
+        while let Some(key) = links.seconds_wanted.pop() {
+            self.dial_second(core, links, key);
+        }
+    }
+
+    /// Tries those second streams again for which there was something too little.
+    pub fn dial_seconds_again(&mut self, core: &mut Core, links: &mut Links) {
+        for key in std::mem::take(&mut self.seconds_again) {
+            self.dial_second(core, links, key);
+        }
+    }
+
+    fn dial_second(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+        let Some(conn) = links.conns.get(key) else { return };
+        //= wire.md R-TCP-15
+        let stream = conn.second_at.map(|at| Stream::connect(self.local.address, at));
+        if let Some(Err(error)) = &stream
+            && error.is_exhaustion()
+        {
+            // Descriptors may become free; who waits for the stream gives up at its own time.
+            links.shared.counts.refused_system += 1;
+            self.seconds_again.push(key);
+            self.due_ns = self.due_ns.min(links.shared.now_ns.saturating_add(AGAIN_NS));
+            return;
+        }
+        let stream = stream.and_then(Result::ok);
+        // Whoever is at the end of the first stream must be at that of the second one; with keys, it is asked by the same.
+        let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
+        let expected = peer.as_ref().map(Identity::name);
+        let (security, host) = (self.local.security.as_ref(), conn.host());
+        let stream = stream.and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());
+        let mut nonce = [0; NONCE_BYTES];
+        let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
+        let bytes = Preamble::Bulk { key: conn.ticket.key, nonce }.bytes();
+        let since_ns = links.shared.now_ns;
+        let handshake = stream.and_then(|stream| {
+            let until_ns = since_ns.saturating_add(SECOND_NS_MAX);
+            let stage = Stage::Dialled { conn: key, nonce };
+            self.table.insert(Handshake { stream, peer: None, since_ns, until_ns, bytes, stage })
+        });
+        let Some(handshake) = handshake else { return links.end(core, key, DisconnectReason::Refused) };
+        self.due_ns = 0;
+        self.watch_handshake(core, links, handshake, Interest::Write);
+    }
+
+    /// Our second stream is connected, or is not, or its handshake goes on.
+    pub fn second_connected(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+        let Some(handshake) = self.table.get_mut(key) else { return };
+        let Stage::Dialled { conn, nonce } = handshake.stage else { return };
+        let sent = handshake.stream.take_error().and_then(|()| handshake.stream.send(&handshake.bytes));
+        let token = token::make(token::HAND, key);
+        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
+            // the handshake always can.
+            let interest = if handshake.stream.waits_for_space() { Interest::Write } else { Interest::Read };
+            core.poller.rewatch(handshake.stream.as_fd(), token, interest);
+            return;
+        }
+        let is_whole = sent.as_ref().is_ok_and(|len| *len == handshake.bytes.len());
+        let first = links.conns.get(conn).and_then(|conn| conn.stream.as_ref());
+        if !is_whole || first.is_none_or(|first| !first.has_peer_of(&handshake.stream)) {
+            let fault = sent.as_ref().err().and_then(pipe::refusal).map(|refusal| refusal.fault);
+            return self.end_handshake(core, links, key, fault);
+        }
+        handshake.bytes.clear();
+        handshake.stage = Stage::Named { conn, nonce };
+        core.poller.rewatch(handshake.stream.as_fd(), token, Interest::Read);
+    }
+
+    /// Somebody names a connection whose second stream this is to be: proves to know its secret, and asks for the same.
+    pub fn second_named(
+        &mut self,
+        core: &mut Core,
+        links: &mut Links,
+        key: Key,
+        named: u64,
+        dialler: [u8; NONCE_BYTES],
+    ) {
+        //= wire.md R-TCP-15
+        let conn = Key::from_bits(named);
+        let mut acceptor = [0; NONCE_BYTES];
+        let Some(handshake) = self.table.get_mut(key) else { return };
+        let known = links.conns.get(conn).filter(|conn| {
+            let first = conn.stream.as_ref();
+            let is_peers = first.is_some_and(|first| {
+                first.has_peer_of(&handshake.stream) && first.has_endpoint_of(&handshake.stream)
+            });
+            is_peers && !conn.dialled && conn.second_may_come()
+        });
+        let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {
+            return self.end_handshake(core, links, key, Some(Fault::Ticket));
+        };
+        //= wire.md R-TCP-18
+        let challenge = Challenge { key: named, dialler, acceptor };
+        let proof = challenge.prove(&known.ticket.secret, Prover::Acceptor);
+        handshake.stage = Stage::Challenged { conn, challenge };
+        let said = Preamble::Challenge { nonce: acceptor, proof }.bytes();
+        // It is short, and the stream is new: there is room. If not, it is over.
+        if handshake.stream.send(&said).ok() != Some(said.len()) {
+            self.end_handshake(core, links, key, None);
+        }
+    }
+
+    /// The peer has proved that it knows the secret of our connection, or somebody has not.
+    pub fn second_proved(
+        &mut self,
+        core: &mut Core,
+        links: &mut Links,
+        key: Key,
+        acceptor: [u8; NONCE_BYTES],
+        proof: &[u8; PROOF_BYTES],
+    ) {
+        let Some(handshake) = self.table.get_mut(key) else { return };
+        let Stage::Named { conn, nonce } = handshake.stage else { return };
+        let Some(ticket) = links.conns.get(conn).map(|conn| conn.ticket) else {
+            return self.end_handshake(core, links, key, None);
+        };
+        //= wire.md R-TCP-18
+        let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
+        if !challenge.is_proved(&ticket.secret, Prover::Acceptor, proof) {
+            return self.end_handshake(core, links, key, Some(Fault::Ticket));
+        }
+        let said = Preamble::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
+        if handshake.stream.send(&said).ok() != Some(said.len()) {
+            return self.end_handshake(core, links, key, None);
+        }
+        if let Some(handshake) = self.take_handshake(core, key) {
+            links.second_came(core, conn, handshake.stream);
+        }
+    }
+
+    /// Somebody proves to be the peer of a connection, or does not.
+    pub fn second_came(&mut self, core: &mut Core, links: &mut Links, key: Key, proof: &[u8; PROOF_BYTES]) {
+        let Some(handshake) = self.table.get(key) else { return };
+        let Stage::Challenged { conn, challenge } = &handshake.stage else { return };
+        let named = *conn;
+        let is_peer = links.conns.get(named).is_some_and(|conn| {
+            !conn.dialled
+                && conn.second_may_come()
+                && challenge.is_proved(&conn.ticket.secret, Prover::Dialler, proof)
+        });
+        if !is_peer {
+            return self.end_handshake(core, links, key, Some(Fault::Ticket));
+        }
+        if let Some(handshake) = self.take_handshake(core, key) {
+            links.second_came(core, named, handshake.stream);
+        }
+    }
+}
+
+/// The oldest of the host that has the most, and when it came.
+fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
+    oldest_of_most(
+        handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Attribute;
+    use crate::transport::tcp::preamble::Preamble;
+    use crate::{ConnectFailure, Endpoint, Event, Options};
+    use std::io::Write;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    /// The client goes between the last look at its stream and the answer to it.
+    #[test]
+    fn a_client_lost_in_the_moment_of_accepting_is_told_of() {
+        for transport in ["tcp", "any"] {
+            let text = format!("[t]\ntransport = {transport}\nip = 127.0.0.1\n");
+            let device = crate::config::ini::devices(&text, Path::new("test.ini")).unwrap().remove(0);
+            let mut server = Endpoint::create(&device, Options::default()).unwrap();
+            let at =
+                server.uri().rsplit_once("tcp").unwrap().1.trim_start_matches(['=', ':', '/']).to_owned();
+            let mut client = std::net::TcpStream::connect(at).unwrap();
+            let attribute = Attribute::ReliableOrdered;
+            client
+                .write_all(&Preamble::Hello { attribute, mss: 8192, payload: Some(Vec::new()) }.bytes())
+                .unwrap();
+            let (start, mut results) = (Instant::now(), Vec::new());
+            while results.is_empty() || start.elapsed() < Duration::from_millis(50) {
+                assert!(start.elapsed() < Duration::from_secs(10));
+                match server.next_event() {
+                    Some(Event::ConnectRequest(request)) => {
+                        let inner = &request.body.as_ref().unwrap().inner;
+                        // What is written fails now, though the peer has not closed.
+                        inner.downcast_ref::<Request>().unwrap().stream.shutdown_write().unwrap();
+                        server.accept(request, 5).unwrap();
+                    }
+                    Some(Event::Accept { context: 5, result }) => results.push(result),
+                    _ => {}
+                }
+            }
+            assert_eq!(results, [Err(ConnectFailure::Disconnected)], "{transport}");
+        }
+    }
+}

@@ -61,16 +61,19 @@ impl Flow {
     }
 
     /// Nothing is under way, in neither direction.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.initiator.is_idle() && self.target.is_idle()
     }
 
     /// Operations of this side that have not ended.
+    #[inline]
     pub fn operations(&self) -> u32 {
         self.initiator.operations()
     }
 
     /// Enters an operation. False: there is no room, or none that is this connection's share.
+    #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let started = self.initiator.start(ops, start);
         if started && self.initiator.operations() == 1 {
@@ -81,22 +84,26 @@ impl Flow {
     }
 
     /// How long what is under way may take at the least rate.
+    #[inline]
     pub fn allowance_ns(&self) -> u64 {
         self.initiator.allowance_ns()
     }
 
     /// By when the first operation has to have ended, whatever the peer says; `None`: there are none.
+    #[inline]
     pub fn deadline_ns(&mut self, ops: &Ops, now_ns: u64, timeout_ns: u64) -> Option<u64> {
         self.initiator.deadline_ns(ops, now_ns, timeout_ns)
     }
 
     /// Ends operations whose message the peer has had no buffer for since their send timeout began, and says when the next
     /// of them ends. `None`: there is none.
+    #[inline]
     pub fn end_held(&mut self, ops: &mut Ops, core: &mut Core, now_ns: u64, timeout_ns: u64) -> Option<u64> {
         self.initiator.end_held(ops, core, now_ns, timeout_ns)
     }
 
     /// Whether the fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    #[inline]
     pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
         self.initiator.is_let_through(ops, taken)
     }
@@ -112,11 +119,13 @@ impl Flow {
     }
 
     /// Whether the peer has been asked for a message that it holds, and has not sent it for so long.
+    #[inline]
     pub fn is_owed_a_message(&mut self, now_ns: u64, limit_ns: u64) -> bool {
         self.target.is_owed_a_message(now_ns, limit_ns)
     }
 
     /// The peer holds messages until there are buffers here.
+    #[inline]
     pub fn waits_for_buffers(&self) -> bool {
         self.target.waits_for_buffers()
     }
@@ -134,6 +143,7 @@ impl Flow {
 
     /// Where data of a record goes that has not come whole: `len_bytes`, from byte `skip_bytes` of the data on. `None`:
     /// nowhere, it is refused. To be asked for each part anew: a region may go while a record comes.
+    #[inline]
     pub(super) fn place(
         &self,
         core: &mut Core,
@@ -151,21 +161,25 @@ impl Flow {
     }
 
     /// What the peer's operations came to is to be pushed.
+    #[inline]
     pub fn has_answers(&self) -> bool {
         self.target.has_answers()
     }
 
     /// Something is to be pushed or fetched.
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.target.has_work() || self.initiator.has_work()
     }
 
     /// A turn may bring something, or has to look whether it does.
+    #[inline]
     pub fn wants_turn(&self) -> bool {
         self.has_work() || self.target.is_holding()
     }
 
     /// Pushes what fits, and fetches, until the budget, in bytes of data, is used up.
+    #[inline]
     pub fn turn(
         &mut self,
         ops: &mut Ops,
@@ -203,6 +217,7 @@ impl Flow {
     }
 
     /// One round of a turn: each kind of work gets a step.
+    #[inline]
     fn step(
         &mut self,
         ops: &mut Ops,
@@ -226,15 +241,17 @@ impl Flow {
         }
     }
 
+    #[inline]
     fn ended(&mut self, mut turn: Turn) -> Turn {
         self.moved |= turn.moved;
         turn.more = self.has_work();
-        let has_fetches = self.initiator.has_fetches() || self.target.has_fetches();
-        turn.at_once = turn.more && (turn.at_once || has_fetches);
+        turn.at_once =
+            turn.more && (turn.at_once || self.initiator.has_fetches() || self.target.has_fetches());
         turn
     }
 
     /// A record came for this connection. `delivers`: the program still wants messages of it.
+    #[inline]
     pub fn take<R: Arrived>(
         &mut self,
         ops: &mut Ops,

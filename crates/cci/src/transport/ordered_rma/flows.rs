@@ -52,6 +52,7 @@ impl Flows {
         self.table.len() + self.spare.len() as u32
     }
 
+    #[inline]
     pub fn get(&self, key: Key) -> Option<&Flow> {
         self.table.get(key).map(|flow| &**flow)
     }

@@ -94,16 +94,19 @@ impl Initiator {
     }
 
     /// Operations that have not ended.
+    #[inline]
     pub fn operations(&self) -> u32 {
         self.operations
     }
 
     /// Nothing is under way, and no answer is awaited.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.operations == 0 && self.slots.are_all_free()
     }
 
     /// Something is to be pushed or fetched.
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.to_end != 0
             || self.first != NIL
@@ -113,6 +116,7 @@ impl Initiator {
     }
 
     /// Something is to be fetched, which waits for nobody.
+    #[inline]
     pub fn has_fetches(&self) -> bool {
         !self.fetching.is_empty()
     }
@@ -138,6 +142,7 @@ impl Initiator {
     }
 
     /// Enters an operation. False: there is no room, or none that is this connection's share.
+    #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let Some(at) = ops.insert(start, &mut self.usage) else { return false };
         self.give_time(ops, at);
@@ -153,6 +158,7 @@ impl Initiator {
 
     /// An operation is to end when its send timeout is over, counted from when it and all before it have been moved at the
     /// least rate. Nothing that the peer says changes that.
+    #[inline]
     fn give_time(&mut self, ops: &mut Ops, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         op.cost_bytes = op.len_bytes().saturating_add(RMA_OPERATION_BYTES);
@@ -162,6 +168,7 @@ impl Initiator {
     }
 
     /// How long what is under way may take at the least rate.
+    #[inline]
     pub fn allowance_ns(&self) -> u64 {
         allowance_ns(self.pending_bytes)
     }
@@ -169,6 +176,7 @@ impl Initiator {
     /// By when the first operation has to have ended, whatever the peer says: one that is on its way when its send timeout
     /// is over gets that once more. None: there are none.
     //= wire.md R-TCP-25
+    #[inline]
     pub fn deadline_ns(&mut self, ops: &Ops, now_ns: u64, timeout_ns: u64) -> Option<u64> {
         if self.operations == 0 {
             return None;
@@ -219,6 +227,7 @@ impl Initiator {
     }
 
     /// Pushes the next record of the operation at the head of the line.
+    #[inline]
     pub fn send_next(
         &mut self,
         ops: &mut Ops,
@@ -287,6 +296,7 @@ impl Initiator {
         }
     }
 
+    #[inline]
     fn write<C: Channel>(
         &mut self,
         ops: &mut Ops,
@@ -407,6 +417,7 @@ impl Initiator {
     }
 
     /// All records are pushed, or the operation has failed here; the peer may still have to learn that no more comes.
+    #[inline]
     fn finish<C: Channel>(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut C, at: u32) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
         let Some(slot) = op.write_slot else {
@@ -433,6 +444,7 @@ impl Initiator {
     }
 
     /// All records of the operation at the head of the line are pushed.
+    #[inline]
     fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         op.stage = Stage::Sent;
@@ -446,6 +458,7 @@ impl Initiator {
     }
 
     /// An operation whose records are pushed and that has no answers to wait for ends, or has its message pushed.
+    #[inline]
     fn proceed(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         if op.stage != Stage::Sent || op.unanswered > 0 {
@@ -469,6 +482,7 @@ impl Initiator {
     }
 
     /// Pushes the messages of operations whose data is there.
+    #[inline]
     pub fn push_messages<C: Channel>(&mut self, ops: &mut Ops, channel: &mut C) -> Step {
         let Some(&at) = self.messages.front() else { return Step::Blocked };
         let Some(slot) = self.slots.free() else { return Step::Blocked };
@@ -490,6 +504,7 @@ impl Initiator {
     }
 
     /// Tells the peer that nothing more comes in slots whose operation has ended here.
+    #[inline]
     pub fn push_ends(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.to_end != 0 {
             let slot = self.to_end.trailing_zeros() as u16;
@@ -514,6 +529,7 @@ impl Initiator {
     }
 
     /// A request of `at` is answered.
+    #[inline]
     pub fn answered_one(&mut self, ops: &mut Ops, core: &mut Core, at: u32, status: Status) {
         let Some(op) = ops.get_mut(at) else { return };
         op.unanswered = op.unanswered.saturating_sub(1);
@@ -524,6 +540,7 @@ impl Initiator {
     }
 
     /// An answer came.
+    #[inline]
     pub fn answered(
         &mut self,
         ops: &mut Ops,
@@ -595,6 +612,7 @@ impl Initiator {
         Ok(found.and_then(|(bytes, offset)| bytes.part(offset, len_bytes)))
     }
 
+    #[inline]
     fn done(
         &mut self,
         ops: &mut Ops,
@@ -639,6 +657,7 @@ impl Initiator {
     }
 
     /// Fetches the next part of what peers told us the address of.
+    #[inline]
     pub fn fetch(
         &mut self,
         ops: &mut Ops,
@@ -677,6 +696,7 @@ impl Initiator {
     }
 
     /// Ends operations whose message was held for so long, and says when the next will have been. None: there is none.
+    #[inline]
     pub fn end_held(&mut self, ops: &mut Ops, core: &mut Core, now_ns: u64, timeout_ns: u64) -> Option<u64> {
         let (mut left, mut next_ns) = (self.held, None);
         while left != 0 {
@@ -708,6 +728,7 @@ impl Initiator {
     }
 
     /// Pushes messages again for which the peer has buffers now.
+    #[inline]
     pub fn push_again(&mut self, ops: &Ops, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while let Some(&slot) = self.again.front() {
             if let Slot::Held { op: at } = self.slots.get(slot)
@@ -729,6 +750,7 @@ impl Initiator {
     }
 
     /// A fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    #[inline]
     pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
         let first = ops.get(self.first).filter(|op| op.stage == Stage::Waiting && op.fence);
         first.is_some_and(|op| self.begun == 0 && taken >= op.position)

@@ -86,15 +86,18 @@ impl Slots {
     }
 
     /// A slot that is free.
+    #[inline]
     pub fn free(&self) -> Option<u16> {
         let slot = self.free.trailing_zeros();
         (slot < u128::BITS).then_some(slot as u16)
     }
 
+    #[inline]
     pub fn are_all_free(&self) -> bool {
         self.free == u128::MAX
     }
 
+    #[inline]
     pub fn set(&mut self, at: u16, slot: Slot) {
         let bit = 1_u128 << at;
         self.free = if matches!(slot, Slot::Free) { self.free | bit } else { self.free & !bit };
@@ -103,10 +106,12 @@ impl Slots {
         }
     }
 
+    #[inline]
     pub fn get(&self, at: u16) -> Slot {
         self.all.get(usize::from(at)).copied().unwrap_or(Slot::Free)
     }
 
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.all.iter()
     }

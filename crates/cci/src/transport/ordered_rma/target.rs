@@ -52,26 +52,31 @@ impl Target {
     }
 
     /// Nothing of the peer's is under way.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.busy == 0
     }
 
     /// Something is to be pushed or fetched.
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.has_answers() || !self.line.is_empty()
     }
 
     /// What the peer's operations came to is to be pushed.
+    #[inline]
     pub fn has_answers(&self) -> bool {
         self.answers != 0
     }
 
     /// The next thing to do is to fetch something, which waits for nobody.
+    #[inline]
     pub fn has_fetches(&self) -> bool {
         self.line.front().is_some_and(|slot| matches!(self.job(*slot), Job::Fetch { .. }))
     }
 
     /// Messages are held by the peer.
+    #[inline]
     pub fn is_holding(&self) -> bool {
         !self.holding.is_empty()
     }
@@ -102,6 +107,7 @@ impl Target {
         }
     }
 
+    #[inline]
     pub fn set_job(&mut self, slot: u16, job: Job) {
         let bit = 1_u128 << slot;
         self.busy = if matches!(job, Job::Free) { self.busy & !bit } else { self.busy | bit };
@@ -116,11 +122,13 @@ impl Target {
         }
     }
 
+    #[inline]
     pub fn job(&self, slot: u16) -> Job {
         self.jobs.get(usize::from(slot)).copied().unwrap_or(Job::Free)
     }
 
     /// A request came.
+    #[inline]
     pub fn asked(
         &mut self,
         core: &mut Core,
@@ -169,6 +177,7 @@ impl Target {
         Ok(())
     }
 
+    #[inline]
     fn written(
         &mut self,
         core: &mut Core,
@@ -280,6 +289,7 @@ impl Target {
     }
 
     /// Whether the peer has been asked for a message that it holds, and has not said it for so long.
+    #[inline]
     pub fn is_owed_a_message(&mut self, now_ns: u64, limit_ns: u64) -> bool {
         if self.asked == 0 {
             let asked = self.holding.iter().filter(|slot| matches!(self.job(**slot), Job::Again));
@@ -290,11 +300,13 @@ impl Target {
     }
 
     /// The peer holds messages until there are buffers here.
+    #[inline]
     pub fn waits_for_buffers(&self) -> bool {
         self.holding.front().is_some_and(|slot| matches!(self.job(*slot), Job::Held))
     }
 
     /// Pushes answers. False: there is no room for more.
+    #[inline]
     pub fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.answers != 0 {
             let slot = self.answers.trailing_zeros() as u16;
@@ -329,6 +341,7 @@ impl Target {
     }
 
     /// Asks for the messages again for which there are buffers now.
+    #[inline]
     pub fn ask_again(
         &mut self,
         core: &mut Core,
@@ -360,6 +373,7 @@ impl Target {
     }
 
     /// Sends or fetches the next part of the oldest such request.
+    #[inline]
     pub fn serve<C: Channel>(
         &mut self,
         core: &mut Core,

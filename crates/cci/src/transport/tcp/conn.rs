@@ -62,6 +62,12 @@ pub(super) enum State {
 }
 
 impl State {
+    /// Whether it ends once something has been done: there may be a step to take after each read and write.
+    #[inline]
+    pub fn may_end(self) -> bool {
+        matches!(self, State::Closing | State::PeerClosed)
+    }
+
     /// Whether it has a deadline of its own, [`Conn::until_ns`].
     pub fn has_deadline(self) -> bool {
         match self {
@@ -227,6 +233,7 @@ impl Conn {
     }
 
     /// Where the peer is, as far as quotas tell.
+    #[inline]
     pub fn host(&self) -> Host {
         Host::of(self.peer)
     }
@@ -311,6 +318,7 @@ impl Conn {
     }
 
     /// What follows from a write.
+    #[inline]
     fn after_write(&mut self, shared: &mut Shared, core: &mut Core, wrote: io::Result<Wrote>) -> Written {
         let Ok(Wrote { bytes, writes }) = wrote else { return Written::Failed };
         shared.counts.bytes_written += bytes;
@@ -340,6 +348,7 @@ impl Conn {
     }
 
     /// Tells the kernel whether to tell when there is room.
+    #[inline]
     fn watch_for_space(&mut self, core: &Core) {
         let Some(stream) = &mut self.stream else { return };
         let is_read = stream.interest().is_some();

@@ -202,11 +202,16 @@ impl Links {
     }
 
     /// Deals with what was read. Answers whether something came of it.
+    #[inline]
     fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch) -> bool {
         let filled = scratch.get(..batch.filled).unwrap_or_default();
         let used = self.deal(core, key, filled, batch.keeps);
-        self.go_on_closing(core, key);
-        let Some(conn) = self.conns.get_mut(key) else { return true };
+        let mut conn = self.conns.get_mut(key);
+        if conn.as_ref().is_some_and(|conn| conn.state.may_end()) {
+            self.go_on_closing(core, key);
+            conn = self.conns.get_mut(key);
+        }
+        let Some(conn) = conn else { return true };
         match conn.keep_remainder(&mut self.shared, core, scratch, batch, used) {
             Ok(came) => came,
             Err(error) => {
@@ -224,6 +229,7 @@ impl Links {
     }
 
     /// Deals with all whole records; answers how many bytes they were. Where it had to stop, the rest is for later.
+    #[inline]
     fn deal(&mut self, core: &mut Core, key: Key, bytes: &[u8], may_hold: bool) -> usize {
         let mut used = 0;
         loop {
@@ -505,12 +511,13 @@ impl Links {
     }
 
     /// Enters an operation of remote memory, and does of it what can be done now.
-    pub fn start(&mut self, core: &mut Core, key: Key, start: &Start<'_>) -> Result<(), SendError> {
+    #[inline]
+    pub fn start(&mut self, core: &mut Core, key: Key, mut start: Start<'_>) -> Result<(), SendError> {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
             return Err(SendError::Disconnected);
         };
         self.shared.now_ns = clock::now_ns();
-        if self.transfers.start(&self.shared, core, conn, start)? {
+        if self.transfers.start(&self.shared, core, conn, &mut start)? {
             self.work(core, key, Work::Serve);
         } else {
             self.want_second(key);
@@ -570,10 +577,12 @@ impl Links {
             let Some(key) = self.transfers.next() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
             let work = self.transfers.next_work(&self.shared, conn);
-            self.work(core, key, work);
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            if let Err(fault) = self.transfers.give_way(core, conn) {
-                self.fault(core, key, fault);
+            let worked = self.transfers.work(&mut self.shared, core, conn, work);
+            if worked.is_err() || conn.state.may_end() {
+                self.worked(core, key, worked);
+            }
+            if self.transfers.others_wait() {
+                self.give_way(core, key);
             }
         }
         self.transfers.admit_waiting(&self.shared, core, &mut self.conns);
@@ -584,16 +593,36 @@ impl Links {
     }
 
     /// Moves what can be moved over a connection's second stream.
+    #[inline]
     fn work(&mut self, core: &mut Core, key: Key, work: Work) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        match self.transfers.work(&mut self.shared, core, conn, work) {
+        let worked = self.transfers.work(&mut self.shared, core, conn, work);
+        if worked.is_err() || conn.state.may_end() {
+            self.worked(core, key, worked);
+        }
+    }
+
+    /// What follows from a turn of a connection that closes, or whose second stream is over.
+    #[cold]
+    fn worked(&mut self, core: &mut Core, key: Key, worked: Result<(), WorkError>) {
+        match worked {
             Ok(()) => self.go_on_closing(core, key),
             Err(WorkError::Ended) => {
-                self.transfers.stream_ended(&self.shared, core, conn);
+                if let Some(conn) = self.conns.get_mut(key) {
+                    self.transfers.stream_ended(&self.shared, core, conn);
+                }
                 self.go_on_closing(core, key);
             }
             //= wire.md R-TCP-1
             Err(WorkError::Fault(fault)) => self.fault(core, key, fault),
+        }
+    }
+
+    /// Has a connection give way to others.
+    fn give_way(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if let Err(fault) = self.transfers.give_way(core, conn) {
+            self.fault(core, key, fault);
         }
     }
 

@@ -147,7 +147,7 @@ impl Transport for Tcp {
         };
         let (name, position, now_ns, is_alone) = (id, 0, 0, false);
         let start = Start { name, what, segments, message, fence, position, now_ns, is_alone };
-        let started = self.links.start(core, key, &start);
+        let started = self.links.start(core, key, start);
         self.handshakes.dial_seconds(core, &mut self.links);
         match started {
             Ok(()) => Ok(Started::Pending),

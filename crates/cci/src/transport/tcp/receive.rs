@@ -49,6 +49,7 @@ pub(super) struct Receiver<'a> {
 impl Receiver<'_> {
     /// Deals with whole records from byte `used` on, and says how far it came. It stops where a message has to wait, and,
     /// with an error, behind a record that others have to deal with.
+    #[inline]
     pub fn deal(&mut self, bytes: &[u8], used: &mut usize) -> Result<(), Came> {
         loop {
             let Some(rest) = bytes.get(*used..) else { return Ok(()) };

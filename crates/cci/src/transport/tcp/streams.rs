@@ -122,6 +122,7 @@ impl Streams {
     }
 
     /// Those with something to be written.
+    #[inline]
     pub fn unwritten(&self) -> &[Key] {
         &self.unwritten
     }
@@ -161,6 +162,7 @@ impl Streams {
         self.starved.len()
     }
 
+    #[inline]
     pub fn next_starved(&mut self) -> Option<Key> {
         self.starved.pop_front()
     }

@@ -22,11 +22,13 @@ impl Clock {
     }
 
     /// What this clock shows at a time of the endpoint's.
+    #[inline]
     pub fn at_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.absent_ns)
     }
 
     /// When this clock shows that, by the endpoint's.
+    #[inline]
     pub fn when_ns(&self, clock_ns: u64) -> u64 {
         clock_ns.saturating_add(self.absent_ns)
     }
@@ -37,11 +39,13 @@ impl Clock {
     }
 
     /// Transfers are to be looked after at this time of the endpoint's at the latest.
+    #[inline]
     pub fn look_by(&mut self, at_ns: u64) {
         self.due_ns = self.due_ns.min(at_ns);
     }
 
     /// Transfers are to be looked after in the next poll.
+    #[inline]
     pub fn look_soon(&mut self) {
         self.due_ns = 0;
     }
@@ -52,6 +56,7 @@ impl Clock {
     }
 
     /// Whether it is time to look. If so, the next look is due when somebody says so.
+    #[inline]
     pub fn looks(&mut self, now_ns: u64) -> bool {
         if now_ns < self.due_ns && now_ns < self.looked_ns.saturating_add(LOOK_NS) {
             return false;

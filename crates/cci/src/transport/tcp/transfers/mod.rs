@@ -156,16 +156,17 @@ impl Transfers {
 
     /// Enters an operation on an open connection; `start` has no position and no time yet. Answers whether the second stream
     /// is there.
+    #[inline]
     pub fn start(
         &mut self,
         shared: &Shared,
         core: &Core,
         conn: &mut Conn,
-        start: &Start<'_>,
+        start: &mut Start<'_>,
     ) -> Result<bool, SendError> {
         let (host, connection) = (conn.host(), conn.connection);
         // What a fence waits for: all sends before it have ended.
-        let position = conn.messages_sent;
+        start.position = conn.messages_sent;
         if conn.second.get_or_insert_with(SecondStream::new).ended_until_ns.is_some() {
             return Err(SendError::Disconnected);
         }
@@ -179,8 +180,8 @@ impl Transfers {
             return Err(SendError::WouldBlock);
         }
         let Some((flow, ops)) = flows.get_mut(second.flow) else { return Err(SendError::WouldBlock) };
-        let is_alone = core.counters.connections_open < 2;
-        if !flow.start(ops, &Start { position, now_ns, is_alone, ..*start }) {
+        (start.now_ns, start.is_alone) = (now_ns, core.counters.connections_open < 2);
+        if !flow.start(ops, start) {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;
@@ -229,6 +230,7 @@ impl Transfers {
     }
 
     /// Gives a connection what it takes to move data. False: there is no room.
+    #[inline]
     fn admit(&mut self, shared: &Shared, conn: &mut Conn, account: Account) -> bool {
         let now_ns = shared.now_ns;
         let (host, key) = (conn.host(), conn.listed.key);
@@ -268,6 +270,7 @@ impl Transfers {
     }
 
     /// Gives those that wait what they wait for, as far as it is there.
+    #[inline]
     pub fn admit_waiting(&mut self, shared: &Shared, core: &Core, conns: &mut Slab<Conn>) {
         for _ in 0..self.waiting.len().min(LOOKS_MAX) {
             let Some(key) = self.waiting.pop_front() else { return };
@@ -288,7 +291,8 @@ impl Transfers {
     }
 
     /// Somebody has not what it takes to go on.
-    fn others_wait(&self) -> bool {
+    #[inline]
+    pub fn others_wait(&self) -> bool {
         !self.waiting.is_empty() || self.short_turns > 0
     }
 
@@ -299,6 +303,7 @@ impl Transfers {
     }
 
     /// The turns of a poll begin: how many there are.
+    #[inline]
     pub fn begin_turns(&mut self, shared: &Shared, core: &Core) -> usize {
         self.at_once = false;
         let messages = core.counters.messages_received.wrapping_add(core.counters.messages_sent);
@@ -309,6 +314,7 @@ impl Transfers {
     }
 
     /// Whose turn it is next.
+    #[inline]
     pub fn next(&mut self) -> Option<Key> {
         let key = self.active.first().copied()?;
         self.active.rotate_left(1);
@@ -317,6 +323,7 @@ impl Transfers {
     }
 
     /// The turns of a poll have ended.
+    #[inline]
     pub fn end_turns(&mut self) {
         // Some have had no turn since something last moved.
         let active = self.active.len();
@@ -324,6 +331,7 @@ impl Transfers {
     }
 
     /// What the next turn of a connection is for.
+    #[inline]
     pub fn next_work(&mut self, shared: &Shared, conn: &mut Conn) -> Work {
         let others_wait = self.others_wait();
         self.short_turns = self.short_turns.saturating_sub(1);
@@ -351,6 +359,7 @@ impl Transfers {
     }
 
     /// Reads what came on a connection's second stream, and writes what there is room for.
+    #[inline]
     pub fn work(
         &mut self,
         shared: &mut Shared,
@@ -438,11 +447,9 @@ impl Transfers {
         Ok(())
     }
 
-    /// Behind a turn, while others wait: a connection that gives way, or on which nothing has moved, keeps no more than it must.
+    /// Behind a turn, while [others wait](Transfers::others_wait): a connection that gives way, or on which nothing has moved, keeps no more than it must.
+    #[inline]
     pub fn give_way(&mut self, core: &mut Core, conn: &mut Conn) -> Result<(), Fault> {
-        if !self.others_wait() {
-            return Ok(());
-        }
         let key = conn.listed.key;
         let Some(second) = conn.second.as_deref() else { return Ok(()) };
         let goes_on = second.has_moved && second.yields_ns.is_none() || second.has_own(&self.flows);
@@ -508,11 +515,13 @@ impl Transfers {
     }
 
     /// Whether it is time to look after the active connections.
+    #[inline]
     pub fn is_time_to_look(&mut self, now_ns: u64) -> bool {
         self.clock.looks(now_ns)
     }
 
     /// One of the active connections.
+    #[inline]
     pub fn active(&self, at: usize) -> Option<Key> {
         self.active.get(at).copied()
     }
@@ -669,16 +678,19 @@ impl Transfers {
         true
     }
 
+    #[inline]
     fn flow(&self, conn: &Conn) -> Option<&Flow> {
         self.flows.get(conn.second.as_ref()?.flow)
     }
 
     /// No operation of this side's is under way on a connection.
+    #[inline]
     pub fn are_over(&self, conn: &Conn) -> bool {
         self.flow(conn).is_none_or(|flow| flow.operations() == 0)
     }
 
     /// Operations of this side's are under way, whose answers may still come.
+    #[inline]
     pub fn await_answers(&self, conn: &Conn) -> bool {
         conn.second.as_ref().is_some_and(|second| second.stream.is_some()) && !self.are_over(conn)
     }

@@ -59,6 +59,7 @@ impl TransferQuota {
     }
 
     /// Gives a connection that was trimmed all that it may need. False: there is no room.
+    #[inline]
     pub fn fill(&mut self, host: Host, second: &mut SecondStream) -> bool {
         let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
         if second.is_trimmed && self.has_room_for(host, second.account, missing) {

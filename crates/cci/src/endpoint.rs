@@ -82,7 +82,7 @@ pub struct Endpoint {
     /// is taken for one.
     next_blocking_context: u64,
     /// Room for the pieces of one operation.
-    pieces: Vec<RmaSegment>,
+    rma_segments: Vec<RmaSegment>,
     /// Whom the device's configuration, or the program, expects wherever this endpoint connects to.
     expected: Option<Box<str>>,
     /// By what it connects where its own transport does not lead; None: by nothing, or it does already.
@@ -129,7 +129,7 @@ impl Endpoint {
             pace: Pace::new(),
             made_by: fork::token(),
             next_blocking_context: random::u64()? & !0xffff,
-            pieces: Vec::with_capacity(64),
+            rma_segments: Vec::with_capacity(64),
         })
     }
 

@@ -437,14 +437,14 @@ mod tests {
 
     /// A thread that waits for a blocking send to end, asleep on the descriptor.
     fn waiter(shared: &SharedEndpoint) -> mpsc::Receiver<Status> {
-        let (tell, told) = mpsc::channel();
+        let (sender, outcome) = mpsc::channel();
         shared.with(|endpoint| endpoint.core_mut().block_on(CONTEXT));
         let theirs = shared.clone();
         std::thread::spawn(move || {
             let ended = theirs.until(None, |endpoint| endpoint.take_blocking_status(CONTEXT));
-            let _ = tell.send(ended.unwrap().unwrap());
+            let _ = sender.send(ended.unwrap().unwrap());
         });
-        told
+        outcome
     }
 
     fn end_it(endpoint: &mut Endpoint) {
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_blocking_send_that_another_thread_ends_wakes_its_own() {
         let shared = SharedEndpoint::new(Endpoint::create(&builtin::shm("shm"), Options::default()).unwrap());
-        let told = waiter(&shared);
+        let outcome = waiter(&shared);
         let start = Instant::now();
         while !shared.lock().sleeper {
             assert!(start.elapsed() < PATIENCE, "it never slept");
@@ -463,7 +463,7 @@ mod tests {
         }
         // What this thread's progress brings in leaves nothing in the kernel that could wake the sleeper.
         shared.with(end_it);
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Status::Success));
+        assert_eq!(outcome.recv_timeout(PATIENCE), Ok(Status::Success));
     }
 
     #[test]
@@ -476,7 +476,7 @@ mod tests {
             let attempt = core.insert(1, Attribute::Unreliable, crate::engine::core::ConnState::Connecting);
             core.failed(attempt.unwrap(), event);
         });
-        let told = waiter(&shared);
+        let outcome = waiter(&shared);
         // A program's other thread, that sleeps on the descriptor, must be woken whenever it looks.
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(5));
@@ -485,6 +485,6 @@ mod tests {
             assert!(start.elapsed() < Duration::from_millis(500), "an event was queued and it slept");
         }
         shared.with(end_it);
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Status::Success));
+        assert_eq!(outcome.recv_timeout(PATIENCE), Ok(Status::Success));
     }
 }

@@ -13,7 +13,7 @@ use cci_sys::clock;
 
 impl Endpoint {
     /// Writes `len_bytes` of local memory to a peer's. Ends in exactly one [`Event::Send`](crate::Event::Send) with
-    /// `context`, when all of it is there. The local memory must not change until then.
+    /// `context`, when all of it has been written. The local memory must not change until then.
     ///
     /// # Errors
     /// As [`Endpoint::rma`].
@@ -29,7 +29,8 @@ impl Endpoint {
         self.rma_simple(RmaKind::Write, connection, from, to, len_bytes, context, flags)
     }
 
-    /// Reads `len_bytes` of a peer's memory into local memory; otherwise as [`Endpoint::rma_write`].
+    /// Reads `len_bytes` of a peer's memory into local memory. Ends in exactly one [`Event::Send`](crate::Event::Send) with
+    /// `context`, when all of it has arrived. The local memory must not be used until then.
     ///
     /// # Errors
     /// As [`Endpoint::rma`].
@@ -73,20 +74,20 @@ impl Endpoint {
         self.start_rma(connection, rma)
     }
 
-    /// The same, and waits for the completion, which is returned and raises no event. Where there is no room, it waits
-    /// for it as long as the connection's send timeout.
+    /// Does what [`Endpoint::rma`] does and waits for the completion, which it returns; it raises no event. Where there is no
+    /// space for the operation, it waits for space as long as the connection's send timeout.
     ///
     /// # Errors
     /// As [`Endpoint::rma`].
     pub fn rma_blocking(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Status, RmaError> {
         let context =
-            self.start_until_room(connection, |endpoint| endpoint.try_start_rma(connection, rma))?;
+            self.start_when_possible(connection, |endpoint| endpoint.try_start_rma(connection, rma))?;
         Ok(self.wait_for_blocking(context))
     }
 
     /// Changes 4 or 8 bytes of a peer's memory atomically: against all other such operations, and on shared memory
-    /// against the owner's own CPU (CCS-062). Executed exactly once. Where `result` names a place, the value from before
-    /// is put there: 8 bytes, whatever the width, with zeros above a 4-byte value, as the machine orders them. The target
+    /// against the target's own CPU (CCS-062). Executed exactly once. Where there is a `result`, the value from before
+    /// is written to that address: 8 bytes, whatever the width, with zeros above a 4-byte value, as the machine orders them. The target
     /// must be aligned to its width, or it ends with [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
     ///
     /// # Errors
@@ -116,7 +117,7 @@ impl Endpoint {
         result: Option<RegionAddress>,
         flags: RmaFlags,
     ) -> Result<Status, RmaError> {
-        let context = self.start_until_room(connection, |endpoint| {
+        let context = self.start_when_possible(connection, |endpoint| {
             endpoint.try_start_atomic(connection, atomic, target, result, flags)
         })?;
         Ok(self.wait_for_blocking(context))
@@ -127,7 +128,7 @@ impl Endpoint {
         has.then_some(()).ok_or(RmaError::WouldBlock)
     }
 
-    fn start_until_room(
+    fn start_when_possible(
         &mut self,
         connection: Connection,
         mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
@@ -178,22 +179,22 @@ impl Endpoint {
         {
             return Err(RmaError::TooLong { len_bytes: message.len(), max_bytes: mss });
         }
-        let mut pieces = std::mem::take(&mut self.pieces);
-        let started = self.cut(rma, &mut pieces).and_then(|()| {
-            if rma.remote.iter().any(|piece| is_beyond(piece.address, piece.len_bytes)) {
+        let mut segments = std::mem::take(&mut self.rma_segments);
+        let started = self.match_segments(rma, &mut segments).and_then(|()| {
+            if rma.remote.iter().any(|segment| is_beyond(segment.address, segment.len_bytes)) {
                 self.refused_at_once(connection, link, op);
                 return Ok(());
             }
             let fence = rma.flags.contains(RmaFlags::FENCE);
-            let request = RmaRequest { kind: rma.kind, pieces: &pieces, message: rma.message, fence };
+            let request = RmaRequest { kind: rma.kind, segments: &segments, message: rma.message, fence };
             self.begin(connection, link, Operation { action: Action::Transfer(request), op })
         });
         if started.is_ok() {
-            let len_bytes: u64 = pieces.iter().map(|piece| piece.len_bytes).sum();
+            let len_bytes: u64 = segments.iter().map(|segment| segment.len_bytes).sum();
             self.core.counters.count_rma(rma.kind, len_bytes);
         }
-        pieces.clear();
-        self.pieces = pieces;
+        segments.clear();
+        self.rma_segments = segments;
         started
     }
 
@@ -208,7 +209,7 @@ impl Endpoint {
     ) -> Result<(), RmaError> {
         let (link, _, is_ordered) = self.rma_link(connection, flags)?;
         let op = OperationOp { context, silent: flags.contains(RmaFlags::SILENT), is_ordered };
-        let result = result.map(place);
+        let result = result.map(remote_address);
         if let Some(result) = result {
             self.check_local(result, 8, true)?;
         }
@@ -222,7 +223,7 @@ impl Endpoint {
             return Ok(());
         }
         let fence = flags.contains(RmaFlags::FENCE);
-        let request = AtomicRequest { atomic, target: place(target), result, fence };
+        let request = AtomicRequest { atomic, target: remote_address(target), result, fence };
         self.begin(connection, link, Operation { action: Action::Atomic(request), op })?;
         self.core.counters.atomics += 1;
         Ok(())
@@ -232,7 +233,7 @@ impl Endpoint {
     /// only when the part that is inside has been written.
     #[cold]
     fn refused_at_once(&mut self, connection: Connection, link: u64, op: OperationOp) {
-        let sends = self.transport.link_state(link).map_or(0, |state| state.to_be_told);
+        let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
         self.core.end_unentered(connection, op, Status::RmaHandle, sends);
         self.touched();
     }
@@ -273,36 +274,41 @@ impl Endpoint {
     }
 
     /// Cuts an operation into runs that are contiguous on both sides.
-    fn cut(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaSegment>) -> Result<(), RmaError> {
+    fn match_segments(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaSegment>) -> Result<(), RmaError> {
         let Rma { kind, local, remote, .. } = *rma;
-        let sum =
-            |pieces: &[Segment]| pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len_bytes));
+        let sum = |segments: &[Segment]| {
+            segments.iter().try_fold(0_u64, |sum, segment| sum.checked_add(segment.len_bytes))
+        };
         let (local_bytes, remote_bytes) = (sum(local), sum(remote));
         if local_bytes != remote_bytes || matches!(local_bytes, None | Some(0)) {
             return Err(RmaError::Lengths);
         }
-        for piece in local {
-            self.check_local(place(piece.address), piece.len_bytes, kind == RmaKind::Read)?;
+        for segment in local {
+            self.check_local(remote_address(segment.address), segment.len_bytes, kind == RmaKind::Read)?;
         }
-        let mut locals = local.iter().filter(|piece| piece.len_bytes > 0).copied();
-        let mut remotes = remote.iter().filter(|piece| piece.len_bytes > 0).copied();
-        let (mut here, mut there) = (locals.next(), remotes.next());
-        while let (Some(l), Some(r)) = (here.as_mut(), there.as_mut()) {
+        let mut locals = local.iter().filter(|segment| segment.len_bytes > 0).copied();
+        let mut remotes = remote.iter().filter(|segment| segment.len_bytes > 0).copied();
+        let (mut local_segment, mut remote_segment) = (locals.next(), remotes.next());
+        while let (Some(l), Some(r)) = (local_segment.as_mut(), remote_segment.as_mut()) {
             let len_bytes = l.len_bytes.min(r.len_bytes);
             if into.len() == limits::RMA_PIECES_MAX {
                 return Err(RmaError::TooManyPieces { max: limits::RMA_PIECES_MAX });
             }
-            into.push(RmaSegment { local: place(l.address), remote: place(r.address), len_bytes });
-            for piece in [&mut *l, &mut *r] {
-                piece.len_bytes -= len_bytes;
-                let offset = piece.address.offset.checked_add(len_bytes);
-                piece.address.offset = offset.ok_or(RmaError::Lengths)?;
+            into.push(RmaSegment {
+                local: remote_address(l.address),
+                remote: remote_address(r.address),
+                len_bytes,
+            });
+            for segment in [&mut *l, &mut *r] {
+                segment.len_bytes -= len_bytes;
+                let offset = segment.address.offset.checked_add(len_bytes);
+                segment.address.offset = offset.ok_or(RmaError::Lengths)?;
             }
             if l.len_bytes == 0 {
-                here = locals.next();
+                local_segment = locals.next();
             }
             if r.len_bytes == 0 {
-                there = remotes.next();
+                remote_segment = remotes.next();
             }
         }
         Ok(())
@@ -314,10 +320,10 @@ fn without_silent(flags: RmaFlags) -> RmaFlags {
 }
 
 /// The handle says that the region ends before.
-fn is_beyond(place: RegionAddress, len_bytes: u64) -> bool {
-    place.offset.checked_add(len_bytes).is_none_or(|end| end > place.handle.len_bytes())
+fn is_beyond(address: RegionAddress, len_bytes: u64) -> bool {
+    address.offset.checked_add(len_bytes).is_none_or(|end| end > address.handle.len_bytes())
 }
 
-fn place(place: RegionAddress) -> RemoteAddress {
-    RemoteAddress { region: place.handle.region(), key: place.handle.key(), offset: place.offset }
+fn remote_address(address: RegionAddress) -> RemoteAddress {
+    RemoteAddress { region: address.handle.region(), key: address.handle.key(), offset: address.offset }
 }

@@ -12,13 +12,13 @@ impl Endpoint {
     /// Changes the default send timeout, for connections made from now on.
     pub fn set_default_send_timeout(&mut self, timeout: Duration) {
         self.core.options.send_timeout = timeout;
-        self.tell_defaults();
+        self.pass_defaults();
     }
 
     /// Changes the default keepalive, for connections made from now on.
     pub fn set_default_keepalive(&mut self, timeout: Option<Duration>) {
         self.core.options.keepalive = timeout;
-        self.tell_defaults();
+        self.pass_defaults();
     }
 
     /// Raises the number of receive buffers to `count`; with as many or more there already, nothing changes. The
@@ -51,7 +51,7 @@ impl Endpoint {
         if count > self.core.options.send_buffers { Err(OptionError::Fixed) } else { Ok(()) }
     }
 
-    fn tell_defaults(&mut self) {
+    fn pass_defaults(&mut self) {
         if !self.is_ours() {
             return;
         }

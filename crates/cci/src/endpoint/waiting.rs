@@ -227,7 +227,7 @@ impl Endpoint {
     }
 
     fn has_sends_under_way(&self, link: u64) -> bool {
-        self.transport.link_state(link).is_some_and(|state| state.to_be_told > 0)
+        self.transport.link_state(link).is_some_and(|state| state.unreported > 0)
     }
 
     /// Whether the peer's program has no receive buffer free.

@@ -34,7 +34,7 @@ impl Chunks {
 
     /// There may be so many fewer, of those that can be taken.
     pub fn forbid(&mut self, fewer: u32) {
-        self.max -= fewer.min(self.left());
+        self.max -= fewer.min(self.unused());
         self.shrink_to(self.max);
     }
 
@@ -78,7 +78,7 @@ impl Chunks {
     }
 
     /// Chunks that can be taken.
-    pub fn left(&self) -> u32 {
+    pub fn unused(&self) -> u32 {
         self.max - self.made + self.spare.len() as u32
     }
 
@@ -113,11 +113,11 @@ impl Queue {
         self.tail
     }
 
-    /// Makes room for `bytes` more, with no more than `chunks_max` chunks in all.
+    /// Makes space for `bytes` more, with no more than `chunks_max` chunks in all.
     #[inline]
     pub fn reserve(&mut self, pool: &mut Chunks, bytes: usize, chunks_max: u32) -> bool {
-        let mut room = self.chunks.len() * CHUNK_BYTES - self.offset(self.tail);
-        while room < bytes {
+        let mut space = self.chunks.len() * CHUNK_BYTES - self.offset(self.tail);
+        while space < bytes {
             if self.chunks.len() >= chunks_max as usize {
                 return false;
             }
@@ -126,27 +126,28 @@ impl Queue {
             }
             let Some(chunk) = pool.take() else { return false };
             self.chunks.push_back(chunk);
-            room += CHUNK_BYTES;
+            space += CHUNK_BYTES;
         }
         true
     }
 
-    /// Appends bytes, for which there is room.
+    /// Appends bytes, for which there is space.
     #[inline]
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let offset = self.offset(self.tail);
-            let room = self
+            let space = self
                 .chunks
                 .get_mut(offset / CHUNK_BYTES)
                 .and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..))
                 .unwrap_or_default();
-            debug_assert!(!room.is_empty(), "reserved before");
-            let len = room.len().min(bytes.len());
-            let (Some(room), Some((now, later))) = (room.get_mut(..len), bytes.split_at_checked(len)) else {
+            debug_assert!(!space.is_empty(), "reserved before");
+            let len = space.len().min(bytes.len());
+            let (Some(space), Some((now, later))) = (space.get_mut(..len), bytes.split_at_checked(len))
+            else {
                 return;
             };
-            room.copy_from_slice(now);
+            space.copy_from_slice(now);
             self.tail += len as u64;
             bytes = later;
             if len == 0 {
@@ -165,7 +166,7 @@ impl Queue {
         chunk.map_or(&[][..], |chunk| chunk.get(..len).unwrap_or(chunk))
     }
 
-    /// The parts of the bytes from `from` up to `to`, as far as there is room for them; answers how many were put.
+    /// The parts of the bytes from `from` up to `to`, as far as there is space for them; answers how many were put.
     pub fn parts<'a>(&'a self, mut from: u64, to: u64, into: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for part in into {
@@ -217,13 +218,13 @@ impl Queue {
         while !bytes.is_empty() {
             let offset = self.offset(at);
             let chunk = self.chunks.get_mut(offset / CHUNK_BYTES);
-            let Some(place) = chunk.and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..)) else { return };
-            let len = place.len().min(bytes.len());
-            let (Some(place), Some((now, later))) = (place.get_mut(..len), bytes.split_at_checked(len))
+            let Some(space) = chunk.and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..)) else { return };
+            let len = space.len().min(bytes.len());
+            let (Some(space), Some((now, later))) = (space.get_mut(..len), bytes.split_at_checked(len))
             else {
                 return;
             };
-            place.copy_from_slice(now);
+            space.copy_from_slice(now);
             at += len as u64;
             bytes = later;
         }
@@ -256,10 +257,10 @@ mod tests {
         let mut queue = Queue::new();
         assert!(queue.reserve(&mut pool, 3 * CHUNK_BYTES, 8));
         assert!(!queue.reserve(&mut pool, 5 * CHUNK_BYTES, 8));
-        assert_eq!(pool.left(), 0);
+        assert_eq!(pool.unused(), 0);
         queue.push(&[1; 3 * CHUNK_BYTES]);
         queue.release(&mut pool, 3 * CHUNK_BYTES as u64);
-        assert_eq!(pool.left(), 4);
+        assert_eq!(pool.unused(), 4);
         assert!(!queue.reserve(&mut pool, 2 * CHUNK_BYTES, 1), "one's own bound");
     }
 
@@ -271,7 +272,7 @@ mod tests {
         pool.allow(4);
         assert!(queue.reserve(&mut pool, 3 * CHUNK_BYTES, 8));
         pool.forbid(4);
-        assert_eq!((pool.max(), pool.left()), (3, 0), "what is held stays");
+        assert_eq!((pool.max(), pool.unused()), (3, 0), "what is held stays");
         assert!(!pool.shrink(1));
         queue.push(&[1; 3 * CHUNK_BYTES]);
         queue.copy_in(CHUNK_BYTES as u64 - 2, &[2; 4]);
@@ -280,7 +281,7 @@ mod tests {
         assert!(!queue.copy_out(queue.tail() - 5, &mut bytes), "there are no more");
         queue.release(&mut pool, 3 * CHUNK_BYTES as u64);
         assert!(pool.shrink(1));
-        assert_eq!((pool.max(), pool.left(), pool.made), (1, 1, 1));
+        assert_eq!((pool.max(), pool.unused(), pool.made), (1, 1, 1));
     }
 
     proptest! {
@@ -308,7 +309,7 @@ mod tests {
                 queue.release(&mut pool, released);
             }
             queue.release(&mut pool, queue.tail());
-            prop_assert_eq!(pool.left(), 64);
+            prop_assert_eq!(pool.unused(), 64);
         }
     }
 }

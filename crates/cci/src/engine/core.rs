@@ -1,4 +1,4 @@
-//! What every transport shares: receive buffers, the queue of events, the connection table, counters.
+//! What every transport quotas: receive buffers, the queue of events, the connection table, counters.
 
 mod departures;
 
@@ -12,11 +12,11 @@ use super::peer::Peer;
 use super::peers::Peers;
 use super::poller::Poller;
 use super::queue::Queue;
+use super::quotas::{Quotas, holder};
 use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::requests::{RequestBody, RequestInbox};
-use super::shares::{Shares, holder};
 use super::waiting::{Head, Line, Waiting};
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::event::{ConnectRequest, Event};
@@ -104,7 +104,7 @@ pub(crate) struct Blocked {
 /// See the module. Fields are open to the transports, which are its only users beside the endpoint.
 pub struct Core {
     pub receive: ReceiveBuffers,
-    shares: Shares,
+    quotas: Quotas,
     /// With no more free than this, who may have one is asked.
     scarce_buffers: u32,
     /// What peers may access.
@@ -164,7 +164,7 @@ impl Core {
         let no_memory = || CreateError::NoMemory { needed_bytes, cap_bytes: options.memory_bytes_max };
         Ok(Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes).map_err(|_| no_memory())?,
-            shares: Shares::new(options.recv_buffers).ok_or_else(no_memory)?,
+            quotas: Quotas::new(options.recv_buffers).ok_or_else(no_memory)?,
             scarce_buffers: options.recv_buffers / 2,
             events_max: events_max(&options),
             events_reserved: reserve as usize,
@@ -197,7 +197,7 @@ impl Core {
             return Ok(());
         }
         let before_bytes = self.memory_bytes();
-        let shares = Shares::new(count).ok_or(OptionError::NoMemory)?;
+        let quotas = Quotas::new(count).ok_or(OptionError::NoMemory)?;
         // Room for their events beside what was reserved before.
         if !self.events.reserve(more as usize) {
             return Err(OptionError::NoMemory);
@@ -206,7 +206,7 @@ impl Core {
         self.options.recv_buffers = count;
         self.events_max = events_max(&self.options);
         self.events_reserved += more as usize;
-        self.shares = shares;
+        self.quotas = quotas;
         self.scarce_buffers = count / 2;
         self.options.memory_bytes_max += self.memory_bytes() - before_bytes;
         Ok(())
@@ -264,9 +264,9 @@ impl Core {
         }
         let holder = holder(connection);
         let each_out = |tell: &mut dyn FnMut(u32)| self.receive.each_out(tell);
-        let has = self.shares.may_take(holder, free, self.counters.messages_received, each_out);
+        let has = self.quotas.may_take(holder, free, self.counters.messages_received, each_out);
         if takes && has {
-            self.shares.took(holder);
+            self.quotas.took(holder);
         } else if takes {
             self.counters.receiver_not_ready += 1;
             self.counters.over_share += 1;
@@ -279,16 +279,16 @@ impl Core {
         self.counters.messages_received.wrapping_add(u64::from(self.receive.free_count()))
     }
 
-    /// A send ended. The one place where completions become events.
+    /// A send ended. The one function where completions become events.
     #[inline]
     pub fn complete(&mut self, connection: Connection, op: SendOp, status: Status) {
         if !self.order.is_empty() && !op.silent && self.order.send_done(connection.index, status) {
-            self.tell_in_order(connection);
+            self.complete_due(connection);
             return;
         }
-        self.tell(connection, op, status);
+        self.raise_completion(connection, op, status);
         if !self.order.is_empty() {
-            self.tell_in_order(connection);
+            self.complete_due(connection);
         }
     }
 
@@ -307,17 +307,17 @@ impl Core {
         if !self.reserve_completion() {
             return Err(SendError::WouldBlock);
         }
-        let mut place = None;
+        let mut order_entry = None;
         if is_ordered {
-            let earlier = sends() + self.waiting.to_be_told(connection);
-            place = self.order.enter_operation(connection.index, context, silent, || earlier);
-            if place.is_none() {
+            let earlier = sends() + self.waiting.unreported(connection);
+            order_entry = self.order.enter_operation(connection.index, context, silent, || earlier);
+            if order_entry.is_none() {
                 return Err(SendError::WouldBlock);
             }
         }
-        let operation = Operation { connection, context, silent, place };
+        let operation = Operation { connection, context, silent, order_entry };
         let id = self.operations.insert(operation, self.counters.connections_open < 2);
-        if let (None, Some(entry)) = (id, place) {
+        if let (None, Some(entry)) = (id, order_entry) {
             self.order.take_back(connection.index, entry);
         }
         id.ok_or(SendError::WouldBlock)
@@ -326,7 +326,7 @@ impl Core {
     /// Takes the operation that was entered last out again: the transport could not start it.
     #[cold]
     pub fn withdraw_operation(&mut self, id: u64) {
-        if let Some(Operation { connection, place: Some(entry), .. }) = self.operations.remove(id) {
+        if let Some(Operation { connection, order_entry: Some(entry), .. }) = self.operations.remove(id) {
             self.order.take_back(connection.index, entry);
         }
     }
@@ -335,15 +335,15 @@ impl Core {
     /// completions the transport has yet to report.
     pub fn end_unentered(&mut self, connection: Connection, op: OperationOp, status: Status, sends: u32) {
         let OperationOp { context, silent, is_ordered } = op;
-        let mut place = None;
+        let mut order_entry = None;
         if is_ordered {
-            let sends = sends + self.waiting.to_be_told(connection);
+            let sends = sends + self.waiting.unreported(connection);
             if sends > 0 || self.order.holds(connection.index) {
                 // There is memory: it was reserved before the operation began.
-                place = self.order.enter_operation(connection.index, context, silent, || sends);
+                order_entry = self.order.enter_operation(connection.index, context, silent, || sends);
             }
         }
-        self.end_operation(Operation { connection, context, silent, place }, status);
+        self.end_operation(Operation { connection, context, silent, order_entry }, status);
     }
 
     /// A remote memory operation ended: `name` is what the transport knew it by.
@@ -355,27 +355,27 @@ impl Core {
 
     /// The same for one that is in no table any more.
     pub fn end_operation(&mut self, operation: Operation, status: Status) {
-        let Operation { connection, context, silent, place } = operation;
-        match place {
+        let Operation { connection, context, silent, order_entry } = operation;
+        match order_entry {
             Some(entry) => {
                 self.order.operation_done(entry, status);
-                self.tell_in_order(connection);
+                self.complete_due(connection);
             }
-            None => self.tell(connection, SendOp { context, silent }, status),
+            None => self.raise_completion(connection, SendOp { context, silent }, status),
         }
     }
 
     /// Tells the completions of a connection whose turn has come.
     #[cold]
-    fn tell_in_order(&mut self, connection: Connection) {
-        while let Some(told) = self.order.next_told(connection.index) {
-            let op = SendOp { context: told.context, silent: told.silent };
-            self.tell(connection, op, told.status);
+    fn complete_due(&mut self, connection: Connection) {
+        while let Some(due) = self.order.next_due(connection.index) {
+            let op = SendOp { context: due.context, silent: due.silent };
+            self.raise_completion(connection, op, due.status);
         }
     }
 
     #[inline]
-    fn tell(&mut self, connection: Connection, op: SendOp, status: Status) {
+    fn raise_completion(&mut self, connection: Connection, op: SendOp, status: Status) {
         if status != Status::Success {
             self.failed_one(connection, status);
         }
@@ -564,7 +564,7 @@ impl Core {
     #[inline]
     pub fn pop_event(&mut self) -> Option<Event> {
         let Core { events, receive, conns, departures, .. } = self;
-        events.pop(receive, |connection| departures.tell(conns, connection))
+        events.pop(receive, |connection| departures.report(conns, connection))
     }
 
     #[inline]
@@ -603,7 +603,7 @@ impl Core {
         !is_ordered || !begins && held == 0 || held < self.held_max.saturating_sub(self.order.held())
     }
 
-    /// Makes sure of a place for the completion of one more operation. False: there is no memory.
+    /// Reserves an entry for the completion of one more operation. False: there is no memory.
     #[inline]
     pub fn reserve_completion(&mut self) -> bool {
         let beyond = self.operations.len().saturating_sub(limits::RMA_EVENTS_RESERVED);
@@ -649,7 +649,7 @@ impl Core {
     /// Bytes held by the engine itself, by kind.
     pub fn memory(&self) -> [(&'static str, u64); 8] {
         [
-            ("receive buffers", self.receive.bytes() as u64 + self.shares.bytes() as u64),
+            ("receive buffers", self.receive.bytes() as u64 + self.quotas.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
             ("connection table", self.conns.bytes() as u64),
             ("regions", self.regions.bytes()),

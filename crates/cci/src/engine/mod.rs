@@ -1,4 +1,4 @@
-//! The engine: one progress loop per endpoint. It owns what every transport shares — receive buffers, the event
+//! The engine: one progress loop per endpoint. It owns what every transport quotas — receive buffers, the event
 //! queue, the connection table, the descriptor to wait on — and drives one [`crate::transport::Transport`].
 //!
 //! **Invariant:** nothing here knows a transport by name.
@@ -14,10 +14,10 @@ pub(crate) mod peer;
 pub(crate) mod peers;
 pub(crate) mod poller;
 mod queue;
+mod quotas;
 mod receive;
 pub(crate) mod regions;
 pub(crate) mod registrations;
 pub(crate) mod requests;
-mod shares;
 pub(crate) mod spin;
 pub(crate) mod waiting;

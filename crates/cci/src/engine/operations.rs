@@ -1,7 +1,7 @@
 //! Remote memory operations in progress: what each is to the program.
 
 use super::order::EntryId;
-use super::shares::{Shares, holder};
+use super::quotas::{Quotas, holder};
 use crate::connection::Connection;
 use cci_memory::slab::{Key, Slab};
 
@@ -14,14 +14,14 @@ pub(crate) struct Operation {
     /// No event on success.
     pub silent: bool,
     /// Its entry in the line of its connection, where completions are ordered.
-    pub place: Option<EntryId>,
+    pub order_entry: Option<EntryId>,
 }
 
 /// See the module.
 pub(crate) struct Operations {
     all: Slab<Operation>,
     /// Who has how many, once they have been scarce.
-    shares: Option<Shares>,
+    quotas: Option<Quotas>,
     /// How many were ever entered, and one.
     entered: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Operations {
 impl Operations {
     /// Room for `max`; it is taken as it is first needed, and kept.
     pub fn new(max: u32) -> Operations {
-        Operations { all: Slab::new(max), shares: None, entered: 1 }
+        Operations { all: Slab::new(max), quotas: None, entered: 1 }
     }
 
     /// Enters one; None: as many are in progress as may be, or as may be of this connection, unless it `is_alone`: no more than
@@ -45,18 +45,18 @@ impl Operations {
     #[cold]
     fn has_share(&mut self, connection: Connection) -> bool {
         let (all, max) = (&self.all, self.all.max());
-        if self.shares.is_none() {
-            self.shares = Shares::new(max);
+        if self.quotas.is_none() {
+            self.quotas = Quotas::new(max);
         }
         // Without memory to count in nobody gets more than the first half.
-        let Some(shares) = &mut self.shares else { return false };
+        let Some(quotas) = &mut self.quotas else { return false };
         let each_out = |tell: &mut dyn FnMut(u32)| {
             all.iter().for_each(|(_, operation)| tell(holder(operation.connection)));
         };
         let holder = holder(connection);
-        let has = shares.may_take(holder, max - all.len(), self.entered, each_out);
+        let has = quotas.may_take(holder, max - all.len(), self.entered, each_out);
         if has {
-            shares.took(holder);
+            quotas.took(holder);
         }
         has
     }
@@ -76,7 +76,7 @@ impl Operations {
     }
 
     pub fn bytes(&self) -> u64 {
-        (self.all.bytes() + self.shares.as_ref().map_or(0, Shares::bytes)) as u64
+        (self.all.bytes() + self.quotas.as_ref().map_or(0, Quotas::bytes)) as u64
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
             let mut operations = Operations::new(max);
             let mut start = |index, is_alone| {
                 let connection = Connection { index, generation: 1 };
-                let operation = Operation { connection, context: 0, silent: false, place: None };
+                let operation = Operation { connection, context: 0, silent: false, order_entry: None };
                 operations.insert(operation, is_alone)
             };
             let stuck: Vec<_> = std::iter::from_fn(|| start(1, false)).collect();

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// What is told at last: to whom, and how it ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Due {
     pub context: u64,
     pub silent: bool,
     pub status: Status,
@@ -211,7 +211,7 @@ impl Order {
         }
     }
 
-    /// A send that is not silent completed. False: it is to be told at once. Otherwise [`Order::next_told`] tells it.
+    /// A send that is not silent completed. False: it is to be told at once. Otherwise [`Order::next_due`] tells it.
     pub fn send_done(&mut self, conn: u32, status: Status) -> bool {
         let Order { lines, entries, .. } = self;
         let Some(line) = lines.get_mut(&conn) else { return false };
@@ -233,7 +233,7 @@ impl Order {
     }
 
     /// The completion whose turn it is, if it is known.
-    pub fn next_told(&mut self, conn: u32) -> Option<Told> {
+    pub fn next_due(&mut self, conn: u32) -> Option<Due> {
         let Order { lines, entries, .. } = self;
         let line = lines.get_mut(&conn).filter(|line| line.earlier == 0)?;
         let at = line.first;
@@ -245,7 +245,7 @@ impl Order {
             None => line.last = NIL,
         }
         self.free_entry(conn, at);
-        Some(Told { context, silent, status })
+        Some(Due { context, silent, status })
     }
 
     /// Bytes held.
@@ -261,8 +261,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn told(order: &mut Order, conn: u32) -> Vec<(u64, Status)> {
-        std::iter::from_fn(|| order.next_told(conn)).map(|told| (told.context, told.status)).collect()
+    fn due(order: &mut Order, conn: u32) -> Vec<(u64, Status)> {
+        std::iter::from_fn(|| order.next_due(conn)).map(|due| (due.context, due.status)).collect()
     }
 
     #[test]
@@ -274,12 +274,12 @@ mod tests {
         assert_eq!((order.held(), order.held_by(7), order.held_by(8)), (3, 3, 0));
         order.operation_done(second, Status::Success);
         order.operation_done(first, Status::RmaHandle);
-        assert_eq!(told(&mut order, 7), [], "two sends come before");
+        assert_eq!(due(&mut order, 7), [], "two sends come before");
         assert!(!order.send_done(7, Status::Success), "an earlier one: told at once");
         assert!(!order.send_done(7, Status::Success));
-        assert_eq!(told(&mut order, 7), [(10, Status::RmaHandle)]);
+        assert_eq!(due(&mut order, 7), [(10, Status::RmaHandle)]);
         assert!(order.send_done(7, Status::Success));
-        assert_eq!(told(&mut order, 7), [(11, Status::Success), (12, Status::Success)]);
+        assert_eq!(due(&mut order, 7), [(11, Status::Success), (12, Status::Success)]);
         assert!(order.is_empty() && order.held() == 0);
         assert!(!order.send_done(7, Status::Success), "no line");
     }
@@ -292,7 +292,7 @@ mod tests {
         assert!(order.is_empty() && order.held() == 0);
         let entry = order.enter_operation(7, 2, false, || 0).unwrap();
         order.operation_done(entry, Status::TimedOut);
-        assert_eq!(told(&mut order, 7), [(2, Status::TimedOut)]);
+        assert_eq!(due(&mut order, 7), [(2, Status::TimedOut)]);
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
             }
             for conn in 0..10 {
                 (0..20).for_each(|_| assert!(order.send_done(conn, Status::Success)));
-                assert_eq!(told(&mut order, conn).len(), 21);
+                assert_eq!(due(&mut order, conn).len(), 21);
             }
             assert!(round == 0 || order.bytes() == bytes, "round {round}");
             bytes = order.bytes();
@@ -332,7 +332,7 @@ mod tests {
         sends: VecDeque<u64>,
         operations: Vec<(u64, EntryId)>,
         issued: u64,
-        told: Vec<u64>,
+        due: Vec<u64>,
     }
 
     const CONNECTIONS: usize = 3;
@@ -385,7 +385,7 @@ mod tests {
                         if let Some(context) = model.sends.pop_front()
                             && !order.send_done(conn, Status::Success)
                         {
-                            model.told.push(context);
+                            model.due.push(context);
                         }
                     }
                     Step::OperationDone(at) if !model.operations.is_empty() => {
@@ -394,12 +394,12 @@ mod tests {
                     }
                     Step::OperationDone(_) => {}
                 }
-                model.told.extend(told(&mut order, conn).into_iter().map(|(context, _)| context));
+                model.due.extend(due(&mut order, conn).into_iter().map(|(context, _)| context));
                 let held: usize = (0..CONNECTIONS).map(|conn| order.held_by(conn as u32)).sum();
                 prop_assert_eq!(held, order.held());
             }
             for model in models {
-                prop_assert_eq!(model.told, (0..model.issued).collect::<Vec<_>>());
+                prop_assert_eq!(model.due, (0..model.issued).collect::<Vec<_>>());
             }
             prop_assert!(order.is_empty() && order.held() == 0);
         }

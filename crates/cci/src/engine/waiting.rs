@@ -69,7 +69,7 @@ pub(crate) struct Line {
     queue: Queue,
     len: u32,
     /// Of these, those that are not silent.
-    to_be_told: u32,
+    unreported: u32,
     timeout_ns: u64,
     /// When the transport last took one of them, or the first of them came.
     moved_ns: u64,
@@ -85,7 +85,7 @@ impl Line {
             connection,
             queue: Queue::new(),
             len: 0,
-            to_be_told: 0,
+            unreported: 0,
             timeout_ns: 0,
             moved_ns: 0,
             failed: None,
@@ -132,7 +132,7 @@ impl Line {
         let end = self.queue.head() + HEAD_BYTES as u64 + u64::from(head.len_bytes);
         self.queue.release(chunks, end);
         self.len -= 1;
-        self.to_be_told -= u32::from(!head.silent);
+        self.unreported -= u32::from(!head.silent);
         Some(head)
     }
 
@@ -243,13 +243,13 @@ impl Waiting {
     }
 
     /// How many of these are not silent.
-    pub fn to_be_told(&self, connection: Connection) -> u32 {
-        self.line(connection).map_or(0, |line| line.to_be_told)
+    pub fn unreported(&self, connection: Connection) -> u32 {
+        self.line(connection).map_or(0, |line| line.unreported)
     }
 
     /// Whether one more send may need memory that was not borrowed yet.
     pub fn lacks_memory(&self) -> bool {
-        self.chunks.left() < CHUNKS_PER_SEND
+        self.chunks.unused() < CHUNKS_PER_SEND
     }
 
     /// The transport can spare so many bytes: some of them are for sends that wait.
@@ -282,11 +282,11 @@ impl Waiting {
         if self.lines.try_reserve(more).is_err() || self.turns.try_reserve(more).is_err() {
             return false;
         }
-        let left = u64::from(self.chunks.left()) + self.spare_chunks;
+        let unused = u64::from(self.chunks.unused()) + self.spare_chunks;
         let mut made = Line::new(connection);
         let line = self.lines.get_mut(&connection.index).unwrap_or(&mut made);
         let held = line.queue.chunk_count();
-        let chunks_max = if arrival.is_alone || u64::from(held) < left { u32::MAX } else { held };
+        let chunks_max = if arrival.is_alone || u64::from(held) < unused { u32::MAX } else { held };
         if !line.queue.reserve(&mut self.chunks, bytes, chunks_max) {
             return false;
         }
@@ -300,7 +300,7 @@ impl Waiting {
         line.queue.push(&Head { context, silent, len_bytes: len, deadline_ns, limit_ns }.to_bytes());
         arrival.segments.iter().for_each(|segment| line.queue.push(segment));
         line.len += 1;
-        line.to_be_told += u32::from(!silent);
+        line.unreported += u32::from(!silent);
         self.len += 1;
         if !has_line {
             self.lines.insert(connection.index, made);
@@ -449,7 +449,7 @@ mod tests {
             }
         }
         let mine = connection(1);
-        assert_eq!((waiting.len(), waiting.len_of(mine), waiting.to_be_told(mine)), (120, 120, 80));
+        assert_eq!((waiting.len(), waiting.len_of(mine), waiting.unreported(mine)), (120, 120, 80));
         let bytes = waiting.bytes();
         assert!(bytes <= waiting.borrowed_bytes() + 10_000, "{bytes} of {}", waiting.borrowed_bytes());
         let index = waiting.next_turn().unwrap();

@@ -107,7 +107,7 @@ impl Helper {
         drop(self.called.wait_timeout_while(self.resting(), nap, |_| !self.stops()));
     }
 
-    fn rest(&self) {
+    fn sleep(&self) {
         drop(self.called.wait_while(self.resting(), |resting| *resting && !self.stops()));
     }
 }
@@ -116,7 +116,7 @@ impl Helper {
 enum Next {
     Again,
     Nap,
-    Rest,
+    Sleep,
     Watch,
     End,
 }
@@ -137,7 +137,7 @@ impl Progress {
             match self.step() {
                 Next::Again => {}
                 Next::Nap => self.helper.nap(),
-                Next::Rest => self.helper.rest(),
+                Next::Sleep => self.helper.sleep(),
                 Next::Watch => {
                     if self.helper.poller.sleep_apart(&mut woken).is_err() {
                         // The system can't wait; looking now and then can.
@@ -167,7 +167,7 @@ impl Progress {
         if state.sleeper {
             state.helper = Doing::Rests;
             *self.helper.resting() = true;
-            return Next::Rest;
+            return Next::Sleep;
         }
         let may_sleep = state.endpoint.progress_apart();
         if state.endpoint.has_news() {

@@ -133,7 +133,7 @@ pub enum Action<'a> {
 pub struct RmaRequest<'a> {
     pub kind: RmaKind,
     /// In order, each contiguous on both sides; at least one.
-    pub pieces: &'a [RmaSegment],
+    pub segments: &'a [RmaSegment],
     /// For the peer's program, behind the data. Its length was checked.
     pub message: Option<&'a [u8]>,
     pub fence: bool,
@@ -197,7 +197,7 @@ pub enum Activity {
 #[derive(Copy, Clone, Debug)]
 pub struct LinkState {
     /// Sends that have not completed, without the silent ones.
-    pub to_be_told: u32,
+    pub unreported: u32,
     /// Sends that have not completed, as far as the transport keeps something of each.
     pub held: u32,
     /// The peer takes what is sent without anything that this side does meanwhile: there may be room in the next moment.

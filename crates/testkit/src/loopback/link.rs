@@ -83,7 +83,7 @@ impl Link {
         self.sends.iter().map(|send| send.len as u64).sum()
     }
 
-    pub fn sends_to_be_told(&self) -> u32 {
+    pub fn sends_unreported(&self) -> u32 {
         self.sends.iter().filter(|send| !send.op.silent).count() as u32
     }
 

@@ -233,7 +233,7 @@ impl Transport for Loop {
     ) -> Result<Started, SendError> {
         let entry = self.links.get_mut(&link).ok_or(SendError::UnknownConnection)?;
         let op: OperationOp = operation.op;
-        let id = core.begin_operation(connection, op, || entry.sends_to_be_told())?;
+        let id = core.begin_operation(connection, op, || entry.sends_unreported())?;
         entry.start(core, id, &operation.action, clock::now_ns());
         self.busy.insert(link);
         Ok(Started::Pending)
@@ -279,7 +279,7 @@ impl Transport for Loop {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let link = self.links.get(&link)?;
         Some(LinkState {
-            to_be_told: link.sends_to_be_told(),
+            unreported: link.sends_unreported(),
             held: link.sends.len() as u32,
             drains_by_itself: false,
             send_timeout_ns: link.send_timeout_ns,
@@ -319,7 +319,7 @@ impl Transport for Loop {
             Report::Connection { link, into } => {
                 if let Some(link) = self.links.get(&link) {
                     (into.messages_sent, into.messages_received) = (link.sent, link.received);
-                    into.sends_in_progress = link.sends_to_be_told().into();
+                    into.sends_in_progress = link.sends_unreported().into();
                 }
             }
             Report::Explanation { link, into } => {

@@ -53,7 +53,7 @@ impl Operation {
     pub fn new(id: u64, action: &Action<'_>, behind: u64, due_ns: u64) -> Operation {
         let (work, is_fenced) = match action {
             Action::Transfer(request) => {
-                let (segments, message) = (request.pieces.to_vec(), request.message.map(<[u8]>::to_vec));
+                let (segments, message) = (request.segments.to_vec(), request.message.map(<[u8]>::to_vec));
                 (Work::Transfer { kind: request.kind, segments, message }, request.fence)
             }
             Action::Atomic(request) => {

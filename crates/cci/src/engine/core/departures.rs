@@ -54,7 +54,7 @@ impl Departures {
 
     /// The event of a connection is taken from the queue. False: the program has disconnected it meanwhile, and is told nothing.
     #[cold]
-    pub fn tell(&self, conns: &mut Slab<super::Conn>, connection: Connection) -> bool {
+    pub fn report(&self, conns: &mut Slab<super::Conn>, connection: Connection) -> bool {
         let Some(conn) = conns.get_mut(key(connection)).filter(|conn| conn.state == ConnState::Left) else {
             return false;
         };

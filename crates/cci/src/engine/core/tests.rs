@@ -14,10 +14,10 @@ fn open(core: &mut Core) -> Connection {
     connection
 }
 
-/// An operation that does not end, and its place in line.
+/// An operation that does not end, and its entry in the order of completions.
 fn long_operation(core: &mut Core, connection: Connection) -> Operation {
-    let place = core.order.enter_operation(connection.index, 0, false, || 0);
-    Operation { connection, context: 0, silent: false, place }
+    let order_entry = core.order.enter_operation(connection.index, 0, false, || 0);
+    Operation { connection, context: 0, silent: false, order_entry }
 }
 
 /// Sends that are done and wait behind it, until there is no quota for more.
@@ -52,7 +52,7 @@ fn what_one_long_operation_holds_leaves_half_and_two_leave_a_third() {
         let second = long_operation(&mut core, two);
         let held_too = fill(&mut core, two) + 1;
         assert!(held_too >= all / 4, "{held_too} of {all}");
-        assert!(core.has_operation_quota(honest, false), "the third finds a place");
+        assert!(core.has_operation_quota(honest, false), "the third is admitted");
         assert!(core.order.held() as u64 <= all);
 
         // When the operation ends, all behind it is told once and in order, and there is a quota again.
@@ -81,7 +81,10 @@ fn whoever_needs_no_place_in_line_is_not_stopped_for_want_of_one() {
     let mut stuck = 0;
     while core.order.held() < 2 * (4 + 4) + 64 {
         let connection = open(&mut core);
-        assert!(core.has_operation_quota(connection, false), "one that holds nothing, while a place is left");
+        assert!(
+            core.has_operation_quota(connection, false),
+            "one that holds nothing, while there is a free slot"
+        );
         long_operation(&mut core, connection);
         fill(&mut core, connection);
         stuck += 1;

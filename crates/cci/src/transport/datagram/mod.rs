@@ -452,9 +452,11 @@ impl<C: Carrier> Transport for Datagram<C> {
         // next progress, or when there is a batch.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         let taken = match operation.action {
-            Action::Transfer(RmaRequest { kind, pieces, message, fence }) => {
-                let taken = self.proto.rma(now, key, kind, pieces, message, fence, id);
-                taken.map(|()| pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.len_bytes)))
+            Action::Transfer(RmaRequest { kind, segments, message, fence }) => {
+                let taken = self.proto.rma(now, key, kind, segments, message, fence, id);
+                taken.map(|()| {
+                    segments.iter().fold(0, |sum: u64, segment| sum.saturating_add(segment.len_bytes))
+                })
             }
             Action::Atomic(AtomicRequest { atomic, target, result, fence }) => {
                 self.proto.atomic(now, key, atomic, target, result, fence, id).map(|()| 0)
@@ -535,7 +537,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         let key = link::unpack(link);
         let info = self.proto.connection(key)?;
         Some(LinkState {
-            to_be_told: self.proto.sends_in_progress_on(key),
+            unreported: self.proto.sends_in_progress_on(key),
             held: self.proto.sends_held_by(key),
             drains_by_itself: false,
             send_timeout_ns: info.send_timeout_ns,

@@ -279,7 +279,7 @@ impl Shm {
     #[inline]
     fn copy_at_once(&mut self, core: &mut Core, key: Key, request: &RmaRequest<'_>) -> Option<Status> {
         // The message needs the ring.
-        let (first, more) = request.pieces.split_first().filter(|_| request.message.is_none())?;
+        let (first, more) = request.segments.split_first().filter(|_| request.message.is_none())?;
         let (initiator, out) = self.initiator_at_once(core, key, request.fence)?;
         initiator.copy(core, out, key, request.kind, first, more)
     }
@@ -333,7 +333,7 @@ impl Shm {
         request: &RmaRequest<'_>,
         name: u64,
     ) -> Result<(), SendError> {
-        let RmaRequest { kind, pieces: segments, message, fence } = *request;
+        let RmaRequest { kind, segments, message, fence } = *request;
         self.start_operation(
             core,
             key,
@@ -685,7 +685,7 @@ impl Transport for Shm {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.common.connections.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            to_be_told: conn.not_silent,
+            unreported: conn.not_silent,
             held: conn.in_progress,
             drains_by_itself: true,
             send_timeout_ns: conn.send_timeout_ns(),

@@ -270,7 +270,7 @@ impl Conn {
         let len = segments.iter().map(|segment| segment.len()).sum();
         let ack = if lone { self.input.announce() } else { self.input.taken() };
         let deadline_ns = shared.now_ns.saturating_add(self.send_timeout_ns);
-        let chunks_max = (shared.chunks.left() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
+        let chunks_max = (shared.chunks.unused() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
         if self.out.sends() == 0 {
             self.moved_ns = shared.now_ns;
         }

@@ -21,7 +21,7 @@ impl Lent {
     /// Bytes that may be lent beyond those that are.
     pub fn spare_bytes(&self, chunks: &Chunks) -> u64 {
         let kept = (chunks.max() + self.chunks) / KEPT_SHARE as u32 + 1;
-        let spare = u64::from(chunks.left().saturating_sub(kept)) * CHUNK_BYTES as u64;
+        let spare = u64::from(chunks.unused().saturating_sub(kept)) * CHUNK_BYTES as u64;
         // What was lent of the chunks is counted in whole ones.
         let own_bytes = self.own_bytes + u64::from(self.chunks) * CHUNK_BYTES as u64;
         own_bytes.saturating_sub(self.lent_bytes) + spare
@@ -53,10 +53,10 @@ mod tests {
         let spare_bytes = lent.spare_bytes(&chunks);
         assert_eq!(spare_bytes, (10 + 64 - 9) * CHUNK_BYTES as u64, "some chunks are kept");
         lent.lend(&mut chunks, own_bytes);
-        assert_eq!(chunks.left(), 64);
+        assert_eq!(chunks.unused(), 64);
         lent.lend(&mut chunks, spare_bytes);
-        assert_eq!((chunks.left(), lent.spare_bytes(&chunks)), (9, 0));
+        assert_eq!((chunks.unused(), lent.spare_bytes(&chunks)), (9, 0));
         lent.lend(&mut chunks, 0);
-        assert_eq!((chunks.left(), lent.spare_bytes(&chunks)), (64, spare_bytes));
+        assert_eq!((chunks.unused(), lent.spare_bytes(&chunks)), (64, spare_bytes));
     }
 }

@@ -138,7 +138,7 @@ impl Transport for Tcp {
         let id = core.begin_operation(connection, operation.op, sends)?;
         let (what, segments, message, fence) = match &operation.action {
             Action::Transfer(request) => {
-                (What::Move(request.kind), request.pieces, request.message, request.fence)
+                (What::Move(request.kind), request.segments, request.message, request.fence)
             }
             Action::Atomic(request) => {
                 let AtomicRequest { atomic, target, result, fence } = *request;
@@ -187,7 +187,7 @@ impl Transport for Tcp {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.links.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            to_be_told: conn.unreported,
+            unreported: conn.unreported,
             held: conn.out.sends(),
             drains_by_itself: false,
             send_timeout_ns: conn.send_timeout_ns,

@@ -276,7 +276,7 @@ impl Groups {
         let own = self.link(link)?;
         let in_progress = self.connection_counters(link).sends_in_progress;
         Some(LinkState {
-            to_be_told: u32::try_from(in_progress).unwrap_or(u32::MAX),
+            unreported: u32::try_from(in_progress).unwrap_or(u32::MAX),
             held: 0,
             drains_by_itself: false,
             send_timeout_ns: own.send_timeout_ns,

@@ -132,7 +132,8 @@ fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle:
     for (bit, (what, segments, message)) in
         all.into_iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0)
     {
-        let operation = Operation { connection: CONNECTION, context: bit as u64, silent: false, place: None };
+        let operation =
+            Operation { connection: CONNECTION, context: bit as u64, silent: false, order_entry: None };
         let name = core.operations.insert(operation, true).unwrap();
         let (flow, ops) = flows.get_mut(key).unwrap();
         let fence = which & 0x80 != 0;

@@ -112,7 +112,7 @@ impl Side {
         message: Option<&[u8]>,
         fence: bool,
     ) {
-        let operation = Operation { connection: CONNECTION, context, silent: false, place: None };
+        let operation = Operation { connection: CONNECTION, context, silent: false, order_entry: None };
         let name = self.core.operations.insert(operation, true).unwrap();
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
         assert!(flow.start(

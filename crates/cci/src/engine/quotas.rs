@@ -27,7 +27,7 @@ pub(crate) fn holder(connection: Connection) -> u32 {
 }
 
 /// How many buffers each connection holds, as far as it was counted.
-pub(super) struct Shares {
+pub(super) struct Quotas {
     /// A table with open addressing, at most three quarters full.
     held: Box<[(u32, u32)]>,
     holders: usize,
@@ -38,12 +38,12 @@ pub(super) struct Shares {
     noted: u64,
 }
 
-impl Shares {
+impl Quotas {
     /// For so many buffers. None: there is no memory.
-    pub fn new(buffers: u32) -> Option<Shares> {
+    pub fn new(buffers: u32) -> Option<Quotas> {
         let places = 2 * buffers.next_power_of_two() as usize;
         let held = fallible::filled(places, (NOBODY, 0)).ok()?;
-        Some(Shares { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 })
+        Some(Quotas { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 })
     }
 
     pub fn bytes(&self) -> usize {
@@ -127,17 +127,17 @@ mod tests {
     }
 
     /// What the engine does for a message.
-    struct Desk {
+    struct Receiver {
         buffers: ReceiveBuffers,
-        shares: Shares,
+        quotas: Quotas,
         taken: u64,
         out: Vec<(u32, cci_memory::pool::Slot)>,
     }
 
-    impl Desk {
-        fn new(buffers: u32) -> Desk {
-            let shares = Shares::new(buffers).unwrap();
-            Desk { buffers: ReceiveBuffers::new(buffers, 64).unwrap(), shares, taken: 1, out: Vec::new() }
+    impl Receiver {
+        fn new(buffers: u32) -> Receiver {
+            let quotas = Quotas::new(buffers).unwrap();
+            Receiver { buffers: ReceiveBuffers::new(buffers, 64).unwrap(), quotas, taken: 1, out: Vec::new() }
         }
 
         fn message(&mut self, index: u32, noted: bool) -> bool {
@@ -145,11 +145,11 @@ mod tests {
             let (free, count) = (self.buffers.free_count(), self.buffers.count());
             let scarce = free * 2 <= count;
             let each_out = |tell: &mut dyn FnMut(u32)| self.buffers.each_out(tell);
-            if free == 0 || scarce && !self.shares.may_take(holder, free, self.taken, each_out) {
+            if free == 0 || scarce && !self.quotas.may_take(holder, free, self.taken, each_out) {
                 return false;
             }
             if scarce && noted {
-                self.shares.took(holder);
+                self.quotas.took(holder);
             }
             self.taken += 1;
             match self.buffers.take(holder, 1, |_| {}).unwrap() {
@@ -170,23 +170,23 @@ mod tests {
     #[test]
     fn one_that_floods_leaves_half_and_two_leave_a_third() {
         for buffers in [2, 7, 64, 1000] {
-            let mut desk = Desk::new(buffers);
-            while desk.message(1, true) {}
-            assert_eq!(desk.held_by(1), buffers.div_ceil(2) as usize);
-            while desk.message(2, true) {}
-            assert!(desk.held_by(2) >= buffers as usize / 4, "{}", desk.held_by(2));
-            assert!(desk.message(3, true) || desk.buffers.free_count() == 0, "a third finds room");
+            let mut receiver = Receiver::new(buffers);
+            while receiver.message(1, true) {}
+            assert_eq!(receiver.held_by(1), buffers.div_ceil(2) as usize);
+            while receiver.message(2, true) {}
+            assert!(receiver.held_by(2) >= buffers as usize / 4, "{}", receiver.held_by(2));
+            assert!(receiver.message(3, true) || receiver.buffers.free_count() == 0, "a third finds room");
         }
     }
 
     #[test]
     fn what_comes_back_may_be_taken_again() {
-        let mut desk = Desk::new(64);
-        while desk.message(1, true) {}
-        assert!(!desk.message(1, true));
-        desk.out.clear();
+        let mut receiver = Receiver::new(64);
+        while receiver.message(1, true) {}
+        assert!(!receiver.message(1, true));
+        receiver.out.clear();
         let mut again = 0;
-        while desk.message(1, true) {
+        while receiver.message(1, true) {
             again += 1;
         }
         assert_eq!(again, 32);
@@ -203,18 +203,18 @@ mod tests {
             state % below
         };
         for buffers in [4, 33, 256] {
-            let mut desk = Desk::new(buffers);
+            let mut receiver = Receiver::new(buffers);
             for _ in 0..20_000 {
-                if next(5) < 2 && !desk.out.is_empty() {
-                    let at = next(desk.out.len() as u64) as usize;
-                    desk.out.swap_remove(at);
+                if next(5) < 2 && !receiver.out.is_empty() {
+                    let at = next(receiver.out.len() as u64) as usize;
+                    receiver.out.swap_remove(at);
                     continue;
                 }
                 // Three that flood, and many that say a word now and then.
                 let index = if next(4) > 0 { next(3) as u32 } else { 10 + next(90) as u32 };
-                let (held, free) = (desk.held_by(index), desk.buffers.free_count() as usize);
+                let (held, free) = (receiver.held_by(index), receiver.buffers.free_count() as usize);
                 let noted = next(3) > 0;
-                let took = desk.message(index, noted);
+                let took = receiver.message(index, noted);
                 let slack = free / SLACK as usize;
                 assert!(took || held + slack >= free, "{held} held, {free} free: refused");
                 assert!(!took || held < free + slack.max(1) || free * 2 > buffers as usize);

@@ -9,12 +9,14 @@
 //! `docs/adr/0008-tcp.md` has the reasons.
 
 mod clock;
+mod counts;
 mod quota;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use self::clock::Clock;
+use self::counts::Counts;
 use self::quota::TransferQuota;
 use self::wire::Wire;
 use super::conn::{Conn, Shared, State, record_ns_max};
@@ -112,26 +114,6 @@ pub(super) struct Transfers {
     messages: u64,
     messages_ns: u64,
     counts: Counts,
-}
-
-/// Counted since the endpoint was opened.
-#[derive(Default)]
-struct Counts {
-    operations: u64,
-    streams: u64,
-    /// Times that a stream had to wait for its turn.
-    waited: u64,
-    /// Connections that had to make room for those.
-    crowded: u64,
-    reads: u64,
-    writes: u64,
-    bytes_read: u64,
-    bytes_written: u64,
-    /// Of these, straight into their regions.
-    bytes_placed: u64,
-    /// Of these, through a buffer.
-    bytes_copied: u64,
-    held: u64,
 }
 
 impl Transfers {

@@ -79,10 +79,10 @@ impl SealedStream {
     pub fn answer(config: &StreamConfig) -> SealedStream {
         match config.credentials.0 {}
     }
-    pub fn said(&mut self) -> &mut Vec<u8> {
+    pub fn outgoing(&mut self) -> &mut Vec<u8> {
         match self.0 {}
     }
-    pub fn has_sent(&self) -> bool {
+    pub fn has_outgoing(&self) -> bool {
         match self.0 {}
     }
     pub fn peer(&self) -> Option<(&Identity, Rights)> {

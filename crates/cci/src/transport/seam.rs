@@ -85,7 +85,7 @@ pub trait Transport: Send {
     /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
     fn progress(&mut self, core: &mut Core);
 
-    /// Prepares for sleep: see [`crate::engine::poller`].
+    /// Prepares for sleep. Afterwards either something is pending, or a watched descriptor becomes readable when something comes.
     fn arm(&mut self, core: &mut Core) -> Armed;
 
     /// How much it has left to do.

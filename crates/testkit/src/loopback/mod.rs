@@ -1,9 +1,9 @@
 //! A transport that shows how one is written: endpoints of one process, in memory.
 //!
-//! Nothing here is fast, and everything is plain. What two endpoints share is a *wire* ([`wire`]), one for each connection, behind a
+//! Nothing here is fast, and everything is plain. What two endpoints share is a *wire* (`wire`), one for each connection, behind a
 //! lock: what each end has sent and the other has yet to take, and what the other has answered. Whoever changes a wire tells
 //! the other end by a notice in its *inbox*, which has a descriptor to sleep on. A connection as one end has it is a *link*
-//! ([`link`]), with its operations on remote memory ([`remote`]). This module is the seam: what the engine calls, and how connections
+//! (`link`), with its operations on remote memory (`remote`). This module is the seam: what the engine calls, and how connections
 //! come about.
 
 mod link;

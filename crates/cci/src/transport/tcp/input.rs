@@ -1,5 +1,5 @@
-//! What a connection keeps of what it read: whole records are dealt with at once ([`read`](super::read)), what is left
-//! waits here for the next read.
+//! What a connection keeps of what it has read. Whole records are handled at once; a part of a record waits here for the
+//! next read.
 
 use super::wire::RECORD_BYTES_MAX;
 use crate::transport::quota::{Host, Quota};

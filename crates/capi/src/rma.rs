@@ -8,7 +8,7 @@ use crate::handles::handle_of;
 use crate::messages::check_silent_no_copy;
 use crate::status::of_status;
 use crate::types::*;
-use cci::limits::RMA_PIECES_MAX;
+use cci::limits::RMA_SEGMENTS_MAX;
 use cci::{
     Atomic, AtomicKind, AtomicWidth, Connection, RegionAddress, Rma, RmaFlags, RmaKind, Segment, Status,
 };
@@ -138,9 +138,9 @@ unsafe fn take_segments(
     count: u32,
     into: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
-    if segments.is_null() || count == 0 || count as usize > RMA_PIECES_MAX {
+    if segments.is_null() || count == 0 || count as usize > RMA_SEGMENTS_MAX {
         let text =
-            format!("cci_rmav: a list is NULL, has no pieces, or has more than {RMA_PIECES_MAX} of them");
+            format!("cci_rmav: a list is NULL, has no pieces, or has more than {RMA_SEGMENTS_MAX} of them");
         return Err(Failure::with_text(CCI_EINVAL, text));
     }
     for at in 0..count as usize {

@@ -158,7 +158,7 @@ impl From<RmaError> for Failure {
             RmaError::Unreliable
             | RmaError::Lengths
             | RmaError::LocalHandle
-            | RmaError::TooManyPieces { .. } => Failure::with_text(CCI_EINVAL, error.to_string()),
+            | RmaError::TooManySegments { .. } => Failure::with_text(CCI_EINVAL, error.to_string()),
             RmaError::TooLong { .. } => Failure::with_text(CCI_EMSGSIZE, error.to_string()),
             // As with sends: no text.
             RmaError::WouldBlock => Failure::code(CCI_ENOBUFS),

@@ -61,7 +61,7 @@ impl Context {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// As [`Context::new`].
+    /// Those of [`Context::new`].
     pub fn from_file(path: &Path) -> Result<Context, ContextError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ContextError::Unreadable { path: path.to_owned(), source })?;
@@ -71,7 +71,7 @@ impl Context {
     /// Reads a configuration; `path` is only for error messages.
     ///
     /// # Errors
-    /// As [`Context::new`].
+    /// Those of [`Context::new`].
     pub fn from_text(text: &str, path: &Path) -> Result<Context, ContextError> {
         let loaded = config::ini::load(text, path)?;
         if loaded.devices.is_empty() {

@@ -65,7 +65,7 @@ pub struct EndpointCounters {
     pub receiver_not_ready: u64,
     /// Times a message waited because its connection had used up its quota of receive buffers: it held as many as were
     /// free for all others.
-    pub over_share: u64,
+    pub over_quota: u64,
     /// Connections open now.
     pub connections_open: u64,
     /// Connections made since the endpoint was opened.

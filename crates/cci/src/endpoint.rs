@@ -210,10 +210,11 @@ impl Endpoint {
         self.send_segments(connection, &[message], message.len(), context, flags)
     }
 
-    /// The same with the message gathered from segments, such as a header and its data (CCI-042, CCI-043).
+    /// Sends a message that is gathered from segments, such as a header and its data (CCI-042, CCI-043). All else is as
+    /// with [`Endpoint::send`].
     ///
     /// # Errors
-    /// As [`Endpoint::send`].
+    /// Those of [`Endpoint::send`].
     pub fn send_vectored(
         &mut self,
         connection: Connection,
@@ -398,7 +399,7 @@ impl Endpoint {
         }
     }
 
-    /// The same in the process that the endpoint was opened in.
+    /// Makes progress, in the process that opened the endpoint.
     #[inline]
     fn progress_here(&mut self) {
         if let Some(decisions) = self.core.requests.take() {
@@ -550,10 +551,10 @@ impl Endpoint {
         }
     }
 
-    /// The same without taking the event: whether [`Endpoint::next_event`] has one now.
+    /// Waits as [`Endpoint::wait`] does, but takes no event: returns whether [`Endpoint::next_event`] has one now.
     ///
     /// # Errors
-    /// As [`Endpoint::wait`].
+    /// Those of [`Endpoint::wait`].
     pub fn wait_any(&mut self, timeout: Option<Duration>) -> Result<bool, WaitError> {
         self.check_process()?;
         self.progress();

@@ -231,13 +231,13 @@ pub enum RegisterError {
 pub enum RmaError {
     /// The connection is unreliable: remote memory needs a reliable one (CCI-054).
     Unreliable,
-    /// the local and the remote segments are not equally long in total, the total is 0, or an offset is beyond counting.
+    /// The local and the remote segments are not equally long in total, the total is 0, or an offset is beyond counting.
     Lengths,
     /// A local handle names no region of this endpoint, the segment is not within it, or it is to be written and its
     /// memory is read-only.
     LocalHandle,
     /// The lists of segments make more contiguous runs than one operation takes.
-    TooManyPieces {
+    TooManySegments {
         /// Runs that are contiguous on both sides, at most.
         max: usize,
     },
@@ -476,7 +476,7 @@ impl fmt::Display for RmaError {
                     "a local handle names no region of this endpoint, its segment is not within it, or can't be written"
                 )
             }
-            RmaError::TooManyPieces { max } => {
+            RmaError::TooManySegments { max } => {
                 write!(f, "the segments make more than {max} contiguous runs: use several operations")
             }
             RmaError::TooLong { len_bytes, max_bytes } => {

@@ -25,7 +25,7 @@ pub const RMA_OPERATION_BYTES: u64 = 256;
 /// Memory that idles in the registration cache, unless told otherwise, bytes.
 pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
 /// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
-pub const RMA_PIECES_MAX: usize = cci_proto::limits::RMA_SEGMENTS_MAX;
+pub const RMA_SEGMENTS_MAX: usize = cci_proto::limits::RMA_SEGMENTS_MAX;
 /// The largest message any device of ours takes (CCI-049: 2 K to 8 K is what an MSS should be), bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
 /// How long a reliable send may take before it fails, unless told otherwise.

@@ -93,7 +93,7 @@ impl SharedEndpoint {
         if self.is_ours() { self.with_own(f) } else { self.with_copy(f) }
     }
 
-    /// The same in the process that opened the endpoint; in a child made by `fork`, `f` is not run.
+    /// Runs `f` with the endpoint locked, in the process that opened the endpoint. In a child made by `fork`, `f` is not run.
     ///
     /// # Errors
     /// This is a fork child.
@@ -102,10 +102,10 @@ impl SharedEndpoint {
         if self.is_ours() { Ok(self.with_own(f)) } else { Err(self.not_ours()) }
     }
 
-    /// See [`Endpoint::check_process`].
+    /// Calls [`Endpoint::check_process`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::check_process`].
     pub fn check_process(&self) -> Result<(), SysError> {
         fork::check(self.inner.made_by)
     }
@@ -154,7 +154,7 @@ impl SharedEndpoint {
         }
     }
 
-    /// Tells the progress thread that the program is here.
+    /// Lets the progress thread know that the program is calling.
     #[inline]
     fn called(&self, state: &mut State) {
         if let Some(helper) = &self.inner.helper {
@@ -162,20 +162,20 @@ impl SharedEndpoint {
         }
     }
 
-    /// See [`Endpoint::uri`].
+    /// What [`Endpoint::uri`] returns.
     pub fn uri(&self) -> String {
         self.inner.uri.clone()
     }
 
-    /// See [`Endpoint::device`].
+    /// What [`Endpoint::device`] returns.
     pub fn device(&self) -> Device {
         self.inner.device.clone()
     }
 
-    /// See [`Endpoint::connect`].
+    /// Calls [`Endpoint::connect`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::connect`].
     pub fn connect(
         &self,
         uri: &str,
@@ -188,10 +188,10 @@ impl SharedEndpoint {
             .map_err(ConnectError::System)?
     }
 
-    /// See [`Endpoint::connect_expecting`].
+    /// Calls [`Endpoint::connect_expecting`] with the endpoint locked.
     ///
     /// # Errors
-    /// See there.
+    /// Those of [`Endpoint::connect_expecting`].
     pub fn connect_expecting(
         &self,
         peer: &str,
@@ -205,23 +205,23 @@ impl SharedEndpoint {
             .map_err(ConnectError::System)?
     }
 
-    /// See [`Endpoint::accept`].
+    /// Calls [`Endpoint::accept`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::accept`].
     pub fn accept(&self, request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
         self.try_with(|endpoint| endpoint.accept(request, context)).map_err(AcceptError::System)?
     }
 
-    /// See [`Endpoint::disconnect`].
+    /// Calls [`Endpoint::disconnect`] with the endpoint locked.
     pub fn disconnect(&self, connection: Connection) {
         let _ = self.try_with(|endpoint| endpoint.disconnect(connection));
     }
 
-    /// See [`Endpoint::send`].
+    /// Calls [`Endpoint::send`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::send`].
     pub fn send(
         &self,
         connection: Connection,
@@ -233,10 +233,10 @@ impl SharedEndpoint {
             .unwrap_or(Err(SendError::OtherProcess))
     }
 
-    /// See [`Endpoint::send_vectored`].
+    /// Calls [`Endpoint::send_vectored`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::send_vectored`].
     pub fn send_vectored(
         &self,
         connection: Connection,
@@ -248,10 +248,10 @@ impl SharedEndpoint {
             .unwrap_or(Err(SendError::OtherProcess))
     }
 
-    /// See [`Endpoint::send_blocking`]. Other threads go on using the endpoint meanwhile.
+    /// Does what [`Endpoint::send_blocking`] does. Other threads go on using the endpoint meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::send_blocking`].
     pub fn send_blocking(&self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
         if !self.is_ours() {
             return Err(SendError::OtherProcess);
@@ -280,15 +280,15 @@ impl SharedEndpoint {
         }
     }
 
-    /// See [`Endpoint::next_event`].
+    /// Calls [`Endpoint::next_event`] with the endpoint locked.
     pub fn next_event(&self) -> Option<Event> {
         self.try_with(Endpoint::next_event).ok().flatten()
     }
 
-    /// See [`Endpoint::wait`]. Each event goes to one of the threads that wait.
+    /// Does what [`Endpoint::wait`] does. Each event goes to one of the threads that wait.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::wait`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
         self.wait_with(timeout, Endpoint::next_event)
     }
@@ -297,7 +297,7 @@ impl SharedEndpoint {
     /// into tables of the caller's before another thread's call changes what it means.
     ///
     /// # Errors
-    /// As [`Endpoint::wait`].
+    /// Those of [`Endpoint::wait`].
     pub fn wait_with<T>(
         &self,
         timeout: Option<Duration>,
@@ -309,22 +309,22 @@ impl SharedEndpoint {
         self.until(until_ns, look)
     }
 
-    /// See [`Endpoint::counters`].
+    /// Calls [`Endpoint::counters`] with the endpoint locked.
     pub fn counters(&self) -> EndpointCounters {
         self.try_with(|endpoint| endpoint.counters()).unwrap_or_default()
     }
 
-    /// See [`Endpoint::connection_counters`].
+    /// Calls [`Endpoint::connection_counters`] with the endpoint locked.
     pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
         self.try_with(|endpoint| endpoint.connection_counters(connection)).ok().flatten()
     }
 
-    /// See [`Endpoint::peer_identity`].
+    /// Calls [`Endpoint::peer_identity`] with the endpoint locked.
     pub fn peer_identity(&self, connection: Connection) -> Option<cci_secure::Identity> {
         self.try_with(|endpoint| endpoint.peer_identity(connection).cloned()).ok().flatten()
     }
 
-    /// See [`Endpoint::explain`].
+    /// Calls [`Endpoint::explain`] with the endpoint locked.
     pub fn explain(&self, connection: Connection) -> Option<Explanation> {
         self.try_with(|endpoint| endpoint.explain(connection)).ok().flatten()
     }

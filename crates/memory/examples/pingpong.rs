@@ -55,7 +55,7 @@ fn bounce(line: &Line, odd: bool, base: u64) {
     }
 }
 
-/// The same with a line for each direction, as any two rings have: the reader's polling takes the line away from the
+/// Bounces with a cache line for each direction, as any two rings have: the reader's polling takes the line away from the
 /// writer, which has to fetch it back.
 fn bounce_two(lines: &[Line; 2], odd: bool, base: u64) {
     let (mine, theirs) = (&lines[usize::from(odd)].0, &lines[usize::from(!odd)].0);

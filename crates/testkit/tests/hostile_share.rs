@@ -161,7 +161,7 @@ fn kept_messages_take_half_at_most(name: &str) {
         // Counted within a quarter of what is left.
         assert!(kept <= RECV_BUFFERS / 2 + RECV_BUFFERS / 8, "{kept} of {RECV_BUFFERS}");
         assert!(kept >= 4, "it was hostile: {kept}");
-        assert!(arena.server.counters().over_share > 0);
+        assert!(arena.server.counters().over_quota > 0);
         // What was kept comes back, and the sender goes on.
         arena.kept = None;
         let hostile = got.iter().position(|(is_honest, _)| !is_honest).unwrap();

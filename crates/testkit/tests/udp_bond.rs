@@ -230,9 +230,9 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
         pair.rest(Duration::from_millis(20));
         assert!(start.elapsed() < PATIENCE, "{}", pair.explained());
     }
-    let before = [pair.counter("way1_datagram_bytes_sent"), pair.counter("way2_datagram_bytes_sent")];
+    let before = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
     pair.rate(Duration::from_millis(500));
-    let after = [pair.counter("way1_datagram_bytes_sent"), pair.counter("way2_datagram_bytes_sent")];
+    let after = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
     println!("bytes by each way afterwards: {}, {}", after[0] - before[0], after[1] - before[1]);
     assert!((0..2).all(|way| after[way] - before[way] > 500_000), "{}", pair.explained());
     assert!(pair.counter("ways_lost") >= 1);

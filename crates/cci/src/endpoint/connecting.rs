@@ -37,7 +37,7 @@ impl Endpoint {
     /// somebody else proves to be there.
     ///
     /// # Errors
-    /// As [`Endpoint::connect`]; [`ConnectError::CannotExpect`]: this endpoint has no security, or no key of that name, or
+    /// Those of [`Endpoint::connect`], and [`ConnectError::CannotExpect`]: this endpoint has no security, or no key of that name, or
     /// its device's configuration expects another one.
     pub fn connect_expecting(
         &mut self,

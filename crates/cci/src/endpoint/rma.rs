@@ -16,7 +16,7 @@ impl Endpoint {
     /// `context`, when all of it has been written. The local memory must not change until then.
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn rma_write(
         &mut self,
         connection: Connection,
@@ -33,7 +33,7 @@ impl Endpoint {
     /// `context`, when all of it has arrived. The local memory must not be used until then.
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn rma_read(
         &mut self,
         connection: Connection,
@@ -46,7 +46,7 @@ impl Endpoint {
         self.rma_simple(RmaKind::Read, connection, into, from, len_bytes, context, flags)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the two above in one")]
+    #[expect(clippy::too_many_arguments, reason = "what a read and a write have in common")]
     fn rma_simple(
         &mut self,
         kind: RmaKind,
@@ -78,7 +78,7 @@ impl Endpoint {
     /// space for the operation, it waits for space as long as the connection's send timeout.
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn rma_blocking(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Status, RmaError> {
         let context =
             self.start_when_possible(connection, |endpoint| endpoint.try_start_rma(connection, rma))?;
@@ -91,7 +91,7 @@ impl Endpoint {
     /// must be aligned to its width, or it ends with [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn atomic(
         &mut self,
         connection: Connection,
@@ -105,10 +105,10 @@ impl Endpoint {
         self.start_atomic(connection, atomic, target, result, context, flags)
     }
 
-    /// The same, and waits for the completion, which is returned and raises no event.
+    /// Does what [`Endpoint::atomic`] does and waits for the completion, which it returns; it raises no event.
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn atomic_blocking(
         &mut self,
         connection: Connection,
@@ -213,7 +213,7 @@ impl Endpoint {
         if let Some(result) = result {
             self.check_local(result, 8, true)?;
         }
-        // Lengths of operations are checked so as they are cut.
+        // The lengths of reads and writes are checked like this while they are split.
         if target.offset.checked_add(atomic.width.bytes() as u64).is_none() {
             return Err(RmaError::Lengths);
         }
@@ -229,8 +229,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// An operation reaches beyond the region, by what the handle itself says of it: the owner would refuse it, but maybe
-    /// only when the part that is inside has been written.
+    /// Refuses an operation that reaches beyond the region, by the length that the handle itself gives. Its owner would
+    /// refuse it too, but perhaps only after the part that is inside has been written.
     #[cold]
     fn refused_at_once(&mut self, connection: Connection, link: u64, op: OperationOp) {
         let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
@@ -273,7 +273,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Cuts an operation into runs that are contiguous on both sides.
+    /// Splits an operation into runs that are contiguous on both sides.
     fn match_segments(&mut self, rma: &Rma<'_>, into: &mut Vec<RmaSegment>) -> Result<(), RmaError> {
         let Rma { kind, local, remote, .. } = *rma;
         let sum = |segments: &[Segment]| {
@@ -291,8 +291,8 @@ impl Endpoint {
         let (mut local_segment, mut remote_segment) = (locals.next(), remotes.next());
         while let (Some(l), Some(r)) = (local_segment.as_mut(), remote_segment.as_mut()) {
             let len_bytes = l.len_bytes.min(r.len_bytes);
-            if into.len() == limits::RMA_PIECES_MAX {
-                return Err(RmaError::TooManyPieces { max: limits::RMA_PIECES_MAX });
+            if into.len() == limits::RMA_SEGMENTS_MAX {
+                return Err(RmaError::TooManySegments { max: limits::RMA_SEGMENTS_MAX });
             }
             into.push(RmaSegment {
                 local: remote_address(l.address),
@@ -319,7 +319,7 @@ fn without_silent(flags: RmaFlags) -> RmaFlags {
     if flags.contains(RmaFlags::FENCE) { RmaFlags::FENCE } else { RmaFlags::NONE }
 }
 
-/// The handle says that the region ends before.
+/// Whether the range ends behind the region, by the length that the handle gives.
 fn is_beyond(address: RegionAddress, len_bytes: u64) -> bool {
     address.offset.checked_add(len_bytes).is_none_or(|end| end > address.handle.len_bytes())
 }

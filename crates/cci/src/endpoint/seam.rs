@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Opens an endpoint whose longest message is of so many bytes, over the transport that `make` opens. `name` is its device's.
 ///
 /// # Errors
-/// As [`Endpoint::create`], and what `make` says.
+/// Those of [`Endpoint::create`], and those of `make`.
 pub fn open(
     name: &str,
     message_bytes_max: u32,

@@ -26,7 +26,7 @@ pub enum Sleep {
 /// Opens an endpoint there.
 ///
 /// # Errors
-/// As [`Endpoint::create`].
+/// Those of [`Endpoint::create`].
 pub fn open(place: &Place, network: Box<dyn Network>, options: Options) -> Result<Endpoint, CreateError> {
     options.check()?;
     let message_bytes_max = cci_proto::limits::message_bytes_max(place.datagram_bytes_max);

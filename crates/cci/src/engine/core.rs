@@ -1,4 +1,4 @@
-//! What every transport quotas: receive buffers, the queue of events, the connection table, counters.
+//! What endpoints of every transport have: receive buffers, the queue of events, the connection table, counters.
 
 mod departures;
 
@@ -101,7 +101,8 @@ pub(crate) struct Blocked {
     pub status: Option<Status>,
 }
 
-/// See the module. Fields are open to the transports, which are its only users beside the endpoint.
+/// What an endpoint has whatever its transport is. Transports are its only users beside the endpoint, so its fields are
+/// open to them.
 pub struct Core {
     pub receive: ReceiveBuffers,
     quotas: Quotas,
@@ -223,7 +224,7 @@ impl Core {
         self.deliver_with(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
     }
 
-    /// The same for a transport that copies itself: `fill` gets exactly `len` bytes.
+    /// Delivers a message that the transport copies itself: `fill` gets exactly `len` bytes to fill.
     #[inline]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
@@ -269,7 +270,7 @@ impl Core {
             self.quotas.took(holder);
         } else if takes {
             self.counters.receiver_not_ready += 1;
-            self.counters.over_share += 1;
+            self.counters.over_quota += 1;
         }
         has
     }
@@ -353,7 +354,7 @@ impl Core {
         }
     }
 
-    /// The same for one that is in no table any more.
+    /// Completes an operation that has already been taken out of the table.
     pub fn end_operation(&mut self, operation: Operation, status: Status) {
         let Operation { connection, context, silent, order_entry } = operation;
         match order_entry {
@@ -585,7 +586,8 @@ impl Core {
             && (self.order.held() < self.held_max / 2 || self.has_line_quota(connection, false))
     }
 
-    /// The same for a remote operation; one that is `silent` raises no event, but stands in line.
+    /// Whether a remote operation may be started now. One that is `silent` raises no event, but keeps its turn among the
+    /// completions.
     #[inline]
     pub fn has_operation_quota(&self, connection: Connection, silent: bool) -> bool {
         (silent || self.events.len() < self.events_max)

@@ -17,7 +17,7 @@ pub(crate) struct Operation {
     pub order_entry: Option<EntryId>,
 }
 
-/// See the module.
+/// The remote operations of an endpoint that are in progress.
 pub(crate) struct Operations {
     all: Slab<Operation>,
     /// Who has how many, once they have been scarce.

@@ -3,7 +3,7 @@
 
 use crate::limits::{EVENTS_PER_PROGRESS, PROGRESS_NS};
 
-/// See the module.
+/// How many events a program may take before the next turn of progress.
 pub(crate) struct Pace {
     /// Events to take between two turns of progress.
     events: u32,

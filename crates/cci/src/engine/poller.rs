@@ -21,7 +21,7 @@ pub(crate) const TOKEN_ENGINE: u64 = u64::MAX - 16;
 const TOKEN_PENDING: u64 = u64::MAX;
 const TOKEN_TIMER: u64 = u64::MAX - 1;
 
-/// See the module. Shared between an endpoint and those who sleep on it.
+/// An endpoint's descriptor. It is shared between the endpoint and those who sleep on it.
 pub struct Poller {
     epoll: Epoll,
     apart: Option<Apart>,

@@ -26,7 +26,7 @@ pub struct Region {
     pub memory: Memory,
 }
 
-/// See the module.
+/// The table of an endpoint's regions, which every access of a peer's is checked against.
 pub struct Regions {
     table: Slab<Region>,
     /// What peers may do over some connections, whatever a region offers: fixed by who they are when the connection is
@@ -126,7 +126,8 @@ impl Regions {
         }
     }
 
-    /// The same as [`Regions::local`] for a peer that comes over `connection` and needs `need`.
+    /// Finds memory for a peer, as [`Regions::local`] does for the program: the peer comes over `connection` and needs the
+    /// rights `need`.
     #[inline]
     pub fn peer(
         &mut self,

@@ -48,7 +48,7 @@ struct Run {
     idle_since: u64,
 }
 
-/// See the module. Ranges are addresses; they are rounded to whole pages here.
+/// The cache of checked memory. Ranges are of addresses; its methods round them to whole pages.
 pub(crate) struct Registrations {
     /// By first address. They do not overlap; neighbours differ.
     runs: BTreeMap<usize, Run>,

@@ -193,7 +193,7 @@ impl Memory {
     /// Reads 4 or 8 bytes at once, as an atomic operation; 4 bytes are zero-extended.
     ///
     /// # Errors
-    /// As [`Memory::atomic`].
+    /// Those of [`Memory::atomic`].
     pub fn load(&self, offset: usize, width: AtomicWidth) -> Result<u64, AtomicRefusal> {
         let load =
             AtomicOp { kind: ring::AtomicKind::Load, width: ring_width(width), operand: 0, compare: 0 };

@@ -1,4 +1,4 @@
-//! The shared form's remote memory access: the calls of [`Endpoint`] of the same names.
+//! Remote memory access of a shared endpoint: the calls of [`Endpoint`] that have the same names.
 
 use super::SharedEndpoint;
 use crate::{
@@ -9,18 +9,18 @@ use cci_proto::Atomic;
 use cci_sys::clock;
 
 impl SharedEndpoint {
-    /// See [`Endpoint::allocate`].
+    /// Calls [`Endpoint::allocate`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::allocate`].
     pub fn allocate(&self, len_bytes: usize) -> Result<Memory, RegisterError> {
         self.try_with(|endpoint| endpoint.allocate(len_bytes))?
     }
 
-    /// See [`Endpoint::register`].
+    /// Calls [`Endpoint::register`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::register`].
     pub fn register(
         &self,
         memory: &Memory,
@@ -29,23 +29,23 @@ impl SharedEndpoint {
         self.try_with(|endpoint| endpoint.register(memory, what))?
     }
 
-    /// See [`Endpoint::deregister`].
+    /// Calls [`Endpoint::deregister`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::deregister`].
     pub fn deregister(&self, handle: &RegionHandle) -> Result<(), RegisterError> {
         self.try_with(|endpoint| endpoint.deregister(handle))?
     }
 
-    /// See [`Endpoint::forget_registrations`].
+    /// Calls [`Endpoint::forget_registrations`] with the endpoint locked.
     pub fn forget_registrations(&self, start: *const u8, len_bytes: usize) {
         let _ = self.try_with(|endpoint| endpoint.forget_registrations(start, len_bytes));
     }
 
-    /// See [`Endpoint::rma_write`].
+    /// Calls [`Endpoint::rma_write`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::rma_write`].
     pub fn rma_write(
         &self,
         connection: Connection,
@@ -59,10 +59,10 @@ impl SharedEndpoint {
             .unwrap_or(Err(RmaError::OtherProcess))
     }
 
-    /// See [`Endpoint::rma_read`].
+    /// Calls [`Endpoint::rma_read`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::rma_read`].
     pub fn rma_read(
         &self,
         connection: Connection,
@@ -76,26 +76,26 @@ impl SharedEndpoint {
             .unwrap_or(Err(RmaError::OtherProcess))
     }
 
-    /// See [`Endpoint::rma`].
+    /// Calls [`Endpoint::rma`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::rma`].
     pub fn rma(&self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
         self.try_with(|endpoint| endpoint.rma(connection, rma)).unwrap_or(Err(RmaError::OtherProcess))
     }
 
-    /// See [`Endpoint::rma_blocking`]. Other threads go on using the endpoint meanwhile.
+    /// Does what [`Endpoint::rma_blocking`] does. Other threads go on using the endpoint meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::rma_blocking`].
     pub fn rma_blocking(&self, connection: Connection, rma: &Rma<'_>) -> Result<Status, RmaError> {
         self.blocking(connection, |endpoint| endpoint.try_start_rma(connection, rma))
     }
 
-    /// See [`Endpoint::atomic`].
+    /// Calls [`Endpoint::atomic`] with the endpoint locked.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::atomic`].
     pub fn atomic(
         &self,
         connection: Connection,
@@ -109,10 +109,10 @@ impl SharedEndpoint {
             .unwrap_or(Err(RmaError::OtherProcess))
     }
 
-    /// See [`Endpoint::atomic_blocking`]. Other threads go on using the endpoint meanwhile.
+    /// Does what [`Endpoint::atomic_blocking`] does. Other threads go on using the endpoint meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Endpoint::atomic_blocking`].
     pub fn atomic_blocking(
         &self,
         connection: Connection,

@@ -220,7 +220,7 @@ impl SharedEndpoint {
     /// when the last clone is dropped; the signals of the process are not delivered on it. A fork child has no such thread.
     ///
     /// # Errors
-    /// As [`Endpoint::create`]; [`CreateError::System`] also where the system starts no thread.
+    /// Those of [`Endpoint::create`], and [`CreateError::System`] where the system starts no thread.
     pub fn with_progress_thread(device: &Device, options: Options) -> Result<SharedEndpoint, CreateError> {
         let endpoint = Endpoint::open(device, options, true)?;
         let helper = Arc::new(Helper::new(endpoint.poller()));

@@ -126,7 +126,7 @@ fn a_forged_number_does_not_silence_a_sender() {
     }
 }
 
-/// The same before the sender itself was heard for the first time.
+/// Forged numbers cost a sender little even if they come before its own first datagram.
 #[test]
 fn a_forged_first_number_does_not_silence_a_sender() {
     let mut senders = Senders::new(5).unwrap();

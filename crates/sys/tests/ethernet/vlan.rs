@@ -68,7 +68,7 @@ fn tag_all(veth: &Veth, end: End, tci: u16) -> Option<OwnedFd> {
     bpf(LINK_CREATE, &mut attr).map_err(|error| println!("skipped: no program can tag frames: {error}")).ok()
 }
 
-/// The same frame with a tag in it.
+/// The frame with a tag put into it.
 fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
     let [high, low] = tci.to_be_bytes();
     [&frame[..12], &[0x81, 0x00, high, low], &frame[12..]].concat()

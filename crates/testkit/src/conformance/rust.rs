@@ -253,9 +253,10 @@ fn rma_refusal(error: RmaError) -> Refusal {
         RmaError::TooLong { .. } => Refusal::TooLong,
         RmaError::WouldBlock => Refusal::WouldBlock,
         RmaError::Disconnected | RmaError::UnknownConnection | RmaError::OtherProcess => Refusal::Closed,
-        RmaError::Unreliable | RmaError::Lengths | RmaError::LocalHandle | RmaError::TooManyPieces { .. } => {
-            Refusal::BadArgument
-        }
+        RmaError::Unreliable
+        | RmaError::Lengths
+        | RmaError::LocalHandle
+        | RmaError::TooManySegments { .. } => Refusal::BadArgument,
     }
 }
 

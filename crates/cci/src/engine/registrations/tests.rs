@@ -89,7 +89,7 @@ struct Page {
     idle_since: u64,
 }
 
-/// The same cache page by page.
+/// A simple model of the cache, which keeps each page by itself.
 struct Model {
     pages: [Page; PAGES],
     now: u64,

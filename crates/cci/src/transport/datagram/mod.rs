@@ -111,8 +111,8 @@ impl<C: Carrier> Datagram<C> {
         self.now
     }
 
-    /// The same for a poll that found nothing: false if the last reading is still good enough. A program that polls as
-    /// fast as it can would else spend a tenth of its time on this.
+    /// Reads the clock after a poll that found nothing, and returns true, unless the last reading is still good enough. A
+    /// program that polls as fast as it can would otherwise spend a tenth of its time on reading it.
     fn read_clock_if_old(&mut self) -> bool {
         self.polls_since_clock += 1;
         if self.polls_since_clock < self.polls_per_clock {

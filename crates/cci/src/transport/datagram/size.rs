@@ -6,7 +6,7 @@ use cci_sys::ethernet::{ETHERNET_BYTES, HEADER_BYTES, PAYLOAD_OFFSET};
 
 /// Least MTU of an interface or configuration, bytes: every datagram of the handshake must fit.
 pub(crate) const MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + IPV6_UDP_BYTES;
-/// The same where datagrams travel in frames of their own.
+/// Least MTU where datagrams travel in Ethernet frames of their own, bytes.
 pub(crate) const FRAME_MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + HEADER_BYTES as u32;
 /// Largest MTU that means something: an IP packet is no longer.
 pub(crate) const MTU_BYTES_MAX: u32 = 65_536;

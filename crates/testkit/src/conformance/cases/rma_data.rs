@@ -6,7 +6,7 @@ use crate::conformance::{
     some_len,
 };
 use crate::sim::Rng;
-use cci::limits::RMA_PIECES_MAX;
+use cci::limits::RMA_SEGMENTS_MAX;
 use cci::{Access, RmaKind, Segment, Status};
 
 /// Each kind of memory on each side, and each reliable attribute in turn.
@@ -173,7 +173,7 @@ pub fn pieces_cut_differently<D: Driver>(env: &Environment<D>) {
         for round in 0..40 {
             let total = some_len(&mut rng, 17);
             let (mine, theirs) = (cut(&mut rng, &here, total), cut(&mut rng, &there, total));
-            if mine.len() + theirs.len() > RMA_PIECES_MAX {
+            if mine.len() + theirs.len() > RMA_SEGMENTS_MAX {
                 continue;
             }
             let pieces = |areas: &[Area<D>; 2], runs: &[(usize, usize, usize)]| -> Vec<Segment> {
@@ -214,20 +214,20 @@ pub fn as_many_pieces_as_can_be<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         let mut pair = Pair::plain(env, attribute);
         let whose = [Whose::Library, Whose::Library];
-        let (here, mut there) = areas(&mut pair, whose, RMA_PIECES_MAX * 16 + 64);
+        let (here, mut there) = areas(&mut pair, whose, RMA_SEGMENTS_MAX * 16 + 64);
         let list = |area: &Area<D>, count: usize, len: usize| -> Vec<Segment> {
             (0..count).map(|number| area.piece(number * 16 + number % 3, len)).collect()
         };
-        let (mine, theirs) = (list(&here, RMA_PIECES_MAX, 9), list(&there, RMA_PIECES_MAX, 9));
-        for number in 0..RMA_PIECES_MAX {
+        let (mine, theirs) = (list(&here, RMA_SEGMENTS_MAX, 9), list(&there, RMA_SEGMENTS_MAX, 9));
+        for number in 0..RMA_SEGMENTS_MAX {
             let at = number * 16 + number % 3;
             there.expect(at, here.model(at, 9));
         }
         pair.start(&plain(RmaKind::Write, &mine, &theirs, 1));
         assert_eq!(pair.ended(1), [(1, Status::Success)]);
         there.check("the longest list");
-        let mine = list(&here, RMA_PIECES_MAX + 1, 3);
-        let theirs = list(&there, RMA_PIECES_MAX + 1, 3);
+        let mine = list(&here, RMA_SEGMENTS_MAX + 1, 3);
+        let theirs = list(&there, RMA_SEGMENTS_MAX + 1, 3);
         let refused = pair.client.port.rma(pair.to_server, &plain(RmaKind::Write, &mine, &theirs, 2));
         assert_eq!(refused, Err(crate::conformance::Refusal::BadArgument), "one more than can be");
         pair.client.settle();

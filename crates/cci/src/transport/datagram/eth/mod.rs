@@ -301,7 +301,7 @@ impl Transmit for Eth {
             self.counts.lost += 1;
             return;
         }
-        // The same memory once more: now the length is known.
+        // This is the memory that `begin` returned before; only now its length is known.
         let (socket, frame_bytes) = (self.sockets.main.get_mut(), PAYLOAD_OFFSET + len);
         let padded_bytes = frame_bytes.max(FRAME_BYTES_MIN);
         let Some(frame) = socket.begin(padded_bytes) else { return };

@@ -25,7 +25,7 @@ const RECV_BYTES: u64 = 8 << 20;
 const RECV_FRAMES_MAX: u64 = 2048;
 /// With fewer, a burst of acknowledgements would not fit.
 const RECV_FRAMES_MIN: u64 = 32;
-/// The same for frames on their way out.
+/// Memory for frames that are being sent, bytes, if the endpoint's cap leaves so much.
 const SEND_BYTES: u64 = 2 << 20;
 const SEND_FRAMES_MAX: u64 = 512;
 const SEND_FRAMES_MIN: u64 = 16;

@@ -21,7 +21,7 @@ use std::num::NonZeroU32;
 /// Group connections of one endpoint at most.
 const LINKS_MAX: u32 = 1024;
 
-/// See the module.
+/// The group connections of an endpoint, with the sockets under them.
 pub(in super::super) struct Groups {
     pub(super) settings: Settings,
     us: Us,

@@ -39,7 +39,7 @@ pub(super) const MEMORY_SHARE: u64 = 16;
 /// of which handshakes may take one in so many.
 const HANDSHAKES_SHARE: u64 = 2;
 
-/// See the module.
+/// A carrier with an association for each address it speaks to.
 pub(super) struct Sealed<C> {
     inner: C,
     associations: Associations<Address>,
@@ -492,7 +492,7 @@ impl<C: Carrier> Transmit for Sealed<C> {
     fn commit(&mut self, len: usize) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Sealing { by, to, len_max, fragment } => {
-                // The same memory once more.
+                // This is the memory that the inner carrier returned before.
                 let whole = self.inner.begin(to, len_max + OVERHEAD_BYTES, fragment);
                 let whole = whole.and_then(|whole| whole.get_mut(..len + OVERHEAD_BYTES));
                 if whole.is_some_and(|whole| self.associations.seal(by, whole, self.now.0)) {

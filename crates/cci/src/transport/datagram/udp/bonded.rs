@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 const CLOGGED_NS_MAX: u64 = 20_000_000;
 /// Names of counters by socket.
 const NAMES: [[&str; 4]; 2] = [
-    ["way1_datagrams_sent", "way1_datagram_bytes_sent", "way1_datagrams_received", "way1_given_up"],
-    ["way2_datagrams_sent", "way2_datagram_bytes_sent", "way2_datagrams_received", "way2_given_up"],
+    ["path1_datagrams_sent", "path1_datagram_bytes_sent", "path1_datagrams_received", "path1_given_up"],
+    ["path2_datagrams_sent", "path2_datagram_bytes_sent", "path2_datagrams_received", "path2_given_up"],
 ];
 
 /// One socket, and whether it takes anything.

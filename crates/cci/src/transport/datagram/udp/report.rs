@@ -10,7 +10,7 @@ pub(super) fn counters(carrier: &Udp, into: &mut Vec<(&'static str, u64)>, drops
     counters_of([carrier], into, drops);
 }
 
-/// The same of several sockets together.
+/// Adds up the counters of several sockets.
 pub(super) fn counters_of<const N: usize>(
     carriers: [&Udp; N],
     into: &mut Vec<(&'static str, u64)>,

@@ -176,7 +176,7 @@ impl Endpoint {
             ConnState::Closing => return,
             // The transport was asked already; what it says when it is done is for nobody now.
             ConnState::Releasing => return conn.state = ConnState::Closing,
-            ConnState::Left | ConnState::Told => return self.core.forget(connection),
+            ConnState::Released | ConnState::Reported => return self.core.forget(connection),
             _ => {}
         }
         let (link, was_open) = (conn.link, conn.state == ConnState::Open);
@@ -262,8 +262,8 @@ impl Endpoint {
         }
         let link = conn.link;
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
-        let stands_in_line = conn.attribute == Attribute::ReliableOrdered && !op.silent;
-        if stands_in_line && !self.core.order.is_empty() && !self.core.order.reserve() {
+        let is_queued = conn.attribute == Attribute::ReliableOrdered && !op.silent;
+        if is_queued && !self.core.order.is_empty() && !self.core.order.reserve() {
             return Err(SendError::WouldBlock);
         }
         if self.core.waiting.is_empty() {
@@ -275,7 +275,7 @@ impl Endpoint {
         } else {
             self.send_or_wait(connection, link, segments, len_bytes, op)?;
         }
-        if stands_in_line && !self.core.order.is_empty() {
+        if is_queued && !self.core.order.is_empty() {
             // Where the connection has no line, it is told when it is done.
             self.core.order.enter_send(connection.index, context);
         }
@@ -293,10 +293,10 @@ impl Endpoint {
     /// [`SendError`] as for [`Endpoint::send`]: nothing was sent; `WouldBlock`: there was no room until the send
     /// timeout. Otherwise how the send ended.
     pub fn send_blocking(&mut self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
-        let until_ns = self.room_until_ns(connection);
+        let until_ns = self.space_until_ns(connection);
         let context = loop {
             match self.try_start_blocking(connection, segments) {
-                Err(SendError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_room(),
+                Err(SendError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_space(),
                 other => break other?,
             }
         };
@@ -324,13 +324,13 @@ impl Endpoint {
     }
 
     /// Makes progress until there may be room for another send: a millisecond at most, since nothing announces room.
-    fn pause_for_room(&mut self) {
-        let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
+    fn pause_for_space(&mut self) {
+        let until_ns = clock::now_ns() + limits::SPACE_POLL_NS;
         let _ = self.pause(Some(until_ns), |_| false);
     }
 
     /// How long a blocking send that starts now waits for room.
-    pub(crate) fn room_until_ns(&self, connection: Connection) -> u64 {
+    pub(crate) fn space_until_ns(&self, connection: Connection) -> u64 {
         let timeout = self.timeouts(connection).map_or(Duration::ZERO, |(send, _)| send);
         clock::now_ns().saturating_add(as_ns(timeout))
     }
@@ -704,7 +704,7 @@ impl Endpoint {
         }
         let waiting = self.core.waiting.len_of(connection);
         if waiting > 0 {
-            explanation.facts.push(("sends that wait for room", Fact::Count(waiting.into())));
+            explanation.facts.push(("sends that wait for space", Fact::Count(waiting.into())));
             let reason = || Some("sends wait until the transport has room for them".to_owned());
             explanation.blocked_on = explanation.blocked_on.take().or_else(reason);
         }

@@ -44,7 +44,7 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 /// Shortest spin: long enough to notice that spinning has begun to pay again.
 pub const SPIN_NS_MIN: u64 = 2_000;
 /// How often a blocking send that found no space tries again.
-pub const ROOM_POLL_NS: u64 = 1_000_000;
+pub const SPACE_POLL_NS: u64 = 1_000_000;
 /// How long a program has called nothing before the progress thread takes over. A shorter nap costs more looks at a busy
 /// program, each a few microseconds; a longer one makes the peers of a program that has begun to compute wait.
 pub const PROGRESS_NAP_NS: u64 = 1_000_000;

@@ -256,10 +256,10 @@ impl SharedEndpoint {
         if !self.is_ours() {
             return Err(SendError::OtherProcess);
         }
-        let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
+        let space_until_ns = self.with(|endpoint| endpoint.space_until_ns(connection));
         let context = loop {
             match self.with(|endpoint| endpoint.try_start_blocking(connection, segments)) {
-                Err(SendError::WouldBlock) if clock::now_ns() < room_until_ns => self.pause_for_room(),
+                Err(SendError::WouldBlock) if clock::now_ns() < space_until_ns => self.pause_for_space(),
                 other => break other?,
             }
         };
@@ -267,8 +267,8 @@ impl SharedEndpoint {
     }
 
     /// Makes progress until there may be room: nothing announces it.
-    fn pause_for_room(&self) {
-        let until_ns = clock::now_ns() + limits::ROOM_POLL_NS;
+    fn pause_for_space(&self) {
+        let until_ns = clock::now_ns() + limits::SPACE_POLL_NS;
         let _ = self.until(Some(until_ns), |_| None::<()>);
     }
 
@@ -404,7 +404,7 @@ impl SharedEndpoint {
         if state.endpoint.must_show_events() {
             // The descriptor stays readable for those who sleep on it outside, so nobody can sleep on it here for
             // something else: the end of a blocking send is looked for now and then.
-            let soon_ns = left_ns.map_or(limits::ROOM_POLL_NS, |left_ns| left_ns.min(limits::ROOM_POLL_NS));
+            let soon_ns = left_ns.map_or(limits::SPACE_POLL_NS, |left_ns| left_ns.min(limits::SPACE_POLL_NS));
             return Ok(self.follow(state, Some(soon_ns)));
         }
         if !state.endpoint.arm_for_sleep()? {

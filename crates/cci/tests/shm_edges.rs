@@ -85,7 +85,7 @@ fn a_send_that_finds_no_buffer_in_time_ends_in_rnr_and_is_not_delivered() {
 fn fill(endpoint: &mut Endpoint, connection: Connection, flags: SendFlags) -> u64 {
     let waits = |endpoint: &Endpoint| {
         let explanation = endpoint.explain(connection).unwrap();
-        explanation.facts.iter().any(|(name, _)| *name == "sends that wait for room")
+        explanation.facts.iter().any(|(name, _)| *name == "sends that wait for space")
     };
     for sent in 1..=1_000 {
         endpoint.send(connection, &[1; 8000], sent, flags).unwrap();

@@ -331,7 +331,7 @@ impl SlotPool {
 
     /// Slots on the owner's list: at most those that are free, and all of them after a look at what was returned.
     #[inline]
-    pub fn free_at_hand(&self) -> u32 {
+    pub fn free_count_cached(&self) -> u32 {
         self.free
     }
 

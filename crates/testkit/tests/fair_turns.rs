@@ -100,7 +100,7 @@ impl Network for Wire {
         self.plug().now_ns
     }
 
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         true
     }
 

@@ -133,10 +133,10 @@ impl Endpoint {
         connection: Connection,
         mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
     ) -> Result<u64, RmaError> {
-        let until_ns = self.room_until_ns(connection);
+        let until_ns = self.space_until_ns(connection);
         loop {
             match start(self) {
-                Err(RmaError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_room(),
+                Err(RmaError::WouldBlock) if clock::now_ns() < until_ns => self.pause_for_space(),
                 other => return other,
             }
         }

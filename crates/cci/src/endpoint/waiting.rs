@@ -1,38 +1,39 @@
-//! Sends that wait for room in the transport: who may have one, and when they leave ([`crate::engine::waiting`]).
+//! Sends that wait for space in the transport: who may have one, and when they are handed to the transport. They are kept by
+//! [`crate::engine::waiting`].
 
 use super::{Endpoint, as_ns};
 use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
-use crate::engine::waiting::{Arrival, Head, Line};
+use crate::engine::waiting::{Arrival, Head, SendQueue};
 use crate::error::SendError;
 use crate::options::Attribute;
 use crate::transport::{Armed, LinkState, PeerState, Report, Setting};
 
-/// Sends of one connection that leave in its turn.
+/// Sends of one connection that are handed over in its turn, at most.
 const SENDS_PER_TURN: u32 = 64;
-/// Connections that have their turn with each progress.
-const LINES_PER_PROGRESS: usize = 32;
-/// Sends of a connection that join its line between two looks whether the transport has room again.
-const SENDS_PER_LOOK: u32 = 8;
+/// Connections that have their turn in each call of progress, at most.
+const QUEUES_PER_PROGRESS: usize = 32;
+/// A connection whose sends wait asks the transport for space again with each send of so many.
+const SENDS_PER_TRY: u32 = 8;
 
-/// Looks whether there is room, one after the other, while the peer takes what it is sent: some microseconds.
+/// Attempts in a row to find space while the peer is taking what it is sent: some microseconds in all.
 const TRIES_MAX: u32 = 32;
-/// A peer that has taken something since so long ago goes on taking.
+/// A peer that has taken something within this time is believed to go on.
 const RECENT_NS: u64 = 50_000;
 
-/// What came of the oldest send of a line.
+/// Outcome for the oldest send of a queue.
 enum Moved {
-    /// It left, or ended.
+    /// The transport took it, or it ended.
     Yes,
-    /// The transport has no room for it yet.
+    /// The transport has no space for it yet.
     NotYet,
     /// The connection is over.
     Over,
 }
 
 impl Endpoint {
-    /// Sends although others wait, or the transport has no room: behind those of the same connection, into the transport if it
-    /// has room, or into the send buffers if one is free.
+    /// Sends although others wait, or the transport has no space: after those of the same connection, to the transport if it
+    /// has space, or into a send buffer if one is free.
     #[cold]
     #[inline(never)]
     pub(super) fn send_or_wait(
@@ -48,13 +49,13 @@ impl Endpoint {
             && self.transport.link_state(link).is_some_and(|state| state.drains_by_itself);
         if is_soon {
             self.advance_soon(connection, now_ns);
-        } else if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_LOOK) {
+        } else if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_TRY) {
             self.advance(connection.index, now_ns);
         }
         if self.core.conn(connection).is_none_or(|conn| conn.state != ConnState::Open) {
             return Err(SendError::Disconnected);
         }
-        // Once sends that waited have left, this says what is true now.
+        // The state is read only now, as sends that waited may just have been taken.
         let Some(state) = self.transport.link_state(link) else { return Err(SendError::UnknownConnection) };
         if !self.has_send_buffer(connection, &state) {
             return Err(SendError::WouldBlock);
@@ -82,8 +83,8 @@ impl Endpoint {
         if self.core.waiting.push(&arrival) { Ok(()) } else { Err(SendError::WouldBlock) }
     }
 
-    /// The peer takes what it is sent, and needs nothing of us for that: before another send joins the line, whose message is copied
-    /// once more for that, those in it may leave.
+    /// Waits a moment for the queue to become empty, while the peer takes what it is sent and needs nothing of this side for
+    /// it. A send that has to join the queue costs one more copy of its message.
     fn advance_soon(&mut self, connection: Connection, now_ns: u64) {
         for _ in 0..TRIES_MAX {
             if !self.core.waiting.holds(connection) {
@@ -99,38 +100,38 @@ impl Endpoint {
         self.core.counters.connections_open < 2
     }
 
-    /// Whether one more send of a connection may be in progress: no more than are left for all others, unless it is the only one
-    /// (ADR 19).
+    /// Whether one more send of a connection may be in progress. A connection may have as many as remain for all others, or
+    /// all if it is the only one (ADR 19).
     fn has_send_buffer(&self, connection: Connection, state: &LinkState) -> bool {
         let waiting = &self.core.waiting;
         let mut used = waiting.len();
         self.transport.report(&self.core, Report::SendsHeld(&mut used));
-        let left = self.core.options.send_buffers.saturating_sub(used);
+        let remaining = self.core.options.send_buffers.saturating_sub(used);
         let held = state.held.saturating_add(waiting.len_of(connection));
-        held < left || left > 0 && self.is_alone()
+        held < remaining || remaining > 0 && self.is_alone()
     }
 
-    /// Tells the transport how much of its memory the waiting sends have borrowed.
+    /// Notifies the transport how much of its memory the waiting sends have borrowed.
     fn settle_loan(&mut self) {
         let bytes = self.core.waiting.borrowed_bytes();
         self.transport.configure(&mut self.core, Setting::Lent { bytes });
     }
 
-    /// Progress was made: sends that wait may leave, or be overdue. True: some did.
+    /// Hands sends that wait to the transport, or ends those that are overdue, after progress was made. True: some moved.
     #[cold]
-    fn advance_all(&mut self, lines_max: usize, now_ns: u64) -> bool {
+    fn advance_all(&mut self, queues_max: usize, now_ns: u64) -> bool {
         let mut moved = false;
-        for _ in 0..self.core.waiting.lines().min(lines_max) {
+        for _ in 0..self.core.waiting.queues().min(queues_max) {
             let Some(index) = self.core.waiting.next_turn() else { break };
             moved |= self.advance(index, now_ns);
         }
         moved
     }
 
-    /// As far as there is time for it in one turn of progress.
+    /// Moves some connections' sends on: as many as one turn of progress has time for.
     #[cold]
     pub(super) fn advance_some(&mut self) {
-        self.advance_all(LINES_PER_PROGRESS, self.transport.now_ns());
+        self.advance_all(QUEUES_PER_PROGRESS, self.transport.now_ns());
     }
 
     /// Arms the transport where sends wait for it.
@@ -140,7 +141,7 @@ impl Endpoint {
         // One reading of the clock for what is overdue and for what will be: between two of them a send would fall due
         // without being ended or waited for.
         let now_ns = self.transport.now_ns();
-        // Arming may have made room of which nobody would tell any more.
+        // Arming may have made space, and nothing would wake us for it afterwards.
         if self.advance_all(usize::MAX, now_ns) {
             return Armed::Pending;
         }
@@ -153,29 +154,29 @@ impl Endpoint {
         }
     }
 
-    /// Moves sends of one connection on, the oldest first. True: some moved.
+    /// Hands sends of one connection to the transport, the oldest first. True: some moved.
     fn advance(&mut self, index: u32, now_ns: u64) -> bool {
-        let Some(mut line) = self.core.waiting.take_out(index) else { return false };
-        let connection = line.connection;
+        let Some(mut queue) = self.core.waiting.take_out(index) else { return false };
+        let connection = queue.connection;
         let conn = self.core.conn(connection).map(|conn| (conn.link, conn.attribute));
         let mut moved = false;
         for _ in 0..SENDS_PER_TURN {
-            let (Some(head), Some((link, attribute))) = (line.head(), conn) else { break };
-            match self.advance_one(&mut line, &head, link, attribute, now_ns) {
+            let (Some(head), Some((link, attribute))) = (queue.head(), conn) else { break };
+            match self.advance_one(&mut queue, &head, link, attribute, now_ns) {
                 Moved::Yes => moved = true,
                 Moved::NotYet => break,
                 Moved::Over => {
-                    self.core.end_line(&mut line);
+                    self.core.end_queue(&mut queue);
                     moved = true;
                 }
             }
         }
         if !self.core.waiting.holds(connection) {
             // The connection has ended while the transport was asked.
-            self.core.end_line(&mut line);
+            self.core.end_queue(&mut queue);
         }
-        let is_closing = line.is_closing;
-        if self.core.waiting.put_back(line) {
+        let is_closing = queue.is_closing;
+        if self.core.waiting.put_back(queue) {
             return moved;
         }
         if let (true, Some((link, _))) = (is_closing, conn) {
@@ -189,36 +190,36 @@ impl Endpoint {
 
     fn advance_one(
         &mut self,
-        line: &mut Line,
+        queue: &mut SendQueue,
         head: &Head,
         link: u64,
         attribute: Attribute,
         now_ns: u64,
     ) -> Moved {
-        let connection = line.connection;
-        if line.is_overdue(head, now_ns) {
-            if attribute == Attribute::ReliableOrdered && self.has_sends_under_way(link) {
+        let connection = queue.connection;
+        if queue.is_overdue(head, now_ns) {
+            if attribute == Attribute::ReliableOrdered && self.has_sends_in_progress(link) {
                 // Those before it have not ended yet.
                 return Moved::NotYet;
             }
-            let is_refused = line.failed == Some(Status::ReceiverNotReady) || self.is_refused(link);
+            let is_refused = queue.failed == Some(Status::ReceiverNotReady) || self.is_refused(link);
             let status = if is_refused { Status::ReceiverNotReady } else { Status::TimedOut };
-            self.core.waiting.drop_head(line);
+            self.core.waiting.drop_head(queue);
             self.core.complete(connection, SendOp::of(head), status);
             return Moved::Yes;
         }
         let sent =
-            self.transport.send(&mut self.core, connection, link, &line.message(head), SendOp::of(head));
+            self.transport.send(&mut self.core, connection, link, &queue.message(head), SendOp::of(head));
         match sent {
             Ok(()) => {
-                self.core.waiting.drop_head(line);
-                line.moves(now_ns);
+                self.core.waiting.drop_head(queue);
+                queue.moves(now_ns);
                 Moved::Yes
             }
             Err(SendError::WouldBlock) => Moved::NotYet,
             Err(SendError::TooLong { .. }) => {
-                // The path has become narrower than what was agreed: this one can't leave, others may.
-                self.core.waiting.drop_head(line);
+                // The path takes less than was agreed when the connection was made. This send can't be taken, others may.
+                self.core.waiting.drop_head(queue);
                 self.core.complete(connection, SendOp::of(head), Status::TimedOut);
                 Moved::Yes
             }
@@ -226,7 +227,7 @@ impl Endpoint {
         }
     }
 
-    fn has_sends_under_way(&self, link: u64) -> bool {
+    fn has_sends_in_progress(&self, link: u64) -> bool {
         self.transport.link_state(link).is_some_and(|state| state.unreported > 0)
     }
 
@@ -237,7 +238,7 @@ impl Endpoint {
         peer.refuses
     }
 
-    /// The send timeout of a connection has changed: those that wait do not outlive later ones.
+    /// Changes the send timeout of those that wait, so that they do not outlive later ones.
     pub(super) fn timeout_changed(&mut self, connection: Connection, timeout: std::time::Duration) {
         let now_ns = self.transport.now_ns();
         self.core.waiting.change_timeout(connection, now_ns, as_ns(timeout));

@@ -1,10 +1,10 @@
 //! What endpoints of every transport have: receive buffers, the queue of events, the connection table, counters.
 
-mod departures;
+mod ended;
 
-pub use departures::DisconnectPolicy;
+pub use ended::DisconnectPolicy;
 
-use self::departures::Departures;
+use self::ended::EndedConnections;
 use super::attempts::{Answer, Attempts};
 use super::operations::{Operation, Operations};
 use super::order::Order;
@@ -17,7 +17,7 @@ use super::receive::ReceiveBuffers;
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::requests::{RequestBody, RequestInbox};
-use super::waiting::{Head, Line, Waiting};
+use super::waiting::{Head, SendQueue, Waiting};
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::event::{ConnectRequest, Event};
 use crate::error::SendError;
@@ -68,12 +68,12 @@ pub(crate) enum ConnState {
     PeerGone,
     /// The peer is gone, and nothing more comes from it: the transport is to release the connection.
     Ended,
-    /// The transport lets go of it.
+    /// The transport is releasing it.
     Releasing,
-    /// Nothing is left of it but the event that tells the program.
-    Left,
-    /// The program was told, and still has the handle.
-    Told,
+    /// The transport has released it; the event that reports it to the program waits.
+    Released,
+    /// The program has taken the event, and still has the handle.
+    Reported,
     /// The program disconnected; what was sent before is still on its way.
     Closing,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Blocked {
 pub struct Core {
     pub receive: ReceiveBuffers,
     quotas: Quotas,
-    /// With no more free than this, who may have one is asked.
+    /// Quotas are asked when no more than these are free.
     scarce_buffers: u32,
     /// What peers may access.
     pub regions: Regions,
@@ -118,30 +118,30 @@ pub struct Core {
     pub operations: Operations,
     /// Completions that wait for their turn.
     pub order: Order,
-    /// Sends that wait for room.
+    /// Sends that wait for space in the transport.
     pub waiting: Waiting,
     /// Bytes of library memory allocated here and not freed yet.
     pub rma_bill: Arc<AtomicU64>,
     events: Queue,
-    /// Events that may wait for the program before nothing more may begin: as many as there are buffers, and sends whose ends
-    /// they report.
+    /// Sends and operations may begin while fewer events than this wait for the program: as many as there are buffers, and
+    /// completions.
     events_max: usize,
-    /// Events for which there were places from the beginning.
+    /// Events for which there was memory from the beginning.
     events_reserved: usize,
     /// Completions that may be held behind operations in progress, of all connections together: one may have half, which is as
     /// many as it can have in progress.
     held_max: usize,
-    /// Connections being made: each will be an event, for which there is room.
+    /// Connections being made: each will be an event, for which there is memory.
     owed: u32,
     conns: Slab<Conn>,
-    departures: Departures,
+    ended_connections: EndedConnections,
     /// Attempts to connect that a transport follows.
     pub attempts: Attempts,
     pub poller: Arc<Poller>,
     pub requests: Arc<RequestInbox>,
     pub counters: EndpointCounters,
     pub options: Options,
-    /// Blocking sends under way; rarely more than one.
+    /// Blocking sends in progress; rarely more than one.
     blocked: Vec<Blocked>,
     /// Requests shown to the program are bounded by the transport; counted here for the memory bill.
     slot_bytes: u32,
@@ -173,7 +173,7 @@ impl Core {
             events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
             owed: 0,
             conns: Slab::new(limits::CONNECTIONS_MAX),
-            departures: Departures::new(),
+            ended_connections: EndedConnections::new(),
             regions: Regions::new(),
             peers: Peers::default(),
             registrations: Registrations::new(memory::page_bytes(), options.idle_registered_bytes_max),
@@ -199,7 +199,7 @@ impl Core {
         }
         let before_bytes = self.memory_bytes();
         let quotas = Quotas::new(count).ok_or(OptionError::NoMemory)?;
-        // Room for their events beside what was reserved before.
+        // Memory for their events, beside what was reserved before.
         if !self.events.reserve(more as usize) {
             return Err(OptionError::NoMemory);
         }
@@ -231,7 +231,7 @@ impl Core {
         if self.waiting.has_closing() && self.is_closing(connection) {
             return true;
         }
-        if self.receive.free_at_hand() <= self.scarce_buffers && !self.has_share(connection, true) {
+        if self.receive.free_count_cached() <= self.scarce_buffers && !self.has_quota(connection, true) {
             return false;
         }
         let Some(filled) = self.receive.take(holder(connection), len, fill) else {
@@ -244,7 +244,7 @@ impl Core {
         true
     }
 
-    /// The program has disconnected, and takes nothing from this connection any more.
+    /// Whether the program has disconnected, and takes nothing from this connection any more.
     #[cold]
     fn is_closing(&self, connection: Connection) -> bool {
         self.conn(connection).is_some_and(|conn| conn.state == ConnState::Closing)
@@ -252,19 +252,20 @@ impl Core {
 
     /// Whether a message of this connection would find a buffer.
     pub fn has_buffer_for(&mut self, connection: Connection) -> bool {
-        self.receive.free_count() != 0 && self.has_share(connection, false)
+        self.receive.free_count() != 0 && self.has_quota(connection, false)
     }
 
-    /// Whether one more buffer is this connection's share, which it then `takes`; where it is not, that is counted.
+    /// Whether one more buffer is within this connection's quota. If it `takes` the buffer, that is noted, and a refusal is
+    /// counted.
     #[cold]
-    fn has_share(&mut self, connection: Connection, takes: bool) -> bool {
+    fn has_quota(&mut self, connection: Connection, takes: bool) -> bool {
         let free = self.receive.free_count();
         // One connection alone may have them all.
         if free > self.scarce_buffers || free == 0 || self.counters.connections_open < 2 {
             return true;
         }
         let holder = holder(connection);
-        let each_out = |tell: &mut dyn FnMut(u32)| self.receive.each_out(tell);
+        let each_out = |visit: &mut dyn FnMut(u32)| self.receive.each_out(visit);
         let has = self.quotas.may_take(holder, free, self.counters.messages_received, each_out);
         if takes && has {
             self.quotas.took(holder);
@@ -280,7 +281,7 @@ impl Core {
         self.counters.messages_received.wrapping_add(u64::from(self.receive.free_count()))
     }
 
-    /// A send ended. The one function where completions become events.
+    /// Completes a send. All completions become events here.
     #[inline]
     pub fn complete(&mut self, connection: Connection, op: SendOp, status: Status) {
         if !self.order.is_empty() && !op.silent && self.order.send_done(connection.index, status) {
@@ -293,8 +294,8 @@ impl Core {
         }
     }
 
-    /// Enters an operation that a transport is about to start. `sends`: those of the connection whose completions the transport has
-    /// yet to report, without the silent ones; asked only on ordered connections. Returns the operation's identifier.
+    /// Enters an operation that a transport is about to start. `sends` returns how many sends of the connection the transport
+    /// has yet to complete, without the silent ones; it is called only on ordered connections. Returns the operation's identifier.
     ///
     /// # Errors
     /// `WouldBlock`: as many are in progress as may be, or there is no memory.
@@ -324,7 +325,7 @@ impl Core {
         id.ok_or(SendError::WouldBlock)
     }
 
-    /// Takes the operation that was entered last out again: the transport could not start it.
+    /// Removes the operation that was entered last: the transport could not start it.
     #[cold]
     pub fn withdraw_operation(&mut self, id: u64) {
         if let Some(Operation { connection, order_entry: Some(entry), .. }) = self.operations.remove(id) {
@@ -332,8 +333,8 @@ impl Core {
         }
     }
 
-    /// An operation was over before it was entered. On ordered connections it may still have to wait behind so many sends, whose
-    /// completions the transport has yet to report.
+    /// Completes an operation that was over before it was entered. On ordered connections it may still have to wait behind
+    /// `sends` sends, whose completions the transport has yet to report.
     pub fn end_unentered(&mut self, connection: Connection, op: OperationOp, status: Status, sends: u32) {
         let OperationOp { context, silent, is_ordered } = op;
         let mut order_entry = None;
@@ -347,7 +348,7 @@ impl Core {
         self.end_operation(Operation { connection, context, silent, order_entry }, status);
     }
 
-    /// A remote memory operation ended: `name` is what the transport knew it by.
+    /// Completes a remote memory operation, which the transport knew by `name`.
     pub fn complete_operation(&mut self, name: u64, status: Status) {
         if let Some(operation) = self.operations.remove(name) {
             self.end_operation(operation, status);
@@ -366,7 +367,7 @@ impl Core {
         }
     }
 
-    /// Tells the completions of a connection whose turn has come.
+    /// Raises the completions of a connection whose turn has come.
     #[cold]
     fn complete_due(&mut self, connection: Connection) {
         while let Some(due) = self.order.next_due(connection.index) {
@@ -397,15 +398,15 @@ impl Core {
         self.waiting.note_failure(connection, status);
     }
 
-    /// Ends all sends of a line: its connection is over.
-    pub fn end_line(&mut self, line: &mut Line) {
-        let status = line.status_at_end();
-        while let Some(head) = self.waiting.drop_head(line) {
-            self.complete(line.connection, SendOp::of(&head), status);
+    /// Ends all sends of a queue, as its connection is over.
+    pub fn end_queue(&mut self, queue: &mut SendQueue) {
+        let status = queue.status_at_end();
+        while let Some(head) = self.waiting.drop_head(queue) {
+            self.complete(queue.connection, SendOp::of(&head), status);
         }
     }
 
-    /// Ends all sends of a connection that wait, where its line is not taken out of the table.
+    /// Ends all waiting sends of a connection whose queue is in the table, not taken out.
     #[cold]
     fn end_waiting(&mut self, connection: Connection) {
         while let Some((head, status)) = self.waiting.end_one(connection) {
@@ -413,15 +414,15 @@ impl Core {
         }
     }
 
-    /// A request came; it becomes an event, or is refused if there is no memory for that.
+    /// Takes a request of a peer's, which becomes an event, or is refused if there is no memory for that.
     pub fn requested(&mut self, body: RequestBody) {
-        if !self.events.has_room_for_others(self.owed as usize + 1) {
+        if !self.events.has_space_for_others(self.owed as usize + 1) {
             return body.refuse();
         }
         self.events.push(Event::ConnectRequest(ConnectRequest::new(body)));
     }
 
-    /// A connection of ours is open, with the smaller MSS of both sides.
+    /// Notes that a connection is open, with the smaller MSS of both sides, and raises its event.
     pub fn opened(&mut self, connection: Connection, mss: u32) {
         let Some(conn) = self.conns.get_mut(key(connection)) else { return };
         let (was, context) = (conn.state, conn.context);
@@ -440,7 +441,7 @@ impl Core {
         }
     }
 
-    /// A connection of ours did not come about.
+    /// Notes that a connection could not be made, and raises its event.
     pub fn failed(&mut self, connection: Connection, why: ConnectFailure) {
         let Some(conn) = self.conns.remove(key(connection)) else { return };
         self.not_owed(conn.state);
@@ -455,8 +456,8 @@ impl Core {
         }
     }
 
-    /// It is proved who is at the other end of this connection, which holds for as long as it lives. To be said before the
-    /// peer can ask for anything over it.
+    /// Notes who was proved to be at the other end of this connection, for as long as it lives. To be called before the peer
+    /// can ask for anything over it.
     pub fn identify(&mut self, connection: Connection, peer: &Peer) {
         self.peers.insert(connection, peer);
         self.regions.limit(connection, peer.access());
@@ -468,23 +469,23 @@ impl Core {
         self.regions.forget(connection);
     }
 
-    /// An attempt to connect is over, on whatever ways it was made.
+    /// Raises the event that an attempt to connect has failed, after all ways to connect were tried.
     pub fn connect_failed(&mut self, context: u64, why: ConnectFailure) {
         self.events.push(Event::Connect { context, result: Err(why) });
     }
 
-    /// The peer's library has answered an attempt of ours: what it says from now on is the peer's word.
+    /// Notes that the peer's library has answered an attempt to connect: what follows comes from the peer.
     pub fn heard(&mut self, connection: Connection) {
         self.attempts.answered(connection, Answer::Peer);
     }
 
-    /// Somebody else than the peer has answered.
+    /// Notes that somebody else than the peer has answered an attempt to connect.
     pub fn disproved(&mut self, connection: Connection) {
         self.attempts.answered(connection, Answer::Stranger);
     }
 
-    /// The peer takes nothing more, and what the transport had for it has been completed; what it sent before may still come. See
-    /// [`Core::ended`].
+    /// Notes that the peer takes nothing more. The transport has completed what it had for the peer; what the peer sent before
+    /// may still come, until [`Core::ended`].
     pub fn peer_gone(&mut self, connection: Connection) {
         self.end_waiting(connection);
         if let Some(conn) = self.conns.get_mut(key(connection))
@@ -495,12 +496,12 @@ impl Core {
         }
     }
 
-    /// All is over: the handle is free, unless the program is to be told first.
+    /// Notes that the transport is done with a connection. Its handle is free, unless an event has to report the end first.
     pub fn closed(&mut self, connection: Connection) {
         self.end_waiting(connection);
         self.waiting.forget(connection);
         self.unidentify(connection);
-        if self.has_left(connection) {
+        if self.released(connection) {
             return;
         }
         if let Some(conn) = self.conns.remove(key(connection))
@@ -510,7 +511,7 @@ impl Core {
         }
     }
 
-    /// A peer was silent for too long.
+    /// Raises the event that a peer was silent for too long.
     pub fn keepalive_timed_out(&mut self, connection: Connection) {
         if self.is_closing(connection) {
             return;
@@ -518,7 +519,7 @@ impl Core {
         self.events.push(Event::KeepaliveTimedOut { connection });
     }
 
-    /// The device failed.
+    /// Raises the event that the device failed.
     pub fn device_failed(&mut self) {
         self.events.push(Event::DeviceFailed);
     }
@@ -526,8 +527,8 @@ impl Core {
     /// Enters a connection that is being made into the table; None when it is full, or there is no memory.
     pub fn insert(&mut self, context: u64, attribute: Attribute, state: ConnState) -> Option<Connection> {
         debug_assert!(matches!(state, ConnState::Connecting | ConnState::Accepting));
-        // What will be told of it must not need memory then.
-        if !self.events.has_room_for_others(self.owed as usize + 1) || !self.peers.has_room_for_one() {
+        // The events about it must not need memory later.
+        if !self.events.has_space_for_others(self.owed as usize + 1) || !self.peers.has_space_for_one() {
             return None;
         }
         let reason = DisconnectReason::Closed;
@@ -537,14 +538,14 @@ impl Core {
         Some(Connection { index: key.index, generation: key.generation })
     }
 
-    /// A connection in this state will not become an event any more.
+    /// Gives back the event reserved for a connection in this state, which won't be raised.
     pub fn not_owed(&mut self, state: ConnState) {
         if matches!(state, ConnState::Connecting | ConnState::Accepting) {
             self.owed = self.owed.saturating_sub(1);
         }
     }
 
-    /// Takes it out again: the attempt never began.
+    /// Removes a connection whose attempt never began.
     pub fn forget(&mut self, connection: Connection) {
         self.unidentify(connection);
         if let Some(conn) = self.conns.remove(key(connection)) {
@@ -564,8 +565,8 @@ impl Core {
 
     #[inline]
     pub fn pop_event(&mut self) -> Option<Event> {
-        let Core { events, receive, conns, departures, .. } = self;
-        events.pop(receive, |connection| departures.report(conns, connection))
+        let Core { events, receive, conns, ended_connections, .. } = self;
+        events.pop(receive, |connection| ended_connections.report(conns, connection))
     }
 
     #[inline]
@@ -573,17 +574,17 @@ impl Core {
         !self.events.is_empty()
     }
 
-    /// How many wait for the program.
+    /// How many events wait for the program.
     pub fn events_queued(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether a send of this connection may begin, that will be told: the program takes its events, and the connection's line is
-    /// within its quota.
+    /// Whether a send that is not silent may begin on this connection: the program takes its events, and the connection's
+    /// completions are within their quota.
     #[inline]
     pub fn has_send_quota(&self, connection: Connection) -> bool {
         self.events.len() < self.events_max
-            && (self.order.held() < self.held_max / 2 || self.has_line_quota(connection, false))
+            && (self.order.held() < self.held_max / 2 || self.has_completion_quota(connection, false))
     }
 
     /// Whether a remote operation may be started now. One that is `silent` raises no event, but keeps its turn among the
@@ -591,14 +592,14 @@ impl Core {
     #[inline]
     pub fn has_operation_quota(&self, connection: Connection, silent: bool) -> bool {
         (silent || self.events.len() < self.events_max)
-            && (self.order.held() < self.held_max / 2 || self.has_line_quota(connection, true))
+            && (self.order.held() < self.held_max / 2 || self.has_completion_quota(connection, true))
     }
 
-    /// Nobody may hold more completions in line than there are places left for all others (ADR 19), so that an operation that
-    /// never ends stops nothing but its own connection. While less than half of the places are used, nobody does. A send does
-    /// not `begin` a line.
+    /// Whether a connection may hold one more completion behind those before it. It may hold as many as remain for all others
+    /// (ADR 19), so that an operation that never ends stops only its own connection. While less than half of them are used,
+    /// nobody holds more. `begins`: this may be the first of the connection's queue, which a send never is.
     #[cold]
-    fn has_line_quota(&self, connection: Connection, begins: bool) -> bool {
+    fn has_completion_quota(&self, connection: Connection, begins: bool) -> bool {
         let is_ordered =
             self.conn(connection).is_some_and(|conn| conn.attribute == Attribute::ReliableOrdered);
         let held = self.order.held_by(connection.index);
@@ -624,15 +625,15 @@ impl Core {
         Some(status)
     }
 
-    /// A blocking send of somebody's has ended.
+    /// Whether some blocking send has ended.
     pub fn has_unblocked(&self) -> bool {
         self.blocked.iter().any(|waiter| waiter.status.is_some())
     }
 
-    /// What waits to be told: events, and ends of blocking sends.
+    /// How much waits to be reported: events, and ends of blocking sends.
     pub fn news(&self) -> usize {
         self.events.len()
-            + self.departures.pending()
+            + self.ended_connections.pending()
             + self.blocked.iter().filter(|waiter| waiter.status.is_some()).count()
     }
 
@@ -657,7 +658,7 @@ impl Core {
             ("regions", self.regions.bytes()),
             ("who peers are", self.peers.bytes()),
             ("known memory", self.registrations.bytes()),
-            ("sends that wait for room", self.waiting.bytes()),
+            ("sends that wait for space", self.waiting.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
         ]
     }

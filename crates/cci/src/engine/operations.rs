@@ -13,7 +13,7 @@ pub(crate) struct Operation {
     pub context: u64,
     /// No event on success.
     pub silent: bool,
-    /// Its entry in the line of its connection, where completions are ordered.
+    /// Its entry in the queue that orders the completions of its connection.
     pub order_entry: Option<EntryId>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Room for `max`; it is taken as it is first needed, and kept.
+    /// Has capacity for `max`; memory for it is taken as it is first needed, and kept.
     pub fn new(max: u32) -> Operations {
         Operations { all: Slab::new(max), quotas: None, entered: 1 }
     }
@@ -35,7 +35,7 @@ impl Operations {
     /// Enters one; None: as many are in progress as may be, or as may be of this connection, unless it `is_alone`: no more than
     /// are left for all others (ADR 19), so that a peer that answers nothing keeps nobody else from theirs.
     pub fn insert(&mut self, operation: Operation, is_alone: bool) -> Option<u64> {
-        if self.all.len() >= self.all.max() / 2 && !is_alone && !self.has_share(operation.connection) {
+        if self.all.len() >= self.all.max() / 2 && !is_alone && !self.has_quota(operation.connection) {
             return None;
         }
         self.entered += 1;
@@ -43,15 +43,15 @@ impl Operations {
     }
 
     #[cold]
-    fn has_share(&mut self, connection: Connection) -> bool {
+    fn has_quota(&mut self, connection: Connection) -> bool {
         let (all, max) = (&self.all, self.all.max());
         if self.quotas.is_none() {
             self.quotas = Quotas::new(max);
         }
         // Without memory to count in nobody gets more than the first half.
         let Some(quotas) = &mut self.quotas else { return false };
-        let each_out = |tell: &mut dyn FnMut(u32)| {
-            all.iter().for_each(|(_, operation)| tell(holder(operation.connection)));
+        let each_out = |visit: &mut dyn FnMut(u32)| {
+            all.iter().for_each(|(_, operation)| visit(holder(operation.connection)));
         };
         let holder = holder(connection);
         let has = quotas.may_take(holder, max - all.len(), self.entered, each_out);

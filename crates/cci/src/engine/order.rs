@@ -1,16 +1,16 @@
 //! Completions in the order of issue, on reliable ordered connections (CCI-028).
 //!
 //! A transport completes the messages of such a connection in order, but knows no order between them and the RMA
-//! operations, which complete when their answers come. While a connection has operations in progress, it has a *line*
-//! here: what was issued stands in line, and its completion is told when everything before it is complete.
+//! operations, which complete when their answers come. So a connection with operations in progress has a queue: it holds
+//! what was issued, and a completion is reported once everything before it is complete.
 //!
-//! The entries of all lines lie in one table, which grows with use and is kept. How many of them a connection may have is
-//! the engine's to say ([`Order::held_by`]).
+//! The entries of all queues are in one table, which grows with use and is kept. The engine limits how many of them a
+//! connection may have ([`Order::held_by`]).
 
 use crate::connection::Status;
 use std::collections::HashMap;
 
-/// What is told at last: to whom, and how it ended.
+/// A completion that may be reported now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub context: u64,
@@ -25,13 +25,13 @@ pub(crate) struct EntryId(u32);
 /// No entry.
 const NIL: u32 = u32::MAX;
 
-/// A send or an operation in line, or a free place of the table.
+/// A send or an operation in the queue, or a free slot of the table.
 #[derive(Copy, Clone)]
 struct Entry {
     context: u64,
-    /// The entry behind it in line, or the next free place.
+    /// The entry behind it in the queue, or the next free slot.
     next: u32,
-    /// The entry before it in line.
+    /// The entry before it in the queue.
     previous: u32,
     /// Of a send: the send behind it.
     next_send: u32,
@@ -41,33 +41,34 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 24, "tens of thousands may be held");
 
-/// What one connection has issued since its first operation that has not been told, oldest first.
-struct Line {
+/// What one connection has issued since its first operation that has not been reported, oldest first.
+struct CompletionQueue {
     first: u32,
     last: u32,
     len: u32,
-    /// Sends that were under way when the first operation came: they come before everything in the line.
+    /// Sends that were in progress when the first operation came: they come before everything in the queue.
     earlier: u32,
-    /// The oldest send in line that has not completed, and the newest; sends complete in order.
+    /// The oldest send in the queue that has not completed, and the newest; sends complete in order.
     open_send: u32,
     last_send: u32,
 }
 
-const NO_LINE: Line = Line { first: NIL, last: NIL, len: 0, earlier: 0, open_send: NIL, last_send: NIL };
+const EMPTY: CompletionQueue =
+    CompletionQueue { first: NIL, last: NIL, len: 0, earlier: 0, open_send: NIL, last_send: NIL };
 
-/// The lines of an endpoint. See the module.
+/// The queues of an endpoint's completions.
 pub(crate) struct Order {
-    /// By the connection's place.
-    lines: HashMap<u32, Line>,
+    /// By the connection's index.
+    queues: HashMap<u32, CompletionQueue>,
     entries: Vec<Entry>,
     free: u32,
-    /// Entries in all lines.
+    /// Entries in all queues.
     held: usize,
 }
 
 impl Default for Order {
     fn default() -> Order {
-        Order { lines: HashMap::new(), entries: Vec::new(), free: NIL, held: 0 }
+        Order { queues: HashMap::new(), entries: Vec::new(), free: NIL, held: 0 }
     }
 }
 
@@ -75,24 +76,24 @@ impl Order {
     /// True while no connection has operations in progress: nothing needs to be looked at.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.queues.is_empty()
     }
 
-    /// How many entries stand in all lines. They may be complete and only behind one that is not.
+    /// How many entries are in all queues. They may be complete and only behind one that is not.
     #[inline]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// How many of them are this connection's.
+    /// How many entries this connection has.
     pub fn held_by(&self, conn: u32) -> usize {
-        self.lines.get(&conn).map_or(0, |line| line.len as usize)
+        self.queues.get(&conn).map_or(0, |queue| queue.len as usize)
     }
 
-    /// True if the connection has a line: its sends must be entered.
+    /// True if the connection has a queue: its sends must be entered.
     #[inline]
     pub fn holds(&self, conn: u32) -> bool {
-        !self.lines.is_empty() && self.lines.contains_key(&conn)
+        !self.queues.is_empty() && self.queues.contains_key(&conn)
     }
 
     /// Makes sure that one more send can be entered. False: there is no memory.
@@ -103,7 +104,7 @@ impl Order {
 
     /// Makes sure that one more operation can be entered. False: there is no memory.
     pub fn reserve_operation(&mut self) -> bool {
-        self.reserve() && self.lines.try_reserve(1).is_ok()
+        self.reserve() && self.queues.try_reserve(1).is_ok()
     }
 
     #[cold]
@@ -128,8 +129,8 @@ impl Order {
         self.entries.get_mut(at as usize)
     }
 
-    /// Enters an operation; `earlier_sends` is asked only where there is no line yet: sends in progress that will be told
-    /// (not the silent ones). None: there is no memory, which [`Order::reserve_operation`] would have said.
+    /// Enters an operation; `earlier_sends` is asked only where there is no queue yet: how many sends in progress will be
+    /// reported (the silent ones will not). None: there is no memory, which [`Order::reserve_operation`] would have said.
     pub fn enter_operation(
         &mut self,
         conn: u32,
@@ -140,61 +141,61 @@ impl Order {
         if !self.reserve_operation() {
             return None;
         }
-        self.lines.entry(conn).or_insert_with(|| Line { earlier: earlier_sends(), ..NO_LINE });
+        self.queues.entry(conn).or_insert_with(|| CompletionQueue { earlier: earlier_sends(), ..EMPTY });
         self.enter(conn, context, silent).map(EntryId)
     }
 
-    /// Enters a send that is not silent, on a connection with a line. False: there is no line, or no memory, which
+    /// Enters a send that is not silent, on a connection with a queue. False: there is no queue, or no memory, which
     /// [`Order::reserve`] would have said.
     pub fn enter_send(&mut self, conn: u32, context: u64) -> bool {
         if !self.holds(conn) {
             return false;
         }
         let Some(at) = self.enter(conn, context, false) else { return false };
-        let Order { lines, entries, .. } = self;
-        let Some(line) = lines.get_mut(&conn) else { return false };
-        match entries.get_mut(line.last_send as usize).filter(|_| line.open_send != NIL) {
+        let Order { queues, entries, .. } = self;
+        let Some(queue) = queues.get_mut(&conn) else { return false };
+        match entries.get_mut(queue.last_send as usize).filter(|_| queue.open_send != NIL) {
             Some(before) => before.next_send = at,
-            None => line.open_send = at,
+            None => queue.open_send = at,
         }
-        line.last_send = at;
+        queue.last_send = at;
         true
     }
 
-    /// Puts an entry at the end of a line that is there.
+    /// Puts an entry at the end of a queue that is there.
     fn enter(&mut self, conn: u32, context: u64, silent: bool) -> Option<u32> {
         if !self.reserve() {
             return None;
         }
-        let Order { lines, entries, free, held } = self;
-        let (at, line) = (*free, lines.get_mut(&conn)?);
+        let Order { queues, entries, free, held } = self;
+        let (at, queue) = (*free, queues.get_mut(&conn)?);
         let entry = entries.get_mut(at as usize)?;
         *free = entry.next;
-        *entry = Entry { context, next: NIL, previous: line.last, next_send: NIL, silent, status: None };
-        match entries.get_mut(line.last as usize) {
+        *entry = Entry { context, next: NIL, previous: queue.last, next_send: NIL, silent, status: None };
+        match entries.get_mut(queue.last as usize) {
             Some(before) => before.next = at,
-            None => line.first = at,
+            None => queue.first = at,
         }
-        line.last = at;
-        line.len += 1;
+        queue.last = at;
+        queue.len += 1;
         *held += 1;
         Some(at)
     }
 
-    /// Takes back the operation entered last: it was not taken by the transport.
+    /// Removes the operation entered last, which the transport has not taken.
     pub fn take_back(&mut self, conn: u32, EntryId(at): EntryId) {
-        let Order { lines, entries, .. } = self;
-        let Some(line) = lines.get_mut(&conn).filter(|line| line.last == at) else { return };
+        let Order { queues, entries, .. } = self;
+        let Some(queue) = queues.get_mut(&conn).filter(|queue| queue.last == at) else { return };
         let Some(previous) = entries.get(at as usize).map(|entry| entry.previous) else { return };
         match entries.get_mut(previous as usize) {
             Some(before) => before.next = NIL,
-            None => line.first = NIL,
+            None => queue.first = NIL,
         }
-        line.last = previous;
+        queue.last = previous;
         self.free_entry(conn, at);
     }
 
-    /// The entry is in no line any more.
+    /// Frees an entry that is in no queue any more.
     fn free_entry(&mut self, conn: u32, at: u32) {
         let free = self.free;
         if let Some(entry) = self.entry(at) {
@@ -202,47 +203,47 @@ impl Order {
             self.free = at;
             self.held -= 1;
         }
-        // A line is there as long as something stands in it.
-        if let Some(line) = self.lines.get_mut(&conn) {
-            line.len -= 1;
-            if line.len == 0 {
-                self.lines.remove(&conn);
+        // A queue is there as long as something stands in it.
+        if let Some(queue) = self.queues.get_mut(&conn) {
+            queue.len -= 1;
+            if queue.len == 0 {
+                self.queues.remove(&conn);
             }
         }
     }
 
-    /// A send that is not silent completed. False: it is to be told at once. Otherwise [`Order::next_due`] tells it.
+    /// Notes that a send that is not silent has completed. False: report it at once. Otherwise [`Order::next_due`] returns it later.
     pub fn send_done(&mut self, conn: u32, status: Status) -> bool {
-        let Order { lines, entries, .. } = self;
-        let Some(line) = lines.get_mut(&conn) else { return false };
-        if line.earlier > 0 {
-            line.earlier -= 1;
+        let Order { queues, entries, .. } = self;
+        let Some(queue) = queues.get_mut(&conn) else { return false };
+        if queue.earlier > 0 {
+            queue.earlier -= 1;
             return false;
         }
-        let Some(entry) = entries.get_mut(line.open_send as usize) else { return false };
+        let Some(entry) = entries.get_mut(queue.open_send as usize) else { return false };
         entry.status = Some(status);
-        line.open_send = entry.next_send;
+        queue.open_send = entry.next_send;
         true
     }
 
-    /// The operation of this entry completed.
+    /// Notes that the operation of this entry has completed.
     pub fn operation_done(&mut self, id: EntryId, status: Status) {
         if let Some(entry) = self.entry(id.0) {
             entry.status = Some(status);
         }
     }
 
-    /// The completion whose turn it is, if it is known.
+    /// The completion whose turn it is, if it is complete.
     pub fn next_due(&mut self, conn: u32) -> Option<Due> {
-        let Order { lines, entries, .. } = self;
-        let line = lines.get_mut(&conn).filter(|line| line.earlier == 0)?;
-        let at = line.first;
+        let Order { queues, entries, .. } = self;
+        let queue = queues.get_mut(&conn).filter(|queue| queue.earlier == 0)?;
+        let at = queue.first;
         let Entry { context, silent, status, next, .. } = *entries.get(at as usize)?;
         let status = status?;
-        line.first = next;
+        queue.first = next;
         match entries.get_mut(next as usize) {
             Some(behind) => behind.previous = NIL,
-            None => line.last = NIL,
+            None => queue.last = NIL,
         }
         self.free_entry(conn, at);
         Some(Due { context, silent, status })
@@ -250,8 +251,8 @@ impl Order {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.entries.capacity() * size_of::<Entry>() + self.lines.capacity() * size_of::<(u32, Line)>())
-            as u64
+        (self.entries.capacity() * size_of::<Entry>()
+            + self.queues.capacity() * size_of::<(u32, CompletionQueue)>()) as u64
     }
 }
 
@@ -270,18 +271,18 @@ mod tests {
         let mut order = Order::default();
         let first = order.enter_operation(7, 10, false, || 2).unwrap();
         assert!(order.enter_send(7, 11));
-        let second = order.enter_operation(7, 12, true, || unreachable!("there is a line")).unwrap();
+        let second = order.enter_operation(7, 12, true, || unreachable!("there is a queue")).unwrap();
         assert_eq!((order.held(), order.held_by(7), order.held_by(8)), (3, 3, 0));
         order.operation_done(second, Status::Success);
         order.operation_done(first, Status::RmaHandle);
         assert_eq!(due(&mut order, 7), [], "two sends come before");
-        assert!(!order.send_done(7, Status::Success), "an earlier one: told at once");
+        assert!(!order.send_done(7, Status::Success), "an earlier one: reported at once");
         assert!(!order.send_done(7, Status::Success));
         assert_eq!(due(&mut order, 7), [(10, Status::RmaHandle)]);
         assert!(order.send_done(7, Status::Success));
         assert_eq!(due(&mut order, 7), [(11, Status::Success), (12, Status::Success)]);
         assert!(order.is_empty() && order.held() == 0);
-        assert!(!order.send_done(7, Status::Success), "no line");
+        assert!(!order.send_done(7, Status::Success), "no queue");
     }
 
     #[test]
@@ -356,14 +357,14 @@ mod tests {
         ) {
             let mut order = Order::default();
             let mut models: [Model; CONNECTIONS] = Default::default();
-            let rest = (0..steps.len()).flat_map(|_| {
+            let remaining = (0..steps.len()).flat_map(|_| {
                 (0..CONNECTIONS).flat_map(|conn| [(conn, Step::SendDone), (conn, Step::OperationDone(0))])
             });
-            for (index, step) in steps.iter().copied().chain(rest) {
+            for (index, step) in steps.iter().copied().chain(remaining) {
                 let (conn, model) = (index as u32, &mut models[index]);
                 match step {
                     Step::Send => {
-                        // As the endpoint does it.
+                        // This is what the endpoint does.
                         if order.holds(conn) {
                             prop_assert!(order.enter_send(conn, model.issued));
                         }

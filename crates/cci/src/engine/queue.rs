@@ -1,5 +1,5 @@
-//! The queue of events. What comes by the million is kept small and in words that are written and read whole: a move of an
-//! event that was written in pieces waits until the pieces are in the cache, behind all that was stored before.
+//! The queue of events. Events that come by the million are kept small, in words that are written and read whole. If an event
+//! were written in parts, reading it would wait until all parts have left the store buffer.
 
 use super::receive::{Filled, ReceiveBuffers};
 use crate::connection::{Connection, DisconnectReason, Status};
@@ -19,7 +19,7 @@ enum Queued {
         context: u64,
         status: Status,
     },
-    /// Dropped where its program has disconnected it meanwhile.
+    /// Dropped if the program has disconnected it meanwhile.
     Disconnected {
         connection: Connection,
         context: u64,
@@ -53,7 +53,7 @@ impl Queue {
         self.queued.is_empty()
     }
 
-    /// Makes room for `more` beside what was reserved before. False: there is no memory.
+    /// Reserves memory for `more` events beside what was reserved before. False: there is no memory.
     #[must_use]
     pub fn reserve(&mut self, more: usize) -> bool {
         let (queued, others) = (&mut self.queued, &mut self.others);
@@ -62,15 +62,15 @@ impl Queue {
             && others.try_reserve(others.capacity() - others.len() + more).is_ok()
     }
 
-    /// Makes sure of room for so many in all. False: there is no memory.
+    /// Makes sure of memory for so many events in all. False: there is no memory.
     #[must_use]
     pub fn has_capacity(&mut self, all: usize) -> bool {
         self.queued.capacity() >= all || self.queued.try_reserve(all - self.queued.len()).is_ok()
     }
 
-    /// Makes sure of room for `more` that are not of messages or sends. False: there is no memory.
+    /// Makes sure of memory for `more` events that are not of messages or sends. False: there is no memory.
     #[must_use]
-    pub fn has_room_for_others(&mut self, more: usize) -> bool {
+    pub fn has_space_for_others(&mut self, more: usize) -> bool {
         self.others.try_reserve(more).is_ok() && self.queued.try_reserve(more).is_ok()
     }
 
@@ -91,7 +91,7 @@ impl Queue {
         self.queued.push_back(Queued::Send { connection, context, status });
     }
 
-    /// A connection has ended. False: there is no memory to tell of it now.
+    /// Queues the event that a connection has ended. False: there is no memory for it now.
     #[cold]
     #[must_use]
     pub fn push_disconnected(
@@ -100,30 +100,30 @@ impl Queue {
         context: u64,
         reason: DisconnectReason,
     ) -> bool {
-        let has_room = self.queued.try_reserve(1).is_ok();
-        if has_room {
+        let has_space = self.queued.try_reserve(1).is_ok();
+        if has_space {
             self.queued.push_back(Queued::Disconnected { connection, context, reason });
         }
-        has_room
+        has_space
     }
 
-    /// Anything else.
+    /// Queues any other event.
     #[cold]
     pub fn push(&mut self, event: Event) {
         self.others.push_back(event);
         self.queued.push_back(Queued::Other);
     }
 
-    /// The next event; one that a connection has ended only where it still `is_told`.
+    /// The next event. That a connection has ended is left out unless the connection `is_reported`.
     #[inline]
     pub fn pop(
         &mut self,
         buffers: &mut ReceiveBuffers,
-        mut is_told: impl FnMut(Connection) -> bool,
+        mut is_reported: impl FnMut(Connection) -> bool,
     ) -> Option<Event> {
         let queued = self.queued.pop_front()?;
         if self.queued.is_empty() {
-            // Begins again at its beginning, which is in the cache: it has room for thousands.
+            // The queue has space for thousands. An empty one starts again at its beginning, which is in the cache.
             self.queued.clear();
         }
         match queued {
@@ -134,10 +134,10 @@ impl Queue {
             }
             Queued::Send { connection, context, status } => Some(Event::Send { connection, context, status }),
             Queued::Disconnected { connection, context, reason } => {
-                if is_told(connection) {
+                if is_reported(connection) {
                     Some(Event::Disconnected { connection, context, reason })
                 } else {
-                    self.pop(buffers, is_told)
+                    self.pop(buffers, is_reported)
                 }
             }
             Queued::Other => self.others.pop_front(),

@@ -19,7 +19,7 @@ const NOBODY: u32 = u32::MAX;
 /// Buffers returned, or taken without a note, by which counts may be wrong: one in this many of those that are free.
 const SLACK: u32 = 4;
 
-/// The number by which the buffers of a connection are known. Buffers of one that ended before, in the same place of the
+/// The number by which the buffers of a connection are known. Buffers of one that ended before, in the same slot of the
 /// table, are nobody's: the program has them, and no connection can be blamed for it.
 #[inline]
 pub(crate) fn holder(connection: Connection) -> u32 {
@@ -41,8 +41,8 @@ pub(super) struct Quotas {
 impl Quotas {
     /// For so many buffers. None: there is no memory.
     pub fn new(buffers: u32) -> Option<Quotas> {
-        let places = 2 * buffers.next_power_of_two() as usize;
-        let held = fallible::filled(places, (NOBODY, 0)).ok()?;
+        let slots = 2 * buffers.next_power_of_two() as usize;
+        let held = fallible::filled(slots, (NOBODY, 0)).ok()?;
         Some(Quotas { held, holders: 0, counted_at: 0, free_then: 0, noted: 0 })
     }
 
@@ -50,7 +50,7 @@ impl Quotas {
         size_of_val(&*self.held)
     }
 
-    /// Whether `holder` may have one of those that are `free`. `taken`: how many were ever taken; `each_out` tells who holds
+    /// Whether `holder` may have one of those that are `free`. `taken`: how many were ever taken; `each_out` calls its argument with the holder of
     /// each that is not free.
     pub fn may_take(
         &mut self,
@@ -88,11 +88,11 @@ impl Quotas {
     }
 
     fn add(&mut self, holder: u32) {
-        let (at, places) = (self.place_of(holder), self.held.len());
+        let (at, slots) = (self.slot_of(holder), self.held.len());
         let Some((who, count)) = self.held.get_mut(at) else { return };
         if *who == NOBODY {
-            if (self.holders + 1) * 8 > places * 7 {
-                // Kept from filling up, as lookups end at a free place. It is counted anew before long.
+            if (self.holders + 1) * 8 > slots * 7 {
+                // Kept from filling up, as lookups end at a free slot. It is counted anew before long.
                 return;
             }
             *who = holder;
@@ -102,11 +102,11 @@ impl Quotas {
     }
 
     fn held_by(&self, holder: u32) -> u32 {
-        self.held.get(self.place_of(holder)).map_or(0, |(_, count)| *count)
+        self.held.get(self.slot_of(holder)).map_or(0, |(_, count)| *count)
     }
 
     /// Where it is in the table, or would be.
-    fn place_of(&self, holder: u32) -> usize {
+    fn slot_of(&self, holder: u32) -> usize {
         let mask = self.held.len() - 1;
         // Fibonacci hashing: neighbours in the table of connections come to lie far apart.
         let mut at = (u64::from(holder).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
@@ -144,7 +144,7 @@ mod tests {
             let holder = holder(connection(index));
             let (free, count) = (self.buffers.free_count(), self.buffers.count());
             let scarce = free * 2 <= count;
-            let each_out = |tell: &mut dyn FnMut(u32)| self.buffers.each_out(tell);
+            let each_out = |visit: &mut dyn FnMut(u32)| self.buffers.each_out(visit);
             if free == 0 || scarce && !self.quotas.may_take(holder, free, self.taken, each_out) {
                 return false;
             }

@@ -59,8 +59,8 @@ impl ReceiveBuffers {
 
     /// Of the first pool, buffers that are free without a look at what was returned: a cheap lower bound.
     #[inline]
-    pub fn free_at_hand(&self) -> u32 {
-        self.first.free_at_hand()
+    pub fn free_count_cached(&self) -> u32 {
+        self.first.free_count_cached()
     }
 
     /// All of them, free or not.
@@ -70,8 +70,8 @@ impl ReceiveBuffers {
     }
 
     /// Tells for whom each buffer is out that is. Takes a look at every buffer.
-    pub fn each_out(&mut self, mut tell: impl FnMut(u32)) {
-        std::iter::once(&mut self.first).chain(&mut self.more).for_each(|pool| pool.each_out(&mut tell));
+    pub fn each_out(&mut self, mut visit: impl FnMut(u32)) {
+        std::iter::once(&mut self.first).chain(&mut self.more).for_each(|pool| pool.each_out(&mut visit));
     }
 
     /// Bytes of memory that they take.

@@ -1,24 +1,25 @@
-//! Sends for which the transport has no room. They wait here, in the endpoint's send buffers, and leave in order once it has some:
-//! so a program finds as much room as it asked for, whatever the ring, the window or the socket takes.
+//! Sends for which the transport has no space. They wait in the endpoint's send buffers, and are handed to the transport in
+//! order once it has space. So a program can start as many sends as it asked for, whatever the ring, the window or the
+//! socket takes at a time.
 //!
-//! Each connection with such sends has a *line*: heads and messages, one behind the other, in chunks of memory that are borrowed
-//! from what the transport may use of the endpoint's memory cap. How many sends and how much memory a connection may have is the
-//! endpoint's to say (`endpoint/waiting.rs`); here they are kept.
+//! Each connection with such sends has a queue: heads and messages, one behind the other, in chunks of memory that are
+//! borrowed from what the transport may use of the endpoint's memory cap. This module keeps the queues;
+//! `endpoint/waiting.rs` decides how many sends and how much memory a connection may have.
 
 use super::chunks::{CHUNK_BYTES, Chunks, Queue};
 use crate::connection::{Connection, Status};
 use crate::limits;
 use std::collections::{HashMap, VecDeque};
 
-/// Of a send in its line, before its message.
+/// Bytes that describe a send; they are stored before its message.
 const HEAD_BYTES: usize = 32;
 /// Chunks that are borrowed at once, and kept for the next time, where there are plenty.
 const LOT_CHUNKS: u32 = 16;
-/// Where there are few, no more than one part in so many of what there is, and none is kept.
+/// Where memory is scarce, no more than one part in so many of it is borrowed at once, and none is kept.
 const LOT_SHARE: u64 = 8;
 /// Chunks that one more send takes at most.
 const CHUNKS_PER_SEND: u32 = 2;
-/// What a chunk costs, with its share of the tables.
+/// Memory that a chunk costs, with its part of the tables.
 const CHUNK_COST_BYTES: u64 = CHUNK_BYTES as u64 + 64;
 
 const _: () = assert!(
@@ -63,27 +64,27 @@ impl Head {
     }
 }
 
-/// The sends of one connection that wait.
-pub(crate) struct Line {
+/// The sends of one connection that wait, oldest first.
+pub(crate) struct SendQueue {
     pub connection: Connection,
-    queue: Queue,
+    stored: Queue,
     len: u32,
     /// Of these, those that are not silent.
     unreported: u32,
     timeout_ns: u64,
     /// When the transport last took one of them, or the first of them came.
     moved_ns: u64,
-    /// How the last send of the connection ended that failed meanwhile.
+    /// How the last of the connection's sends that failed has ended.
     pub failed: Option<Status>,
-    /// The program has disconnected: the transport hears of it once the line is empty.
+    /// The program has disconnected. The transport is asked to disconnect once the queue is empty.
     pub is_closing: bool,
 }
 
-impl Line {
-    const fn new(connection: Connection) -> Line {
-        Line {
+impl SendQueue {
+    const fn new(connection: Connection) -> SendQueue {
+        SendQueue {
             connection,
-            queue: Queue::new(),
+            stored: Queue::new(),
             len: 0,
             unreported: 0,
             timeout_ns: 0,
@@ -93,22 +94,22 @@ impl Line {
         }
     }
 
-    /// The oldest.
+    /// The oldest send.
     pub fn head(&self) -> Option<Head> {
-        if self.len == 0 { None } else { self.head_at(self.queue.head()) }
+        if self.len == 0 { None } else { self.head_at(self.stored.head()) }
     }
 
     fn head_at(&self, at: u64) -> Option<Head> {
         let mut bytes = [0; HEAD_BYTES];
-        self.queue.copy_out(at, &mut bytes).then(|| Head::from_bytes(bytes))
+        self.stored.copy_out(at, &mut bytes).then(|| Head::from_bytes(bytes))
     }
 
-    /// The message of the oldest, in two parts.
+    /// The message of the oldest send, in two parts.
     pub fn message(&self, head: &Head) -> [&[u8]; 2] {
-        let begin = self.queue.head() + HEAD_BYTES as u64;
+        let begin = self.stored.head() + HEAD_BYTES as u64;
         let end = begin + u64::from(head.len_bytes);
-        let first = self.queue.run(begin, end);
-        [first, self.queue.run(begin + first.len() as u64, end)]
+        let first = self.stored.run(begin, end);
+        [first, self.stored.run(begin + first.len() as u64, end)]
     }
 
     /// Whether the oldest has waited for too long: the send timeout, unless the peer goes on taking sends and has not used up
@@ -129,24 +130,24 @@ impl Line {
 
     fn drop_head(&mut self, chunks: &mut Chunks) -> Option<Head> {
         let head = self.head()?;
-        let end = self.queue.head() + HEAD_BYTES as u64 + u64::from(head.len_bytes);
-        self.queue.release(chunks, end);
+        let end = self.stored.head() + HEAD_BYTES as u64 + u64::from(head.len_bytes);
+        self.stored.release(chunks, end);
         self.len -= 1;
         self.unreported -= u32::from(!head.silent);
         Some(head)
     }
 
-    /// None of them is to end later than it would if it had come now.
+    /// Changes the send timeout. No send is to end later than it would if it had come now.
     fn change_timeout(&mut self, now_ns: u64, timeout_ns: u64) {
         self.timeout_ns = timeout_ns;
         let latest_ns = now_ns.saturating_add(timeout_ns);
-        let mut at = self.queue.head();
+        let mut at = self.stored.head();
         for _ in 0..self.len {
             let Some(mut head) = self.head_at(at) else { return };
             let sooner_ns = head.deadline_ns.saturating_sub(latest_ns);
             head.deadline_ns -= sooner_ns;
             head.limit_ns -= sooner_ns;
-            self.queue.copy_in(at, &head.to_bytes());
+            self.stored.copy_in(at, &head.to_bytes());
             at += HEAD_BYTES as u64 + u64::from(head.len_bytes);
         }
     }
@@ -165,18 +166,18 @@ pub(crate) struct Arrival<'a> {
     pub is_alone: bool,
 }
 
-/// All sends of an endpoint that wait for room, by connection.
+/// All sends of an endpoint that wait for the transport to have space, by connection.
 pub(crate) struct Waiting {
-    /// By the connection's place.
-    lines: HashMap<u32, Line>,
-    /// Places of the connections that have a line, in the order of their next turn.
+    /// By the connection's index.
+    queues: HashMap<u32, SendQueue>,
+    /// Indices of the connections that have a queue, in the order of their next turn.
     turns: VecDeque<u32>,
     chunks: Chunks,
     /// Chunks that the transport could lend beside those lent, as of the last time.
     spare_chunks: u64,
     /// Chunks that are kept once nothing waits.
     kept_chunks: u32,
-    /// In all lines.
+    /// Sends in all queues.
     len: u32,
     /// Lines of connections that the program has closed.
     closing: u32,
@@ -185,7 +186,7 @@ pub(crate) struct Waiting {
 impl Default for Waiting {
     fn default() -> Waiting {
         Waiting {
-            lines: HashMap::new(),
+            queues: HashMap::new(),
             turns: VecDeque::new(),
             chunks: Chunks::none(),
             spare_chunks: 0,
@@ -197,10 +198,10 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// True while no connection has a line: nothing needs to be looked at.
+    /// True while no connection has a queue: nothing needs to be looked at.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.queues.is_empty()
     }
 
     /// True while sends of a connection wait that the program has closed.
@@ -214,37 +215,37 @@ impl Waiting {
         self.len
     }
 
-    /// Connections that have a line.
-    pub fn lines(&self) -> usize {
-        self.lines.len()
+    /// Connections that have a queue.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
     }
 
-    fn line(&self, connection: Connection) -> Option<&Line> {
-        self.lines.get(&connection.index).filter(|line| line.connection == connection)
+    fn queue(&self, connection: Connection) -> Option<&SendQueue> {
+        self.queues.get(&connection.index).filter(|queue| queue.connection == connection)
     }
 
-    fn line_mut(&mut self, connection: Connection) -> Option<&mut Line> {
-        self.lines.get_mut(&connection.index).filter(|line| line.connection == connection)
+    fn queue_mut(&mut self, connection: Connection) -> Option<&mut SendQueue> {
+        self.queues.get_mut(&connection.index).filter(|queue| queue.connection == connection)
     }
 
     /// Whether sends of this connection wait, which later ones have to stay behind.
     pub fn holds(&self, connection: Connection) -> bool {
-        self.line(connection).is_some()
+        self.queue(connection).is_some()
     }
 
     /// Whether the transport took sends of a connection since then, or none of it wait.
     pub fn moved_since(&self, connection: Connection, since_ns: u64) -> bool {
-        self.line(connection).is_none_or(|line| line.moved_ns >= since_ns)
+        self.queue(connection).is_none_or(|queue| queue.moved_ns >= since_ns)
     }
 
     /// How many sends of a connection wait.
     pub fn len_of(&self, connection: Connection) -> u32 {
-        self.line(connection).map_or(0, |line| line.len)
+        self.queue(connection).map_or(0, |queue| queue.len)
     }
 
     /// How many of these are not silent.
     pub fn unreported(&self, connection: Connection) -> u32 {
-        self.line(connection).map_or(0, |line| line.unreported)
+        self.queue(connection).map_or(0, |queue| queue.unreported)
     }
 
     /// Whether one more send may need memory that was not borrowed yet.
@@ -252,7 +253,7 @@ impl Waiting {
         self.chunks.unused() < CHUNKS_PER_SEND
     }
 
-    /// The transport can spare so many bytes: some of them are for sends that wait.
+    /// Borrows some of the bytes that the transport can spare, for sends that wait.
     pub fn borrow(&mut self, spare_bytes: u64) {
         let spare_chunks = spare_bytes / CHUNK_COST_BYTES;
         let share = spare_chunks / LOT_SHARE;
@@ -264,142 +265,145 @@ impl Waiting {
 
     /// Once nothing waits, gives back all but what is kept for the next time. True: there was some to give back.
     pub fn settle(&mut self) -> bool {
-        self.lines.is_empty() && self.chunks.shrink(self.kept_chunks)
+        self.queues.is_empty() && self.chunks.shrink(self.kept_chunks)
     }
 
-    /// What was borrowed, bytes.
+    /// Memory borrowed, bytes.
     pub fn borrowed_bytes(&self) -> u64 {
         u64::from(self.chunks.max()) * CHUNK_COST_BYTES
     }
 
-    /// Appends a send to its connection's line. False: there is no memory, or none that is this connection's share, which is as
-    /// much as is left for all others (ADR 19).
+    /// Appends a send to its connection's queue. False: there is no memory, or none within this connection's quota, which is
+    /// as much as remains for all others (ADR 19).
     pub fn push(&mut self, arrival: &Arrival<'_>) -> bool {
         let Arrival { connection, len_bytes, context, silent, now_ns, timeout_ns, .. } = *arrival;
         let (Ok(len), bytes) = (u32::try_from(len_bytes), HEAD_BYTES + len_bytes) else { return false };
-        let has_line = self.lines.contains_key(&connection.index);
-        let more = if has_line { 0 } else { 1 };
-        if self.lines.try_reserve(more).is_err() || self.turns.try_reserve(more).is_err() {
+        let has_queue = self.queues.contains_key(&connection.index);
+        let more = if has_queue { 0 } else { 1 };
+        if self.queues.try_reserve(more).is_err() || self.turns.try_reserve(more).is_err() {
             return false;
         }
         let unused = u64::from(self.chunks.unused()) + self.spare_chunks;
-        let mut made = Line::new(connection);
-        let line = self.lines.get_mut(&connection.index).unwrap_or(&mut made);
-        let held = line.queue.chunk_count();
+        let mut made = SendQueue::new(connection);
+        let queue = self.queues.get_mut(&connection.index).unwrap_or(&mut made);
+        let held = queue.stored.chunk_count();
         let chunks_max = if arrival.is_alone || u64::from(held) < unused { u32::MAX } else { held };
-        if !line.queue.reserve(&mut self.chunks, bytes, chunks_max) {
+        if !queue.stored.reserve(&mut self.chunks, bytes, chunks_max) {
             return false;
         }
-        if line.len == 0 {
-            line.moved_ns = now_ns;
+        if queue.len == 0 {
+            queue.moved_ns = now_ns;
         }
-        line.timeout_ns = timeout_ns;
+        queue.timeout_ns = timeout_ns;
         let deadline_ns = now_ns.saturating_add(timeout_ns);
-        let before_bytes = line.queue.tail() - line.queue.head();
+        let before_bytes = queue.stored.tail() - queue.stored.head();
         let limit_ns = deadline_ns.saturating_add(limits::progress_ns(before_bytes));
-        line.queue.push(&Head { context, silent, len_bytes: len, deadline_ns, limit_ns }.to_bytes());
-        arrival.segments.iter().for_each(|segment| line.queue.push(segment));
-        line.len += 1;
-        line.unreported += u32::from(!silent);
+        queue.stored.push(&Head { context, silent, len_bytes: len, deadline_ns, limit_ns }.to_bytes());
+        arrival.segments.iter().for_each(|segment| queue.stored.push(segment));
+        queue.len += 1;
+        queue.unreported += u32::from(!silent);
         self.len += 1;
-        if !has_line {
-            self.lines.insert(connection.index, made);
+        if !has_queue {
+            self.queues.insert(connection.index, made);
             self.turns.push_back(connection.index);
         }
         true
     }
 
-    /// The connection whose turn it is; it is the last one then.
+    /// The connection whose turn it is. It goes to the end of the order of turns.
     pub fn next_turn(&mut self) -> Option<u32> {
         let index = self.turns.pop_front()?;
         self.turns.push_back(index);
         Some(index)
     }
 
-    /// Takes a line out, to work on it. It comes back by [`Waiting::put_back`].
-    pub fn take_out(&mut self, index: u32) -> Option<Line> {
-        let line = self.lines.get_mut(&index)?;
-        let stand_in =
-            Line { failed: line.failed, is_closing: line.is_closing, ..Line::new(line.connection) };
-        Some(std::mem::replace(line, stand_in))
+    /// Takes a queue out of the table, to work on it. [`Waiting::put_back`] puts it back.
+    pub fn take_out(&mut self, index: u32) -> Option<SendQueue> {
+        let queue = self.queues.get_mut(&index)?;
+        let stand_in = SendQueue {
+            failed: queue.failed,
+            is_closing: queue.is_closing,
+            ..SendQueue::new(queue.connection)
+        };
+        Some(std::mem::replace(queue, stand_in))
     }
 
-    /// The line comes back. False: it was empty, and is none any more.
-    pub fn put_back(&mut self, line: Line) -> bool {
-        let index = line.connection.index;
-        if line.len == 0 {
-            self.lines.remove(&index);
+    /// Puts a queue back. False: it was empty, and has been removed.
+    pub fn put_back(&mut self, queue: SendQueue) -> bool {
+        let index = queue.connection.index;
+        if queue.len == 0 {
+            self.queues.remove(&index);
             self.turns.retain(|turn| *turn != index);
-            self.closing -= u32::from(line.is_closing);
+            self.closing -= u32::from(queue.is_closing);
             return false;
         }
-        if let Some(stand_in) = self.lines.get_mut(&index) {
+        if let Some(stand_in) = self.queues.get_mut(&index) {
             let failed = stand_in.failed;
-            *stand_in = Line { failed, ..line };
+            *stand_in = SendQueue { failed, ..queue };
         }
         true
     }
 
-    /// Takes the oldest send out of a line.
-    pub fn drop_head(&mut self, line: &mut Line) -> Option<Head> {
-        let head = line.drop_head(&mut self.chunks)?;
+    /// Takes the oldest send out of a queue.
+    pub fn drop_head(&mut self, queue: &mut SendQueue) -> Option<Head> {
+        let head = queue.drop_head(&mut self.chunks)?;
         self.len -= 1;
         Some(head)
     }
 
     /// Takes the oldest send of a connection out, to end it: the connection is over.
     pub fn end_one(&mut self, connection: Connection) -> Option<(Head, Status)> {
-        let line = self.lines.get_mut(&connection.index).filter(|line| line.connection == connection)?;
-        let head = line.drop_head(&mut self.chunks)?;
+        let queue = self.queues.get_mut(&connection.index).filter(|queue| queue.connection == connection)?;
+        let head = queue.drop_head(&mut self.chunks)?;
         self.len -= 1;
-        Some((head, line.status_at_end()))
+        Some((head, queue.status_at_end()))
     }
 
-    /// A connection that has a line is not in the table any more. The line is empty.
+    /// Removes the queue of a connection that is no longer in the table. The queue is empty.
     pub fn forget(&mut self, connection: Connection) {
-        if let Some(line) = self.take_out(connection.index).filter(|line| line.connection == connection) {
-            self.put_back(line);
+        if let Some(queue) = self.take_out(connection.index).filter(|queue| queue.connection == connection) {
+            self.put_back(queue);
         }
     }
 
-    /// A send of this connection has failed.
+    /// Notes that a send of this connection has failed.
     pub fn note_failure(&mut self, connection: Connection, status: Status) {
-        if let Some(line) = self.line_mut(connection) {
-            line.failed = Some(status);
+        if let Some(queue) = self.queue_mut(connection) {
+            queue.failed = Some(status);
         }
     }
 
-    /// The program closes a connection. True: its transport must not hear of it before the line is empty.
+    /// Marks a connection as closed by the program. True: the transport must not disconnect it before its queue is empty.
     pub fn close(&mut self, connection: Connection) -> bool {
-        let Some(line) = self.line_mut(connection) else { return false };
-        line.is_closing = true;
+        let Some(queue) = self.queue_mut(connection) else { return false };
+        queue.is_closing = true;
         self.closing += 1;
         true
     }
 
-    /// The send timeout of a connection changes.
+    /// Changes the send timeout of a connection.
     pub fn change_timeout(&mut self, connection: Connection, now_ns: u64, timeout_ns: u64) {
-        if let Some(line) = self.line_mut(connection) {
-            line.change_timeout(now_ns, timeout_ns);
+        if let Some(queue) = self.queue_mut(connection) {
+            queue.change_timeout(now_ns, timeout_ns);
         }
     }
 
-    /// When the first one may be overdue that is not yet at `now_ns`.
+    /// When the first send that is not overdue at `now_ns` may become so.
     pub fn next_due_ns(&self, now_ns: u64) -> Option<u64> {
-        let due = self.lines.values().filter_map(|line| line.head().map(|head| line.due_ns(&head)));
+        let due = self.queues.values().filter_map(|queue| queue.head().map(|head| queue.due_ns(&head)));
         due.filter(|due_ns| *due_ns > now_ns).min()
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        let lines = self.lines.capacity() * size_of::<(u32, Line)>();
+        let queues = self.queues.capacity() * size_of::<(u32, SendQueue)>();
         let turns = self.turns.capacity() * size_of::<u32>();
-        let of_lines: usize = self.lines.values().map(|line| line.queue.bytes()).sum();
-        self.chunks.bytes() + (lines + turns + of_lines) as u64
+        let of_queues: usize = self.queues.values().map(|queue| queue.stored.bytes()).sum();
+        self.chunks.bytes() + (queues + turns + of_queues) as u64
     }
 }
 
-impl Line {
+impl SendQueue {
     /// How its sends end if the connection is over.
     pub fn status_at_end(&self) -> Status {
         match self.failed {
@@ -453,17 +457,17 @@ mod tests {
         let bytes = waiting.bytes();
         assert!(bytes <= waiting.borrowed_bytes() + 10_000, "{bytes} of {}", waiting.borrowed_bytes());
         let index = waiting.next_turn().unwrap();
-        let mut line = waiting.take_out(index).unwrap();
+        let mut queue = waiting.take_out(index).unwrap();
         for context in 0..SENDS {
-            let head = line.head().unwrap();
-            let message = line.message(&head).concat();
+            let head = queue.head().unwrap();
+            let message = queue.message(&head).concat();
             let len = lens[context as usize % lens.len()];
             assert_eq!((head.context, head.silent, message.len()), (context, context.is_multiple_of(3), len));
             assert!(message.iter().zip(0..).all(|(byte, at): (&u8, u64)| *byte == (at + context) as u8));
-            waiting.drop_head(&mut line).unwrap();
+            waiting.drop_head(&mut queue).unwrap();
         }
-        assert!(line.head().is_none());
-        assert!(!waiting.put_back(line), "an empty line is none");
+        assert!(queue.head().is_none());
+        assert!(!waiting.put_back(queue), "an empty queue is none");
         assert!(waiting.is_empty() && waiting.next_turn().is_none() && waiting.settle());
         assert_eq!(waiting.borrowed_bytes(), u64::from(LOT_CHUNKS) * CHUNK_COST_BYTES);
         assert!(!waiting.settle());
@@ -492,22 +496,22 @@ mod tests {
             assert!(push(&mut waiting, 1, context, 8192, 0));
         }
         assert_eq!(waiting.next_due_ns(0), Some(10 * SECOND));
-        let mut line = waiting.take_out(1).unwrap();
-        let first = line.head().unwrap();
-        assert!(!line.is_overdue(&first, 10 * SECOND - 1) && line.is_overdue(&first, 10 * SECOND));
+        let mut queue = waiting.take_out(1).unwrap();
+        let first = queue.head().unwrap();
+        assert!(!queue.is_overdue(&first, 10 * SECOND - 1) && queue.is_overdue(&first, 10 * SECOND));
         for _ in 0..15 {
-            waiting.drop_head(&mut line);
+            waiting.drop_head(&mut queue);
         }
         // Behind 120 KiB it may wait for two seconds more, if others leave meanwhile.
-        line.moves(9 * SECOND);
-        let last = line.head().unwrap();
-        assert!(!line.is_overdue(&last, 11 * SECOND) && line.is_overdue(&last, 12 * SECOND));
-        waiting.put_back(line);
+        queue.moves(9 * SECOND);
+        let last = queue.head().unwrap();
+        assert!(!queue.is_overdue(&last, 11 * SECOND) && queue.is_overdue(&last, 12 * SECOND));
+        waiting.put_back(queue);
         waiting.change_timeout(connection(1), SECOND, 2 * SECOND);
-        let line = waiting.take_out(1).unwrap();
-        let last = line.head().unwrap();
-        assert!(!line.is_overdue(&last, 4 * SECOND) && line.is_overdue(&last, 5 * SECOND));
-        waiting.put_back(line);
+        let queue = waiting.take_out(1).unwrap();
+        let last = queue.head().unwrap();
+        assert!(!queue.is_overdue(&last, 4 * SECOND) && queue.is_overdue(&last, 5 * SECOND));
+        waiting.put_back(queue);
     }
 
     #[test]

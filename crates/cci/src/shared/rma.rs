@@ -133,10 +133,10 @@ impl SharedEndpoint {
         mut start: impl FnMut(&mut Endpoint) -> Result<u64, RmaError>,
     ) -> Result<Status, RmaError> {
         self.check_process().map_err(|_| RmaError::OtherProcess)?;
-        let room_until_ns = self.with(|endpoint| endpoint.room_until_ns(connection));
+        let space_until_ns = self.with(|endpoint| endpoint.space_until_ns(connection));
         let context = loop {
             match self.with(&mut start) {
-                Err(RmaError::WouldBlock) if clock::now_ns() < room_until_ns => self.pause_for_room(),
+                Err(RmaError::WouldBlock) if clock::now_ns() < space_until_ns => self.pause_for_space(),
                 other => break other?,
             }
         };

@@ -54,7 +54,7 @@ impl Quota {
     }
 
     /// Whether a host may have `amount` more. Without memory to note it, it may not.
-    pub fn has_room_for(&mut self, host: Host, amount: u64) -> bool {
+    pub fn has_space_for(&mut self, host: Host, amount: u64) -> bool {
         if !self.has_plenty_for(amount) {
             let left = self.max.saturating_sub(self.used);
             let held = self.by_host.get(&host).copied().unwrap_or(0);
@@ -65,7 +65,7 @@ impl Quota {
         self.can_note()
     }
 
-    /// A host has `amount` more; [`Quota::has_room_for`] was asked, or it is what this side wants itself.
+    /// A host has `amount` more; [`Quota::has_space_for`] was asked, or it is what this side wants itself.
     pub fn take(&mut self, host: Host, amount: u64) {
         self.used = self.used.saturating_add(amount);
         let held = self.by_host.entry(host).or_default();
@@ -118,7 +118,7 @@ mod tests {
         let mut quota = Quota::new(12);
         let fill = |quota: &mut Quota, host| {
             let mut count = 0;
-            while quota.has_room_for(host, 1) {
+            while quota.has_space_for(host, 1) {
                 quota.take(host, 1);
                 count += 1;
             }
@@ -126,7 +126,7 @@ mod tests {
         };
         assert_eq!(fill(&mut quota, one), 6);
         assert_eq!(fill(&mut quota, two), 3);
-        assert!(quota.has_room_for(three, 1) && !quota.has_room_for(three, 4));
+        assert!(quota.has_space_for(three, 1) && !quota.has_space_for(three, 4));
         assert_eq!(quota.used, 9);
         quota.give_back(one, 6);
         assert_eq!(fill(&mut quota, two), 3, "half again");

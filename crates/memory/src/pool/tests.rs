@@ -81,7 +81,7 @@ fn tells_for_whom_slots_are_out() {
     assert_eq!(holders(&mut pool), []);
     let first = pool.take_parked(HOLDER_MAX).unwrap();
     let (second, third) = (pool.take_for(3).unwrap(), pool.take_parked(0).unwrap());
-    assert_eq!((pool.free_at_hand(), pool.free_count()), (3, 3));
+    assert_eq!((pool.free_count_cached(), pool.free_count()), (3, 3));
     assert_eq!(holders(&mut pool), [0, 3, HOLDER_MAX]);
     let first = pool.unpark(first).unwrap();
     assert_eq!(holders(&mut pool), [0, 3, HOLDER_MAX], "still out");

@@ -69,7 +69,7 @@ impl Network for Wire {
         self.plug().now_ns
     }
 
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         let plug = self.plug();
         plug.out.len() < plug.room
     }

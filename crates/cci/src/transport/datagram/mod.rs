@@ -79,7 +79,7 @@ const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// unreliable connection, which is therefore always quiet, and a burst of lone datagrams would cost a system call each.
 const LONE_GAP_NS: u64 = 20_000;
 /// How soon to look again when the socket had no room: a fast link empties a buffer in less.
-const ROOM_RETRY_NS: u64 = 100_000;
+const SPACE_RETRY_NS: u64 = 100_000;
 
 /// The transport of one endpoint.
 struct Datagram<C> {
@@ -514,9 +514,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
         // Something is left where the rounds of one call did not suffice, too.
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
-        let room_ns = if waits { soon(ROOM_RETRY_NS) } else { None };
+        let room_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
-        let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::ROOM_POLL_NS) } else { None };
+        let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::SPACE_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }

@@ -104,7 +104,7 @@ impl Carrier for Sim {
     }
 
     fn flush(&mut self) -> bool {
-        while self.network.has_room()
+        while self.network.has_space()
             && let Some(Outgoing { to, fragment, bytes }) = self.out.pop_front()
         {
             if let Err(narrow) = self.network.send(to, &bytes, fragment) {

@@ -57,7 +57,7 @@ impl Handshakes {
 
     /// Gives a handshake its stream, and watches it.
     pub fn watch(&mut self, poller: &Poller, key: Key, stream: Stream) -> Result<(), (SysError, Stream)> {
-        if let Err(error) = poller.watch(stream.as_fd(), token::make(token::HAND, key)) {
+        if let Err(error) = poller.watch(stream.as_fd(), token::make(token::HANDSHAKE, key)) {
             return Err((error, stream));
         }
         if let Some(handshake) = self.all.get_mut(key) {

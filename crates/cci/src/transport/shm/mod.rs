@@ -453,7 +453,7 @@ impl Shm {
     fn kernel_reports(&mut self, core: &mut Core, what: u64) {
         match token::kind(what) {
             token::LISTENER => self.let_in(core),
-            token::HAND => {
+            token::HANDSHAKE => {
                 if let Some(key) = self.common.handshakes.named_by(what) {
                     self.handshake_ready(core, key);
                 }

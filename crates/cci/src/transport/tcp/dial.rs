@@ -142,7 +142,7 @@ impl Dialler<'_> {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-            && conn.stream.as_ref().is_some_and(|stream| stream.is_shaking());
+            && conn.stream.as_ref().is_some_and(|stream| stream.is_in_handshake());
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
         if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
             self.links.shared.counts.fault(refusal.fault);

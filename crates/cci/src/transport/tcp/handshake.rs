@@ -2,7 +2,7 @@
 //! streams being made.
 
 use super::counts::Fault;
-use super::pipe::{self, Pipe, Refusal, SHAKING_BYTES};
+use super::pipe::{self, HANDSHAKE_BYTES, Pipe, Refusal};
 use super::preamble::{PREAMBLE_BYTES_MAX, Preamble};
 use crate::options::Attribute;
 use cci_memory::slab::{Key, Slab};
@@ -110,16 +110,16 @@ impl Table {
     }
 
     /// Clients whose streams shake hands.
-    pub fn shaking(&self) -> impl Iterator<Item = (Key, &Handshake)> {
+    pub fn in_handshake(&self) -> impl Iterator<Item = (Key, &Handshake)> {
         self.table
             .iter()
-            .filter(|(_, handshake)| handshake.stage.is_client() && handshake.stream.is_shaking())
+            .filter(|(_, handshake)| handshake.stage.is_client() && handshake.stream.is_in_handshake())
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         let said: usize = self.table.iter().map(|(_, handshake)| handshake.bytes.capacity()).sum();
-        (self.table.bytes() + said) as u64 + self.shaking().count() as u64 * SHAKING_BYTES
+        (self.table.bytes() + said) as u64 + self.in_handshake().count() as u64 * HANDSHAKE_BYTES
     }
 }
 

@@ -60,9 +60,9 @@ pub(super) struct Handshakes {
     /// The endpoint does not listen until then: there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
     /// Clients whose streams may shake hands at a time.
-    clients_shaking_max: usize,
+    client_handshakes_max: usize,
     /// Handshakes of clients that may go on before the next poll.
-    shakes_left: u32,
+    handshakes_budget: u32,
     table: Table,
     due_ns: u64,
     /// Requests that the program holds.
@@ -76,11 +76,11 @@ pub(super) struct Handshakes {
 impl Handshakes {
     pub fn new(local: Local, listener: Option<Listener>, requests_max: u32) -> Handshakes {
         Handshakes {
-            clients_shaking_max: local.security.as_ref().map_or(usize::MAX, Security::shaking_max),
+            client_handshakes_max: local.security.as_ref().map_or(usize::MAX, Security::handshakes_max),
             local,
             listener,
             listen_again_ns: None,
-            shakes_left: 0,
+            handshakes_budget: 0,
             table: Table::new(),
             due_ns: u64::MAX,
             shown: Shown::new(requests_max),
@@ -100,8 +100,8 @@ impl Handshakes {
     }
 
     /// The kernel is asked: so many handshakes of clients may go on until it is asked again.
-    pub fn begin_round(&mut self, shakes: u32) {
-        self.shakes_left = shakes;
+    pub fn begin_round(&mut self, handshakes: u32) {
+        self.handshakes_budget = handshakes;
     }
 
     /// When something is due at the latest.
@@ -135,7 +135,7 @@ impl Handshakes {
     /// Clients have connected.
     pub fn let_in(&mut self, core: &mut Core, links: &mut Links) {
         for _ in 0..LET_IN_MAX {
-            if !self.make_place_for_client(core, links) {
+            if !self.make_space_for_client(core, links) {
                 //= wire.md R-TCP-3
                 return self.pause(core, links);
             }
@@ -275,7 +275,7 @@ impl Handshakes {
 
     pub fn watch_handshake(&mut self, core: &mut Core, links: &mut Links, key: Key, interest: Interest) {
         let Some(handshake) = self.table.get(key) else { return };
-        let token = token::make(token::HAND, key);
+        let token = token::make(token::HANDSHAKE, key);
         if core.poller.watch(handshake.stream.as_fd(), token).is_err() {
             return self.end_handshake(core, links, key, None);
         }
@@ -286,11 +286,12 @@ impl Handshakes {
 
     /// The kernel reports the stream of a handshake.
     pub fn handshake_ready(&mut self, core: &mut Core, links: &mut Links, key: Key) {
-        let shakes = |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_shaking();
-        if self.table.get(key).is_some_and(shakes) {
+        let in_handshake =
+            |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_in_handshake();
+        if self.table.get(key).is_some_and(in_handshake) {
             // Where too many go on at once, the kernel tells of the others again.
-            let Some(left) = self.shakes_left.checked_sub(1) else { return };
-            self.shakes_left = left;
+            let Some(budget) = self.handshakes_budget.checked_sub(1) else { return };
+            self.handshakes_budget = budget;
         }
         match self.table.get(key).map(|handshake| &handshake.stage) {
             Some(Stage::Dialled { .. }) => self.second_connected(core, links, key),
@@ -371,12 +372,12 @@ impl Handshakes {
     }
 
     /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
-    pub fn make_place_for_client(&mut self, core: &mut Core, links: &mut Links) -> bool {
-        let shaking_max = self.clients_shaking_max;
-        let may_be_full = self.table.clients as usize >= shaking_max;
-        let oldest = if may_be_full && self.table.shaking().count() >= shaking_max {
+    pub fn make_space_for_client(&mut self, core: &mut Core, links: &mut Links) -> bool {
+        let handshakes_max = self.client_handshakes_max;
+        let may_be_full = self.table.clients as usize >= handshakes_max;
+        let oldest = if may_be_full && self.table.in_handshake().count() >= handshakes_max {
             // Those that have shown who they are have given back what that takes.
-            oldest_by_host(self.table.shaking())
+            oldest_by_host(self.table.in_handshake())
         } else if self.table.clients >= CLIENTS_MAX {
             oldest_by_host(self.table.iter().filter(|(_, handshake)| handshake.stage.is_client()))
         } else {
@@ -575,7 +576,7 @@ impl Handshakes {
         let Some(handshake) = self.table.get_mut(key) else { return };
         let Stage::Dialled { conn, nonce } = handshake.stage else { return };
         let sent = handshake.stream.take_error().and_then(|()| handshake.stream.send(&handshake.bytes));
-        let token = token::make(token::HAND, key);
+        let token = token::make(token::HANDSHAKE, key);
         if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
             // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
             // the handshake always can.

@@ -167,7 +167,7 @@ impl Keepers {
     /// Whether a host may have one more, the longest even.
     #[inline]
     pub fn has_space(&mut self, host: Host) -> bool {
-        self.lent.has_room_for(host, SCRATCH_BYTES as u64)
+        self.lent.has_space_for(host, SCRATCH_BYTES as u64)
     }
 
     /// An empty one with room for so much.

@@ -38,7 +38,7 @@ const CONNS_SHARE: u64 = 3;
 /// And this part what is sealed and not sent, and what came and is not opened.
 const BUFFERS_SHARE: u64 = 8;
 /// And this part the handshakes of clients whose streams are sealed.
-const SHAKING_SHARE: u64 = 16;
+const HANDSHAKES_SHARE: u64 = 16;
 /// And this part may be sends that wait for room, before chunks are lent to them, too.
 const WAITING_SHARE: u64 = 16;
 /// Of the descriptors that this process may have, this part may be clients that wait for the program.
@@ -58,8 +58,8 @@ pub(crate) fn open(
     let listener = listener.map_err(|error| ip_port::bind_error(error, options, port))?;
     let address = listener.as_ref().map_or(at, Listener::local_addr);
     let remaining_bytes = remaining_bytes(device, options, sealing.is_some())?;
-    let (buffers, shaking) = (remaining_bytes / BUFFERS_SHARE, remaining_bytes / SHAKING_SHARE);
-    let security = sealing.map(|sealing| Security::new(sealing, buffers, shaking)).transpose()?;
+    let (buffers, handshakes) = (remaining_bytes / BUFFERS_SHARE, remaining_bytes / HANDSHAKES_SHARE);
+    let security = sealing.map(|sealing| Security::new(sealing, buffers, handshakes)).transpose()?;
     let no_memory = |bytes| CreateError::without_memory("have memory for buffers", bytes);
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
     let uri = ip_uri::format(SCHEME, address, device.interface.as_deref());

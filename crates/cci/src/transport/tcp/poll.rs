@@ -99,7 +99,7 @@ impl Tcp {
         let index = token::index(said);
         match token::kind(said) {
             token::LISTENER => self.handshakes.let_in(core, &mut self.links),
-            token::HAND => {
+            token::HANDSHAKE => {
                 if let Some(key) = self.handshakes.named(said) {
                     self.handshakes.handshake_ready(core, &mut self.links, key);
                 }
@@ -109,7 +109,7 @@ impl Tcp {
                     return self.conn_ready(core, key, readable, hung_up);
                 }
             }
-            token::BULK => {
+            token::SECOND_STREAM => {
                 if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(said, *key)) {
                     return self.links.second_ready(core, key, hung_up);
                 }
@@ -178,7 +178,7 @@ impl Tcp {
         }
         if self.links.shared.streams.starved() > 0 {
             // A buffer that another thread gives back wakes nobody.
-            deadline_ns = deadline_ns.min(self.links.shared.now_ns + limits::ROOM_POLL_NS);
+            deadline_ns = deadline_ns.min(self.links.shared.now_ns + limits::SPACE_POLL_NS);
         }
         let Links { transfers, shared, conns, .. } = &mut self.links;
         match transfers.arm(shared, core, conns) {

@@ -26,7 +26,7 @@ impl Shown {
 
     /// None: as many of this host's as are left for all others are with the program.
     pub fn insert(&mut self, host: Host) -> Option<Key> {
-        if !self.quota.has_room_for(host, 1) {
+        if !self.quota.has_space_for(host, 1) {
             return None;
         }
         let key = self.table.insert(host).ok()?;

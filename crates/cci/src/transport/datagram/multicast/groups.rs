@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::error::{ConnectError, SendError, SysError};
 use crate::options::Attribute;
-use crate::transport::datagram::ROOM_RETRY_NS;
+use crate::transport::datagram::SPACE_RETRY_NS;
 use crate::transport::datagram::udp_uri;
 use crate::transport::{Activity, Dial, LinkState, Setting};
 use cci_memory::slab::{Key, Slab};
@@ -257,7 +257,7 @@ impl Groups {
     pub fn arm(&mut self, core: &mut Core) -> Option<u64> {
         self.flush(core);
         let waits = self.out.as_ref().is_some_and(Out::has_pending);
-        waits.then(|| clock::now_ns().saturating_add(ROOM_RETRY_NS))
+        waits.then(|| clock::now_ns().saturating_add(SPACE_RETRY_NS))
     }
 
     /// How much is left to do. What was sent to a group needs nothing of anybody once it has left.

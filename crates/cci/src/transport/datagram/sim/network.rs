@@ -8,7 +8,7 @@ pub trait Network: Send {
     fn now_ns(&self) -> u64;
 
     /// Whether another datagram can be taken now.
-    fn has_room(&self) -> bool;
+    fn has_space(&self) -> bool;
 
     /// Takes a datagram. `fragment`: it may travel in pieces. Err: it is lost, since the path takes no more than this.
     fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong>;

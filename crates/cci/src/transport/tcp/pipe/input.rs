@@ -13,14 +13,21 @@ pub(super) struct Input {
     /// The kernel tells of the stream once it has so many bytes; what it has now is not enough.
     pub wakeup_bytes: usize,
     /// The kernel has room for what follows a part that stays there.
-    pub has_room: bool,
+    pub has_space: bool,
     /// A copy of what the kernel has, opened, until it is said how much of it is taken.
     pub looked_at: Option<Copy>,
 }
 
 impl Default for Input {
     fn default() -> Input {
-        Input { input: None, content: 0..0, skip_bytes: 0, wakeup_bytes: 1, has_room: false, looked_at: None }
+        Input {
+            input: None,
+            content: 0..0,
+            skip_bytes: 0,
+            wakeup_bytes: 1,
+            has_space: false,
+            looked_at: None,
+        }
     }
 }
 

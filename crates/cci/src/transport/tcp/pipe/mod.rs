@@ -32,25 +32,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a client's handshake takes at most: what it has when it is done, and the part that is being read.
-pub(super) const SHAKING_BYTES: u64 =
+pub(super) const HANDSHAKE_BYTES: u64 =
     (HANDSHAKE_MEMORY_BYTES + RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES) as u64;
 /// However little memory there is, so many clients may shake hands at a time.
-const SHAKING_MIN: u64 = 4;
+const HANDSHAKES_MIN: u64 = 4;
 
 /// What an endpoint seals its streams by.
 pub(super) struct Security {
     pub sealing: Sealing,
     pool: Arc<Pool>,
     config: StreamConfig,
-    shaking_max: usize,
+    handshakes_max: usize,
 }
 
 impl Security {
     /// What buffers and handshakes take at least.
-    pub const BYTES_MIN: u64 = Pool::BYTES_MIN + SHAKING_MIN * SHAKING_BYTES;
+    pub const BYTES_MIN: u64 = Pool::BYTES_MIN + HANDSHAKES_MIN * HANDSHAKE_BYTES;
 
     /// Streams may keep so many bytes in buffers, and those that shake hands so many, beside [`Security::BYTES_MIN`].
-    pub fn new(sealing: Sealing, bytes_max: u64, shaking_bytes_max: u64) -> Result<Security, SysError> {
+    pub fn new(sealing: Sealing, bytes_max: u64, handshake_bytes_max: u64) -> Result<Security, SysError> {
         let mut secret = [0; 32];
         random::fill(&mut secret)?;
         let config = StreamConfig {
@@ -59,14 +59,14 @@ impl Security {
             update: UpdateLimits::default(),
             own: EndpointId::of_secret(&secret),
         };
-        let shaking_max = (shaking_bytes_max / SHAKING_BYTES).max(SHAKING_MIN);
-        let shaking_max = usize::try_from(shaking_max).unwrap_or(usize::MAX);
-        Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config, shaking_max })
+        let handshakes_max = (handshake_bytes_max / HANDSHAKE_BYTES).max(HANDSHAKES_MIN);
+        let handshakes_max = usize::try_from(handshakes_max).unwrap_or(usize::MAX);
+        Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config, handshakes_max })
     }
 
     /// Clients that may shake hands at a time.
-    pub fn shaking_max(&self) -> usize {
-        self.shaking_max
+    pub fn handshakes_max(&self) -> usize {
+        self.handshakes_max
     }
 
     /// Bytes of buffers that were made.
@@ -151,7 +151,7 @@ impl Pipe {
     }
 
     /// The handshake is not over.
-    pub fn is_shaking(&self) -> bool {
+    pub fn is_in_handshake(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| !sealed.is_open())
     }
 

@@ -272,7 +272,7 @@ impl Sealed {
 
     /// Copies what the kernel has, if that is enough.
     fn look(&mut self, from: &Stream) -> io::Result<Looked> {
-        if !std::mem::replace(&mut self.came.has_room, true) {
+        if !std::mem::replace(&mut self.came.has_space, true) {
             from.make_space_behind_parts();
         }
         // If others work in all of them, the kernel tells again.

@@ -117,13 +117,13 @@ impl Pool {
     /// One that may be kept from one call to the next, if this host has room for it.
     pub fn lend(&self, host: Host) -> Option<Buffer> {
         let shelf = &mut self.shelves().large;
-        if shelf.kept.has_room_for(host, 1) { shelf.lend() } else { None }
+        if shelf.kept.has_space_for(host, 1) { shelf.lend() } else { None }
     }
 
     /// A small one that may be kept.
     pub fn lend_small(&self, host: Host) -> Option<Buffer> {
         let shelf = &mut self.shelves().small;
-        if shelf.kept.has_room_for(host, 1) { shelf.lend() } else { None }
+        if shelf.kept.has_space_for(host, 1) { shelf.lend() } else { None }
     }
 
     /// One that is given back before anything else is done.

@@ -28,7 +28,7 @@ fn security_of_plenty(of: &Security) -> Security {
         sealing: of.sealing.clone(),
         pool: Arc::new(Pool::new(POOLS_BYTES[0])),
         config: of.config.clone(),
-        shaking_max: of.shaking_max,
+        handshakes_max: of.handshakes_max,
     }
 }
 
@@ -49,7 +49,7 @@ fn pair(security: &Security) -> (Pipe, Pipe) {
         sealing: security.sealing.clone(),
         pool: Arc::clone(&security.pool),
         config,
-        shaking_max: 1,
+        handshakes_max: 1,
     };
     // Sending takes buffers that may be kept.
     let sends = security_of_plenty(security);
@@ -187,7 +187,7 @@ fn what_is_not_taken_stays_in_the_kernel() {
     let (mut sent, mut got, mut round, mut waits) = (0, 0, 0usize, 0);
     let mut room = vec![0; 65_536];
     let start = Instant::now();
-    while a.is_shaking() || b.is_shaking() {
+    while a.is_in_handshake() || b.is_in_handshake() {
         assert!(start.elapsed() < PATIENCE);
         let _ = a.flush();
         assert!(nothing(&a.recv(&mut room)) && nothing(&b.recv(&mut room)));

@@ -180,7 +180,7 @@ impl Transfers {
             self.scratch = fallible::filled(scratch_bytes(self.message_bytes_max), 0).ok()?.into_vec();
         }
         stream.want();
-        let token = token::make(token::BULK, conn.listed.key);
+        let token = token::make(token::SECOND_STREAM, conn.listed.key);
         let second = conn.second.get_or_insert_with(SecondStream::new);
         second.stream = Some(Watched::new(stream, token));
         second.watch(core, Some(Interest::Read));
@@ -372,7 +372,7 @@ impl Transfers {
         let turn_bytes = if is_short { SHORT_TURN_BYTES } else { TURN_BYTES };
         let Some((flow, ops)) = flows.get_mut(*flow) else { return Ok(()) };
         // What was sealed waits for room, and all that is behind it.
-        let has_room = stream.flush().map_err(|_| WorkError::Ended)?;
+        let has_space = stream.flush().map_err(|_| WorkError::Ended)?;
         let mut wire = Wire { stream, forged: false };
         let (mut came, mut moved) = (Came::default(), false);
         if work == Work::Everything {
@@ -399,7 +399,7 @@ impl Transfers {
         if came.bytes > 0 {
             conn.heard_ns = now_ns;
         }
-        if has_room && writer.may_try(turn_bytes as usize) && (flow.wants_turn() || !writer.is_empty()) {
+        if has_space && writer.may_try(turn_bytes as usize) && (flow.wants_turn() || !writer.is_empty()) {
             let mut done = Turn::default();
             if work != Work::Flush {
                 let mut channel = StreamChannel { stream: &mut wire, writer, taken };
@@ -623,7 +623,7 @@ impl Transfers {
         };
         if self.active.iter().any(waits_for_buffers) {
             // A buffer that another thread gives back wakes nobody.
-            deadline_ns = deadline_ns.min(shared.now_ns + limits::ROOM_POLL_NS);
+            deadline_ns = deadline_ns.min(shared.now_ns + limits::SPACE_POLL_NS);
         }
         Armed::Sleep { deadline_ns: (deadline_ns != u64::MAX).then_some(deadline_ns) }
     }
@@ -646,10 +646,10 @@ impl Transfers {
                 return false;
             }
             let Some(stream) = &second.stream else { continue };
-            let wants_room = (!second.writer.is_empty() || stream.has_unsent()) && !stream.lacks_buffer();
+            let wants_space = (!second.writer.is_empty() || stream.has_unsent()) && !stream.lacks_buffer();
             // What is not read now would end each sleep at once.
             let reads = second.yields_ns.is_none() && !second.is_trimmed;
-            let interest = match (reads, wants_room) {
+            let interest = match (reads, wants_space) {
                 (true, true) => Interest::Both,
                 (true, false) => Interest::Read,
                 (false, true) => Interest::Write,

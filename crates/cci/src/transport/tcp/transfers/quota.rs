@@ -32,24 +32,24 @@ impl TransferQuota {
         TransferQuota { bytes_max, peers, peers_bytes: 0, own_bytes: 0 }
     }
 
-    fn has_room_for(&mut self, host: Host, account: Account, bytes: u64) -> bool {
+    fn has_space_for(&mut self, host: Host, account: Account, bytes: u64) -> bool {
         let fits_all = self.peers_bytes + self.own_bytes + bytes <= self.bytes_max;
         fits_all
             && match account {
-                Account::Peer => self.peers.has_room_for(host, bytes),
+                Account::Peer => self.peers.has_space_for(host, bytes),
                 Account::Own => self.own_bytes + bytes <= self.bytes_max - self.bytes_max / RESERVED_SHARE,
             }
     }
 
     /// Which host has to make room for a connection of this one that waits; `None`: there is room.
     pub fn crowd(&mut self, host: Host) -> Option<Host> {
-        if self.has_room_for(host, Account::Peer, CONNECTION_BYTES) { None } else { self.peers.most() }
+        if self.has_space_for(host, Account::Peer, CONNECTION_BYTES) { None } else { self.peers.most() }
     }
 
     /// Gives a connection all that it may need, on this account. False: there is no room.
     pub fn admit(&mut self, host: Host, second: &mut SecondStream, account: Account) -> bool {
         let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
-        if !self.has_room_for(host, account, missing) {
+        if !self.has_space_for(host, account, missing) {
             return false;
         }
         self.charge(host, second, 0);
@@ -62,7 +62,7 @@ impl TransferQuota {
     #[inline]
     pub fn fill(&mut self, host: Host, second: &mut SecondStream) -> bool {
         let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
-        if second.is_trimmed && self.has_room_for(host, second.account, missing) {
+        if second.is_trimmed && self.has_space_for(host, second.account, missing) {
             self.charge(host, second, CONNECTION_BYTES);
             second.is_trimmed = false;
         }

@@ -3,12 +3,12 @@
 
 pub mod conformance;
 pub mod crash;
+pub mod crash_peers;
+pub mod crash_rma;
 pub mod credentials;
 pub mod figures;
 pub mod fuzz;
 pub mod hostile;
-pub mod kill;
-pub mod kill_rma;
 pub mod loopback;
 pub mod net;
 pub mod pair;

@@ -10,8 +10,8 @@ use cci::{
     Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, RegionAddress,
     RegionHandle, Registration, RmaFlags, SendError, SendFlags, Status,
 };
+use cci_testkit::crash_peers::Resources;
 use cci_testkit::figures;
-use cci_testkit::kill::Resources;
 use cci_testkit::sim::Rng;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};

@@ -15,7 +15,7 @@ mod text;
 
 pub(crate) use crate::transport::fuzzing::with_handle;
 pub use crate::transport::fuzzing::{
-    rma_stream, shm_grant, shm_handshake, shm_peer, shm_said, tcp_peer, tcp_said,
+    rma_stream, shm_grant, shm_handshake, shm_handshake_message, shm_peer, tcp_peer, tcp_preamble,
 };
 pub use regions::rma_handles;
 pub(crate) use script::Script;
@@ -31,10 +31,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rma_stream", rma_stream),
     ("shm_grant", shm_grant),
     ("shm_handshake", shm_handshake),
+    ("shm_handshake_message", shm_handshake_message),
     ("shm_peer", shm_peer),
-    ("shm_said", shm_said),
     ("tcp_peer", tcp_peer),
-    ("tcp_said", tcp_said),
+    ("tcp_preamble", tcp_preamble),
     ("uris", uris),
 ];
 

@@ -3,7 +3,7 @@
 use super::outside::{Held, System};
 use super::process::{BYSTANDER, HUB, Process, Temper};
 use crate::conformance::{self, DeviceUnderTest, network_for_all};
-use crate::kill::{PrintSeedOnPanic, Random};
+use crate::crash_peers::{PrintSeedOnPanic, Random};
 use crate::net::Veth;
 use cci_sys::net::namespace::Namespace;
 use rustix::process::Signal;

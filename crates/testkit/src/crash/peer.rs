@@ -2,9 +2,9 @@
 
 use super::process::{DEVICE, NAME, TEMPER, TIMEOUT_MS};
 use crate::conformance;
-use crate::kill::Random;
-use crate::kill_rma::area::{Area, LEN};
-use crate::kill_rma::victim::{handles, operate};
+use crate::crash_peers::Random;
+use crate::crash_rma::area::{Area, LEN};
+use crate::crash_rma::victim::{handles, operate};
 use cci::{
     Attribute, ConnectRequest, Connection, Context, Endpoint, Event, Message, Options, RegionHandle,
     SendFlags, Status,
@@ -313,7 +313,7 @@ impl Peer {
         let (with, attribute, greeted) = (talk.with, talk.attribute, talk.greeted);
         if !greeted {
             let mut hello = vec![HELLO];
-            hello.extend(crate::kill_rma::victim::message(&self.areas));
+            hello.extend(crate::crash_rma::victim::message(&self.areas));
             let context = self.context();
             if self.endpoint.send(connection, &hello, context, SendFlags::NONE).is_ok() {
                 self.started(context, connection, with, true);

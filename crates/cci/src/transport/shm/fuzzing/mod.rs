@@ -21,7 +21,7 @@ pub fn shm_uri(text: &str) {
 }
 
 /// Messages of the handshake: what is understood is written back the same.
-pub fn shm_said(data: &[u8]) {
+pub fn shm_handshake_message(data: &[u8]) {
     let Ok(message) = parse(data) else { return };
     let bytes = message.bytes();
     assert!(bytes.as_slice().len() <= BYTES_MAX);

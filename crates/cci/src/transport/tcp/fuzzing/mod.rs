@@ -10,7 +10,7 @@ use super::wire::{HEADER_BYTES, Header};
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Parts of handshakes, and headers of records: what is understood is written back the same.
-pub fn tcp_said(data: &[u8]) {
+pub fn tcp_preamble(data: &[u8]) {
     match Preamble::parse(data) {
         Err(Some(needed)) => assert!(needed > data.len() && needed <= PREAMBLE_BYTES_MAX),
         Err(None) | Ok(Preamble::Version { .. } | Preamble::OtherHello) => {}

@@ -1,13 +1,13 @@
 //! Peers that die or stop at any instruction of a remote memory operation.
 #![forbid(unsafe_code)]
 
-use cci_testkit::kill_rma::{self, Casualties, Plan};
+use cci_testkit::crash_rma::{self, Casualties, Plan};
 use std::time::{Duration, Instant};
 
 /// Not a test: the process to be killed, when the harness starts this program for it.
 #[test]
 fn victim() {
-    kill_rma::victim();
+    crash_rma::victim();
 }
 
 fn all(plan: Plan, stops: u32) {
@@ -16,10 +16,10 @@ fn all(plan: Plan, stops: u32) {
     let say = |what: &str, casualties: Casualties| {
         println!("{device}, {what}, by {:?}: {casualties:?}", started.elapsed())
     };
-    let casualties = kill_rma::kill_initiators(&plan);
+    let casualties = crash_rma::kill_initiators(&plan);
     say("initiators killed", casualties);
     assert!(casualties.early < plan.kills / 4 && casualties.torn > plan.kills / 10, "{casualties:?}");
-    let casualties = kill_rma::kill_targets(&plan);
+    let casualties = crash_rma::kill_targets(&plan);
     say("targets killed", casualties);
     assert!(
         casualties.early < plan.kills / 4 && casualties.failed > 0 && casualties.good > 100,
@@ -28,7 +28,7 @@ fn all(plan: Plan, stops: u32) {
     let plan = Plan { kills: stops, seed: plan.seed + 1, ..plan };
     // A peer that maps our memory is to be stopped in the middle of a copy once at least.
     for again in 1.. {
-        let casualties = kill_rma::stop_initiators(&plan);
+        let casualties = crash_rma::stop_initiators(&plan);
         say("initiators stopped", casualties);
         if device != "shm" || casualties.detached > 0 {
             break;
@@ -36,7 +36,7 @@ fn all(plan: Plan, stops: u32) {
         assert!(again < 6, "never in the middle of a copy: {casualties:?}");
     }
     let stopped = Plan { send_timeout: Duration::from_millis(100), ..plan };
-    say("targets stopped", kill_rma::stop_targets(&stopped));
+    say("targets stopped", crash_rma::stop_targets(&stopped));
 }
 
 /// One test, not several: descriptors are counted for the whole process.

@@ -3,7 +3,7 @@
 use super::area::{Area, LEN};
 use super::victim::{handles, operate};
 use super::{Bystander, Casualties, Plan, check_nothing_left, open, start};
-use crate::kill::{PrintSeedOnPanic, Random, Resources, read_uri, signal};
+use crate::crash_peers::{PrintSeedOnPanic, Random, Resources, read_uri, signal};
 use cci::{Attribute, Connection, Endpoint, Event, RegionHandle, Status};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

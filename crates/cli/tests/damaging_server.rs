@@ -11,7 +11,7 @@ use std::time::Duration;
 type Damage = fn(&mut Vec<u8>);
 
 /// Speaks the protocol of `cci perf` and echoes each message with `damage` done to it.
-fn lie(endpoint: &mut Endpoint, stop: &AtomicBool, damage: Damage) {
+fn serve_damaged(endpoint: &mut Endpoint, stop: &AtomicBool, damage: Damage) {
     let mut is_control = HashMap::new();
     while !stop.load(Ordering::Relaxed) {
         match endpoint.wait(Some(Duration::from_millis(5))).expect("waits") {
@@ -62,7 +62,7 @@ fn perf_against(damage: Damage, only: &str) -> Output {
     let uri = endpoint.uri().to_owned();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| lie(&mut endpoint, &stop, damage));
+        scope.spawn(|| serve_damaged(&mut endpoint, &stop, damage));
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
         command.args(["perf", &uri, "--type", "ro", "--sizes", "64", "--iterations", "20", "--no-html"]);
         command.args(["--only", only]);

@@ -13,7 +13,7 @@ pub use targets::{kill_targets, stop_targets};
 pub use victim::victim;
 
 use crate::conformance::CONFIG;
-use crate::kill::Resources;
+use crate::crash_peers::Resources;
 use cci::{Connection, Context, Endpoint, Event, Options, RegionAddress, RmaFlags, Status};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use super::area::{Area, LEN};
 use super::victim::message;
 use super::{Bystander, Casualties, Plan, check_nothing_left, counted, open, start};
-use crate::kill::{PrintSeedOnPanic, Random, Resources, signal};
+use crate::crash_peers::{PrintSeedOnPanic, Random, Resources, signal};
 use cci::{Connection, Endpoint, Event, SendFlags};
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use super::area::{Area, LEN};
 use super::{DEVICE, ROLE, open};
-use crate::kill::Random;
+use crate::crash_peers::Random;
 use cci::{
     Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, RegionAddress, RegionHandle,
     Rma, RmaFlags, RmaKind, Segment, SendFlags,

@@ -6,4 +6,4 @@
 //! [`abandon`]s it.
 
 pub use crate::endpoint::simulated::{Sleep, abandon, close_begins, is_drained, open, sleep};
-pub use crate::transport::datagram::{Network, Place, TooLong};
+pub use crate::transport::datagram::{Network, SimulatedNode, TooLong};

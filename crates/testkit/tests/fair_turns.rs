@@ -2,7 +2,7 @@
 //! time than honest peers do, whatever the processor. Every speed is a parameter here: how long the program works at a message,
 //! how fast the flood comes, and what it costs to read a datagram from the socket.
 
-use cci::simulated::{self, Network, Place, TooLong};
+use cci::simulated::{self, Network, SimulatedNode, TooLong};
 use cci::{Attribute, Connection, Endpoint, Event, Options, SendFlags};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ fn address(number: u8) -> SocketAddr {
 fn open(number: u8, recv_buffers: u32) -> (Endpoint, Wire) {
     let wire = Wire::default();
     wire.plug().now_ns = 1_000_000_000;
-    let place = Place {
+    let place = SimulatedNode {
         address: address(number),
         datagram_bytes_max: 1_472,
         receive_buffer_bytes: SOCKET_BYTES as u64 / 2,

@@ -8,7 +8,7 @@ use crate::error::CreateError;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::options::Options;
 use crate::transport::Activity;
-use crate::transport::datagram::{self, Network, Place};
+use crate::transport::datagram::{self, Network, SimulatedNode};
 use cci_sys::process::fork;
 use std::sync::Arc;
 
@@ -27,24 +27,28 @@ pub enum Sleep {
 ///
 /// # Errors
 /// Those of [`Endpoint::create`].
-pub fn open(place: &Place, network: Box<dyn Network>, options: Options) -> Result<Endpoint, CreateError> {
+pub fn open(
+    node: &SimulatedNode,
+    network: Box<dyn Network>,
+    options: Options,
+) -> Result<Endpoint, CreateError> {
     options.check()?;
-    let message_bytes_max = cci_proto::limits::message_bytes_max(place.datagram_bytes_max);
+    let message_bytes_max = cci_proto::limits::message_bytes_max(node.datagram_bytes_max);
     let info = DeviceInfo {
         max_send_size: u32::try_from(message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX).min(MESSAGE_BYTES_MAX),
-        ip: Some(place.address.ip()),
-        mtu_bytes: place.datagram_bytes_max.into(),
+        ip: Some(node.address.ip()),
+        mtu_bytes: node.datagram_bytes_max.into(),
         ..DeviceInfo::new("simulated".to_owned(), TransportKind::Udp)
     };
     let device = Device(Arc::new(info));
     let poller = Arc::new(Poller::for_simulation()?);
     let mut core = Core::new(options.clone(), device.max_send_size(), poller)?;
     let mut seed = 0;
-    for (at, byte) in place.secret.iter().enumerate() {
+    for (at, byte) in node.secret.iter().enumerate() {
         seed ^= u64::from(*byte) << (at % 8 * 8);
     }
     core.regions.keys = Keys::Seed(seed);
-    let transport = datagram::open_simulated(place, network, &device.0, &options)?;
+    let transport = datagram::open_simulated(node, network, &device.0, &options)?;
     Endpoint::of(&device, core, transport)
 }
 

@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::network::{Wire, address_of};
 use super::scenario::Machine;
 use crate::sim::Rng;
-use cci::simulated::{self, Place};
+use cci::simulated::{self, SimulatedNode};
 use cci::{Connection, Endpoint, Message, Options, Security};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Host {
         self.incarnation += 1;
         self.set_clock(now_ns);
         let spec = &self.spec;
-        let place = Place {
+        let place = SimulatedNode {
             address: address_of(number),
             datagram_bytes_max: spec.datagram_bytes_max,
             receive_buffer_bytes: spec.socket_bytes as u64,

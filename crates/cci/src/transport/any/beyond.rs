@@ -1,9 +1,9 @@
-//! Transports that are opened when they are first dialled: how an endpoint on one device connects to what other devices of
-//! its context lead to.
+//! Transports that are opened when they are first dialled: with them an endpoint on one device connects to URIs that other
+//! devices of its context lead to.
 //!
-//! Such an endpoint begins with its device's own transport and nothing else ([`around`] is called at the first URI that
-//! another device leads to), so that one which stays on its device pays nothing for it. What is opened later serves only
-//! what it dialled: it listens nowhere and answers no requests (`DeviceInfo::serves`).
+//! Such an endpoint has only its device's own transport at first. [`around`] is called at the first URI that another device
+//! leads to, so that an endpoint which stays on its device pays nothing for it. A transport opened later serves only the
+//! connections that it dials: it listens nowhere and answers no requests (`DeviceInfo::serves`).
 //! `docs/adr/0028-endpoints-that-connect-to-any-uri.md` has the reasons.
 
 use super::parts::{BY_NAME, Part, engine_bytes};
@@ -22,33 +22,34 @@ use std::sync::Arc;
 
 /// Transports that one endpoint opens to dial, at most.
 const DIALLED_MAX: u64 = 4;
-/// Of what the cap leaves beside the engine's buffers, each of these gets one share of so many.
-const SHARES: u64 = 2 * DIALLED_MAX;
+/// Each of these may take this part of the memory cap, after the engine's buffers.
+const DIVISOR: u64 = 2 * DIALLED_MAX;
 
 /// What an endpoint needs to open more transports.
 pub(crate) struct Beyond {
     home: Device,
-    /// What each transport may take of the memory cap, and what they share, bytes.
+    /// Bytes of the memory cap that each transport may take, and that all transports may take together.
     part_bytes: u64,
-    rest_bytes: u64,
+    parts_bytes: u64,
     /// The endpoint has security, by its device or by what the program asked for.
     has_security: bool,
-    /// Whoever connects over shared memory has all rights, as the endpoint's security wants it or for lack of any.
+    /// Whoever connects over shared memory has all rights, because the endpoint has no security, or because its security says
+    /// so.
     shares_memory: bool,
 }
 
 impl Beyond {
-    /// For an endpoint on this device. None: its device stands for itself alone.
+    /// For an endpoint on this device. None: its context has no other devices that it may use.
     pub fn of(device: &Device, options: &Options) -> Result<Option<Beyond>, CreateError> {
         if device.0.beyond.is_empty() {
             return Ok(None);
         }
-        let rest_bytes = rest_bytes(&device.0, options);
+        let parts_bytes = parts_bytes(&device.0, options);
         let sealing = Sealing::of(&device.0, options)?;
         Ok(Some(Beyond {
             home: device.clone(),
-            part_bytes: rest_bytes / SHARES,
-            rest_bytes,
+            part_bytes: parts_bytes / DIVISOR,
+            parts_bytes,
             has_security: sealing.is_some(),
             shares_memory: sealing.as_ref().is_none_or(Sealing::gives_all_to_the_unnamed),
         }))
@@ -95,7 +96,7 @@ impl Beyond {
         let device = DeviceInfo {
             serves: false,
             beyond: Arc::new([]),
-            // These are for endpoints that others are to find.
+            // Ports and endpoint numbers are for endpoints that others are to find.
             port: 0,
             eth: EthKeys { endpoint: None, ..found.eth.clone() },
             // The endpoint's receive buffers are as long as its own device's messages.
@@ -123,28 +124,29 @@ impl Beyond {
             device: Some(device.name),
             transport,
             poller,
-            set_apart_bytes: self.rest_bytes - self.part_bytes,
+            set_apart_bytes: self.parts_bytes - self.part_bytes,
             busy: true,
         })
     }
 }
 
-/// What the cap leaves beside the engine's own.
-fn rest_bytes(device: &DeviceInfo, options: &Options) -> u64 {
+/// Bytes of the memory cap that remain for the transports.
+fn parts_bytes(device: &DeviceInfo, options: &Options) -> u64 {
     options.memory_bytes_max.saturating_sub(engine_bytes(device, options))
 }
 
-/// The options of an endpoint's first transport: what others may take later is not its own. Shared memory looks at what is
-/// left when it takes memory, and needs no such limit.
+/// The options of an endpoint's first transport: its memory cap is without what others may take later. Shared memory checks
+/// what remains whenever it takes memory, and needs no such limit.
 pub(crate) fn options_of_home(device: &DeviceInfo, options: &Options) -> Options {
     let mut options = options.clone();
     if !device.beyond.is_empty() && device.kind != TransportKind::Shm {
-        options.memory_bytes_max -= rest_bytes(device, &options) / SHARES * DIALLED_MAX;
+        options.memory_bytes_max -= parts_bytes(device, &options) / DIVISOR * DIALLED_MAX;
     }
     options
 }
 
-/// Makes one of an endpoint's only transport and those that are opened from now on. Connections of the first keep their names.
+/// Makes a transport of several parts, with an endpoint's only transport as the first of them. Its connections keep their
+/// names.
 pub(crate) fn around(home: Box<dyn Transport>, core: &Core, beyond: Beyond) -> Box<dyn Transport> {
     let part = Part {
         kind: beyond.home.transport(),
@@ -161,17 +163,17 @@ pub(crate) fn around(home: Box<dyn Transport>, core: &Core, beyond: Beyond) -> B
     })
 }
 
-/// Stands in a transport's place for a moment.
+/// A transport without parts, which stands in for another one for a moment.
 pub(crate) fn nothing() -> Box<dyn Transport> {
     Box::new(Any::of(String::new(), Vec::new(), Vec::new()))
 }
 
 impl Any {
-    pub(super) fn of(uri: String, parts: Vec<Part>, left_out: Vec<super::LeftOut>) -> Any {
+    pub(super) fn of(uri: String, parts: Vec<Part>, missing: Vec<super::Missing>) -> Any {
         Any {
             uri,
             parts,
-            left_out,
+            missing,
             beyond: None,
             attempts: HashMap::new(),
             due: BinaryHeap::new(),
@@ -184,7 +186,7 @@ impl Any {
         }
     }
 
-    /// Whether there is a part of this kind that leads to the URI, or may be.
+    /// Whether a part of this kind leads to the URI, or could be opened to do so.
     pub(super) fn leads_to(&self, kind: TransportKind, uri: &str) -> bool {
         let opens = |beyond: &Beyond| beyond.device_for(uri).is_ok_and(|device| device.transport() == kind);
         self.index_of(kind).is_some() || self.beyond.as_ref().is_some_and(opens)
@@ -230,7 +232,7 @@ impl Any {
         self.parts.iter().filter(|part| part.device.is_some() && part.device.as_deref() != own).count() as u64
     }
 
-    /// Whether shared memory, which takes what it needs of the whole cap, has left so many bytes.
+    /// Whether so many bytes of the memory cap remain. Shared memory takes what it needs of the whole cap.
     fn leaves(&self, core: &Core, bytes: u64) -> bool {
         self.parts.iter().filter(|part| part.kind == TransportKind::Shm).all(|part| {
             let mut kinds = core.memory().to_vec();

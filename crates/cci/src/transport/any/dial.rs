@@ -1,8 +1,7 @@
-//! An attempt to connect: the paths to the peer, one after the other, until one leads there.
+//! An attempt to connect: tries the paths to the peer one after the other, until one leads there.
 //!
-//! A path is given up for the next only while the peer's program cannot have heard of the request: when nobody answered,
-//! or somebody else. Once the peer's library has answered, what comes is the peer's word: its program may take its time, and
-//! a refusal is final.
+//! A path is given up for the next one only while the peer's program can't have seen the request: when nobody has answered,
+//! or somebody else has. Once the peer's library has answered, its program may take its time, and a refusal is final.
 
 use super::parts::{pack, unpack};
 use super::uri::{KINDS, ORDER, Paths};
@@ -19,56 +18,56 @@ use crate::transport::{Dial, PeerState, Report};
 use cci_sys::clock;
 use std::cmp::Reverse;
 
-/// How long a path that is not the last may stay silent; less where the whole attempt may take less than three times as
-/// long. A library answers when its program polls, or its progress thread does.
+/// How long a path that is not the last may stay silent. It is a third of the attempt's time-out if that is less. A library
+/// answers when its program or its progress thread polls.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
 
-/// What came of one path.
+/// Outcome of one path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Not tried, or not yet.
+    /// It was not tried yet.
     Untried,
     /// The URI does not list it.
     Unlisted,
     /// This endpoint does not have it.
-    LeftOut,
+    Missing,
     /// Being tried.
     Started,
     /// It leads to the peer.
     Chosen,
-    /// Nothing was heard.
+    /// Nobody answered.
     Silent,
-    /// Somebody is expected by name, which this path can't prove.
+    /// The program expects a peer by name, and this path can't prove names.
     Nameless,
     /// The process there is not the one that the URI means.
     Disproved,
-    /// The address means nothing here.
+    /// The address is not valid on this machine.
     BadAddress,
     /// It could not be tried.
     NotStarted,
     Failed(ConnectFailure),
 }
 
-/// What came of each, by [`ORDER`].
+/// Outcomes of all kinds of paths, in the order of [`ORDER`].
 pub(super) type Outcomes = [Outcome; KINDS];
 
-/// An attempt under way.
+/// An attempt in progress.
 pub(super) struct Attempt {
     paths: Paths,
     pub outcomes: Outcomes,
     request: Vec<u8>,
-    /// The name of who must be at the other end.
+    /// The name that the peer must prove, if one is expected.
     expected: Option<Box<str>>,
     attribute: Attribute,
-    /// The program's.
+    /// The program's context.
     context: u64,
-    /// u64::MAX: never.
+    /// When the attempt times out; u64::MAX: never.
     until_ns: u64,
-    /// The path being tried.
+    /// Index of the path being tried.
     at: usize,
-    /// The silent ones have their second turn: nothing else is left.
+    /// All paths were tried, and the silent ones are tried a second time.
     again: bool,
-    /// How the last one ended.
+    /// Why the last path failed.
     why: ConnectFailure,
 }
 
@@ -89,11 +88,11 @@ impl Attempt {
         }
     }
 
-    /// Goes on to the next path. False: there is none, now and for good.
+    /// Goes on to the next path. False: all were tried.
     fn advance(&mut self) -> bool {
         let untried = |outcomes: &Outcomes| outcomes.iter().position(|outcome| *outcome == Outcome::Untried);
         if untried(&self.outcomes).is_none() && !self.again {
-            // Those who were silent may only have been busy.
+            // Peers that were silent may only have been busy.
             self.again = true;
             let silent = self.outcomes.iter_mut().filter(|outcome| **outcome == Outcome::Silent);
             silent.for_each(|outcome| *outcome = Outcome::Untried);
@@ -108,8 +107,8 @@ impl Attempt {
         if self.until_ns == u64::MAX {
             return (None, self.has_more().then_some(SILENCE_NS_MAX));
         }
-        let left_ns = self.until_ns.saturating_sub(now_ns);
-        (Some(left_ns), self.has_more().then_some(SILENCE_NS_MAX.min(left_ns / 3)))
+        let remaining_ns = self.until_ns.saturating_sub(now_ns);
+        (Some(remaining_ns), self.has_more().then_some(SILENCE_NS_MAX.min(remaining_ns / 3)))
     }
 }
 
@@ -128,7 +127,7 @@ impl Any {
             if uri.is_none() {
                 *outcome = Outcome::Unlisted;
             } else if !uri.as_deref().is_some_and(|uri| self.leads_to(kind, uri)) {
-                *outcome = Outcome::LeftOut;
+                *outcome = Outcome::Missing;
             } else if to.expected.is_some() && kind == TransportKind::Shm {
                 *outcome = Outcome::Nameless;
             }
@@ -153,7 +152,7 @@ impl Any {
                     reason: NO_NAMES.to_owned(),
                 });
             }
-            let missing: Vec<&str> = self.left_out.iter().map(|left_out| left_out.kind.name()).collect();
+            let missing: Vec<&str> = self.missing.iter().map(|missing| missing.kind.name()).collect();
             let reason = format!(
                 "this endpoint has none of the paths it lists: it goes without {}",
                 missing.join(", ")
@@ -172,7 +171,7 @@ impl Any {
         }
     }
 
-    /// Starts the present path or, if that can't be, the next one that can. The error is the last one's.
+    /// Starts the present path, or the next one that can be started. The error is that of the last one tried.
     fn start(
         &mut self,
         core: &mut Core,
@@ -226,7 +225,7 @@ impl Any {
         Ok(link)
     }
 
-    /// Starts a connection by one part.
+    /// Starts a connection over one part.
     pub(super) fn connect_by(
         &mut self,
         core: &mut Core,
@@ -253,7 +252,7 @@ impl Any {
         Ok(pack(index, link))
     }
 
-    /// Looks at what became of attempts since the last time.
+    /// Handles the outcomes of paths since the last call.
     pub(super) fn settle_outcomes(&mut self, core: &mut Core) {
         while let Some(Recorded { connection, failure }) = core.attempts.next_outcome() {
             let Some(mut attempt) = self.attempts.remove(&connection.to_bits()) else { continue };
@@ -274,13 +273,13 @@ impl Any {
             if answer == Answer::Peer {
                 core.connect_failed(attempt.context, why);
             } else {
-                self.go_on(core, attempt);
+                self.try_next(core, attempt);
             }
         }
     }
 
-    /// A path is closed: the next one, under a new handle, which the program has not seen yet.
-    fn go_on(&mut self, core: &mut Core, mut attempt: Attempt) {
+    /// Tries the next path after one has failed, with a new handle. The program has not seen the handle before.
+    fn try_next(&mut self, core: &mut Core, mut attempt: Attempt) {
         if clock::now_ns() >= attempt.until_ns {
             return core.connect_failed(attempt.context, ConnectFailure::TimedOut);
         }
@@ -308,7 +307,7 @@ impl Any {
 
     /// Gives up paths on which nobody answers.
     pub(super) fn time_out(&mut self, core: &mut Core, now_ns: u64) {
-        // The answer may have come just now, after the path was due to be given up: then it is over, and the program knows.
+        // An answer may have come just now, although the path was due to be given up.
         self.settle_outcomes(core);
         while self.next_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             let Some(Reverse((_, bits))) = self.due.pop() else { return };
@@ -323,7 +322,7 @@ impl Any {
             }
             let Some(mut attempt) = self.attempts.remove(&bits) else { continue };
             core.attempts.leave(connection);
-            // As if the program had disconnected: nothing more is heard of this handle.
+            // The handle ends as if the program had disconnected, so it raises no event.
             if let Some(conn) = core.conn_mut(connection) {
                 conn.state = ConnState::Closing;
             }
@@ -331,12 +330,12 @@ impl Any {
             attempt.note(Outcome::Silent);
             attempt.why = ConnectFailure::TimedOut;
             self.counts.silent += 1;
-            self.go_on(core, attempt);
+            self.try_next(core, attempt);
         }
         self.settle_outcomes(core);
     }
 
-    /// When the next silent path is given up. What is over is forgotten here.
+    /// When the next silent path is given up. Entries of attempts that have ended are removed.
     pub(super) fn next_due_ns(&mut self) -> Option<u64> {
         while let Some(Reverse((at_ns, bits))) = self.due.peek() {
             if self.attempts.contains_key(bits) {

@@ -1,11 +1,11 @@
-//! One endpoint by every path: shared memory, UDP and TCP at once, under one URI ([`uri`]) that lists them.
+//! One endpoint that is reached over every path: shared memory, UDP and TCP, under one URI that lists them ([`uri`]).
 //!
-//! The endpoint's transport is made of theirs ([`parts`]), which know nothing of each other. Each connection rides on one of
-//! them: the first, in a set order, that a probe proves ([`dial`]). A connection's link says which; so past the
-//! handshake a call costs one look-up more.
+//! The endpoint's transport consists of parts ([`parts`]), one for each kind of path, which know nothing of each other. Each
+//! connection uses one part: the first, in a fixed order, whose path leads to the peer ([`dial`]). A connection's link names
+//! its part, so that after the handshake a call costs one look-up more.
 //!
-//! Parts without connections are looked at every [`LOOK_NS`] only: a program that polls for messages over shared memory
-//! does not pay a system call for each poll because UDP is there, too. `docs/adr/0011-one-endpoint-every-path.md` has
+//! Parts without connections make progress every [`LOOK_NS`] only. So a program that polls for messages over shared memory
+//! does not pay a system call for each poll because there is a UDP socket, too. `docs/adr/0011-one-endpoint-every-path.md` has
 //! the reasons.
 
 mod beyond;
@@ -38,15 +38,15 @@ use cci_sys::clock;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The parts' places in the endpoint's descriptor, from here on. Nobody asks it which of them is readable.
+/// Tokens of the parts' descriptors begin here. Nobody asks which of them is readable.
 const TOKEN_PARTS: u64 = 0;
-/// Parts without connections are looked at this often while the program polls.
+/// Parts without connections make progress this often while the program polls.
 const LOOK_NS: u64 = 50_000;
 /// Polls that share a reading of the clock, at most.
 const POLLS_PER_CLOCK_MAX: u32 = 8;
 
 /// A kind of path that this endpoint does not have.
-struct LeftOut {
+struct Missing {
     kind: TransportKind,
     reason: String,
 }
@@ -67,25 +67,26 @@ struct Counts {
 /// One endpoint's transport.
 struct Any {
     uri: String,
-    /// The best first.
+    /// In the order in which they are tried.
     parts: Vec<Part>,
-    left_out: Vec<LeftOut>,
-    /// What other devices lead to, by parts that are opened when they are dialled. None: what is here is all.
+    missing: Vec<Missing>,
+    /// Other devices, whose parts are opened when they are first dialled. None: there are no others.
     beyond: Option<Beyond>,
-    /// By the connection's handle of the moment.
+    /// Attempts in progress, by the handle of the connection that the present path is tried with.
     attempts: HashMap<u64, Attempt>,
-    /// When attempts' present paths are given up if nothing was heard; those that are over are still in it.
+    /// When attempts give up their present paths if nothing is heard, and the bits of their handles. Attempts that have ended
+    /// stay in it until they are due.
     due: BinaryHeap<Reverse<(u64, u64)>>,
-    /// What came of each path, for connections of ours that are open.
+    /// Outcomes of all paths, by the link of the open connection that was dialled.
     paths: HashMap<u64, Outcomes>,
     counts: Counts,
-    /// Since the clock was read.
+    /// Polls since the clock was read.
     polls: u32,
-    /// How many that may be, judged by how fast the program polled of late.
+    /// How many polls may share one reading of the clock, by how fast the program has polled.
     polls_per_clock: u32,
-    /// When idle parts were last looked at.
+    /// When idle parts last made progress.
     looked_ns: u64,
-    /// The owner has slept, or may have: look at every part.
+    /// The program may have slept, so every part has to make progress.
     slept: bool,
 }
 
@@ -102,14 +103,14 @@ impl Any {
         self.parts.iter().position(|part| part.kind == kind && serves(part))
     }
 
-    /// The part that a link is one of, and its name there.
+    /// The part that a link belongs to, and the part's own link.
     #[inline]
     fn part(&self, link: u64) -> Option<(&dyn Transport, u64)> {
         let (index, link) = unpack(link);
         self.parts.get(index).map(|part| (&*part.transport, link))
     }
 
-    /// Calls the part that a link is one of.
+    /// Calls the part that a link belongs to.
     #[inline]
     fn turn<R>(
         &mut self,
@@ -122,7 +123,7 @@ impl Any {
         Some(part.turn(core, |transport, core| call(transport, core, link)))
     }
 
-    /// The less urgent: idle parts, which parts are idle, paths that stay silent.
+    /// Does what is less urgent: lets idle parts make progress, finds out which are idle, and gives up silent paths.
     #[cold]
     fn look(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
@@ -172,7 +173,7 @@ impl Transport for Any {
         }
         let of_scheme = self.parts.iter().find(|part| part.kind.name() == scheme).map(|part| part.kind);
         let Some(kind) = of_scheme else {
-            let out = self.left_out.iter().find(|left_out| left_out.kind.name() == scheme);
+            let out = self.missing.iter().find(|missing| missing.kind.name() == scheme);
             return bad_uri(out.map_or_else(
                 || "this endpoint knows any://, shm://, udp:// and tcp://".to_owned(),
                 |out| format!("this endpoint goes without {scheme}: {}", out.reason),
@@ -302,7 +303,7 @@ impl Transport for Any {
                 }
             }
             Setting::SetApart { .. } => {}
-            // The first part has most of the memory, and is the one that was asked: see `report`.
+            // The first part has most of the memory, so `report` asks it for spare bytes, and it lends them.
             Setting::Lent { .. } => {
                 if let Some(part) = self.parts.first_mut() {
                     part.turn(core, |transport, core| transport.configure(core, setting));

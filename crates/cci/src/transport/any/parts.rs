@@ -1,4 +1,4 @@
-//! The transports that one endpoint is made of: how they are told apart, and when each is looked at.
+//! The transports that one endpoint consists of.
 
 use crate::device::{DeviceInfo, TransportKind};
 use crate::engine::core::Core;
@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::transport::Transport;
 use std::sync::Arc;
 
-/// Of a part's link, the bits that say which part's: places in tables stay below them, and marks of a part's own above.
+/// The bits of a link that name the part. Indices of tables stay below them, and a part's own flags above.
 const PART_SHIFT: u32 = 26;
 const PART_MASK: u64 = 15 << PART_SHIFT;
 
@@ -19,23 +19,23 @@ const _: () = assert!(CONNECTIONS_MAX < 1 << PART_SHIFT, "a part's links leave f
 /// that nobody gave it. Within the host such an endpoint is reached by its sealed paths.
 pub(super) const BY_NAME: &str = "rights go by name on this endpoint, and shared memory proves no names";
 
-/// One transport among several. It has a poller of its own, so that it finds there only what is its own.
+/// One transport among several. It has a poller of its own, which reports only its own descriptors.
 pub(super) struct Part {
     pub kind: TransportKind,
     /// The device that it was opened for; None: it is one of the parts of a device `any`.
     pub device: Option<String>,
-    /// Whom that device's configuration expects wherever this endpoint connects to.
+    /// The name that the device's configuration expects of every peer this endpoint connects to.
     pub expected: Option<Box<str>>,
     pub transport: Box<dyn Transport>,
     pub poller: Arc<Poller>,
-    /// Of the endpoint's memory cap, what the other parts may take.
+    /// Bytes of the endpoint's memory cap that the other parts may take.
     pub set_apart_bytes: u64,
-    /// Looked at in every poll.
+    /// Whether it makes progress in every poll.
     pub busy: bool,
 }
 
 impl Part {
-    /// Calls the transport, with its own poller in the engine's place.
+    /// Calls the transport, with its own poller in the engine instead of the endpoint's.
     #[inline]
     pub fn turn<R>(&mut self, core: &mut Core, call: impl FnOnce(&mut dyn Transport, &mut Core) -> R) -> R {
         std::mem::swap(&mut core.poller, &mut self.poller);
@@ -45,19 +45,19 @@ impl Part {
     }
 }
 
-/// A link as the endpoint knows it.
+/// Makes an endpoint's link of a part's index and the part's own link.
 pub(super) fn pack(part: usize, link: u64) -> u64 {
     assert!(link & PART_MASK == 0, "a part's link has the place in a table in its low half");
     link | (part as u64) << PART_SHIFT
 }
 
-/// The index of the part that a link is one of, and the part's own name for it.
+/// The index of the part that a link belongs to, and the part's own link.
 #[inline]
 pub(super) fn unpack(link: u64) -> (usize, u64) {
     ((link & PART_MASK) as usize >> PART_SHIFT, link & !PART_MASK)
 }
 
-/// The engine's own: receive buffers and events.
+/// Bytes of the memory cap that the engine needs: receive buffers and events.
 pub(super) fn engine_bytes(device: &DeviceInfo, options: &Options) -> u64 {
     let events = u64::from(options.recv_buffers)
         + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))

@@ -1,4 +1,4 @@
-//! What the transport tells about itself, and about the paths that a connection did or did not take.
+//! Counters and explanations: what the transport reports of itself, and of the paths that a connection did or did not take.
 
 use super::Any;
 use super::dial::{Attempt, Outcome};
@@ -55,7 +55,7 @@ impl Any {
         into.push(("paths", self.paths.capacity() as u64 * entry + attempts + due as u64));
     }
 
-    /// First what the connection's own transport says, with the paths in front.
+    /// Explains a connection: its paths first, then what its own transport reports.
     pub(super) fn explain_connection(&self, core: &Core, link: u64, into: &mut Explanation) {
         let (index, own) = unpack(link);
         let Some(part) = self.parts.get(index) else { return };
@@ -96,8 +96,8 @@ impl Any {
             (Outcome::Untried, _) => "not tried: a better path led to the peer",
             (Outcome::Started, _) => "being tried",
             (Outcome::Unlisted, _) => "the peer's URI does not list it",
-            (Outcome::LeftOut, _) => {
-                let out = self.left_out.iter().find(|left_out| left_out.kind == kind);
+            (Outcome::Missing, _) => {
+                let out = self.missing.iter().find(|missing| missing.kind == kind);
                 return format!("this endpoint goes without: {}", out.map_or("", |out| &out.reason));
             }
             (Outcome::Silent, _) => {
@@ -143,7 +143,7 @@ fn name(kind: TransportKind) -> &'static str {
     }
 }
 
-/// Adds counts up that have one name.
+/// Adds up counts that have the same name.
 fn sum(into: &mut Vec<(&'static str, u64)>, counts: Vec<(&'static str, u64)>) {
     for (name, count) in counts {
         match into.iter_mut().find(|(known, _)| *known == name) {

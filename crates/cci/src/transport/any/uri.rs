@@ -14,44 +14,44 @@ use crate::device::TransportKind;
 use crate::transport::commitment::Commitment;
 
 pub(super) const SCHEME: &str = "any://";
-/// The longest URI that is read: room for the longest path, four addresses, and parts yet to come.
+/// The longest URI that is read, bytes: enough for the longest path, four addresses, and parts of later versions.
 const BYTES_MAX: usize = 1024;
-/// Addresses of one kind.
+/// Addresses of one kind that a URI may list.
 const ADDRESSES_MAX: usize = 4;
-/// And so many are used: an endpoint has two interfaces at most. Those behind are for versions to come.
+/// Addresses of one kind that are used, as an endpoint has two interfaces at most. Further ones are for later versions.
 const ADDRESSES_USED: usize = 2;
-const LOOKS: &str = "write any://udp=192.0.2.1:4791,tcp=192.0.2.1:4791, or what the endpoint says its URI is";
+const LOOKS: &str = "write any://udp=192.0.2.1:4791,tcp=192.0.2.1:4791, or the URI that the endpoint gives";
 
 /// The kinds of paths there are, the best first: they are tried in this order.
 pub(super) const ORDER: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Udp, TransportKind::Tcp];
-/// How many.
+/// How many kinds there are.
 pub(super) const KINDS: usize = ORDER.len();
 
 /// The paths to an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paths {
     pub id: Option<Commitment>,
-    /// By [`ORDER`]: each as a URI of that kind's own.
+    /// In the order of [`ORDER`], each as a URI of its own kind.
     pub uris: [Option<String>; KINDS],
 }
 
-/// The URI of an endpoint that is reached by these.
+/// Writes the URI of an endpoint that is reached by these URIs.
 pub(super) fn format<'a>(
     id: Option<Commitment>,
     uris: impl Iterator<Item = (TransportKind, &'a str)>,
 ) -> String {
     let mut parts: Vec<String> = id.map(|id| format!("id={id}")).into_iter().collect();
     for (kind, uri) in uris {
-        let place = uri.split_once("://").map_or(uri, |(_, place)| place);
+        let address = uri.split_once("://").map_or(uri, |(_, address)| address);
         match kind {
-            TransportKind::Shm => parts.push(format!("shm={}", place.replace(',', "%2C"))),
-            _ => parts.extend(place.split(',').map(|address| format!("{kind}={address}"))),
+            TransportKind::Shm => parts.push(format!("shm={}", address.replace(',', "%2C"))),
+            _ => parts.extend(address.split(',').map(|address| format!("{kind}={address}"))),
         }
     }
     format!("{SCHEME}{}", parts.join(","))
 }
 
-/// What a URI lists. The error says what is wrong and what one looks like.
+/// Reads the paths that a URI lists. The error says what is wrong, and what such a URI looks like.
 pub(super) fn parse(uri: &str) -> Result<Paths, String> {
     let wrong = |what: &str| Err(format!("{what}; {LOOKS}"));
     let Some(rest) = uri.strip_prefix(SCHEME) else {
@@ -77,7 +77,7 @@ pub(super) fn parse(uri: &str) -> Result<Paths, String> {
             continue;
         }
         let kinds = ORDER.iter().zip(&mut paths.uris).zip(&mut addresses);
-        // Others are for versions to come.
+        // Other keys are for later versions.
         let Some(((kind, uri), count)) = kinds.into_iter().find(|((kind, _), _)| kind.name() == key) else {
             continue;
         };
@@ -112,7 +112,8 @@ fn is_key(key: &str) -> bool {
         && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// The part of a URI that an endpoint of one kind can use, and whom it has to find there. None: the URI is no list.
+/// The part of a URI that an endpoint of one kind can use, and the commitment of the process there. None: the URI is no
+/// list.
 pub(crate) fn part_for(
     kind: TransportKind,
     uri: &str,

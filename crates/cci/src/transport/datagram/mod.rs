@@ -26,7 +26,7 @@ pub(crate) use eth::{lacks_xdp, open as open_eth, show_mac};
 #[cfg(feature = "simulated")]
 pub(crate) use sim::open as open_simulated;
 #[cfg(feature = "simulated")]
-pub use sim::{Network, Place, TooLong};
+pub use sim::{Network, SimulatedNode, TooLong};
 pub(crate) use size::{
     FRAME_MTU_BYTES_MIN, MTU_BYTES_DEFAULT, MTU_BYTES_MAX, MTU_BYTES_MIN, message_bytes_max,
     message_bytes_max_in_frame,

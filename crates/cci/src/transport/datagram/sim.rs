@@ -2,7 +2,7 @@
 
 mod network;
 
-pub use network::{Network, Place, TooLong};
+pub use network::{Network, SimulatedNode, TooLong};
 
 use super::Datagram;
 use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
@@ -27,34 +27,34 @@ const RECV_MAX: usize = 16;
 
 /// Opens an endpoint's transport on such a network.
 pub(crate) fn open(
-    place: &Place,
+    node: &SimulatedNode,
     network: Box<dyn Network>,
     device: &DeviceInfo,
     options: &Options,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let sealing = Sealing::of(device, options)?;
     let sizes = Sizes {
-        datagram_bytes_max: place.datagram_bytes_max,
-        receive_buffer_bytes: place.receive_buffer_bytes,
+        datagram_bytes_max: node.datagram_bytes_max,
+        receive_buffer_bytes: node.receive_buffer_bytes,
         reserved_bytes: sealing.as_ref().map_or(0, |_| options.memory_bytes_max / MEMORY_SHARE),
     };
     let carrier = Sim {
         network,
-        address: place.address,
-        secret: place.secret,
-        batch: place.batch.max(1),
+        address: node.address,
+        secret: node.secret,
+        batch: node.batch.max(1),
         input: Vec::new(),
         out: VecDeque::new(),
         buffer: Vec::new(),
         begun: None,
         too_big: None,
     };
-    let uri = udp_uri::format(place.address, None);
+    let uri = udp_uri::format(node.address, None);
     let Some(sealing) = sealing else {
         return Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?));
     };
-    let own = Some(Address::from(place.address));
-    let carrier = Sealed::new(carrier, sealing, own, place.datagram_bytes_max, options.memory_bytes_max)?;
+    let own = Some(Address::from(node.address));
+    let carrier = Sealed::new(carrier, sealing, own, node.datagram_bytes_max, options.memory_bytes_max)?;
     Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
 }
 

@@ -1,9 +1,9 @@
-//! Streams on their way to becoming a connection's: clients that the endpoint lets in, and second streams, which either side
-//! has dialled.
+//! Streams that are to become a connection's: those of clients that the endpoint lets in, and second streams, which either
+//! side has dialled.
 //!
 //! The side that dialled the first stream of a connection dials the second one, and each side proves to the other that it knows
-//! the secret that came with ACCEPT, before anything else is sent. So nothing of a connection goes to somebody else who listens
-//! where the second stream was dialled.
+//! the secret that came with ACCEPT, before anything else is sent. So nothing of a connection goes to a stranger who listens
+//! at the address of the second stream.
 
 use super::conn::State;
 use super::counts::Fault;
@@ -43,11 +43,11 @@ const CONFIRM_NS_MAX: u64 = 30_000_000_000;
 /// How long the second stream may take to be made.
 const SECOND_NS_MAX: u64 = 30_000_000_000;
 
-/// Clients that have not said what they want, or wait for the program to hear it.
+/// Clients at most whose request is not known yet, or waits to be shown to the program.
 pub(super) const CLIENTS_MAX: u32 = 256;
-/// How long a client may take to say what it wants after it connected.
+/// How long a client may take to send its request after it connected.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
-/// How long a client may take at least, whatever others come.
+/// A client has at least this long, however many others come.
 const SILENCE_NS_MIN: u64 = 200_000_000;
 /// How long a request waits to be shown to the program.
 const WAITING_NS_MAX: u64 = 30_000_000_000;
@@ -55,13 +55,13 @@ const WAITING_NS_MAX: u64 = 30_000_000_000;
 /// All handshakes of an endpoint: its listener, clients, requests and second streams.
 pub(super) struct Handshakes {
     pub local: Local,
-    /// None: it only dials.
+    /// None: the endpoint only dials.
     listener: Option<Listener>,
-    /// The endpoint does not listen until then: there are too many clients, or no descriptors.
+    /// Until then the endpoint does not listen, as there are too many clients, or no descriptors.
     listen_again_ns: Option<u64>,
-    /// Clients whose streams may shake hands at a time.
+    /// Clients whose sealed streams may be in their handshake at a time.
     client_handshakes_max: usize,
-    /// Handshakes of clients that may go on before the next poll.
+    /// Steps of clients' sealed handshakes that may still be made before the next poll.
     handshakes_budget: u32,
     table: Table,
     due_ns: u64,
@@ -89,7 +89,7 @@ impl Handshakes {
         }
     }
 
-    /// No handshake is under way.
+    /// Whether no handshake is in progress.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -99,7 +99,7 @@ impl Handshakes {
         self.table.key_at(token::index(name)).filter(|key| token::names(name, *key))
     }
 
-    /// The kernel is asked: so many handshakes of clients may go on until it is asked again.
+    /// Begins a poll, in which so many steps of clients' sealed handshakes may be made.
     pub fn begin_round(&mut self, handshakes: u32) {
         self.handshakes_budget = handshakes;
     }
@@ -132,7 +132,7 @@ impl Handshakes {
         self.table.bytes() + self.shown.bytes() + (self.waiting.capacity() * size_of::<Key>()) as u64
     }
 
-    /// Clients have connected.
+    /// Accepts clients that have connected.
     pub fn let_in(&mut self, core: &mut Core, links: &mut Links) {
         for _ in 0..LET_IN_MAX {
             if !self.make_space_for_client(core, links) {
@@ -144,7 +144,7 @@ impl Handshakes {
                 Ok(client) => client,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // No descriptors, say: those who wait go on waiting.
+                    // There may be no descriptors, for example. Clients in the backlog go on waiting.
                     links.shared.counts.refused_system += 1;
                     return self.pause(core, links);
                 }
@@ -157,12 +157,12 @@ impl Handshakes {
             let Some(key) = self.table.insert(handshake) else { return self.pause(core, links) };
             self.due_ns = self.due_ns.min(until_ns);
             self.watch_handshake(core, links, key, Interest::Read);
-            // What it wants has come with it as a rule.
+            // As a rule its request has already come.
             self.handshake_ready(core, links, key);
         }
     }
 
-    /// Does not listen for a moment.
+    /// Stops listening for a moment.
     fn pause(&mut self, core: &Core, links: &mut Links) {
         if let Some(listener) = self.listener.as_ref().filter(|_| self.listen_again_ns.is_none()) {
             core.poller.unwatch(listener.as_fd());
@@ -180,7 +180,7 @@ impl Handshakes {
         }
     }
 
-    /// The program accepts a request, which may have come to another endpoint.
+    /// Accepts a request for the program. It may have come to another endpoint.
     pub fn accept_request(
         &mut self,
         core: &mut Core,
@@ -203,7 +203,7 @@ impl Handshakes {
         // A client that has given up has closed its end.
         let gone = match inner.stream.peek(&mut [0]) {
             Err(error) => error.kind() != ErrorKind::WouldBlock,
-            // It has nothing to say before it is accepted.
+            // A client sends nothing before it is accepted.
             Ok(_) => true,
         };
         if gone {
@@ -250,11 +250,11 @@ impl Handshakes {
             links.deadlines.add(conn);
         }
         links.flush(core, key);
-        // If it has ended at once the event is there already, and the key names nothing any more.
+        // If the connection has ended at once, its event is queued already, and the key names nothing any more.
         Ok(key)
     }
 
-    /// Clients that said nothing, and second streams that were not made.
+    /// Ends handshakes that took too long: of silent clients, and of second streams that were not made.
     pub fn time_out_handshakes(&mut self, core: &mut Core, links: &mut Links) {
         let now_ns = links.shared.now_ns;
         let over: Vec<Key> = self
@@ -284,18 +284,18 @@ impl Handshakes {
         }
     }
 
-    /// The kernel reports the stream of a handshake.
+    /// Goes on with a handshake whose stream the kernel reports.
     pub fn handshake_ready(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let in_handshake =
             |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_in_handshake();
         if self.table.get(key).is_some_and(in_handshake) {
-            // Where too many go on at once, the kernel tells of the others again.
+            // If too many are ready at once, the kernel reports the others again in the next poll.
             let Some(budget) = self.handshakes_budget.checked_sub(1) else { return };
             self.handshakes_budget = budget;
         }
         match self.table.get(key).map(|handshake| &handshake.stage) {
             Some(Stage::Dialled { .. }) => self.second_connected(core, links, key),
-            Some(Stage::Waiting { .. }) => self.waiting_speaks(core, links, key),
+            Some(Stage::Waiting { .. }) => self.waiting_readable(core, links, key),
             Some(_) => self.hear(core, links, key),
             None => {}
         }
@@ -308,12 +308,12 @@ impl Handshakes {
             else {
                 return;
             };
-            let said = match read_preamble(&mut handshake.stream, &mut handshake.bytes) {
+            let record = match read_preamble(&mut handshake.stream, &mut handshake.bytes) {
                 Ok(None) => return,
-                Ok(Some(said)) => said,
+                Ok(Some(record)) => record,
                 Err(unread) => return self.end_handshake(core, links, key, unread.fault()),
             };
-            match (&handshake.stage, said) {
+            match (&handshake.stage, record) {
                 (Stage::Silent, Preamble::Hello { attribute, mss, payload }) => {
                     self.hello_came(core, links, key, Wanted { attribute, mss }, payload);
                 }
@@ -335,7 +335,7 @@ impl Handshakes {
                     if let Some(mut handshake) = self.take_handshake(core, key) {
                         // What is not read would have the kernel reset the stream, and the answer might be lost.
                         let _ = handshake.stream.recv(&mut [0; PREAMBLE_BYTES_MAX]);
-                        // It is short, and the stream is new: there is room. If not, the client learns by its end.
+                        // A new stream has space for a record so short. If not, the client learns by the end of the stream.
                         let _ = handshake.stream.send(&Preamble::OtherHello.bytes());
                     }
                     return;
@@ -364,19 +364,20 @@ impl Handshakes {
                 links.end(core, conn, reason);
             }
             Stage::Waiting { .. } => {
-                // If there is no room for it, the client learns by the end of the stream.
+                // If the stream has no space for it, the client learns by the end of the stream.
                 let _ = handshake.stream.send(&Preamble::Reject { no_memory: true }.bytes());
             }
             Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
         }
     }
 
-    /// Room for one more client: of too many the oldest has to go of the host that has the most, if it had its time.
+    /// Makes space for one more client. If there are too many, the host with the most loses its oldest one, unless that came
+    /// only just now. False: there is no space.
     pub fn make_space_for_client(&mut self, core: &mut Core, links: &mut Links) -> bool {
         let handshakes_max = self.client_handshakes_max;
         let may_be_full = self.table.clients as usize >= handshakes_max;
         let oldest = if may_be_full && self.table.in_handshake().count() >= handshakes_max {
-            // Those that have shown who they are have given back what that takes.
+            // Clients that have finished their sealed handshake no longer hold the memory that it takes.
             oldest_by_host(self.table.in_handshake())
         } else if self.table.clients >= CLIENTS_MAX {
             oldest_by_host(self.table.iter().filter(|(_, handshake)| handshake.stage.is_client()))
@@ -391,7 +392,7 @@ impl Handshakes {
         true
     }
 
-    /// A client says what it wants, and of its request all, or that it follows.
+    /// Takes a client's HELLO, which carries its whole request, or says that the request follows.
     pub fn hello_came(
         &mut self,
         core: &mut Core,
@@ -412,7 +413,7 @@ impl Handshakes {
         }
     }
 
-    /// A client that may not connect is closed.
+    /// Ends the handshake of a client that may not connect. True: it did.
     fn is_barred(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
         let who = self.table.get(key).and_then(|handshake| self.local.peer_on(&handshake.stream));
         let is_barred = who.is_some_and(|who| !who.rights.connect);
@@ -422,17 +423,17 @@ impl Handshakes {
         is_barred
     }
 
-    /// The client is told that its HELLO was understood. False: it is gone.
+    /// Answers a client that its HELLO was understood. False: it is gone.
     fn send_heard(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
         let Some(handshake) = self.table.get_mut(key) else { return false };
-        let is_said = handshake.stream.send(&Preamble::Heard.bytes()).is_ok();
-        if !is_said {
+        let is_sent = handshake.stream.send(&Preamble::Heard.bytes()).is_ok();
+        if !is_sent {
             self.end_handshake(core, links, key, None);
         }
-        is_said
+        is_sent
     }
 
-    /// A request for the program, which decides at once or once others of its host have been decided on.
+    /// Shows a request to the program, or has it wait until others of its host have been decided on.
     pub fn ask_program(
         &mut self,
         core: &mut Core,
@@ -455,11 +456,11 @@ impl Handshakes {
             self.waiting.push_back(key);
             return;
         };
-        let is_there = !matches!(handshake.stream.peek(&mut [0]), Ok(0))
+        let is_connected = !matches!(handshake.stream.peek(&mut [0]), Ok(0))
             && (was_heard || self.send_heard(core, links, key));
-        let handshake = self.take_handshake(core, key).filter(|_| is_there);
+        let handshake = self.take_handshake(core, key).filter(|_| is_connected);
         let Some(Handshake { stream, .. }) = handshake else {
-            // It has given up meanwhile: nobody is there to be accepted.
+            // The client has given up meanwhile, and can't be accepted any more.
             return self.shown.remove(ticket.to_bits());
         };
         links.shared.counts.requests += 1;
@@ -475,8 +476,8 @@ impl Handshakes {
         });
     }
 
-    /// A client whose request waits has nothing to say; what comes is its end.
-    pub fn waiting_speaks(&mut self, core: &mut Core, links: &mut Links, key: Key) {
+    /// A client whose request waits sends nothing, so its stream is readable only when it ends, or breaks the protocol.
+    pub fn waiting_readable(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let Some(handshake) = self.table.get(key) else { return };
         match handshake.stream.peek(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -500,13 +501,13 @@ impl Handshakes {
             handshake.stage = if was_heard { Stage::Heard(wanted) } else { Stage::Silent };
             self.ask_program(core, links, key, wanted, payload);
             if let Some(handshake) = self.table.get_mut(key) {
-                // It waits on, no longer than before.
+                // If it waits again, then no longer than before.
                 handshake.until_ns = until_ns;
             }
         }
     }
 
-    /// The program has decided on a request.
+    /// Notes that the program has decided on a request.
     pub fn request_decided(&mut self, ticket: u64) {
         self.shown.remove(ticket);
         if !self.waiting.is_empty() {
@@ -514,11 +515,11 @@ impl Handshakes {
         }
     }
 
-    /// The program refused a request.
+    /// Rejects a request for the program.
     pub fn refuse(&mut self, ticket: u64, inner: RequestInner) {
         self.request_decided(ticket);
         if let Ok(mut request) = inner.downcast::<Request>() {
-            // It is short, and the stream is new: there is room. If not, the client learns by its end.
+            // A new stream has space for a record so short. If not, the client learns by the end of the stream.
             let _ = request.stream.send(&Preamble::Reject { no_memory: false }.bytes());
         }
     }
@@ -531,7 +532,7 @@ impl Handshakes {
         }
     }
 
-    /// Tries those second streams again for which there was something too little.
+    /// Tries those second streams again for which descriptors were lacking.
     pub fn dial_seconds_again(&mut self, core: &mut Core, links: &mut Links) {
         for key in std::mem::take(&mut self.seconds_again) {
             self.dial_second(core, links, key);
@@ -545,14 +546,14 @@ impl Handshakes {
         if let Some(Err(error)) = &stream
             && error.is_exhaustion()
         {
-            // Descriptors may become free; who waits for the stream gives up at its own time.
+            // Descriptors may become free. The connection that waits for the stream has a deadline of its own.
             links.shared.counts.refused_system += 1;
             self.seconds_again.push(key);
             self.due_ns = self.due_ns.min(links.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
         let stream = stream.and_then(Result::ok);
-        // Whoever is at the end of the first stream must be at that of the second one; with keys, it is asked by the same.
+        // The second stream must lead to the same peer as the first one, by the same key if it has one.
         let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
         let expected = peer.as_ref().map(Identity::name);
         let (security, host) = (self.local.security.as_ref(), conn.host());
@@ -571,15 +572,15 @@ impl Handshakes {
         self.watch_handshake(core, links, handshake, Interest::Write);
     }
 
-    /// Our second stream is connected, or is not, or its handshake goes on.
+    /// Goes on with a second stream of ours: it is connected, or could not be, or its handshake goes on.
     pub fn second_connected(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let Some(handshake) = self.table.get_mut(key) else { return };
         let Stage::Dialled { conn, nonce } = handshake.stage else { return };
         let sent = handshake.stream.take_error().and_then(|()| handshake.stream.send(&handshake.bytes));
         let token = token::make(token::HANDSHAKE, key);
         if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
-            // A stream that is not connected, or has no room, can be written later; one that waits for the peer's part of
-            // the handshake always can.
+            // A stream that is not connected, or has no space, becomes writable later. One that waits for the peer's part of
+            // the handshake is writable always.
             let interest = if handshake.stream.waits_for_space() { Interest::Write } else { Interest::Read };
             core.poller.rewatch(handshake.stream.as_fd(), token, interest);
             return;
@@ -595,7 +596,8 @@ impl Handshakes {
         core.poller.rewatch(handshake.stream.as_fd(), token, Interest::Read);
     }
 
-    /// Somebody names a connection whose second stream this is to be: proves to know its secret, and asks for the same.
+    /// Answers a stream that claims to be the second one of a connection: proves that this side knows the secret, and asks
+    /// for the same proof.
     pub fn second_named(
         &mut self,
         core: &mut Core,
@@ -622,14 +624,14 @@ impl Handshakes {
         let challenge = Challenge { key: named, dialler, acceptor };
         let proof = challenge.prove(&known.ticket.secret, Prover::Acceptor);
         handshake.stage = Stage::Challenged { conn, challenge };
-        let said = Preamble::Challenge { nonce: acceptor, proof }.bytes();
-        // It is short, and the stream is new: there is room. If not, it is over.
-        if handshake.stream.send(&said).ok() != Some(said.len()) {
+        let record = Preamble::Challenge { nonce: acceptor, proof }.bytes();
+        // A new stream has space for a record so short. If not, the handshake is over.
+        if handshake.stream.send(&record).ok() != Some(record.len()) {
             self.end_handshake(core, links, key, None);
         }
     }
 
-    /// The peer has proved that it knows the secret of our connection, or somebody has not.
+    /// Checks the proof of the side that accepted our second stream, and sends our own.
     pub fn second_proved(
         &mut self,
         core: &mut Core,
@@ -648,8 +650,8 @@ impl Handshakes {
         if !challenge.is_proved(&ticket.secret, Prover::Acceptor, proof) {
             return self.end_handshake(core, links, key, Some(Fault::Ticket));
         }
-        let said = Preamble::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
-        if handshake.stream.send(&said).ok() != Some(said.len()) {
+        let record = Preamble::Proof { proof: challenge.prove(&ticket.secret, Prover::Dialler) }.bytes();
+        if handshake.stream.send(&record).ok() != Some(record.len()) {
             return self.end_handshake(core, links, key, None);
         }
         if let Some(handshake) = self.take_handshake(core, key) {
@@ -657,7 +659,7 @@ impl Handshakes {
         }
     }
 
-    /// Somebody proves to be the peer of a connection, or does not.
+    /// Checks the proof of the side that dialled the second stream. If it holds, the connection has its second stream.
     pub fn second_came(&mut self, core: &mut Core, links: &mut Links, key: Key, proof: &[u8; PROOF_BYTES]) {
         let Some(handshake) = self.table.get(key) else { return };
         let Stage::Challenged { conn, challenge } = &handshake.stage else { return };
@@ -676,7 +678,7 @@ impl Handshakes {
     }
 }
 
-/// The oldest of the host that has the most, and when it came.
+/// Of the host that has the most handshakes the oldest one, and when it came.
 fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
     oldest_of_most(
         handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),
@@ -693,9 +695,9 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    /// The client goes between the last look at its stream and the answer to it.
+    /// The client goes away between the last check of its stream and the answer to it.
     #[test]
-    fn a_client_lost_in_the_moment_of_accepting_is_told_of() {
+    fn a_client_lost_in_the_moment_of_accepting_is_reported() {
         for transport in ["tcp", "any"] {
             let text = format!("[t]\ntransport = {transport}\nip = 127.0.0.1\n");
             let device = crate::config::ini::devices(&text, Path::new("test.ini")).unwrap().remove(0);

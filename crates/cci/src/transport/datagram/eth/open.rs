@@ -21,33 +21,33 @@ use std::io::{self, ErrorKind};
 
 /// Memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
 const RECV_BYTES: u64 = 8 << 20;
-/// And that many frames at most.
+/// Frames for arrivals at most.
 const RECV_FRAMES_MAX: u64 = 2048;
-/// With fewer, a burst of acknowledgements would not fit.
+/// Fewer would not hold a burst of acknowledgements.
 const RECV_FRAMES_MIN: u64 = 32;
 /// Memory for frames that are being sent, bytes, if the endpoint's cap leaves so much.
 const SEND_BYTES: u64 = 2 << 20;
 const SEND_FRAMES_MAX: u64 = 512;
 const SEND_FRAMES_MIN: u64 = 16;
-/// Endpoint numbers tried where any will do.
+/// Endpoint numbers that are tried if the program has not asked for one.
 const TRIES_MAX: u32 = 32;
-/// Numbers that nobody asked for by name are above this: those below are left to services.
+/// Numbers that an endpoint chooses by itself are above this; those below are for services.
 const ANY_ENDPOINT: u32 = 1 << 31;
 
-/// How many frames each way.
+/// How many frames are allocated for each direction, and how long they are.
 #[derive(Copy, Clone)]
-struct Room {
+struct FrameCounts {
     frame_bytes_max: usize,
     recv_frames: usize,
     send_frames: usize,
 }
 
-impl Room {
-    /// In about a 20th of `memory_bytes_max`.
-    fn new(frame_bytes_max: usize, memory_bytes_max: u64) -> Room {
+impl FrameCounts {
+    /// Counts that take about a 20th of `memory_bytes_max`.
+    fn new(frame_bytes_max: usize, memory_bytes_max: u64) -> FrameCounts {
         let slot_bytes = (frame_bytes_max as u64).next_multiple_of(2048);
         let frames = |bytes: u64, min: u64, max: u64| (bytes / slot_bytes).clamp(min, max) as usize;
-        Room {
+        FrameCounts {
             frame_bytes_max,
             recv_frames: frames(RECV_BYTES.min(memory_bytes_max / 32), RECV_FRAMES_MIN, RECV_FRAMES_MAX),
             send_frames: frames(SEND_BYTES.min(memory_bytes_max / 64), SEND_FRAMES_MIN, SEND_FRAMES_MAX),
@@ -88,14 +88,17 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     if mtu_bytes < size::FRAME_MTU_BYTES_MIN as usize + overhead_bytes {
         return Err(sealed::mtu_too_small(device.mtu_bytes, size::FRAME_MTU_BYTES_MIN));
     }
-    let room = Room::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
+    let counts = FrameCounts::new(ETHERNET_BYTES + mtu_bytes, options.memory_bytes_max);
     let lock = lock(&link, device, options)?;
-    let (attachment, sockets, socket_path) = sockets(&link, &lock, room, device.eth.mode)?;
+    let (attachment, sockets, socket_path) = sockets(&link, &lock, counts, device.eth.mode)?;
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max() - overhead_bytes);
     let reserved_bytes = sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE);
-    let sizes =
-        Sizes { datagram_bytes_max, receive_buffer_bytes: window_bytes(&**main, room), reserved_bytes };
+    let sizes = Sizes {
+        datagram_bytes_max,
+        receive_buffer_bytes: receive_window_bytes(&**main, counts),
+        reserved_bytes,
+    };
     drop(main);
     let uri = uri::format(&link.name, link.mac, lock.endpoint());
     let from_endpoint = lock.endpoint();
@@ -129,16 +132,16 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
 
 const ENODEV: i32 = 19;
 
-/// What peers may have under way to us. A frame takes a place however short it is; but one connection has no more than
-/// [`WINDOW_BUNDLES_MAX`] under way, and where there are places for several such, their bytes count.
-fn window_bytes(socket: &dyn FrameSocket, room: Room) -> u64 {
-    if room.recv_frames >= 2 * WINDOW_BUNDLES_MAX as usize {
+/// What peers may have in flight to us. A frame takes a whole slot however short it is. One connection has no more than
+/// [`WINDOW_BUNDLES_MAX`] in flight, so where there are slots for several such connections, only bytes count.
+fn receive_window_bytes(socket: &dyn FrameSocket, counts: FrameCounts) -> u64 {
+    if counts.recv_frames >= 2 * WINDOW_BUNDLES_MAX as usize {
         return socket.receive_buffer_bytes() as u64;
     }
-    room.recv_frames as u64 * u64::from(DATAGRAM_OVERHEAD_BYTES)
+    counts.recv_frames as u64 * u64::from(DATAGRAM_OVERHEAD_BYTES)
 }
 
-/// The service is the endpoint's number; without one the device's, or any.
+/// Takes the endpoint's number: the service gives it, otherwise the device, otherwise it is a random one.
 //= wire.md R-ETH-2
 fn lock(link: &Link, device: &DeviceInfo, options: &Options) -> Result<EndpointLock, CreateError> {
     let wanted = match &options.service {
@@ -169,41 +172,46 @@ fn taken(error: SysError, endpoint: u32) -> CreateError {
     }
 }
 
-/// The best that can be had of what the device may use.
-fn sockets(link: &Link, lock: &EndpointLock, room: Room, mode: EthMode) -> Result<Opened, CreateError> {
+/// Opens the best sockets that can be had of those that the device may use.
+fn sockets(
+    link: &Link,
+    lock: &EndpointLock,
+    counts: FrameCounts,
+    mode: EthMode,
+) -> Result<Opened, CreateError> {
     let wanted = match mode {
         EthMode::Packet => {
             let reason = "mode = packet says so".to_owned();
             return with_packet(
                 link,
                 lock,
-                room,
+                counts,
                 None,
                 unavailable(link, reason, "write mode = auto".to_owned()),
             );
         }
         EthMode::XdpGeneric => Wanted::Generic,
-        // On virtual pairs the driver makes a buffer of its own for each frame, to the same end as is done behind it.
+        // On virtual pairs native mode is no faster: the driver, too, makes a buffer for each frame.
         EthMode::Auto if link.is_veth() => Wanted::Generic,
         EthMode::Auto | EthMode::Xdp => Wanted::Auto,
     };
     let refusal = match Program::attach(link.index, wanted) {
-        Ok(program) => match xdp::Socket::open(&room.xdp(link)) {
-            Ok(socket) => match with_xdp(link, lock, room, program, socket)? {
+        Ok(program) => match xdp::Socket::open(&counts.xdp(link)) {
+            Ok(socket) => match with_xdp(link, lock, counts, program, socket)? {
                 Ok(opened) => return Ok(opened),
                 Err(refusal) => refusal,
             },
             // The program can still tell forged frames from others.
             Err(refusal) if mode == EthMode::Auto => {
                 let attachment = Attachment::create(program, lock, link.mac, None).ok();
-                return with_packet(link, lock, room, attachment, refused(link, &refusal));
+                return with_packet(link, lock, counts, attachment, refused(link, &refusal));
             }
             Err(refusal) => refusal,
         },
         Err(refusal) => refusal,
     };
     if mode == EthMode::Auto {
-        return with_packet(link, lock, room, None, refused(link, &refusal));
+        return with_packet(link, lock, counts, None, refused(link, &refusal));
     }
     if let Refusal::System(error) = refusal {
         return Err(CreateError::System(error));
@@ -219,7 +227,7 @@ type Opened = (Option<Attachment>, Sockets, SocketPath);
 fn with_xdp(
     link: &Link,
     lock: &EndpointLock,
-    room: Room,
+    counts: FrameCounts,
     program: Program,
     socket: xdp::Socket,
 ) -> Result<Result<Opened, Refusal>, CreateError> {
@@ -240,8 +248,11 @@ fn with_xdp(
             "the kernel copies each once"
         }
     );
-    let few =
-        Room { recv_frames: (room.recv_frames / 4).max(RECV_FRAMES_MIN as usize), send_frames: 1, ..room };
+    let few = FrameCounts {
+        recv_frames: (counts.recv_frames / 4).max(RECV_FRAMES_MIN as usize),
+        send_frames: 1,
+        ..counts
+    };
     let side = packet::Socket::open(&few.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: Some(RefCell::new(Box::new(side))) };
     Ok(Ok((Some(checked(attachment)), sockets, SocketPath { path, reason, missing: Vec::new() })))
@@ -250,18 +261,18 @@ fn with_xdp(
 fn with_packet(
     link: &Link,
     lock: &EndpointLock,
-    room: Room,
+    counts: FrameCounts,
     attachment: Option<Attachment>,
     missing: Unavailable,
 ) -> Result<Opened, CreateError> {
-    let socket = packet::Socket::open(&room.packet(link, lock))?;
+    let socket = packet::Socket::open(&counts.packet(link, lock))?;
     let sockets = Sockets { main: RefCell::new(Box::new(socket)), side: None };
     let reason = "the kernel copies each frame that comes into our ring, and sends from our ring".to_owned();
     let socket_path = SocketPath { path: "AF_PACKET with mapped rings", reason, missing: vec![missing] };
     Ok((attachment.map(checked), sockets, socket_path))
 }
 
-/// Nonces are checked before frames get here. Ids are not: a peer whose connection is not there any more is to be told.
+/// Nonces are checked before frames get here. Ids are not: a peer whose connection is gone is to get an answer.
 fn checked(mut attachment: Attachment) -> Attachment {
     // Without it everything comes through, as it does without the program.
     let _ = attachment.set_check(Check::Nonce);
@@ -278,6 +289,6 @@ fn refused(link: &Link, refusal: &Refusal) -> Unavailable {
 
 /// Why an endpoint of this interface would not have AF_XDP, as far as shows without opening one.
 pub(crate) fn lacks_xdp(link: &Link, mtu_bytes: u32) -> Option<Unavailable> {
-    let room = Room::new(ETHERNET_BYTES + mtu_bytes as usize, limits::MEMORY_BYTES_DEFAULT);
-    xdp::probe(&room.xdp(link)).err().map(|refusal| refused(link, &refusal))
+    let counts = FrameCounts::new(ETHERNET_BYTES + mtu_bytes as usize, limits::MEMORY_BYTES_DEFAULT);
+    xdp::probe(&counts.xdp(link)).err().map(|refusal| refused(link, &refusal))
 }

@@ -10,7 +10,7 @@ pub trait Network: Send {
     /// Whether another datagram can be taken now.
     fn has_space(&self) -> bool;
 
-    /// Takes a datagram. `fragment`: it may travel in pieces. Err: it is lost, since the path takes no more than this.
+    /// Takes a datagram. `fragment`: it may travel in fragments. Err: it is lost, since the path takes no more than this.
     fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong>;
 
     /// The next datagram that has come, and from where.
@@ -24,10 +24,10 @@ pub struct TooLong {
     pub datagram_bytes_max: u16,
 }
 
-/// What one endpoint is, beside its options.
+/// What an endpoint is in the simulation, beside its options.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Where it is.
+pub struct SimulatedNode {
+    /// The endpoint's address.
     pub address: SocketAddr,
     /// The largest datagram it sends, bytes: a multiple of 8.
     pub datagram_bytes_max: u16,

@@ -24,12 +24,12 @@ pub fn resolve(uri: &str) -> Result<String, ResolveError> {
         Failure::Uri(reason) => ResolveError::BadUri { uri: uri.to_owned(), reason },
         Failure::Host(reason) => ResolveError::UnknownHost { uri: uri.to_owned(), reason },
     };
-    let Some((scheme, rest)) = uri.split_once("://") else {
+    let Some((scheme, tail)) = uri.split_once("://") else {
         return Err(failed(Failure::Uri("it does not begin with a transport, such as udp://".to_owned())));
     };
     let parts: Result<Vec<String>, Failure> = match scheme {
-        "udp" | "tcp" => rest.split(',').map(resolve_one).collect(),
-        "any" => rest.split(',').map(resolve_part).collect(),
+        "udp" | "tcp" => tail.split(',').map(resolve_one).collect(),
+        "any" => tail.split(',').map(resolve_part).collect(),
         _ => return Ok(uri.to_owned()),
     };
     Ok(format!("{scheme}://{}", parts.map_err(failed)?.join(",")))

@@ -355,13 +355,13 @@ impl SharedEndpoint {
             if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return Ok(None);
             }
-            let left_ns = until_ns.map(|until_ns| until_ns - now_ns);
+            let remaining_ns = until_ns.map(|until_ns| until_ns - now_ns);
             if state.sleeper {
                 state.endpoint.arm();
-                state = self.follow(state, left_ns);
+                state = self.follow(state, remaining_ns);
             } else {
                 self.inner.changed.notify_all();
-                state = self.lead(state, left_ns)?;
+                state = self.lead(state, remaining_ns)?;
             }
         }
     }
@@ -386,10 +386,14 @@ impl SharedEndpoint {
         }
     }
 
-    fn follow<'a>(&'a self, state: MutexGuard<'a, State>, left_ns: Option<u64>) -> MutexGuard<'a, State> {
-        match left_ns {
-            Some(left_ns) => {
-                let waited = self.inner.changed.wait_timeout(state, Duration::from_nanos(left_ns));
+    fn follow<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        remaining_ns: Option<u64>,
+    ) -> MutexGuard<'a, State> {
+        match remaining_ns {
+            Some(remaining_ns) => {
+                let waited = self.inner.changed.wait_timeout(state, Duration::from_nanos(remaining_ns));
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
             None => self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -399,12 +403,13 @@ impl SharedEndpoint {
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        left_ns: Option<u64>,
+        remaining_ns: Option<u64>,
     ) -> Result<MutexGuard<'a, State>, WaitError> {
         if state.endpoint.must_show_events() {
             // The descriptor stays readable for those who sleep on it outside, so nobody can sleep on it here for
             // something else: the end of a blocking send is looked for now and then.
-            let soon_ns = left_ns.map_or(limits::SPACE_POLL_NS, |left_ns| left_ns.min(limits::SPACE_POLL_NS));
+            let soon_ns = remaining_ns
+                .map_or(limits::SPACE_POLL_NS, |remaining_ns| remaining_ns.min(limits::SPACE_POLL_NS));
             return Ok(self.follow(state, Some(soon_ns)));
         }
         if !state.endpoint.arm_for_sleep()? {
@@ -412,7 +417,7 @@ impl SharedEndpoint {
         }
         state.sleeper = true;
         drop(state);
-        let slept = self.inner.poller.sleep(left_ns);
+        let slept = self.inner.poller.sleep(remaining_ns);
         let mut state = self.lock();
         state.sleeper = false;
         if let Some(helper) = &self.inner.helper {

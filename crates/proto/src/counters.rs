@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn every_fault_has_its_number() {
-        for (place, fault) in PeerFault::ALL.into_iter().enumerate() {
-            assert_eq!(fault as usize, place, "{}", fault.name());
+        for (index, fault) in PeerFault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, index, "{}", fault.name());
         }
     }
 }

@@ -54,8 +54,8 @@ impl fmt::Display for Failure {
             Failure::Own => {
                 f.write_str("it is this endpoint itself that answers: its own words come back to it")
             }
-            Failure::NotExpected(there, expected) => {
-                write!(f, "{there} is there, and {expected} was expected")
+            Failure::NotExpected(found, expected) => {
+                write!(f, "{found} is there, and {expected} was expected")
             }
             Failure::Silence(what) => {
                 write!(

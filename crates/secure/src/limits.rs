@@ -33,13 +33,13 @@ pub const HANDSHAKE_PARTS_MAX: usize = 16;
 /// The longest datagram of a handshake: what every network takes.
 pub const HANDSHAKE_DATAGRAM_BYTES: usize = 1152;
 
-/// Pieces of a handshake that came early and wait for those before them. The others are repeated.
-pub const HANDSHAKE_PIECES_MAX: usize = 8;
+/// Fragments of a handshake that came early and wait for those before them. The others are repeated.
+pub const HANDSHAKE_FRAGMENTS_MAX: usize = 8;
 
 /// What one handshake of datagrams with certificates takes at most, bytes, about: what TLS keeps for itself (8 KiB), what it
-/// keeps of the peer's stream, early pieces, and as much as a few certificates for its own stream.
+/// keeps of the peer's stream, early fragments, and as much as a few certificates for its own stream.
 pub const HANDSHAKE_MEMORY_BYTES: usize =
-    HANDSHAKE_BYTES_MAX + HANDSHAKE_PIECES_MAX * HANDSHAKE_DATAGRAM_BYTES + (16 << 10);
+    HANDSHAKE_BYTES_MAX + HANDSHAKE_FRAGMENTS_MAX * HANDSHAKE_DATAGRAM_BYTES + (16 << 10);
 
 /// Bytes of a record's header in a stream.
 pub const RECORD_HEADER_BYTES: usize = 4;

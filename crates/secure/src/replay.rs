@@ -64,8 +64,8 @@ mod tests {
         #[test]
         fn as_a_set_would(start in 0u64..1 << 40, steps in prop::collection::vec((0u64..5000, 0u64..3), 1..400)) {
             let (mut window, mut seen, mut top) = (Window::new(), BTreeSet::new(), start);
-            for (distance, way) in steps {
-                let counter = match way {
+            for (distance, step) in steps {
+                let counter = match step {
                     0 => top + distance % 70,
                     1 => top.saturating_sub(distance),
                     _ => top.saturating_sub(distance / 2),

@@ -190,7 +190,7 @@ impl AddrList {
     fn iter(&self) -> impl Iterator<Item = &libc::ifaddrs> {
         // SAFETY: the list is not freed before `self`, and each entry links to the next or to null.
         let entry = |at: *mut libc::ifaddrs| unsafe { at.as_ref() };
-        std::iter::successors(entry(self.0), move |here| entry(here.ifa_next))
+        std::iter::successors(entry(self.0), move |current| entry(current.ifa_next))
     }
 }
 

@@ -254,12 +254,12 @@ mod tests {
 
     #[test]
     fn every_row_has_its_place() {
-        let mut places = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (name, transports) in (REGISTRY.keys.iter().map(|key| (key.name, key.transports)))
             .chain(REGISTRY.inert.iter().map(|inert| (inert.name, inert.transports)))
         {
             for kind in transports {
-                assert!(places.insert((name, kind.name())), "{name} stands twice for {kind}");
+                assert!(seen.insert((name, kind.name())), "{name} stands twice for {kind}");
             }
         }
         for renamed in REGISTRY.renamed {

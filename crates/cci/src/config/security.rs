@@ -124,12 +124,12 @@ fn make_room(info: &mut DeviceInfo) {
         // Streams are cut anew; receive buffers of `any` are for all of them.
         TransportKind::Tcp | TransportKind::Any | TransportKind::Shm => return,
     };
-    let left_bytes = mtu_bytes.saturating_sub(OVERHEAD_BYTES as u32);
+    let remaining_bytes = mtu_bytes.saturating_sub(OVERHEAD_BYTES as u32);
     info.max_send_size = match info.kind {
-        TransportKind::Eth => datagram::message_bytes_max_in_frame(left_bytes),
-        _ => datagram::message_bytes_max(left_bytes, info.ip.is_some_and(|ip| ip.is_ipv6())),
+        TransportKind::Eth => datagram::message_bytes_max_in_frame(remaining_bytes),
+        _ => datagram::message_bytes_max(remaining_bytes, info.ip.is_some_and(|ip| ip.is_ipv6())),
     };
-    if left_bytes < min_bytes {
+    if remaining_bytes < min_bytes {
         info.up = false;
         info.unavailable.push(Unavailable {
             what: "sealed datagrams".to_owned(),

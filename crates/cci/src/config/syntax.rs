@@ -44,8 +44,8 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section<'_>>, Wrong> {
         if code.is_empty() {
             continue;
         }
-        if let Some(rest) = code.strip_prefix('[') {
-            let section = header(rest, line)?;
+        if let Some(tail) = code.strip_prefix('[') {
+            let section = header(tail, line)?;
             if let Some(first) = sections.iter().find(|known| known.name == section.name) {
                 return wrong(format!(
                     "section [{}] is already at line {}; give each device a name of its own",
@@ -80,8 +80,8 @@ fn without_comment(raw: &str) -> &str {
 }
 
 /// What follows the opening bracket.
-fn header(rest: &str, line: usize) -> Result<Section<'_>, Wrong> {
-    let reason = match rest.split_once(']') {
+fn header(tail: &str, line: usize) -> Result<Section<'_>, Wrong> {
+    let reason = match tail.split_once(']') {
         Some((name, "")) if !name.trim().is_empty() => {
             return Ok(Section { name: name.trim(), line, pairs: Vec::new() });
         }

@@ -178,7 +178,7 @@ pub(super) fn usual(interfaces: &[Interface]) -> Option<&Interface> {
 
 /// What to say of an interface or address that this machine does not have.
 pub(super) fn not_here(what: String, interfaces: &[Interface]) -> Unavailable {
-    let there: Vec<String> = interfaces
+    let present: Vec<String> = interfaces
         .iter()
         .filter(|interface| interface.up)
         .map(|interface| {
@@ -186,10 +186,10 @@ pub(super) fn not_here(what: String, interfaces: &[Interface]) -> Unavailable {
             format!("{} ({})", interface.name, ips.join(", "))
         })
         .collect();
-    let remedy = if there.is_empty() {
+    let remedy = if present.is_empty() {
         "bring a network interface up".to_owned()
     } else {
-        format!("name one that is: {}", there.join("; "))
+        format!("name one that is: {}", present.join("; "))
     };
     Unavailable { what, reason: "it is not on this machine, or not up".to_owned(), remedy }
 }

@@ -93,7 +93,7 @@ impl Regions {
         let region =
             Region { bytes, key, access, only, is_target, start: range.start, memory: memory.clone() };
         let made = self.table.insert(region).ok();
-        Ok(made.map(|place| RegionHandle::new(place.to_bits(), len as u64, key, access)))
+        Ok(made.map(|slot| RegionHandle::new(slot.to_bits(), len as u64, key, access)))
     }
 
     /// Takes a region out; None: the handle names none of ours.
@@ -218,7 +218,7 @@ mod tests {
         Memory::foreign(Foreign::owned(vec![7; len].into_boxed_slice()))
     }
 
-    fn place(handle: &RegionHandle, offset: u64) -> RemoteAddress {
+    fn address(handle: &RegionHandle, offset: u64) -> RemoteAddress {
         RemoteAddress { region: handle.region(), key: handle.key(), offset }
     }
 
@@ -226,7 +226,8 @@ mod tests {
     fn a_peer_gets_what_it_was_given_and_no_more() {
         let (mut regions, memory) = (Regions::new(), memory(100));
         let handle = regions.insert(&memory, 10..50, Access::READ, Some(OURS)).unwrap().unwrap();
-        let mut may = |from, offset, len, need| regions.peer(from, place(&handle, offset), len, need).is_ok();
+        let mut may =
+            |from, offset, len, need| regions.peer(from, address(&handle, offset), len, need).is_ok();
         assert!(may(OURS, 0, 40, Access::READ) && may(OURS, 39, 1, Access::READ));
         assert!(may(OURS, 40, 0, Access::READ), "nothing at the end is in range");
         for (offset, len) in [(0, 41), (40, 1), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)] {
@@ -236,7 +237,8 @@ mod tests {
         assert!(!may(OTHER, 0, 1, Access::READ), "registered for another connection");
         assert_eq!(regions.refused, 8);
         assert!(
-            regions.local(place(&handle, 39), 1).is_some() && regions.local(place(&handle, 39), 2).is_none()
+            regions.local(address(&handle, 39), 1).is_some()
+                && regions.local(address(&handle, 39), 2).is_none()
         );
     }
 
@@ -247,16 +249,16 @@ mod tests {
         assert!(regions.remove(&old).is_some() && regions.remove(&old).is_none());
         let new = regions.insert(&memory, 0..64, Access::ALL, None).unwrap().unwrap();
         assert_ne!(old, new);
-        assert!(regions.peer(OURS, place(&old, 0), 1, Access::READ).is_err());
+        assert!(regions.peer(OURS, address(&old, 0), 1, Access::READ).is_err());
         for bit in 0..64 {
-            let mut at = place(&new, 0);
+            let mut at = address(&new, 0);
             at.key ^= 1 << bit;
             assert!(regions.peer(OURS, at, 1, Access::READ).is_err());
-            let mut at = place(&new, 0);
+            let mut at = address(&new, 0);
             at.region ^= 1 << bit;
             assert!(regions.peer(OURS, at, 1, Access::READ).is_err());
         }
-        assert!(regions.peer(OURS, place(&new, 0), 64, Access::ALL).is_ok());
+        assert!(regions.peer(OURS, address(&new, 0), 64, Access::ALL).is_ok());
     }
 
     #[test]
@@ -265,15 +267,15 @@ mod tests {
         let handle = regions.insert(&memory, 0..64, Access::ALL, None).unwrap().unwrap();
         regions.limit(OURS, Access::READ);
         regions.limit(OTHER, Access::ALL);
-        let mut may = |from, need| regions.peer(from, place(&handle, 0), 8, need).is_ok();
+        let mut may = |from, need| regions.peer(from, address(&handle, 0), 8, need).is_ok();
         assert!(may(OURS, Access::READ) && !may(OURS, Access::WRITE) && !may(OURS, Access::ATOMIC));
         assert!(may(OTHER, Access::READ) && may(OTHER, Access::WRITE) && may(OTHER, Access::ATOMIC));
         let later = Connection { generation: OURS.generation + 1, ..OURS };
         assert!(may(later, Access::WRITE), "another connection in the same place");
         assert_eq!((regions.refused, regions.refused_by_name), (2, 2));
         regions.forget(OURS);
-        assert!(regions.peer(OURS, place(&handle, 0), 8, Access::WRITE).is_ok());
-        assert!(regions.peer(OTHER, place(&handle, 60), 8, Access::READ).is_err());
+        assert!(regions.peer(OURS, address(&handle, 0), 8, Access::WRITE).is_ok());
+        assert!(regions.peer(OTHER, address(&handle, 60), 8, Access::READ).is_err());
         assert_eq!((regions.refused, regions.refused_by_name), (3, 2), "that was the range");
     }
 
@@ -284,9 +286,9 @@ mod tests {
         let start = memory.as_ptr() as u64;
         let aligned = start.next_multiple_of(8) - start;
         let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-        assert_eq!(regions.peer_atomic(OURS, place(&handle, aligned), add), Ok(0x0707_0707_0707_0707));
-        let odd = place(&handle, aligned + 1);
+        assert_eq!(regions.peer_atomic(OURS, address(&handle, aligned), add), Ok(0x0707_0707_0707_0707));
+        let odd = address(&handle, aligned + 1);
         assert_eq!(regions.peer_atomic(OURS, odd, add), Err(RmaRefusal::Operation));
-        assert_eq!(regions.peer_atomic(OURS, place(&handle, 60), add), Err(RmaRefusal::Handle));
+        assert_eq!(regions.peer_atomic(OURS, address(&handle, 60), add), Err(RmaRefusal::Handle));
     }
 }

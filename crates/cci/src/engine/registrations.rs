@@ -231,12 +231,12 @@ impl Registrations {
             if run.end <= at {
                 continue;
             }
-            let rest = *run;
+            let tail = *run;
             run.end = at;
-            self.runs.insert(at, rest);
-            if rest.uses == 0 {
-                self.idle.insert((rest.idle_since, at));
-                debug_assert!(self.idle.contains(&(rest.idle_since, start)));
+            self.runs.insert(at, tail);
+            if tail.uses == 0 {
+                self.idle.insert((tail.idle_since, at));
+                debug_assert!(self.idle.contains(&(tail.idle_since, start)));
             }
         }
     }

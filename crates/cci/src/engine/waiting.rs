@@ -425,10 +425,10 @@ mod tests {
 
     fn push(waiting: &mut Waiting, index: u32, context: u64, len: usize, now_ns: u64) -> bool {
         let message: Vec<u8> = (0..len).map(|at| (at as u64 + context) as u8).collect();
-        let (first, rest) = message.split_at(len / 3);
+        let (first, remainder) = message.split_at(len / 3);
         waiting.push(&Arrival {
             connection: connection(index),
-            segments: &[first, rest],
+            segments: &[first, remainder],
             len_bytes: len,
             context,
             silent: context.is_multiple_of(3),

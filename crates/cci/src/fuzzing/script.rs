@@ -10,8 +10,8 @@ impl<'a> Script<'a> {
 
     /// At most so many bytes.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
+        let (taken, tail) = self.0.split_at(len.min(self.0.len()));
+        self.0 = tail;
         taken
     }
 

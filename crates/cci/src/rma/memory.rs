@@ -99,13 +99,13 @@ impl Charged {
     }
 
     /// Makes a grant, and tells somebody of it, while the pages stay the same.
-    pub fn grant<T>(&self, word: &LiveWord, token: u64, tell: impl FnOnce() -> T) -> T {
+    pub fn grant<T>(&self, word: &LiveWord, token: u64, notify: impl FnOnce() -> T) -> T {
         let mut words = self.words();
         if !words.iter().any(|known| known.is(word)) {
             words.push(word.clone());
         }
         word.set(token);
-        tell()
+        notify()
     }
 
     pub fn remove_word(&self, word: &LiveWord) {

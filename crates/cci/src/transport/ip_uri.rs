@@ -14,9 +14,9 @@ pub(crate) fn parse(scheme: &str, uri: &str) -> Result<SocketAddr, String> {
 
 /// The addresses of a peer: one, or the two of one with two interfaces, as in `udp://10.0.1.1:5000,10.0.2.1:5000`.
 pub(crate) fn parse_both(scheme: &str, uri: &str) -> Result<(SocketAddr, Option<SocketAddr>), String> {
-    let rest = without(scheme, uri)?;
-    let (first, second) = match rest.split_once(',') {
-        None => return parse_one(scheme, rest).map(|addr| (addr, None)),
+    let remainder = without(scheme, uri)?;
+    let (first, second) = match remainder.split_once(',') {
+        None => return parse_one(scheme, remainder).map(|addr| (addr, None)),
         Some((_, second)) if second.contains(',') => {
             return Err("it names more than two addresses; name the peer's two interfaces".to_owned());
         }
@@ -33,9 +33,9 @@ fn without<'a>(scheme: &str, uri: &'a str) -> Result<&'a str, String> {
 }
 
 /// What stands behind the scheme.
-fn parse_one(scheme: &str, rest: &str) -> Result<SocketAddr, String> {
+fn parse_one(scheme: &str, remainder: &str) -> Result<SocketAddr, String> {
     let looks = || looks(scheme);
-    let (host, port) = split(rest).ok_or_else(|| format!("it is not host:port; {}", looks()))?;
+    let (host, port) = split(remainder).ok_or_else(|| format!("it is not host:port; {}", looks()))?;
     let port = port.parse().ok().filter(|port| *port > 0);
     let Some(port) = port else {
         return Err(format!("its port is not a number from 1 to 65535; {}", looks()));
@@ -48,10 +48,10 @@ fn parse_one(scheme: &str, rest: &str) -> Result<SocketAddr, String> {
 }
 
 /// Host and port; an IPv6 address stands in brackets.
-fn split(rest: &str) -> Option<(&str, &str)> {
-    match rest.strip_prefix('[') {
+fn split(remainder: &str) -> Option<(&str, &str)> {
+    match remainder.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once("]:").filter(|(host, _)| host.contains(':')),
-        None => rest.split_once(':'),
+        None => remainder.split_once(':'),
     }
 }
 

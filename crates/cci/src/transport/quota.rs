@@ -56,9 +56,9 @@ impl Quota {
     /// Whether a host may have `amount` more. Without memory to note it, it may not.
     pub fn has_space_for(&mut self, host: Host, amount: u64) -> bool {
         if !self.has_plenty_for(amount) {
-            let left = self.max.saturating_sub(self.used);
+            let remaining = self.max.saturating_sub(self.used);
             let held = self.by_host.get(&host).copied().unwrap_or(0);
-            if held.saturating_add(amount) > left {
+            if held.saturating_add(amount) > remaining {
                 return false;
             }
         }

@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn every_input_has_one_outcome_and_every_state_ends() {
-        for (place, (from, on, _)) in TRANSITIONS.iter().enumerate() {
+        for (index, (from, on, _)) in TRANSITIONS.iter().enumerate() {
             let same = |(f, o, _): &(ConnState, Input, ConnState)| f == from && o == on;
-            assert_eq!(TRANSITIONS.iter().position(same), Some(place), "{from:?} on {on:?}");
+            assert_eq!(TRANSITIONS.iter().position(same), Some(index), "{from:?} on {on:?}");
         }
         let mut ends = vec![Free];
         while let Some((from, ..)) =

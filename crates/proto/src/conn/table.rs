@@ -80,8 +80,8 @@ impl Table {
         if self.free == NONE {
             self.blocks.try_reserve(1).ok()?;
             let first = (self.blocks.len() * BLOCK) as u32;
-            let block = std::array::from_fn(|place| {
-                empty(if place + 1 == BLOCK { NONE } else { first + place as u32 + 1 })
+            let block = std::array::from_fn(|position| {
+                empty(if position + 1 == BLOCK { NONE } else { first + position as u32 + 1 })
             });
             self.blocks.push(Box::new(block));
             self.free = first;

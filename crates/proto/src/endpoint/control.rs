@@ -214,11 +214,11 @@ pub(super) fn head(
 #[inline]
 pub(super) fn acked_now(conn: &mut ActiveConn<'_>, which: u8) {
     let active = &mut *conn.active;
-    let left = match active.paths.bond.as_deref_mut() {
+    let remaining = match active.paths.bond.as_deref_mut() {
         Some(bond) => bond.acked_by(which),
         None => 0,
     };
-    active.ack_pending = left;
+    active.ack_pending = remaining;
     if active.paths.bond.as_deref().is_none_or(|bond| bond.ack_by == 0) {
         active.wants &= !want::ACK;
     }

@@ -630,6 +630,6 @@ impl Endpoint {
 }
 
 fn is_sound(segment: &RmaSegment) -> bool {
-    let ends = |place: RemoteAddress| place.offset.checked_add(segment.len_bytes).is_some();
+    let ends = |address: RemoteAddress| address.offset.checked_add(segment.len_bytes).is_some();
     segment.len_bytes != 0 && ends(segment.local) && ends(segment.remote)
 }

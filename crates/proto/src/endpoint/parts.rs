@@ -80,10 +80,10 @@ impl Parts {
         let Some(partial) = self.partials.get_mut(at) else { return Ok(None) };
         partial.touched = self.clock;
         let start = usize::from(part.number) * usize::from(part.stride_bytes);
-        let Some(place) = partial.body.get_mut(start..start + data.len()) else {
+        let Some(target) = partial.body.get_mut(start..start + data.len()) else {
             return Err(PeerFault::Field);
         };
-        place.copy_from_slice(data);
+        target.copy_from_slice(data);
         partial.come |= 1 << part.number;
         let all = u64::MAX >> (64 - part.count());
         Ok((partial.come == all).then_some((at, bytes)))

@@ -157,8 +157,8 @@ impl Pump<'_> {
     fn put_bulk(&mut self, bulk: Bulk, head_bytes: usize, data_bytes: usize) -> Step {
         // Where the window is what holds bulk back, messages find places in it all the same: the last are theirs, but for
         // the few that are bulk's while messages take all the others.
-        let places = WINDOW_BUNDLES_MAX - self.active.tx.len();
-        if places <= MESSAGE_BUNDLES_RESERVED && self.rma.bulks() >= RMA_BUNDLES_RESERVED {
+        let set = WINDOW_BUNDLES_MAX - self.active.tx.len();
+        if set <= MESSAGE_BUNDLES_RESERVED && self.rma.bulks() >= RMA_BUNDLES_RESERVED {
             return Step::Stop(Some(Blocked::Window));
         }
         if let Some(step) = self.lacks_slot() {

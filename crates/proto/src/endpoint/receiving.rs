@@ -291,9 +291,9 @@ fn feed_all(table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl S
         }
     }
     //= wire.md R-RNR-4
-    let mut told = 0;
+    let mut reported = 0;
     for _ in 0..refused.min(WAITING_PER_RETURN_MAX) {
-        if told == READY_PER_RETURN_MAX {
+        if reported == READY_PER_RETURN_MAX {
             return false;
         }
         let Some(index) = shared.refused.pop_front() else { break };
@@ -310,7 +310,7 @@ fn feed_all(table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl S
             active.refusing = false;
             active.used_at = now;
             shared.ack_now(active);
-            told += 1;
+            reported += 1;
         }
     }
     holding.max(refused) <= WAITING_PER_RETURN_MAX

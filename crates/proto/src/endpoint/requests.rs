@@ -94,9 +94,9 @@ impl Requests {
 
     /// The program has answered. Returns how many bytes of payload are no longer held; `None`: not one of ours.
     pub fn answer(&mut self, ticket: RequestTicket, decision: Decision, now: Time) -> Option<u16> {
-        let place = self.requests.get_mut(&ticket)?;
-        let Decision::Waiting { payload_bytes } = *place else { return None };
-        *place = decision;
+        let slot = self.requests.get_mut(&ticket)?;
+        let Decision::Waiting { payload_bytes } = *slot else { return None };
+        *slot = decision;
         self.waiting -= 1;
         if let Some(counts) = self.by_host.get_mut(&ticket.peer.host()) {
             counts.waiting -= 1;

@@ -264,12 +264,12 @@ impl Sending {
         let active = &mut *conn.active;
         let Some(mut ring) = active.tx_ring.take() else { return Remaining::Some };
         let mut seq = active.tx.unacked;
-        let (mut left, mut far_past) = (false, false);
+        let (mut remaining, mut far_past) = (false, false);
         while seq != active.tx.next {
             let was_sent = seq.precedes(active.tx.unsent);
             let slot = ring.at(seq);
             seq = seq.next();
-            if slot.has(mark::ACKED) && !left {
+            if slot.has(mark::ACKED) && !remaining {
                 // Stored behind a gap that is being given up: it will be delivered, and nothing before it is open.
                 let first = std::mem::replace(&mut slot.first, SendId::NONE);
                 active.tx.sends -=
@@ -279,7 +279,7 @@ impl Sending {
             // What was sent in the epoch in which the receiver takes data may have been taken.
             if slot.has(mark::ACKED) || (was_sent && slot.epoch == epoch) {
                 if let Some(queued) = self.sends.queued_ticks(slot.first) {
-                    left = true;
+                    remaining = true;
                     far_past |= deadline.is_far_past(ns_since(queued, now.0));
                 }
                 continue;
@@ -303,7 +303,7 @@ impl Sending {
             if slot.first == SendId::NONE {
                 slot.last = SendId::NONE;
             }
-            left |= slot.first != SendId::NONE;
+            remaining |= slot.first != SendId::NONE;
             if !slot.buf.is_some() {
                 continue;
             }
@@ -316,12 +316,12 @@ impl Sending {
         if far_past {
             return Remaining::FarPast;
         }
-        left |= active.operations() != 0;
+        remaining |= active.operations() != 0;
         let (send_ns, record_ns) = active.oldest_ns(&self.sends, now);
         let oldest_ns = send_ns.max(record_ns).unwrap_or(0);
         active.send_due =
             Time(now.0.saturating_sub(oldest_ns)).plus(timeout_ns).max(now.plus(RNR_PROBE_NS_MAX));
-        if left { Remaining::Some } else { Remaining::None }
+        if remaining { Remaining::Some } else { Remaining::None }
     }
 }
 
@@ -344,8 +344,8 @@ pub(super) fn open_bundle(
         }
     }
     // A flood of messages leaves some of the window to remote memory access.
-    let places = WINDOW_BUNDLES_MAX - active.tx.len();
-    if places == 0 || (places <= RMA_BUNDLES_RESERVED && active.has_rma_work()) {
+    let slots = WINDOW_BUNDLES_MAX - active.tx.len();
+    if slots == 0 || (slots <= RMA_BUNDLES_RESERVED && active.has_rma_work()) {
         active.blocked.get_or_insert(Blocked::Window);
         return Err(SendError::WouldBlock);
     }

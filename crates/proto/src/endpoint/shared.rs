@@ -151,9 +151,9 @@ impl Shared {
         }
         let active = Active::wake(&conn.base, index, self.timers.add(index), now);
         conn.active = Some(match spare {
-            Some(mut place) => {
-                *place = active;
-                place
+            Some(mut slot) => {
+                *slot = active;
+                slot
             }
             None => Box::new(active),
         });

@@ -8,10 +8,10 @@ use crate::limits::{IDLE_LOOK_NS, IDLE_LOOKS_PER_SECOND_MAX};
 use crate::secret::Secret;
 
 /// Places looked at in one go. As many connections may be woken to ask, which takes memory for a while.
-const PLACES: u32 = 16;
+const SLOTS: u32 = 16;
 
 /// The time that they get at least.
-const PLACES_NS_MIN: u64 = PLACES as u64 * 1_000_000_000 / IDLE_LOOKS_PER_SECOND_MAX;
+const SLOT_NS_MIN: u64 = SLOTS as u64 * 1_000_000_000 / IDLE_LOOKS_PER_SECOND_MAX;
 
 /// Where the walk over the table is.
 pub(super) struct Walk {
@@ -48,7 +48,7 @@ impl Walk {
         }
         let end = table.indices().end;
         let first = if self.next_index < end { self.next_index } else { 0 };
-        let behind = (first + PLACES).min(end);
+        let behind = (first + SLOTS).min(end);
         for index in first..behind {
             if let Some(conn) = table.at_mut(index) {
                 protocol.look_at_idle(conn, index, now);
@@ -61,7 +61,7 @@ impl Walk {
 
 /// When the walk goes on: jittered, so that endpoints which began together do not go on together.
 fn next_look(table: &Table, secret: &mut Secret, now: Time) -> Time {
-    let goes = u64::from(table.indices().end.div_ceil(PLACES).max(1));
-    let every_ns = (IDLE_LOOK_NS / goes).max(PLACES_NS_MIN);
+    let goes = u64::from(table.indices().end.div_ceil(SLOTS).max(1));
+    let every_ns = (IDLE_LOOK_NS / goes).max(SLOT_NS_MIN);
     now.plus(every_ns - every_ns / 4 + secret.draw() % (every_ns / 2).max(1))
 }

@@ -21,10 +21,10 @@ impl GroupBundle {
     #[must_use]
     pub fn new(datagram_bytes_max: u16) -> Option<GroupBundle> {
         let bytes = datagram_bytes_max.clamp(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX) & !7;
-        let mut room = Vec::new();
-        room.try_reserve_exact(bytes.into()).ok()?;
-        room.resize(bytes.into(), 0);
-        Some(GroupBundle { bytes: room.into_boxed_slice(), len: GROUP_HEADER_BYTES, messages: 0 })
+        let mut space = Vec::new();
+        space.try_reserve_exact(bytes.into()).ok()?;
+        space.resize(bytes.into(), 0);
+        Some(GroupBundle { bytes: space.into_boxed_slice(), len: GROUP_HEADER_BYTES, messages: 0 })
     }
 
     /// Bytes of memory it holds.
@@ -61,8 +61,8 @@ impl GroupBundle {
         if !self.fits(payload_bytes) {
             return false;
         }
-        let Some(rest) = self.bytes.get_mut(self.len..) else { return false };
-        self.len += write_record(rest, segments, payload_bytes);
+        let Some(tail) = self.bytes.get_mut(self.len..) else { return false };
+        self.len += write_record(tail, segments, payload_bytes);
         self.messages += 1;
         true
     }

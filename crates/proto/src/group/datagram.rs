@@ -61,7 +61,7 @@ impl<'a> GroupDatagram<'a> {
         if datagram.len() > DATAGRAM_BYTES_MAX.into() || !datagram.len().is_multiple_of(8) {
             return Err(PeerFault::Length);
         }
-        let Some((header, rest)) = datagram.split_first_chunk::<GROUP_HEADER_BYTES>() else {
+        let Some((header, tail)) = datagram.split_first_chunk::<GROUP_HEADER_BYTES>() else {
             return Err(PeerFault::Short);
         };
         let [first, zero, w0, w1, p0, p1, z0, z1, numbers @ ..] = header;
@@ -77,7 +77,7 @@ impl<'a> GroupDatagram<'a> {
             return Err(PeerFault::Field);
         }
         let body_bytes = usize::from(u16::from_le_bytes([*w0, *w1])) * 8;
-        let body = rest.get(..body_bytes).ok_or(PeerFault::Short)?;
+        let body = tail.get(..body_bytes).ok_or(PeerFault::Short)?;
         //= wire.md R-MC-5
         if check(body)? != Holds::Messages {
             return Err(PeerFault::Record);

@@ -7,11 +7,11 @@ use crate::limits::{GROUP_JUMP_MAX, GROUP_RESTART_MIN, GROUP_RUN_MAX, GROUP_SEND
 use crate::secret::KeyedHash;
 
 /// Senders that hash alike share this many entries. When they are full, one of the host that has most of them is forgotten.
-const WAYS: usize = 8;
-const SETS: usize = GROUP_SENDERS_MAX / WAYS;
+const SET_SENDERS: usize = 8;
+const SETS: usize = GROUP_SENDERS_MAX / SET_SENDERS;
 
 const _: () = {
-    assert!(GROUP_SENDERS_MAX.is_multiple_of(WAYS) && SETS.is_power_of_two());
+    assert!(GROUP_SENDERS_MAX.is_multiple_of(SET_SENDERS) && SETS.is_power_of_two());
     assert!(GROUP_WINDOW == u64::BITS as u64, "`seen` has one bit for each");
 };
 
@@ -109,9 +109,9 @@ impl Senders {
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
         self.clock += 1;
         // Anybody can put any number into a datagram, and on some networks any source address, too.
-        let set = (self.hash.hash_one((source, id)) as usize & (SETS - 1)) * WAYS;
-        let Some(places) = self.table.get_mut(set..set + WAYS) else { return Arrival::TooLate };
-        let known = places.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
+        let set = (self.hash.hash_one((source, id)) as usize & (SETS - 1)) * SET_SENDERS;
+        let Some(slots) = self.table.get_mut(set..set + SET_SENDERS) else { return Arrival::TooLate };
+        let known = slots.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
         if let Some(sender) = known {
             sender.heard = self.clock;
             return sender.note(number, &mut self.restarted);
@@ -119,24 +119,24 @@ impl Senders {
         //= wire.md R-MC-7
         // A free place; else one of the host that has most, the newcomer's own before others', that was silent longest.
         let own = source.host();
-        let mut hosts = [None; WAYS];
-        for (host, place) in hosts.iter_mut().zip(places.iter()) {
-            *host = place.map(|sender| sender.source.host());
+        let mut hosts = [None; SET_SENDERS];
+        for (host, entry) in hosts.iter_mut().zip(slots.iter()) {
+            *host = entry.map(|sender| sender.source.host());
         }
-        let crowd = |host: Option<Address>| {
+        let rank = |host: Option<Address>| {
             let count = hosts.iter().filter(|other| **other == host).count();
             (host.is_none(), count + usize::from(host == Some(own)), host == Some(own))
         };
-        let place = places.iter_mut().max_by_key(|place| {
-            let host = place.map(|sender| sender.source.host());
-            (crowd(host), std::cmp::Reverse(place.map_or(0, |sender| sender.heard)))
+        let entry = slots.iter_mut().max_by_key(|entry| {
+            let host = entry.map(|sender| sender.source.host());
+            (rank(host), std::cmp::Reverse(entry.map_or(0, |sender| sender.heard)))
         });
-        if let Some(place) = place {
-            match place {
+        if let Some(entry) = entry {
+            match entry {
                 Some(_) => self.forgotten += 1,
                 None => self.count += 1,
             }
-            *place = Some(Sender::new(self.clock, source, id, number));
+            *entry = Some(Sender::new(self.clock, source, id, number));
         }
         Arrival::New { missing: 0 }
     }

@@ -203,8 +203,8 @@ impl Exchange<'_> {
         let status = match (waits, result) {
             (Use::Ended, Ok(None)) | (Use::Atomic { wants_value: false }, Ok(None)) => Status::Success,
             (Use::Atomic { wants_value: true }, Ok(Some(value))) => {
-                let there = op == OpId::NONE || sink.local_write(to, &value.to_ne_bytes());
-                if there { Status::Success } else { Status::RmaHandle }
+                let is_valid = op == OpId::NONE || sink.local_write(to, &value.to_ne_bytes());
+                if is_valid { Status::Success } else { Status::RmaHandle }
             }
             (Use::Ended | Use::Atomic { .. }, Err(refusal)) => status_of(refusal),
             // Data that was sent before the refusal has all come before it.

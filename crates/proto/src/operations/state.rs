@@ -236,9 +236,9 @@ impl Rma {
     /// Takes a free slot.
     pub fn take_slot(&mut self, slot: Slot) -> Option<u8> {
         let index = self.free.trailing_zeros();
-        let place = self.slots.get_mut(index as usize)?;
+        let entry = self.slots.get_mut(index as usize)?;
         self.reading_bytes += slot.missing;
-        *place = Slot { ahead_bytes: self.reading_bytes, ..slot };
+        *entry = Slot { ahead_bytes: self.reading_bytes, ..slot };
         self.free &= !(1 << index);
         Some(index as u8)
     }

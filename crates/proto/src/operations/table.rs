@@ -184,8 +184,8 @@ impl Ops {
             }
             space_bytes -= Ops::OP_LOT_BYTES;
             let first = (self.ops.len() * RMA_LOT) as u32;
-            self.ops.push(Box::new(std::array::from_fn(|place| {
-                let next = if place + 1 == RMA_LOT { OpId::NONE } else { OpId(first + place as u32 + 1) };
+            self.ops.push(Box::new(std::array::from_fn(|index| {
+                let next = if index + 1 == RMA_LOT { OpId::NONE } else { OpId(first + index as u32 + 1) };
                 Op { next, ..EMPTY_OP }
             })));
             self.free = OpId(first);
@@ -198,9 +198,9 @@ impl Ops {
             space_bytes -= Ops::NODE_LOT_BYTES;
             let first = (self.nodes.len() * RMA_LOT) as u32;
             let behind = self.free_node;
-            self.nodes.push(Box::new(std::array::from_fn(|place| Node {
+            self.nodes.push(Box::new(std::array::from_fn(|index| Node {
                 words: [0; NODE_WORDS],
-                next: if place + 1 == RMA_LOT { behind } else { NodeId(first + place as u32 + 1) },
+                next: if index + 1 == RMA_LOT { behind } else { NodeId(first + index as u32 + 1) },
             })));
             self.free_node = NodeId(first);
             self.free_nodes += RMA_LOT;
@@ -324,8 +324,8 @@ impl Ops {
         let mut id = op.message;
         for part in out[..len].chunks_mut(NODE_BYTES) {
             let Some(node) = self.node(id) else { return };
-            for (word, place) in node.words.iter().zip(part.chunks_mut(8)) {
-                place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
+            for (word, index) in node.words.iter().zip(part.chunks_mut(8)) {
+                index.copy_from_slice(&word.to_le_bytes()[..index.len()]);
             }
             id = node.next;
         }
@@ -340,7 +340,7 @@ impl Ops {
         self.free = id;
         self.in_use -= 1;
         let mut nodes = 0;
-        while let Some(place) = self.node(node).copied() {
+        while let Some(index) = self.node(node).copied() {
             let free_node = self.free_node;
             if let Some(freed) = self.node_mut(node) {
                 freed.next = free_node;
@@ -348,7 +348,7 @@ impl Ops {
             self.free_node = node;
             self.free_nodes += 1;
             nodes += 1;
-            node = place.next;
+            node = index.next;
         }
         Some(nodes)
     }

@@ -41,11 +41,11 @@ impl Bits {
         let len = bits.div_ceil(64);
         let (first, shift) = (((ack.0 % SACK_BITS) / 64) as usize, ack.0 % 64);
         let mut sack = Sack { words: [0; SACK_WORDS_MAX], len: len as u8 };
-        for (place, word) in sack.words.iter_mut().enumerate().take(len as usize) {
-            let low = self.0[(first + place) % SACK_WORDS_MAX] >> shift;
+        for (index, word) in sack.words.iter_mut().enumerate().take(len as usize) {
+            let low = self.0[(first + index) % SACK_WORDS_MAX] >> shift;
             let high = match shift {
                 0 => 0,
-                shift => self.0[(first + place + 1) % SACK_WORDS_MAX] << (64 - shift),
+                shift => self.0[(first + index + 1) % SACK_WORDS_MAX] << (64 - shift),
             };
             *word = low | high;
         }
@@ -166,8 +166,8 @@ mod tests {
             prop_assert_eq!(rx.next, start.plus(gap));
             let sack = rx.sack();
             for bit in 0..256u32 {
-                let told = sack.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1;
-                prop_assert_eq!(told, come.contains(&(gap + bit)), "bit {}", bit);
+                let reported = sack.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1;
+                prop_assert_eq!(reported, come.contains(&(gap + bit)), "bit {}", bit);
             }
         }
     }

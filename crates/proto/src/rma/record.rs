@@ -116,16 +116,16 @@ pub fn emit_write_head(
     out: &mut [u8],
 ) -> Option<usize> {
     let flags = if last { flag::LAST } else { 0 };
-    let (total, rest) = emit_header(kind::WRITE, flags, slot, 24 + data_bytes, out)?;
-    put_address(at, rest);
+    let (total, tail) = emit_header(kind::WRITE, flags, slot, 24 + data_bytes, out)?;
+    put_address(at, tail);
     Some(total)
 }
 
 /// Writes what precedes the data of a DATA record, and zeros the padding behind it. Returns the length of the whole record;
 /// `None` if it does not fit `out` or no record can be so long.
 pub fn emit_data_head(slot: u16, offset: u64, data_bytes: usize, out: &mut [u8]) -> Option<usize> {
-    let (total, rest) = emit_header(kind::DATA, 0, slot, 8 + data_bytes, out)?;
-    put(0, offset, rest);
+    let (total, tail) = emit_header(kind::DATA, 0, slot, 8 + data_bytes, out)?;
+    put(0, offset, tail);
     Some(total)
 }
 
@@ -140,14 +140,14 @@ fn emit_header(
     let [l0, l1] = u16::try_from(payload_bytes).ok()?.to_le_bytes();
     let [s0, s1] = slot.to_le_bytes();
     let total = record_bytes(payload_bytes);
-    let (head, rest) = out.get_mut(..total)?.split_first_chunk_mut::<RECORD_BYTES>()?;
+    let (head, tail) = out.get_mut(..total)?.split_first_chunk_mut::<RECORD_BYTES>()?;
     *head = [l0, l1, kind, flags, s0, s1, 0, 0];
-    rest.get_mut(payload_bytes..)?.fill(0);
-    Some((total, rest))
+    tail.get_mut(payload_bytes..)?.fill(0);
+    Some((total, tail))
 }
 
 fn put(offset: usize, value: u64, out: &mut [u8]) {
-    if let Some(word) = out.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+    if let Some(word) = out.get_mut(offset..).and_then(|tail| tail.first_chunk_mut::<8>()) {
         *word = value.to_le_bytes();
     }
 }
@@ -173,9 +173,9 @@ impl Record<'_> {
                 Some(total)
             }
             Record::Read { slot, at, len_bytes } => {
-                let (total, rest) = emit_header(kind::READ, 0, slot, 32, out)?;
-                put_address(at, rest);
-                put(24, len_bytes, rest);
+                let (total, tail) = emit_header(kind::READ, 0, slot, 32, out)?;
+                put_address(at, tail);
+                put(24, len_bytes, tail);
                 Some(total)
             }
             Record::Data { slot, offset, data } => {
@@ -184,23 +184,23 @@ impl Record<'_> {
                 Some(total)
             }
             Record::Gone { slot, offset, len_bytes } => {
-                let (total, rest) = emit_header(kind::DATA, flag::GONE, slot, 16, out)?;
-                put(0, offset, rest);
-                put(8, len_bytes, rest);
+                let (total, tail) = emit_header(kind::DATA, flag::GONE, slot, 16, out)?;
+                put(0, offset, tail);
+                put(8, len_bytes, tail);
                 Some(total)
             }
             Record::Atomic { slot, at, atomic, wants_value } => {
                 let flags = if wants_value { flag::WANTS_VALUE } else { 0 };
-                let (total, rest) = emit_header(kind::ATOMIC, flags, slot, 48, out)?;
-                put_address(at, rest);
-                put_words(24, atomic.words(), rest);
+                let (total, tail) = emit_header(kind::ATOMIC, flags, slot, 48, out)?;
+                put_address(at, tail);
+                put_words(24, atomic.words(), tail);
                 Some(total)
             }
             Record::Notify { slot, message } => {
                 let flags = if message.is_none() { flag::BARE } else { 0 };
                 let message = message.unwrap_or_default();
-                let (total, rest) = emit_header(kind::NOTIFY, flags, slot, message.len(), out)?;
-                rest.get_mut(..message.len())?.copy_from_slice(message);
+                let (total, tail) = emit_header(kind::NOTIFY, flags, slot, message.len(), out)?;
+                tail.get_mut(..message.len())?.copy_from_slice(message);
                 Some(total)
             }
             Record::Done { slot, result } => {
@@ -210,9 +210,9 @@ impl Record<'_> {
                     Err(RmaRefusal::Handle) => (flag::HANDLE, 0),
                     Err(RmaRefusal::Operation) => (flag::OPERATION, 0),
                 };
-                let (total, rest) = emit_header(kind::DONE, flags, slot, payload_bytes, out)?;
+                let (total, tail) = emit_header(kind::DONE, flags, slot, payload_bytes, out)?;
                 if let Ok(Some(value)) = result {
-                    put(0, value, rest);
+                    put(0, value, tail);
                 }
                 Some(total)
             }
@@ -223,11 +223,11 @@ impl Record<'_> {
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
-        let (&[l0, l1, kind, flags, s0, s1, 0, 0], rest) = bytes.split_first_chunk::<RECORD_BYTES>()? else {
+        let (&[l0, l1, kind, flags, s0, s1, 0, 0], tail) = bytes.split_first_chunk::<RECORD_BYTES>()? else {
             return None;
         };
         let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
-        let payload = rest.get(..padded(payload_bytes))?.get(..payload_bytes)?;
+        let payload = tail.get(..padded(payload_bytes))?.get(..payload_bytes)?;
         let record = parse_payload(kind, flags, u16::from_le_bytes([s0, s1]), payload)?;
         Some((record, record_bytes(payload_bytes)))
     }
@@ -241,27 +241,27 @@ fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Recor
             Some(Record::Write { slot, at, last: flags != 0, data })
         }
         (kind::READ, 0) => {
-            let (at, rest) = address(payload)?;
-            let (len_bytes, rest) = word(rest)?;
-            rest.is_empty().then_some(Record::Read { slot, at, len_bytes })
+            let (at, tail) = address(payload)?;
+            let (len_bytes, tail) = word(tail)?;
+            tail.is_empty().then_some(Record::Read { slot, at, len_bytes })
         }
         (kind::DATA, 0) => word(payload).map(|(offset, data)| Record::Data { slot, offset, data }),
         (kind::DATA, flag::GONE) => {
-            let (offset, rest) = word(payload)?;
-            let (len_bytes, rest) = word(rest)?;
-            rest.is_empty().then_some(Record::Gone { slot, offset, len_bytes })
+            let (offset, tail) = word(payload)?;
+            let (len_bytes, tail) = word(tail)?;
+            tail.is_empty().then_some(Record::Gone { slot, offset, len_bytes })
         }
         (kind::ATOMIC, 0 | flag::WANTS_VALUE) => {
-            let (at, rest) = address(payload)?;
-            let (words, rest) = words(rest)?;
+            let (at, tail) = address(payload)?;
+            let (words, tail) = words(tail)?;
             let atomic = Atomic::from_words(words)?;
-            rest.is_empty().then_some(Record::Atomic { slot, at, atomic, wants_value: flags != 0 })
+            tail.is_empty().then_some(Record::Atomic { slot, at, atomic, wants_value: flags != 0 })
         }
         (kind::NOTIFY, 0) => Some(Record::Notify { slot, message: Some(payload) }),
         (kind::NOTIFY, flag::BARE) => Some(Record::Notify { slot, message: None }),
         (kind::DONE, flag::VALUE) => {
-            let (value, rest) = word(payload)?;
-            rest.is_empty().then_some(Record::Done { slot, result: Ok(Some(value)) })
+            let (value, tail) = word(payload)?;
+            tail.is_empty().then_some(Record::Done { slot, result: Ok(Some(value)) })
         }
         (kind::DONE, _) if payload.is_empty() => {
             let result = match flags {
@@ -278,20 +278,20 @@ fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Recor
 
 #[inline]
 fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*word), rest))
+    let (word, tail) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*word), tail))
 }
 
 #[inline]
 fn words(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
-    let (first, rest) = word(bytes)?;
-    let (second, rest) = word(rest)?;
-    let (third, rest) = word(rest)?;
-    Some(([first, second, third], rest))
+    let (first, tail) = word(bytes)?;
+    let (second, tail) = word(tail)?;
+    let (third, tail) = word(tail)?;
+    Some(([first, second, third], tail))
 }
 
 #[inline]
 fn address(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
-    let (words, rest) = words(bytes)?;
-    Some((RemoteAddress::from_words(words), rest))
+    let (words, tail) = words(bytes)?;
+    Some((RemoteAddress::from_words(words), tail))
 }

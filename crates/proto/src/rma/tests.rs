@@ -19,8 +19,8 @@ fn atomics() -> impl Strategy<Value = Atomic> {
     )
 }
 
-fn check(record: Record<'_>, room: usize) -> Result<(), TestCaseError> {
-    let mut out = vec![0xaa; room + 64];
+fn check(record: Record<'_>, space: usize) -> Result<(), TestCaseError> {
+    let mut out = vec![0xaa; space + 64];
     let len = record.emit(&mut out).expect("fits");
     prop_assert!(len.is_multiple_of(8) && out[len..].iter().all(|&byte| byte == 0xaa));
     prop_assert_eq!(Record::parse(&out), Some((record, len)));

@@ -138,7 +138,7 @@ impl<'a> Connect<'a> {
         if len > REQUEST_BYTES_MAX {
             return Err(PeerFault::Field);
         }
-        let payload = read.rest().get(..len).ok_or(PeerFault::Short)?;
+        let payload = read.tail().get(..len).ok_or(PeerFault::Short)?;
         Ok(Connect {
             index,
             generation,

@@ -144,13 +144,13 @@ impl PartHead {
     /// Writes a part of `whole`, filled up with zeros; returns the length of the body.
     pub(crate) fn emit(self, whole: &[u8], out: &mut [u8]) -> usize {
         let Some(data) = whole.get(self.range()) else { return 0 };
-        let Some((head, rest)) = out.split_first_chunk_mut::<PART_HEAD_BYTES>() else { return 0 };
+        let Some((head, tail)) = out.split_first_chunk_mut::<PART_HEAD_BYTES>() else { return 0 };
         head[..2].copy_from_slice(&self.number.to_le_bytes());
         head[2..4].copy_from_slice(&(self.stride_bytes / 8).to_le_bytes());
         head[4..6].copy_from_slice(&(self.whole_bytes / 8).to_le_bytes());
         head[6..].fill(0);
-        let Some((place, fill)) = rest.split_at_mut_checked(data.len()) else { return 0 };
-        place.copy_from_slice(data);
+        let Some((slot, fill)) = tail.split_at_mut_checked(data.len()) else { return 0 };
+        slot.copy_from_slice(data);
         fill.fill(0);
         out.len()
     }
@@ -160,15 +160,15 @@ impl Head {
     /// Writes a PATH; returns its length.
     pub(crate) fn emit_path(&self, body: PathBody, out: &mut [u8]) -> usize {
         let at = self.emit(&Sack::default(), PathBody::BYTES, out);
-        let Some(place) = out.get_mut(at..at + PathBody::BYTES) else { return 0 };
-        place[..8].copy_from_slice(&body.challenge.to_le_bytes());
-        place[8..].copy_from_slice(&body.answer.to_le_bytes());
+        let Some(slot) = out.get_mut(at..at + PathBody::BYTES) else { return 0 };
+        slot[..8].copy_from_slice(&body.challenge.to_le_bytes());
+        slot[8..].copy_from_slice(&body.answer.to_le_bytes());
         at + PathBody::BYTES
     }
 
     #[inline]
     pub(super) fn parse(kind: Kind, datagram: &[u8]) -> Result<(Head, Sack, Holds, &[u8]), PeerFault> {
-        let Some((fixed, mut rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
+        let Some((fixed, mut tail)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(PeerFault::Short);
         };
         let mut read = Reader(fixed);
@@ -194,13 +194,13 @@ impl Head {
         let body_bytes = usize::from(read.u16()?) * 8;
         let mut sack = Sack { words: [0; SACK_WORDS_MAX], len: sack_len };
         for word in sack.words.iter_mut().take(usize::from(sack_len)) {
-            let (bytes, after) = rest.split_first_chunk::<8>().ok_or(PeerFault::Short)?;
+            let (bytes, after) = tail.split_first_chunk::<8>().ok_or(PeerFault::Short)?;
             *word = u64::from_le_bytes(*bytes);
-            rest = after;
+            tail = after;
         }
         //= wire.md R-GEN-3
         // Ethernet pads short frames, so bytes after the body are not an error.
-        let body = rest.get(..body_bytes).ok_or(PeerFault::Short)?;
+        let body = tail.get(..body_bytes).ok_or(PeerFault::Short)?;
         let holds = if flags & flags::PART != 0 {
             // What it holds is known when it is whole.
             if kind == Kind::Data { Holds::Part } else { return Err(PeerFault::Field) }
@@ -218,7 +218,7 @@ impl Head {
     #[inline]
     pub(crate) fn emit(&self, sack: &Sack, body_bytes: usize, out: &mut [u8]) -> usize {
         debug_assert!(body_bytes.is_multiple_of(8), "bodies are whole records");
-        let Some((fixed, rest)) = out.split_first_chunk_mut::<HEADER_BYTES>() else { return 0 };
+        let Some((fixed, tail)) = out.split_first_chunk_mut::<HEADER_BYTES>() else { return 0 };
         fixed[0] = first_byte(self.kind as u8);
         fixed[1] = self.flags;
         fixed[2] = sack.len;
@@ -235,8 +235,8 @@ impl Head {
         fixed[42..44].copy_from_slice(&self.epoch.to_le_bytes());
         fixed[44..46].copy_from_slice(&self.epoch_ack.to_le_bytes());
         fixed[46..48].copy_from_slice(&((body_bytes / 8) as u16).to_le_bytes());
-        for (word, place) in sack.words.iter().zip(rest.chunks_exact_mut(8)).take(usize::from(sack.len)) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (word, slot) in sack.words.iter().zip(tail.chunks_exact_mut(8)).take(usize::from(sack.len)) {
+            slot.copy_from_slice(&word.to_le_bytes());
         }
         HEADER_BYTES + sack.bytes()
     }

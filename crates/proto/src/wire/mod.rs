@@ -151,8 +151,8 @@ struct Reader<'a>(&'a [u8]);
 impl<'a> Reader<'a> {
     #[inline(always)]
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], PeerFault> {
-        let (bytes, rest) = self.0.split_first_chunk::<N>().ok_or(PeerFault::Short)?;
-        self.0 = rest;
+        let (bytes, tail) = self.0.split_first_chunk::<N>().ok_or(PeerFault::Short)?;
+        self.0 = tail;
         Ok(*bytes)
     }
 
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         if self.bytes::<N>()? == [0; N] { Ok(()) } else { Err(PeerFault::Field) }
     }
 
-    fn rest(self) -> &'a [u8] {
+    fn tail(self) -> &'a [u8] {
         self.0
     }
 }

@@ -38,10 +38,10 @@ pub(crate) enum Holds {
 //= wire.md R-REC-1
 #[inline]
 pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
-    let mut rest = body;
+    let mut tail = body;
     let mut count = 0;
     while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], behind)) =
-        rest.split_first_chunk::<RECORD_BYTES>()
+        tail.split_first_chunk::<RECORD_BYTES>()
     {
         if kind > kind::MESSAGE {
             return check_rma(body);
@@ -50,10 +50,10 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
             return Err(PeerFault::Record);
         }
         let payload_bytes = usize::from(u16::from_le_bytes([l0, l1]));
-        rest = behind.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
+        tail = behind.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
         count += 1;
     }
-    if rest.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
+    if tail.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
 }
 
 /// Checks a body that holds records of remote memory access; says what it holds.
@@ -110,13 +110,13 @@ impl<'a> Iterator for Records<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.body.get(self.at..)?;
-        let (&[l0, l1, kind, ..], rest) = record.split_first_chunk::<RECORD_BYTES>()?;
+        let (&[l0, l1, kind, ..], tail) = record.split_first_chunk::<RECORD_BYTES>()?;
         if kind > kind::MESSAGE {
             let (record, len) = Record::parse(record)?;
             self.at += len;
             return Some((Content::Rma(record), self.at));
         }
-        let payload = rest.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
+        let payload = tail.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
         self.at += record_bytes(payload.len());
         let content = if kind == kind::MESSAGE { Content::Message(payload) } else { Content::Void };
         Some((content, self.at))
@@ -139,9 +139,9 @@ impl<'a> Iterator for Messages<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.0.body.get(self.0.at..)?;
-        let (&[l0, l1, kind, ..], rest) = rest.split_first_chunk::<RECORD_BYTES>()?;
-        let payload = rest.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
+        let tail = self.0.body.get(self.0.at..)?;
+        let (&[l0, l1, kind, ..], tail) = tail.split_first_chunk::<RECORD_BYTES>()?;
+        let payload = tail.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
         self.0.at += record_bytes(payload.len());
         Some(((kind == kind::MESSAGE).then_some(payload), self.0.at))
     }
@@ -171,7 +171,7 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
 
 /// Turns the record at `at` into nothing of the same length.
 pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
-    if let Some(header) = body.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<RECORD_BYTES>()) {
+    if let Some(header) = body.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<RECORD_BYTES>()) {
         let [l0, l1, ..] = *header;
         *header = [l0, l1, kind::VOID, 0, 0, 0, 0, 0];
     }
@@ -179,7 +179,7 @@ pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
 
 /// Turns the NOTIFY at `at` into a message like any other.
 pub(crate) fn set_message_at(body: &mut [u8], at: usize) {
-    if let Some(header) = body.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<RECORD_BYTES>()) {
+    if let Some(header) = body.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<RECORD_BYTES>()) {
         let [l0, l1, ..] = *header;
         *header = [l0, l1, kind::MESSAGE, 0, 0, 0, 0, 0];
     }
@@ -192,12 +192,12 @@ pub(crate) fn set_bare_at(body: &mut [u8], at: usize) {
     }
 }
 
-/// Turns all messages of a body but the last `left` into nothing, so that they can never be delivered.
+/// Turns all messages of a body but the last `remaining` into nothing, so that they can never be delivered.
 //= wire.md R-RNR-6
-pub(crate) fn set_void(body: &mut [u8], left: u16) {
+pub(crate) fn set_void(body: &mut [u8], remaining: u16) {
     let is_message = |content: &Content| matches!(content, Content::Void | Content::Message(_));
     let messages = Records::from(body, 0).filter(|(content, _)| is_message(content)).count();
-    let mut gone = messages.saturating_sub(usize::from(left));
+    let mut gone = messages.saturating_sub(usize::from(remaining));
     let mut at = 0;
     while gone != 0 {
         let Some((content, end)) = Records::from(body, at).next() else { return };

@@ -63,9 +63,9 @@ fn read_checked(path: &Path, holds: Holds, own_uid: u32) -> Result<Zeroizing<Vec
 }
 
 /// Reads until the end of the file or of the room; how many bytes.
-fn fill(file: &mut File, room: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
-    while let Some(remainder) = room.get_mut(filled..).filter(|remainder| !remainder.is_empty()) {
+    while let Some(remainder) = space.get_mut(filled..).filter(|remainder| !remainder.is_empty()) {
         match file.read(remainder) {
             Ok(0) => break,
             Ok(len) => filled += len,

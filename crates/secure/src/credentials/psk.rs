@@ -54,7 +54,7 @@ impl Keys {
     pub fn find(&self, id: &[u8; KEY_ID_BYTES]) -> Option<&Key> {
         match self.by_id.get(id)?.checked_sub(1) {
             None => Some(&self.own),
-            Some(place) => self.others.get(place),
+            Some(entry) => self.others.get(entry),
         }
     }
 
@@ -74,8 +74,8 @@ impl Keys {
             else {
                 continue;
             };
-            let place = keys.len();
-            let same = by_id.insert(key.id, place).or(by_name.insert(key.name.to_ascii_lowercase(), place));
+            let entry = keys.len();
+            let same = by_id.insert(key.id, entry).or(by_name.insert(key.name.to_ascii_lowercase(), entry));
             if let Some(first) = same.and_then(|first| lines.get(first)) {
                 return Err(CredentialsError::in_line(line_number, Wrong::Repeated(*first)));
             }

@@ -5,7 +5,7 @@ use super::in_progress::InProgress;
 use super::quota::YIELD_NS;
 use super::table::Entry;
 use super::transmit::{Answer, AnswerKind};
-use super::wire::{Cookie, FIRST_PIECE_BYTES_MIN, Piece, cookie_datagram, version_datagram};
+use super::wire::{Cookie, FIRST_FRAGMENT_BYTES_MIN, Fragment, cookie_datagram, version_datagram};
 use super::{Associations, Opened};
 use crate::credentials::COOKIE_TAG_BYTES;
 use crate::failure::Failure;
@@ -14,18 +14,18 @@ use crate::identity::Method;
 use std::hash::Hash;
 
 impl<A: Copy + Eq + Hash> Associations<A> {
-    /// A piece of the initiator's stream.
-    pub(super) fn answer(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
-        if let Some(index) = self.known(from, piece) {
-            return self.go_on(index, piece, now_ns);
+    /// A fragment of the initiator's stream.
+    pub(super) fn answer(&mut self, from: A, fragment: &Fragment<'_>, now_ns: u64) -> Opened<'static> {
+        if let Some(index) = self.known(from, fragment) {
+            return self.go_on(index, fragment, now_ns);
         }
         //= wire.md R-SEC-4
-        if piece.offset != 0 || piece.receiver != 0 || piece.bytes.len() < FIRST_PIECE_BYTES_MIN {
+        if fragment.offset != 0 || fragment.receiver != 0 || fragment.bytes.len() < FIRST_FRAGMENT_BYTES_MIN {
             self.counters.unknown += 1;
             return Opened::Dropped;
         }
-        let cookie = piece.cookie.filter(|cookie| self.jar.is_ours(*cookie, from, piece.id, now_ns));
-        if let Err(failure) = self.check_first(from, piece, cookie) {
+        let cookie = fragment.cookie.filter(|cookie| self.jar.is_ours(*cookie, from, fragment.id, now_ns));
+        if let Err(failure) = self.check_first(from, fragment, cookie) {
             match failure {
                 Failure::Own => self.counters.own += 1,
                 _ => self.counters.refused += 1,
@@ -33,22 +33,22 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return Opened::Dropped;
         }
         match cookie {
-            Some(cookie) => self.begin_answer(from, piece, cookie, now_ns),
-            None => self.give_cookie(from, piece, now_ns),
+            Some(cookie) => self.begin_answer(from, fragment, cookie, now_ns),
+            None => self.give_cookie(from, fragment, now_ns),
         }
     }
 
-    /// What the first piece shows by itself: with keys that somebody who has one of ours, and may be at that address, says it,
+    /// What the first fragment shows by itself: with keys that somebody who has one of ours, and may be at that address, says it,
     /// for this cookie; and that it is not this endpoint, whatever the address.
     //= wire.md R-SEC-5
     //= wire.md R-SEC-7
-    fn check_first(&self, from: A, piece: &Piece<'_>, cookie: Option<Cookie>) -> Result<(), Failure> {
+    fn check_first(&self, from: A, fragment: &Fragment<'_>, cookie: Option<Cookie>) -> Result<(), Failure> {
         if self.config.credentials.method() == Method::Certificate {
-            let is_own = Handshake::is_own_certificates(self.own, piece.bytes);
+            let is_own = Handshake::is_own_certificates(self.own, fragment.bytes);
             return if is_own { Err(Failure::Own) } else { Ok(()) };
         }
-        let mut handshake = self.respond(piece.id, cookie)?;
-        handshake.read(piece.bytes)?;
+        let mut handshake = self.respond(fragment.id, cookie)?;
+        handshake.read(fragment.bytes)?;
         let peer = handshake.peer().ok_or(Failure::Malformed)?;
         self.admit(from, peer).map(drop)
     }
@@ -58,10 +58,10 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     }
 
     /// The entry of a handshake that is known.
-    fn known(&self, from: A, piece: &Piece<'_>) -> Option<u32> {
+    fn known(&self, from: A, fragment: &Fragment<'_>) -> Option<u32> {
         let state = self.addresses.get(&from)?;
         let is_it = |index: &u32| {
-            self.table.get(*index).is_some_and(|entry| entry.id == piece.id && !entry.initiator)
+            self.table.get(*index).is_some_and(|entry| entry.id == fragment.id && !entry.initiator)
         };
         [state.as_responder, state.current, state.before.map(|(before, _)| before)]
             .into_iter()
@@ -70,19 +70,19 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     }
 
     /// Answers by a cookie; with keys, to each message only once.
-    fn give_cookie(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
+    fn give_cookie(&mut self, from: A, fragment: &Fragment<'_>, now_ns: u64) -> Opened<'static> {
         if !self.admits_answer(from) {
             return Opened::Dropped;
         }
-        let key = self.config.credentials.key_of(piece.bytes);
+        let key = self.config.credentials.key_of(fragment.bytes);
         //= wire.md R-SEC-5
-        if key.is_some() && !self.asked.insert(piece.id) {
+        if key.is_some() && !self.asked.insert(fragment.id) {
             self.counters.replayed += 1;
             return Opened::Dropped;
         }
-        let Some(cookie) = self.jar.give(from, piece.id, now_ns) else { return Opened::Dropped };
-        let tag = key.map_or([0; COOKIE_TAG_BYTES], |key| key.cookie_tag(piece.id, &cookie.bytes()));
-        let kind = AnswerKind::Cookie(cookie_datagram(piece.sender, piece.id, cookie, tag));
+        let Some(cookie) = self.jar.give(from, fragment.id, now_ns) else { return Opened::Dropped };
+        let tag = key.map_or([0; COOKIE_TAG_BYTES], |key| key.cookie_tag(fragment.id, &cookie.bytes()));
+        let kind = AnswerKind::Cookie(cookie_datagram(fragment.sender, fragment.id, cookie, tag));
         self.answers.push_back(Answer { to: from, kind });
         self.counters.cookies += 1;
         Opened::Taken
@@ -101,22 +101,28 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         Opened::Taken
     }
 
-    /// The first piece came with a cookie.
-    fn begin_answer(&mut self, from: A, piece: &Piece<'_>, cookie: Cookie, now_ns: u64) -> Opened<'static> {
+    /// The first fragment came with a cookie.
+    fn begin_answer(
+        &mut self,
+        from: A,
+        fragment: &Fragment<'_>,
+        cookie: Cookie,
+        now_ns: u64,
+    ) -> Opened<'static> {
         let is_psk = self.config.credentials.method() == Method::Psk;
-        if !self.may_begin(from, piece.id, is_psk, now_ns) {
+        if !self.may_begin(from, fragment.id, is_psk, now_ns) {
             return Opened::Dropped;
         }
-        self.begun.insert(piece.id);
-        let Ok(handshake) = self.respond(piece.id, Some(cookie).filter(|_| is_psk)) else {
+        self.begun.insert(fragment.id);
+        let Ok(handshake) = self.respond(fragment.id, Some(cookie).filter(|_| is_psk)) else {
             self.counters.refused += 1;
             return Opened::Dropped;
         };
         let entry = Entry {
             address: from,
-            id: piece.id,
+            id: fragment.id,
             initiator: false,
-            peer_index: piece.sender,
+            peer_index: fragment.sender,
             in_progress: Some(Box::new(InProgress::new(handshake, now_ns, false))),
             link: None,
             counts: false,
@@ -128,7 +134,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return Opened::Dropped;
         };
         self.addresses.entry(from).or_default().as_responder = Some(index);
-        self.go_on(index, piece, now_ns)
+        self.go_on(index, fragment, now_ns)
     }
 
     /// Whether that handshake may begin: what is in its way is removed, or stays and the handshake is not answered.
@@ -165,11 +171,11 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         self.admits_handshake(from, now_ns)
     }
 
-    fn go_on(&mut self, index: u32, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
+    fn go_on(&mut self, index: u32, fragment: &Fragment<'_>, now_ns: u64) -> Opened<'static> {
         let is_psk = self.config.credentials.method() == Method::Psk;
         let Some(entry) = self.table.get_mut(index) else { return Opened::Dropped };
         // With certificates the initiator waits for something sealed. With keys it needs nothing more.
-        let answers = !is_psk && piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
+        let answers = !is_psk && fragment.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
         entry.empty_is_due |= answers;
         let Some(in_progress) = &mut entry.in_progress else {
             if answers {
@@ -177,7 +183,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             }
             return Opened::Taken;
         };
-        match if is_psk { in_progress.hear_whole(piece) } else { in_progress.hear(piece) } {
+        match if is_psk { in_progress.hear_whole(fragment) } else { in_progress.hear(fragment) } {
             Ok(()) => {}
             // Anybody who saw the first message can say that, which has proved right before.
             Err(_) if is_psk => {

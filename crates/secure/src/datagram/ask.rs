@@ -3,7 +3,7 @@
 use super::cookie::is_same;
 use super::in_progress::InProgress;
 use super::table::Entry;
-use super::wire::{Cookie, Piece};
+use super::wire::{Cookie, Fragment};
 use super::{Associations, Opened};
 use crate::credentials::COOKIE_TAG_BYTES;
 use crate::failure::Failure;
@@ -207,16 +207,16 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         Opened::Taken
     }
 
-    /// A piece of the responder's stream.
-    pub(super) fn answered(&mut self, from: A, piece: &Piece<'_>, now_ns: u64) -> Opened<'static> {
-        let index = piece.receiver;
+    /// A fragment of the responder's stream.
+    pub(super) fn answered(&mut self, from: A, fragment: &Fragment<'_>, now_ns: u64) -> Opened<'static> {
+        let index = fragment.receiver;
         let is_psk = self.config.credentials.method() == Method::Psk;
-        let Some(entry) = self.mine(from, index, piece.id) else {
+        let Some(entry) = self.mine(from, index, fragment.id) else {
             self.counters.unknown += 1;
             return Opened::Dropped;
         };
         // It asks because it has not heard that its answer came.
-        let answers = piece.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
+        let answers = fragment.asks && entry.link.as_mut().is_some_and(|link| link.may_answer());
         entry.empty_is_due |= answers;
         let Some(in_progress) = &mut entry.in_progress else {
             if answers {
@@ -229,16 +229,16 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             return Opened::Dropped;
         }
         if is_psk {
-            if in_progress.hear_whole(piece).is_err() {
+            if in_progress.hear_whole(fragment).is_err() {
                 self.counters.forged += 1;
                 return Opened::Dropped;
             }
-            entry.peer_index = piece.sender;
+            entry.peer_index = fragment.sender;
         } else {
             if entry.peer_index == 0 {
-                entry.peer_index = piece.sender;
+                entry.peer_index = fragment.sender;
             }
-            if let Err(failure) = in_progress.hear(piece) {
+            if let Err(failure) = in_progress.hear(fragment) {
                 self.fail(index, &failure, now_ns);
                 return Opened::Dropped;
             }

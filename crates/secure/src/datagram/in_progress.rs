@@ -1,9 +1,9 @@
 //! How the bytes of a handshake travel in datagrams that may be lost, repeated and reordered.
 
-use super::wire::{Cookie, HANDSHAKE_HEADER_BYTES, Piece};
+use super::wire::{Cookie, Fragment, HANDSHAKE_HEADER_BYTES};
 use crate::failure::Failure;
 use crate::handshake::Handshake;
-use crate::limits::{HANDSHAKE_BYTES_MAX, HANDSHAKE_DATAGRAM_BYTES, HANDSHAKE_PIECES_MAX};
+use crate::limits::{HANDSHAKE_BYTES_MAX, HANDSHAKE_DATAGRAM_BYTES, HANDSHAKE_FRAGMENTS_MAX};
 use std::collections::BTreeMap;
 
 /// A side that waits for an answer asks again after so long, and twice as long each time.
@@ -19,7 +19,7 @@ const FAREWELL_NS: u64 = 200_000_000;
 const COOKIES_MAX: u8 = 16;
 /// How long one waits for anything else that has heard of another version.
 const VERSION_NS: u64 = 2_000_000_000;
-const PIECE_BYTES: usize = HANDSHAKE_DATAGRAM_BYTES - HANDSHAKE_HEADER_BYTES;
+const FRAGMENT_BYTES: usize = HANDSHAKE_DATAGRAM_BYTES - HANDSHAKE_HEADER_BYTES;
 
 pub(super) struct InProgress {
     pub handshake: Handshake,
@@ -80,57 +80,57 @@ impl InProgress {
         Ok(())
     }
 
-    /// Takes a piece of the peer's stream. The answers wait to be sent, also after an error.
-    pub fn hear(&mut self, piece: &Piece<'_>) -> Result<(), Failure> {
-        self.acked = self.acked.max(usize::from(piece.ack).min(self.outgoing.len()));
+    /// Takes a fragment of the peer's stream. The answers wait to be sent, also after an error.
+    pub fn hear(&mut self, fragment: &Fragment<'_>) -> Result<(), Failure> {
+        self.acked = self.acked.max(usize::from(fragment.ack).min(self.outgoing.len()));
         self.sent = self.sent.max(self.acked);
         if self.failed {
-            self.bare = piece.asks;
-            self.sent = if piece.asks { self.acked } else { self.sent };
+            self.bare = fragment.asks;
+            self.sent = if fragment.asks { self.acked } else { self.sent };
             return Ok(());
         }
-        if usize::from(piece.offset) + piece.bytes.len() > HANDSHAKE_BYTES_MAX {
+        if usize::from(fragment.offset) + fragment.bytes.len() > HANDSHAKE_BYTES_MAX {
             return Err(Failure::Malformed);
         }
-        if piece.bytes.len() > PIECE_BYTES {
+        if fragment.bytes.len() > FRAGMENT_BYTES {
             // No honest peer's: what comes early is kept.
             return Ok(());
         }
-        if piece.offset > self.received {
-            if self.early.len() < HANDSHAKE_PIECES_MAX {
-                self.early.insert(piece.offset, piece.bytes.to_vec());
+        if fragment.offset > self.received {
+            if self.early.len() < HANDSHAKE_FRAGMENTS_MAX {
+                self.early.insert(fragment.offset, fragment.bytes.to_vec());
             }
         } else {
-            self.hear_next(piece.offset, piece.bytes)?;
+            self.hear_next(fragment.offset, fragment.bytes)?;
         }
         while let Some(early) = self.early.first_entry().filter(|early| *early.key() <= self.received) {
             let (offset, bytes) = early.remove_entry();
             self.hear_next(offset, &bytes)?;
         }
         self.write_next()?;
-        if piece.asks {
+        if fragment.asks {
             self.sent = self.acked;
             self.bare = true;
         }
         Ok(())
     }
 
-    /// With keys, each side sends one message, which is one piece. One that does not verify is ignored:
+    /// With keys, each side sends one message, which is one fragment. One that does not verify is ignored:
     /// the true one may still come.
     //= wire.md R-SEC-5
-    pub fn hear_whole(&mut self, piece: &Piece<'_>) -> Result<(), Failure> {
-        if piece.offset != 0 {
+    pub fn hear_whole(&mut self, fragment: &Fragment<'_>) -> Result<(), Failure> {
+        if fragment.offset != 0 {
             return Err(Failure::Malformed);
         }
         if self.received > 0 {
             // A repeat, as long as the first one and longer than the answer, which has not come.
-            if piece.asks && piece.bytes.len() == usize::from(self.received) {
+            if fragment.asks && fragment.bytes.len() == usize::from(self.received) {
                 (self.sent, self.bare) = (0, true);
             }
             return Ok(());
         }
-        self.handshake.read_whole(piece.bytes)?;
-        self.received = u16::try_from(piece.bytes.len()).unwrap_or(u16::MAX);
+        self.handshake.read_whole(fragment.bytes)?;
+        self.received = u16::try_from(fragment.bytes.len()).unwrap_or(u16::MAX);
         self.write_next()
     }
 
@@ -243,14 +243,14 @@ impl InProgress {
     }
 
     /// Writes the next datagram; its length. `around`: what is the same for all of them.
-    pub fn emit(&mut self, around: Piece<'_>, out: &mut [u8]) -> Option<usize> {
+    pub fn emit(&mut self, around: Fragment<'_>, out: &mut [u8]) -> Option<usize> {
         if !self.wants() {
             return None;
         }
         let bytes = self.outgoing.get(self.sent..).unwrap_or_default();
-        let bytes = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+        let bytes = bytes.get(..FRAGMENT_BYTES).unwrap_or(bytes);
         let is_last = self.sent + bytes.len() == self.outgoing.len();
-        let piece = Piece {
+        let fragment = Fragment {
             offset: u16::try_from(self.sent).ok()?,
             ack: self.received,
             asks: self.asks && is_last,
@@ -258,7 +258,7 @@ impl InProgress {
             bytes,
             ..around
         };
-        let len = piece.emit(out)?;
+        let len = fragment.emit(out)?;
         self.sent += bytes.len();
         if is_last {
             (self.bare, self.asks) = (false, false);
@@ -274,4 +274,4 @@ impl InProgress {
 }
 
 const _: () =
-    assert!(PIECE_BYTES > 0 && HANDSHAKE_NS_MAX > 2 << 32, "a cookie is remembered as long as it is good");
+    assert!(FRAGMENT_BYTES > 0 && HANDSHAKE_NS_MAX > 2 << 32, "a cookie is remembered as long as it is good");

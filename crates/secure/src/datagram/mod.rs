@@ -177,8 +177,10 @@ impl<A: Copy + Eq + Hash> Associations<A> {
                 let Some(datagram) = datagram.get_mut(..len) else { return Opened::Dropped };
                 self.open_sealed(from, receiver, (epoch, counter), datagram, now_ns)
             }
-            Some(Datagram::Handshake(piece)) if piece.from_initiator => self.answer(from, &piece, now_ns),
-            Some(Datagram::Handshake(piece)) => self.answered(from, &piece, now_ns),
+            Some(Datagram::Handshake(fragment)) if fragment.from_initiator => {
+                self.answer(from, &fragment, now_ns)
+            }
+            Some(Datagram::Handshake(fragment)) => self.answered(from, &fragment, now_ns),
             Some(Datagram::Cookie { receiver, id, cookie, tag }) => {
                 self.take_cookie(from, (receiver, id), cookie, &tag)
             }

@@ -1,6 +1,6 @@
 //! What this layer sends itself.
 
-use super::wire::{COOKIE_DATAGRAM_BYTES, Piece, VERSION_DATAGRAM_BYTES};
+use super::wire::{COOKIE_DATAGRAM_BYTES, Fragment, VERSION_DATAGRAM_BYTES};
 use super::{Associations, seal_by};
 use crate::limits::{HEADER_BYTES, OVERHEAD_BYTES};
 use std::hash::Hash;
@@ -52,7 +52,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let entry = self.table.get_mut(index)?;
         let (to, peer_index) = (entry.address, entry.peer_index);
         if let Some(in_progress) = &mut entry.in_progress {
-            let around = Piece {
+            let around = Fragment {
                 receiver: peer_index,
                 id: entry.id,
                 sender: index,

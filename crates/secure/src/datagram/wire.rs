@@ -22,8 +22,8 @@ pub(super) const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + 8 + COOKIE_BYTES 
 const COOKIE_BYTES: usize = 16;
 /// Bytes of the answer to a handshake of another version.
 pub(super) const VERSION_DATAGRAM_BYTES: usize = HEADER_BYTES + 8;
-/// What a handshake begins with is longer than this, bytes: shorter pieces are not answered.
-pub(super) const FIRST_PIECE_BYTES_MIN: usize = 16;
+/// What a handshake begins with is longer than this, bytes: shorter fragments are not answered.
+pub(super) const FIRST_FRAGMENT_BYTES_MIN: usize = 16;
 
 /// From the side that began.
 const FLAG_INITIATOR: u8 = 1;
@@ -59,7 +59,7 @@ pub(super) enum Datagram<'d> {
         counter: u64,
         len: usize,
     },
-    Handshake(Piece<'d>),
+    Handshake(Fragment<'d>),
     /// `tag`: with keys, proof that the responder has the one that it was asked by.
     Cookie {
         receiver: u32,
@@ -78,9 +78,9 @@ pub(super) enum Datagram<'d> {
     },
 }
 
-/// A piece of the stream of bytes that one side sends in a handshake.
+/// A fragment of the stream of bytes that one side sends in a handshake.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece<'d> {
+pub(super) struct Fragment<'d> {
     /// The receiver's index, 0 while it is not known.
     pub receiver: u32,
     /// Of the handshake: its initiator chose it.
@@ -149,7 +149,7 @@ pub(super) fn parse(datagram: &[u8]) -> Option<Datagram<'_>> {
     match second & ((1 << KIND_BITS) - 1) {
         SEALED if len >= OVERHEAD_BYTES => Some(Datagram::Sealed { epoch, receiver, counter: number, len }),
         HANDSHAKE if epoch == 0 => match version(*whole.get(27)?) {
-            HANDSHAKE_VERSION => parse_piece(whole, receiver, number).map(Datagram::Handshake),
+            HANDSHAKE_VERSION => parse_fragment(whole, receiver, number).map(Datagram::Handshake),
             theirs => {
                 let begins =
                     *whole.get(26)? & FLAG_INITIATOR != 0 && receiver == 0 && len > VERSION_DATAGRAM_BYTES;
@@ -184,7 +184,7 @@ fn other_version(theirs: u8, receiver: u32, id: u64) -> Datagram<'static> {
 }
 
 //= wire.md R-SEC-3
-fn parse_piece(whole: &[u8], receiver: u32, id: u64) -> Option<Piece<'_>> {
+fn parse_fragment(whole: &[u8], receiver: u32, id: u64) -> Option<Fragment<'_>> {
     let flags = *whole.get(26)?;
     if flags & !(FLAG_INITIATOR | FLAG_ASKS | FLAG_COOKIE) != 0 {
         return None;
@@ -192,7 +192,7 @@ fn parse_piece(whole: &[u8], receiver: u32, id: u64) -> Option<Piece<'_>> {
     let (offset, len) = (u16_at(whole, 20)?, u16_at(whole, 22)?);
     offset.checked_add(len)?;
     let cookie = Cookie { slot: u32_at(whole, 28)?, mac: array(whole, 32)? };
-    Some(Piece {
+    Some(Fragment {
         receiver,
         id,
         sender: u32_at(whole, 16)?,
@@ -205,7 +205,7 @@ fn parse_piece(whole: &[u8], receiver: u32, id: u64) -> Option<Piece<'_>> {
     })
 }
 
-impl Piece<'_> {
+impl Fragment<'_> {
     /// Writes it; its length, or nothing if there is no room.
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let end = HANDSHAKE_HEADER_BYTES + self.bytes.len();
@@ -256,7 +256,7 @@ pub(super) fn version_datagram(receiver: u32, id: u64) -> [u8; VERSION_DATAGRAM_
 }
 
 const _: () = assert!(
-    COOKIE_DATAGRAM_BYTES <= HANDSHAKE_HEADER_BYTES + FIRST_PIECE_BYTES_MIN,
+    COOKIE_DATAGRAM_BYTES <= HANDSHAKE_HEADER_BYTES + FIRST_FRAGMENT_BYTES_MIN,
     "wire.md R-SEC-4: whoever lies about his address gets nothing bigger sent there"
 );
 
@@ -265,8 +265,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn piece() -> Piece<'static> {
-        Piece {
+    fn fragment() -> Fragment<'static> {
+        Fragment {
             receiver: 7,
             id: 0x1122_3344_5566_7788,
             sender: 9,
@@ -282,10 +282,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut out = [0xff; 200];
-        let len = piece().emit(&mut out).unwrap();
+        let len = fragment().emit(&mut out).unwrap();
         assert_eq!(len, 56);
-        assert_eq!(parse(&out[..len]), Some(Datagram::Handshake(piece())));
-        assert_eq!(parse(&out), Some(Datagram::Handshake(piece())), "links pad");
+        assert_eq!(parse(&out[..len]), Some(Datagram::Handshake(fragment())));
+        assert_eq!(parse(&out), Some(Datagram::Handshake(fragment())), "links pad");
         assert_eq!(parse(&out[..len - 1]), None);
         let cookie = Cookie { slot: 1, mac: [2; 16] };
         assert_eq!(
@@ -305,7 +305,7 @@ mod tests {
         };
         for (announced, theirs) in [(0, 1), (1, 1), (3, 3)] {
             let mut bytes = [0; 120];
-            let first = Piece { receiver: 0, id: 4, offset: 0, cookie: None, ..piece() };
+            let first = Fragment { receiver: 0, id: 4, offset: 0, cookie: None, ..fragment() };
             let len = first.emit(&mut bytes).unwrap();
             bytes[27] = announced;
             assert_eq!(parse(&bytes[..len]), other(theirs, 0, 9, true));
@@ -329,10 +329,10 @@ mod tests {
                     *slot = byte;
                 }
             }
-            if let Some(Datagram::Handshake(piece)) = parse(&bytes) {
+            if let Some(Datagram::Handshake(fragment)) = parse(&bytes) {
                 let mut again = [0; 256];
-                let len = piece.emit(&mut again).unwrap();
-                prop_assert_eq!(parse(&again[..len]), Some(Datagram::Handshake(Piece { cookie: piece.cookie, ..piece })));
+                let len = fragment.emit(&mut again).unwrap();
+                prop_assert_eq!(parse(&again[..len]), Some(Datagram::Handshake(Fragment { cookie: fragment.cookie, ..fragment })));
             }
         }
     }

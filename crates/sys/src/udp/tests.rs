@@ -441,8 +441,8 @@ mod groups {
         assert_eq!(got(&members[0]), [b"one"]);
         assert_eq!(got(&members[1]), [b"one"]);
         assert_eq!(got(&members[2]), [b"two"]);
-        let [left, stays, _] = members;
-        drop(left);
+        let [remaining, stays, _] = members;
+        drop(remaining);
         send(&from, one, b"more");
         assert_eq!(got(&stays), [b"more"]);
     }

@@ -59,8 +59,8 @@ fn what_one_long_operation_holds_leaves_half_and_two_leave_a_third() {
         core.end_operation(first, Status::Success);
         for context in 0..held {
             match core.pop_event() {
-                Some(Event::Send { connection, context: told, .. }) => {
-                    assert_eq!((connection, told), (one, context))
+                Some(Event::Send { connection, context: reported, .. }) => {
+                    assert_eq!((connection, reported), (one, context))
                 }
                 other => panic!("{context}: {other:?}"),
             }

@@ -158,10 +158,11 @@ fn check_table(cache: &Registrations) {
         assert_eq!(cache.idle.contains(&(run.idle_since, *start)), run.uses == 0);
     }
     for pair in runs.windows(2) {
-        let ((_, left), (start, right)) = (pair[0], pair[1]);
-        assert!(left.end <= start);
-        let same = (left.uses, left.known, left.idle_since) == (right.uses, right.known, right.idle_since);
-        assert!(left.end < start || !same, "neighbours that should be one");
+        let ((_, remaining), (start, right)) = (pair[0], pair[1]);
+        assert!(remaining.end <= start);
+        let same = (remaining.uses, remaining.known, remaining.idle_since)
+            == (right.uses, right.known, right.idle_since);
+        assert!(remaining.end < start || !same, "neighbours that should be one");
     }
     let idle = runs.iter().filter(|(_, run)| run.uses == 0);
     assert_eq!(idle.clone().count(), cache.idle.len());

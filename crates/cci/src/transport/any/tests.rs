@@ -41,7 +41,7 @@ fn connect(
 ) -> Made {
     client.connect(uri, b"hello", Attribute::ReliableOrdered, 7, Some(timeout)).unwrap();
     let mut made = Made { result: Err(ConnectFailure::Version { theirs: 0 }), accepted: None, requests: 0 };
-    let (start, mut told, mut waiting) = (Instant::now(), false, Vec::new());
+    let (start, mut reported, mut waiting) = (Instant::now(), false, Vec::new());
     while start.elapsed() < PATIENCE {
         match server.next_event() {
             Some(Event::ConnectRequest(request)) => {
@@ -58,13 +58,13 @@ fn connect(
         }
         match client.next_event() {
             Some(Event::Connect { context: 7, result }) => {
-                assert!(!told, "told twice");
-                (told, made.result) = (true, result);
+                assert!(!reported, "told twice");
+                (reported, made.result) = (true, result);
             }
             Some(Event::Connect { .. }) => panic!("not its context"),
             _ => {}
         }
-        if told && (made.result.is_err() || made.accepted.is_some()) {
+        if reported && (made.result.is_err() || made.accepted.is_some()) {
             return made;
         }
     }
@@ -102,8 +102,8 @@ fn count(endpoint: &Endpoint, name: &str) -> u64 {
 
 /// The URI with one part put in another's place; None takes it out.
 fn with(uri: &str, key: &str, value: Option<&str>) -> String {
-    let rest = uri.strip_prefix("any://").unwrap();
-    let parts = rest.split(',').filter(|part| !part.starts_with(&format!("{key}=")));
+    let tail = uri.strip_prefix("any://").unwrap();
+    let parts = tail.split(',').filter(|part| !part.starts_with(&format!("{key}=")));
     let mut parts: Vec<String> = parts.map(str::to_owned).collect();
     parts.extend(value.map(|value| format!("{key}={value}")));
     format!("any://{}", parts.join(","))

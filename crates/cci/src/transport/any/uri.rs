@@ -54,7 +54,7 @@ pub(super) fn format<'a>(
 /// Reads the paths that a URI lists. The error says what is wrong, and what such a URI looks like.
 pub(super) fn parse(uri: &str) -> Result<Paths, String> {
     let wrong = |what: &str| Err(format!("{what}; {LOOKS}"));
-    let Some(rest) = uri.strip_prefix(SCHEME) else {
+    let Some(remainder) = uri.strip_prefix(SCHEME) else {
         return wrong(&format!("it does not begin with {SCHEME}"));
     };
     if uri.len() > BYTES_MAX {
@@ -62,7 +62,7 @@ pub(super) fn parse(uri: &str) -> Result<Paths, String> {
     }
     let mut paths = Paths::default();
     let mut addresses = [0; KINDS];
-    for part in rest.split(',') {
+    for part in remainder.split(',') {
         let Some((key, value)) = part.split_once('=').filter(|(key, value)| is_key(key) && !value.is_empty())
         else {
             return wrong(&format!("its part {part:?} is not key=value"));

@@ -219,14 +219,14 @@ impl Memory for ToProgram<'_> {
 
     #[inline]
     fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
-        let place = self.core.regions.local(at, out.len() as u64);
-        place.is_some_and(|(bytes, offset)| bytes.read(offset, out))
+        let found = self.core.regions.local(at, out.len() as u64);
+        found.is_some_and(|(bytes, offset)| bytes.read(offset, out))
     }
 
     #[inline]
     fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
-        let place = self.core.regions.local(at, data.len() as u64);
-        place.is_some_and(|(bytes, offset)| bytes.write(offset, data))
+        let found = self.core.regions.local(at, data.len() as u64);
+        found.is_some_and(|(bytes, offset)| bytes.write(offset, data))
     }
 }
 

@@ -126,8 +126,8 @@ pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, in
 fn explain_paths(paths: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOption> {
     let bytes_all = paths.iter().map(|path| path.bytes_sent).sum::<u64>().max(1);
     let option = |(number, path): (usize, &PathInfo)| {
-        let here = path.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
-        let there = path.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
+        let local = path.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
+        let remote = path.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
         let share_pct = path.bytes_sent * 100 / bytes_all;
         let round_trip = match path.rtt_ns {
             0 => "no round trip measured".to_owned(),
@@ -140,7 +140,7 @@ fn explain_paths(paths: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOptio
             path.retransmissions,
             path.downs
         );
-        let name = format!("path {} from {here} to {there}", number + 1);
+        let name = format!("path {} from {local} to {remote}", number + 1);
         PathOption { path: name, chosen: path.is_up(), reason }
     };
     let mut options: Vec<PathOption> = paths.iter().enumerate().map(option).collect();

@@ -30,18 +30,18 @@ const _: () = {
 /// The largest datagram of an endpoint whose IP packets are `mtu_bytes` at most: a multiple of 8, as the protocol
 /// wants it.
 pub(crate) fn datagram_bytes_max(mtu_bytes: u32, ipv6: bool) -> u16 {
-    let room = mtu_bytes.saturating_sub(if ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES });
-    let room = room.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
+    let space = mtu_bytes.saturating_sub(if ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES });
+    let space = space.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
     // The clamp above makes it fit.
-    u16::try_from(room).unwrap_or(DATAGRAM_BYTES_MAX) & !7
+    u16::try_from(space).unwrap_or(DATAGRAM_BYTES_MAX) & !7
 }
 
 /// The largest datagram in an Ethernet frame of `frame_bytes_max`, with all headers.
 //= wire.md R-ETH-4
 pub(crate) fn datagram_bytes_in_frame(frame_bytes_max: usize) -> u16 {
-    let room = frame_bytes_max.saturating_sub(PAYLOAD_OFFSET);
-    let room = room.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
-    u16::try_from(room).unwrap_or(DATAGRAM_BYTES_MAX) & !7
+    let space = frame_bytes_max.saturating_sub(PAYLOAD_OFFSET);
+    let space = space.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
+    u16::try_from(space).unwrap_or(DATAGRAM_BYTES_MAX) & !7
 }
 
 /// The longest message on an interface of that MTU, without IP, bytes.

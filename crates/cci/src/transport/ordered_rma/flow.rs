@@ -72,7 +72,7 @@ impl Flow {
         self.initiator.operations()
     }
 
-    /// Enters an operation. False: there is no room, or none that is this connection's share.
+    /// Enters an operation. False: there is no space, or none within this connection's quota.
     #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let started = self.initiator.start(ops, start);
@@ -102,7 +102,7 @@ impl Flow {
         self.initiator.end_held(ops, core, now_ns, timeout_ns)
     }
 
-    /// Whether the fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    /// Whether the fenced operation at the head of the queue waits for nothing any more, all up to `taken` being taken.
     #[inline]
     pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
         self.initiator.is_let_through(ops, taken)
@@ -153,9 +153,9 @@ impl Flow {
     ) -> Result<Option<Bytes>, Fault> {
         match parsed.head {
             Head::Write { .. } => {
-                self.target.place_write(core, self.connection, parsed, skip_bytes, len_bytes)
+                self.target.write_target(core, self.connection, parsed, skip_bytes, len_bytes)
             }
-            Head::Data { offset } => self.initiator.place_read(core, parsed, offset, skip_bytes, len_bytes),
+            Head::Data { offset } => self.initiator.read_target(core, parsed, offset, skip_bytes, len_bytes),
             _ => Err(Fault),
         }
     }

@@ -27,7 +27,7 @@ impl Flows {
         Flows { table: Slab::new(FLOWS_MAX), spare: Vec::new(), ops: Ops::new(operations_max) }
     }
 
-    /// Gives a connection a flow. None: there is no room for one.
+    /// Gives a connection a flow. None: there is no space for one.
     pub fn lend(&mut self, connection: Connection, now_ns: u64) -> Option<Key> {
         let spare = self.spare.pop();
         let mut flow = spare.or_else(|| fallible::boxed(Flow::new()).ok())?;

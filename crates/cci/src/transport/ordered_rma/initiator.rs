@@ -1,4 +1,4 @@
-//! The initiator's side of a flow: operations leave the line as records, and end with their answers.
+//! The initiator's side of a flow: operations leave the queue as records, and end with their answers.
 
 use super::operations::{NIL, Op, Ops, Stage, Usage, What};
 use super::slots::{Slot, Slots, bits};
@@ -38,16 +38,16 @@ pub(super) struct Initiator {
     from_ns: u64,
     /// What they hold of what all connections share.
     usage: Usage,
-    /// Operations that have left the line or are being split.
+    /// Operations that have left the queue or are being split.
     begun: u32,
     slots: Slots,
     /// Abandoned, and the peer does not know yet.
     to_end: u128,
     /// Slots for which this side fetches data.
     fetching: VecDeque<u16>,
-    /// Fenced operations in line that have not begun.
+    /// Fenced operations in the queue that have not begun.
     fences: u32,
-    /// Operations in line that have begun.
+    /// Operations in the queue that have begun.
     sending: u32,
     /// Messages that the peer has no buffer for, one bit for each slot.
     held: u128,
@@ -141,7 +141,7 @@ impl Initiator {
         }
     }
 
-    /// Enters an operation. False: there is no room, or none that is this connection's share.
+    /// Enters an operation. False: there is no space, or none within this connection's quota.
     #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let Some(at) = ops.insert(start, &mut self.usage) else { return false };
@@ -201,20 +201,20 @@ impl Initiator {
 
     /// The connection is over: what is under way ends so.
     pub fn end(&mut self, ops: &mut Ops, core: &mut Core, status: Status) {
-        // Those in line come behind those that have begun; completions in order of issue look after themselves.
+        // Those in the queue come behind those that have begun; completions in order of issue look after themselves.
         let mut over: [u32; SLOTS] = [NIL; SLOTS];
         let mut count = 0;
         for slot in self.slots.iter() {
             if let Some(op) = slot.op()
                 && !over.contains(&op)
-                && let Some(room) = over.get_mut(count)
+                && let Some(space) = over.get_mut(count)
             {
-                *room = op;
+                *space = op;
                 count += 1;
             }
         }
         for at in over.iter().copied().take(count).chain(std::mem::take(&mut self.messages)) {
-            // Others stand in line still.
+            // Others stand in the queue still.
             if ops.get(at).is_some_and(|op| matches!(op.stage, Stage::Sent | Stage::Message)) {
                 end_op(ops, &mut self.usage, core, at, status);
             }
@@ -226,7 +226,7 @@ impl Initiator {
         }
     }
 
-    /// Pushes the next record of the operation at the head of the line.
+    /// Pushes the next record of the operation at the head of the queue.
     #[inline]
     pub fn send_next(
         &mut self,
@@ -251,7 +251,7 @@ impl Initiator {
             self.fences -= u32::from(op.fence);
             if let Some(status) = direct(op, connection, core, channel) {
                 op.status = status;
-                self.leave_line(ops, core, at);
+                self.leave_queue(ops, core, at);
                 *budget_bytes = budget_bytes.saturating_sub(1);
                 return Step::Moved;
             }
@@ -264,7 +264,7 @@ impl Initiator {
                 if pushed == Pushed::Yes {
                     op.unanswered += 1;
                     self.slots.set(slot, Slot::Atomic { op: at });
-                    self.leave_line(ops, core, at);
+                    self.leave_queue(ops, core, at);
                 }
                 pushed.into()
             }
@@ -334,7 +334,7 @@ impl Initiator {
             }
             self.slots.set(slot, Slot::Write { op: at, last });
             if last {
-                self.leave_line(ops, core, at);
+                self.leave_queue(ops, core, at);
             } else if C::TAKES_TURNS {
                 self.yield_turn(ops, at);
             }
@@ -342,7 +342,7 @@ impl Initiator {
         pushed.into()
     }
 
-    /// The operation at the head of the line, which has begun, goes behind the others; but none overtakes a fenced one,
+    /// The operation at the head of the queue, which has begun, goes behind the others; but none overtakes a fenced one,
     /// and only a few share the way, as each has a slot.
     fn yield_turn(&mut self, ops: &mut Ops, at: u32) {
         if self.fences > 0 || self.sending > SHARERS_MAX || self.last == at {
@@ -373,7 +373,7 @@ impl Initiator {
             let (local, len_bytes) = (segment.local, segment.len_bytes);
             self.slots.set(slot, Slot::Read { op: at, local, len_bytes, got_bytes: 0 });
             if op.segment().is_none() {
-                self.leave_line(ops, core, at);
+                self.leave_queue(ops, core, at);
             }
         }
         pushed.into()
@@ -410,7 +410,7 @@ impl Initiator {
             op.next_segment();
             self.slots.set(slot, waits);
             if op.segment().is_none() && op.write_slot.is_none() {
-                self.leave_line(ops, core, at);
+                self.leave_queue(ops, core, at);
             }
         }
         pushed.into()
@@ -421,7 +421,7 @@ impl Initiator {
     fn finish<C: Channel>(&mut self, ops: &mut Ops, core: &mut Core, channel: &mut C, at: u32) -> Step {
         let Some(op) = ops.get_mut(at) else { return Step::Blocked };
         let Some(slot) = op.write_slot else {
-            self.leave_line(ops, core, at);
+            self.leave_queue(ops, core, at);
             return Step::Moved;
         };
         // The message can go at once if what is before it in the channel is all there is.
@@ -438,14 +438,14 @@ impl Initiator {
                 ops.drop_message(at, &mut self.usage);
             }
             self.slots.set(slot, waits);
-            self.leave_line(ops, core, at);
+            self.leave_queue(ops, core, at);
         }
         pushed.into()
     }
 
-    /// All records of the operation at the head of the line are pushed.
+    /// All records of the operation at the head of the queue are pushed.
     #[inline]
-    fn leave_line(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
+    fn leave_queue(&mut self, ops: &mut Ops, core: &mut Core, at: u32) {
         let Some(op) = ops.get_mut(at) else { return };
         op.stage = Stage::Sent;
         self.sending -= 1;
@@ -594,7 +594,7 @@ impl Initiator {
     }
 
     /// Where data goes that a read of this side asked for. `None`: nowhere, its region is gone.
-    pub fn place_read(
+    pub fn read_target(
         &self,
         core: &Core,
         parsed: &Parsed,
@@ -637,9 +637,9 @@ impl Initiator {
                 op
             }
             Slot::Atomic { op } => {
-                if let Some(What::Atomic { result: Some(place), .. }) = ops.get(op).map(|op| op.what)
+                if let Some(What::Atomic { result: Some(result_address), .. }) = ops.get(op).map(|op| op.what)
                     && let Ok(value) = result
-                    && !put_result(core, place, value.ok_or(Fault)?)
+                    && !put_result(core, result_address, value.ok_or(Fault)?)
                 {
                     status = Status::RmaHandle;
                 }
@@ -698,10 +698,10 @@ impl Initiator {
     /// Ends operations whose message was held for so long, and says when the next will have been. None: there is none.
     #[inline]
     pub fn end_held(&mut self, ops: &mut Ops, core: &mut Core, now_ns: u64, timeout_ns: u64) -> Option<u64> {
-        let (mut left, mut next_ns) = (self.held, None);
-        while left != 0 {
-            let slot = left.trailing_zeros() as u16;
-            left &= left - 1;
+        let (mut remaining, mut next_ns) = (self.held, None);
+        while remaining != 0 {
+            let slot = remaining.trailing_zeros() as u16;
+            remaining &= remaining - 1;
             let Slot::Held { op: at } = self.slots.get(slot) else { continue };
             let Some(op) = ops.get_mut(at) else { continue };
             if op.held_ns == 0 {
@@ -749,7 +749,7 @@ impl Initiator {
         true
     }
 
-    /// A fenced operation at the head of the line waits for nothing any more, all up to `taken` being taken.
+    /// A fenced operation at the head of the queue waits for nothing any more, all up to `taken` being taken.
     #[inline]
     pub fn is_let_through(&self, ops: &Ops, taken: u64) -> bool {
         let first = ops.get(self.first).filter(|op| op.stage == Stage::Waiting && op.fence);
@@ -778,8 +778,8 @@ fn direct(op: &Op, connection: Connection, core: &mut Core, channel: &mut impl C
 }
 
 /// Puts an atomic's value from before where the program wants it. False: its memory went away.
-pub(crate) fn put_result(core: &Core, place: RemoteAddress, value: u64) -> bool {
-    let found = core.regions.local(place, 8);
+pub(crate) fn put_result(core: &Core, result_address: RemoteAddress, value: u64) -> bool {
+    let found = core.regions.local(result_address, 8);
     found.is_some_and(|(bytes, offset)| bytes.write(offset, &value.to_ne_bytes()))
 }
 

@@ -2,7 +2,7 @@
 //! output here: the transport gives the records that came to [`Flow::take`](flow::Flow::take), and a [`Channel`] to push others to.
 //!
 //! A connection with something under way has a [`Flow`], borrowed from a pool. The *initiator* has its operations in
-//! a line, splits them into records as there is space, and knows each request by a slot, of which there are [`SLOTS`]. The
+//! a queue, splits them into records as there is space, and knows each request by a slot, of which there are [`SLOTS`]. The
 //! *target* keeps for each slot whether a write was refused, how far a read has got, or an answer that found
 //! no space yet; so what a peer can make us remember is bounded by its slots, and a peer that uses one out of turn is at
 //! fault. Nothing of the data is kept: it goes from memory to record and from record to memory.
@@ -22,7 +22,7 @@
 //! | HOLD | target | there is no receive buffer for the message of a NOTIFY: keep it |
 //! | AGAIN | target | now there is one: send it again |
 //!
-//! A fenced operation waits at the head of the line until everything before it has been answered and every record
+//! A fenced operation waits at the head of the queue until everything before it has been answered and every record
 //! pushed before it was taken. As all is in order, data is there before the NOTIFY behind it.
 //!
 //! A message without a receive buffer stays where it is in a ring, which then stands still. A stream can't: what has left
@@ -78,7 +78,7 @@ pub(crate) trait Channel {
     const TAKES_TURNS: bool = false;
 
     /// Pushes a record made of the two.
-    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed;
+    fn push(&mut self, head: &[u8], tail: &[u8]) -> Pushed;
 
     /// Pushes a message to the peer's program, which can be refused for want of a buffer. The transport passes `slot` to
     /// [`flow::Flow::notify_taken_back`] if it takes the message back.

@@ -54,7 +54,7 @@ pub(super) struct Usage {
 pub(super) enum Stage {
     /// In line.
     Waiting,
-    /// At the head of the line, being split into records.
+    /// At the head of the queue, being split into records.
     Sending,
     /// All records are pushed; answers are awaited.
     Sent,
@@ -87,7 +87,7 @@ pub(super) struct Op {
     pub from_ns: u64,
     pub status: Status,
     pub stage: Stage,
-    /// The one behind it in line.
+    /// The one behind it in the queue.
     pub next: u32,
 }
 
@@ -145,28 +145,28 @@ impl Ops {
         }
     }
 
-    /// Enters an operation of a connection that holds `usage`. None: there is no room, or none that is its share.
+    /// Enters an operation of a connection that holds `usage`. None: there is no space, or none within its quota.
     pub(super) fn insert(&mut self, start: &Start<'_>, usage: &mut Usage) -> Option<u32> {
-        let (first, rest) = match start.segments.split_first() {
-            Some((first, rest)) => (*first, rest),
+        let (first, tail) = match start.segments.split_first() {
+            Some((first, tail)) => (*first, tail),
             None => (RmaSegment::default(), &[][..]),
         };
         let message_bytes = start.message.map_or(0, <[u8]>::len);
         if self.table.len() >= self.table.max()
-            || !is_share(
+            || !is_within_quota(
                 usage.message_bytes,
                 message_bytes,
                 MESSAGE_BYTES_MAX - self.used.message_bytes,
                 start,
             )
-            || !is_share(usage.segments, rest.len(), SEGMENTS_MAX - self.used.segments, start)
+            || !is_within_quota(usage.segments, tail.len(), SEGMENTS_MAX - self.used.segments, start)
         {
             return None;
         }
-        let (more, message) = (self.keep_segments(rest)?, self.keep_message(start.message)?);
+        let (more, message) = (self.keep_segments(tail)?, self.keep_message(start.message)?);
         for used in [&mut self.used, usage] {
             used.message_bytes += message_bytes;
-            used.segments += rest.len();
+            used.segments += tail.len();
         }
         let op = Op {
             name: start.name,
@@ -271,10 +271,10 @@ impl Ops {
     }
 }
 
-/// Whether a connection that holds so much may have `more` of what is `left`: no more than stays for all others, unless it is
+/// Whether a connection that holds so much may have `more` of what is `remaining`: no more than stays for all others, unless it is
 /// alone. Whoever holds nothing may have what is left.
-fn is_share(held: usize, more: usize, left: usize, start: &Start<'_>) -> bool {
-    more == 0 || more <= left && (start.is_alone || held + more <= left)
+fn is_within_quota(held: usize, more: usize, remaining: usize, start: &Start<'_>) -> bool {
+    more == 0 || more <= remaining && (start.is_alone || held + more <= remaining)
 }
 
 #[cfg(test)]

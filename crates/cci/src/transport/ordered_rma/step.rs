@@ -7,7 +7,7 @@ use super::Pushed;
 pub(crate) struct Turn {
     /// Something was pushed or moved.
     pub moved: bool,
-    /// There is more to do: when there is room, when the peer has taken more, or at once.
+    /// There is more to do: when there is space, when the peer has taken more, or at once.
     pub more: bool,
     /// There is more to do, and nothing to wait for.
     pub at_once: bool,

@@ -1,4 +1,4 @@
-//! The target's side of a flow: what a peer asks for is checked, carried out, and answered when there is room.
+//! The target's side of a flow: what a peer asks for is checked, carried out, and answered when there is space.
 
 use super::slots::{Job, bits};
 use super::step::{Step, Turn};
@@ -22,7 +22,7 @@ pub(super) struct Target {
     /// Answers to be pushed.
     answers: u128,
     /// Reads and fetches, in order.
-    line: VecDeque<u16>,
+    queue: VecDeque<u16>,
     /// Messages of the peer's that it holds until we have buffers, in order.
     holding: VecDeque<u16>,
     /// Of these, those that it has been asked for since then, and has not said.
@@ -36,7 +36,7 @@ impl Target {
             jobs: [Job::Free; SLOTS],
             busy: 0,
             answers: 0,
-            line: VecDeque::with_capacity(SLOTS),
+            queue: VecDeque::with_capacity(SLOTS),
             holding: VecDeque::with_capacity(SLOTS),
             asked: 0,
             asked_ns: 0,
@@ -47,7 +47,7 @@ impl Target {
     pub fn reset(&mut self) {
         self.jobs = [Job::Free; SLOTS];
         (self.busy, self.answers, self.asked, self.asked_ns) = (0, 0, 0, 0);
-        self.line.clear();
+        self.queue.clear();
         self.holding.clear();
     }
 
@@ -60,7 +60,7 @@ impl Target {
     /// Something is to be pushed or fetched.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.has_answers() || !self.line.is_empty()
+        self.has_answers() || !self.queue.is_empty()
     }
 
     /// What the peer's operations came to is to be pushed.
@@ -72,7 +72,7 @@ impl Target {
     /// The next thing to do is to fetch something, which waits for nobody.
     #[inline]
     pub fn has_fetches(&self) -> bool {
-        self.line.front().is_some_and(|slot| matches!(self.job(*slot), Job::Fetch { .. }))
+        self.queue.front().is_some_and(|slot| matches!(self.job(*slot), Job::Fetch { .. }))
     }
 
     /// Messages are held by the peer.
@@ -117,8 +117,8 @@ impl Target {
         if matches!(job, Job::Done(_) | Job::Here { .. } | Job::Hold) {
             self.answers |= bit;
         }
-        if let Some(place) = self.jobs.get_mut(usize::from(slot)) {
-            *place = job;
+        if let Some(entry) = self.jobs.get_mut(usize::from(slot)) {
+            *entry = job;
         }
     }
 
@@ -171,7 +171,7 @@ impl Target {
             _ => return Err(Fault),
         };
         if matches!(job, Job::Read { .. } | Job::Fetch { .. }) {
-            self.line.push_back(slot);
+            self.queue.push_back(slot);
         }
         self.set_job(slot, job);
         Ok(())
@@ -218,7 +218,7 @@ impl Target {
     }
 
     /// Where `len_bytes` of a write's data go, from byte `skip_bytes` of them on. `None`: nowhere, they are refused.
-    pub fn place_write(
+    pub fn write_target(
         &self,
         core: &mut Core,
         connection: Connection,
@@ -305,7 +305,7 @@ impl Target {
         self.holding.front().is_some_and(|slot| matches!(self.job(*slot), Job::Held))
     }
 
-    /// Pushes answers. False: there is no room for more.
+    /// Pushes answers. False: there is no space for more.
     #[inline]
     pub fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.answers != 0 {
@@ -381,7 +381,7 @@ impl Target {
         channel: &mut C,
         budget_bytes: &mut u64,
     ) -> Step {
-        let Some(&slot) = self.line.front() else { return Step::Blocked };
+        let Some(&slot) = self.queue.front() else { return Step::Blocked };
         if *budget_bytes == 0 {
             return Step::Blocked;
         }
@@ -400,7 +400,7 @@ impl Target {
                     Ok(None) | Err(_) => {
                         let pushed = channel.push(Head::Gone.bytes(slot).as_slice(), &[]);
                         if pushed == Pushed::Yes {
-                            self.line.pop_front();
+                            self.queue.pop_front();
                             self.set_job(slot, Job::Free);
                         }
                         return pushed.into();
@@ -409,12 +409,12 @@ impl Target {
                 if pushed == Pushed::Yes {
                     *budget_bytes = budget_bytes.saturating_sub(now);
                     if sent_bytes + now == len_bytes {
-                        self.line.pop_front();
+                        self.queue.pop_front();
                         self.set_job(slot, Job::Free);
                     } else {
                         self.set_job(slot, Job::Read { at, len_bytes, sent_bytes: sent_bytes + now });
                         if C::TAKES_TURNS {
-                            self.line.rotate_left(1);
+                            self.queue.rotate_left(1);
                         }
                     }
                 }
@@ -437,7 +437,7 @@ impl Target {
                         self.set_job(slot, Job::Fetch { at, len_bytes, done_bytes, address });
                     }
                     result => {
-                        self.line.pop_front();
+                        self.queue.pop_front();
                         self.set_job(slot, Job::Done(result.map(|()| None)));
                     }
                 }
@@ -451,7 +451,7 @@ impl Target {
             | Job::Held
             | Job::Again => {
                 debug_assert!(false, "only reads and fetches stand in line");
-                self.line.pop_front();
+                self.queue.pop_front();
                 Step::Moved
             }
         }
@@ -459,10 +459,10 @@ impl Target {
 
     /// What reads of the peer's are still to be sent, bytes.
     pub fn unsent_bytes(&self) -> u64 {
-        let left = |slot: &u16| match self.job(*slot) {
+        let remaining = |slot: &u16| match self.job(*slot) {
             Job::Read { len_bytes, sent_bytes, .. } => len_bytes - sent_bytes,
             _ => 0,
         };
-        self.line.iter().map(left).fold(0, u64::saturating_add)
+        self.queue.iter().map(remaining).fold(0, u64::saturating_add)
     }
 }

@@ -83,8 +83,8 @@ impl HeadBytes {
     fn words<const N: usize>(mut self, words: [u64; N]) -> HeadBytes {
         for word in words {
             // The longest has 6 words, see `HEAD_BYTES_MAX`.
-            if let Some(room) = self.bytes.get_mut(self.len..self.len + 8) {
-                room.copy_from_slice(&word.to_le_bytes());
+            if let Some(space) = self.bytes.get_mut(self.len..self.len + 8) {
+                space.copy_from_slice(&word.to_le_bytes());
                 self.len += 8;
             }
         }
@@ -177,8 +177,8 @@ pub(super) fn parse(record: &impl Arrived) -> Result<Parsed, Fault> {
     };
     let head_bytes = from.taken;
     let remaining_bytes = record.len_bytes().saturating_sub(head_bytes);
-    let may_have_rest = matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify);
-    if remaining_bytes > 0 && !may_have_rest {
+    let may_have_tail = matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify);
+    if remaining_bytes > 0 && !may_have_tail {
         return Err(Fault);
     }
     Ok(Parsed { slot, head, head_bytes, remaining_bytes })
@@ -191,9 +191,9 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        let (field, rest) = self.bytes.split_first_chunk::<N>().ok_or(Fault)?;
+        let (field, tail) = self.bytes.split_first_chunk::<N>().ok_or(Fault)?;
         let field = *field;
-        self.bytes = rest;
+        self.bytes = tail;
         self.taken += N;
         Ok(field)
     }
@@ -269,16 +269,16 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_understood(head in heads(), slot in 0..SLOTS as u16, rest in 0..100_usize) {
+        fn what_is_said_is_understood(head in heads(), slot in 0..SLOTS as u16, tail in 0..100_usize) {
             let mut bytes = head.bytes(slot).as_slice().to_vec();
             let head_bytes = bytes.len();
             for cut in 0..head_bytes {
                 prop_assert!(parse(&bytes[..cut].to_vec()).is_err());
             }
-            bytes.resize(head_bytes + rest, 7);
+            bytes.resize(head_bytes + tail, 7);
             let parsed = parse(&bytes);
-            if rest == 0 || matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify) {
-                prop_assert_eq!(parsed, Ok(Parsed { slot, head, head_bytes, remaining_bytes: rest }));
+            if tail == 0 || matches!(head, Head::Write { .. } | Head::Data { .. } | Head::Notify) {
+                prop_assert_eq!(parsed, Ok(Parsed { slot, head, head_bytes, remaining_bytes: tail }));
             } else {
                 prop_assert!(parsed.is_err());
             }

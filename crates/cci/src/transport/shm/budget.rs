@@ -55,17 +55,18 @@ impl From<SysError> for NoHalf {
 impl Budget {
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
     fn ring_bytes(&self, links: &Links, handshakes: &Handshakes, process: u64) -> Option<u32> {
-        let left = self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory_bytes()));
+        let remaining =
+            self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory_bytes()));
         let of_links = links.all().iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
         let of_offers = handshakes.iter().filter_map(|(_, handshake)| match &handshake.stage {
-            Stage::Offered { guest, half } => Some((guest.peer.process(), half.ring_bytes)),
+            Stage::Offered { pending, half } => Some((pending.peer.process(), half.ring_bytes)),
             _ => None,
         });
         let own = of_links.chain(of_offers).filter(|(owner, _)| *owner == process);
         let memory =
-            RingMemory { left, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
+            RingMemory { remaining, of_process: own.map(|(_, ring_bytes)| ring_charge(ring_bytes)).sum() };
         let is_affordable = |ring_bytes| {
-            ring_charge(ring_bytes) <= left / RING_SHARE && memory.has_space_for(ring_charge(ring_bytes))
+            ring_charge(ring_bytes) <= remaining / RING_SHARE && memory.has_space_for(ring_charge(ring_bytes))
         };
         let mut ring_bytes = RING_BYTES_MAX;
         while ring_bytes > RING_BYTES_MIN && !is_affordable(ring_bytes) {

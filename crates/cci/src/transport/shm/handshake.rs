@@ -36,16 +36,16 @@ pub(super) enum Stage {
     /// We are the client and wait for the server's program.
     Asked { conn: Key, server: Credentials },
     /// We have accepted and offered a new link.
-    Offered { guest: Guest, half: Box<Half> },
+    Offered { pending: PendingPeer, half: Box<Half> },
     /// We have accepted and offered to join this link; the client confirms through its ring.
-    Joining { guest: Guest, link: Key },
+    Joining { pending: PendingPeer, link: Key },
     /// We have accepted; a link to the same client is just being made and will be joined.
-    Waiting { guest: Guest },
+    Waiting { pending: PendingPeer },
 }
 
 /// A client whose request we accepted.
 #[derive(Copy, Clone)]
-pub(super) struct Guest {
+pub(super) struct PendingPeer {
     /// Our side of its connection.
     pub conn: Key,
     pub theirs: PeerConn,
@@ -98,8 +98,8 @@ impl Stage {
             Stage::Hello { conn, .. } | Stage::Proving { conn, .. } | Stage::Asked { conn, .. } => {
                 Some(*conn)
             }
-            Stage::Offered { guest, .. } | Stage::Joining { guest, .. } | Stage::Waiting { guest } => {
-                Some(guest.conn)
+            Stage::Offered { pending, .. } | Stage::Joining { pending, .. } | Stage::Waiting { pending } => {
+                Some(pending.conn)
             }
         }
     }

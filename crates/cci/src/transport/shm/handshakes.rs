@@ -104,13 +104,13 @@ impl Handshakes {
             && conn.state == State::Making
             && let at = conn.at
             && let Some(handshake) = self.all.get(at)
-            && let Stage::Joining { guest, link: joined } = handshake.stage
+            && let Stage::Joining { pending, link: joined } = handshake.stage
             && joined == link
-            && guest.theirs == from
+            && pending.theirs == from
         {
             self.remove(&core.poller, at);
             connections.counts.links_joined += 1;
-            connections.open(core, key, link, guest.theirs, guest.mss);
+            connections.open(core, key, link, pending.theirs, pending.mss);
             return true;
         }
         false

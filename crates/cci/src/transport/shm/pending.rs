@@ -80,8 +80,8 @@ impl Sends {
     /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
     #[inline]
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
-        let left = self.max - self.in_use;
-        fifo.len < left || is_alone && left > 0
+        let remaining = self.max - self.in_use;
+        fifo.len < remaining || is_alone && remaining > 0
     }
 
     pub fn in_use(&self) -> u32 {

@@ -23,8 +23,8 @@ impl Requests {
     /// Enters a request. False: this process has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
-        let left = REQUESTS_MAX.saturating_sub(self.total);
-        if own >= SHARE * left || self.by_process.try_reserve(1).is_err() {
+        let remaining = REQUESTS_MAX.saturating_sub(self.total);
+        if own >= SHARE * remaining || self.by_process.try_reserve(1).is_err() {
             return false;
         }
         self.by_process.insert(process, own + 1);
@@ -46,7 +46,7 @@ impl Requests {
 /// The memory of an endpoint's rings, as the next one finds it, in bytes.
 pub(super) struct RingMemory {
     /// What is left under the cap.
-    pub left: u64,
+    pub remaining: u64,
     /// Of the process that the next ring is for.
     pub of_process: u64,
 }
@@ -54,8 +54,8 @@ pub(super) struct RingMemory {
 impl RingMemory {
     /// Whether a ring of this size may be made.
     pub fn has_space_for(&self, bytes: u64) -> bool {
-        let left_to_others = self.left.saturating_sub(bytes).saturating_mul(SHARE.into());
-        bytes <= self.left && self.of_process.saturating_add(bytes) <= left_to_others
+        let remaining_for_others = self.remaining.saturating_sub(bytes).saturating_mul(SHARE.into());
+        bytes <= self.remaining && self.of_process.saturating_add(bytes) <= remaining_for_others
     }
 }
 
@@ -81,8 +81,9 @@ impl Flows {
     /// Enters a flow. False: there are too many, or this process has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
-        let left = self.max - self.used;
-        if left == 0 || own >= SHARE.saturating_mul(left) || self.by_process.try_reserve(1).is_err() {
+        let remaining = self.max - self.used;
+        if remaining == 0 || own >= SHARE.saturating_mul(remaining) || self.by_process.try_reserve(1).is_err()
+        {
             return false;
         }
         self.by_process.insert(process, own + 1);
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn rings_of_one_process_leave_as_much_to_others() {
-        let memory = |left, of_process| RingMemory { left, of_process };
+        let memory = |remaining, of_process| RingMemory { remaining, of_process };
         assert!(memory(100, 0).has_space_for(88) && !memory(100, 0).has_space_for(89));
         assert!(memory(100, 720).has_space_for(8) && !memory(100, 740).has_space_for(8));
         assert!(!memory(100, u64::MAX).has_space_for(1) && !memory(0, 0).has_space_for(1));

@@ -3,7 +3,7 @@
 use super::admission::Admission;
 use super::budget::NoHalf;
 use super::common::Common;
-use super::handshake::{Guest, Half, Stage};
+use super::handshake::{Half, PendingPeer, Stage};
 use super::link::Link;
 use super::links::Links;
 use super::listening::Listening;
@@ -269,9 +269,9 @@ impl Server {
             refuse(&stream, ConnectFailure::NoMemory);
             return Err(AcceptError::NoMemory);
         };
-        let guest = Guest { conn, theirs: request.conn, mss: request.mss, peer };
+        let pending = PendingPeer { conn, theirs: request.conn, mss: request.mss, peer };
         let deadline_ns = connections.now_ns.saturating_add(HANDSHAKE_NS_MAX);
-        let Some(key) = handshakes.insert(deadline_ns, Stage::Waiting { guest }) else {
+        let Some(key) = handshakes.insert(deadline_ns, Stage::Waiting { pending }) else {
             connections.conns.remove(conn);
             refuse(&stream, ConnectFailure::NoMemory);
             return Err(AcceptError::NoMemory);
@@ -285,7 +285,7 @@ impl Server {
         if let Some(conn) = connections.conns.get_mut(conn) {
             conn.at = key;
         }
-        match self.offer(step, key, guest, true) {
+        match self.offer(step, key, pending, true) {
             Ok(()) => Ok(conn),
             Err(error) => {
                 let why = error.why();
@@ -305,45 +305,51 @@ impl Server {
     }
 
     /// Offers a client a link: one that is there, or a new one; or waits for the one being made.
-    fn offer(&mut self, step: &mut Step<'_>, key: Key, guest: Guest, may_join: bool) -> Result<(), NoHalf> {
+    fn offer(
+        &mut self,
+        step: &mut Step<'_>,
+        key: Key,
+        pending: PendingPeer,
+        may_join: bool,
+    ) -> Result<(), NoHalf> {
         let Common { endpoint, connections, handshakes, .. } = &mut *step.common;
-        let conn = PeerConn { index: guest.conn.index, generation: guest.conn.generation };
+        let conn = PeerConn { index: pending.conn.index, generation: pending.conn.generation };
         let (endpoint, mss) = (*endpoint, connections.mss);
         let accept = |link_id, offer| Message::Accept(Accept { endpoint, link_id, conn, mss, offer });
-        if let Some(link) = step.links.with_peer(&guest.peer).filter(|_| may_join) {
+        if let Some(link) = step.links.with_peer(&pending.peer).filter(|_| may_join) {
             let message = accept(link.id, Offer::Join { server_made_it: link.side == Side::Server });
             link.conns += 1;
-            handshakes.set_stage(key, Stage::Joining { guest, link: link.key });
+            handshakes.set_stage(key, Stage::Joining { pending, link: link.key });
             let is_sent = handshakes.get(key).is_some_and(|handshake| handshake.send(&message));
             return if is_sent { Ok(()) } else { Err(ConnectFailure::Disconnected.into()) };
         }
-        if may_join && self.offers.contains_key(&guest.peer) {
-            handshakes.set_stage(key, Stage::Waiting { guest });
+        if may_join && self.offers.contains_key(&pending.peer) {
+            handshakes.set_stage(key, Stage::Waiting { pending });
             return Ok(());
         }
         self.offers.try_reserve(1).map_err(|_| ConnectFailure::NoMemory)?;
-        let half = step.budget.make_half(step.links, handshakes, connections, &guest.peer)?;
+        let half = step.budget.make_half(step.links, handshakes, connections, &pending.peer)?;
         let message = accept(half.link_id, Offer::New { ring_bytes: half.ring_bytes });
         if !handshakes.get(key).is_some_and(|handshake| handshake.send_half(&message, &half)) {
             step.links.discharge_ring(half.ring_bytes);
             return Err(ConnectFailure::Disconnected.into());
         }
-        handshakes.set_stage(key, Stage::Offered { guest, half: Box::new(half) });
-        self.offers.insert(guest.peer, key);
+        handshakes.set_stage(key, Stage::Offered { pending, half: Box::new(half) });
+        self.offers.insert(pending.peer, key);
         Ok(())
     }
 
     /// The client has let go of the link that it was to join: makes a new one.
     fn offer_anew(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
-        let Stage::Joining { guest, link } = handshake.stage else { return };
-        handshake.stage = Stage::Waiting { guest };
+        let Stage::Joining { pending, link } = handshake.stage else { return };
+        handshake.stage = Stage::Waiting { pending };
         step.links.leave(link);
-        self.offer_or_end(step, key, guest, false);
+        self.offer_or_end(step, key, pending, false);
     }
 
-    fn offer_or_end(&mut self, step: &mut Step<'_>, key: Key, guest: Guest, may_join: bool) {
-        if let Err(error) = self.offer(step, key, guest, may_join) {
+    fn offer_or_end(&mut self, step: &mut Step<'_>, key: Key, pending: PendingPeer, may_join: bool) {
+        if let Err(error) = self.offer(step, key, pending, may_join) {
             let why = error.why();
             if let Some(handshake) = step.common.handshakes.get(key) {
                 handshake.send(&Message::Refuse(why));
@@ -355,11 +361,11 @@ impl Server {
     /// The client has taken the offer: the link is made.
     fn confirmed(&mut self, step: &mut Step<'_>, key: Key, ring_bytes: u32, fds: ReceivedFds) {
         let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
-        let (Some(stream), Stage::Offered { guest, half }) = (handshake.stream, handshake.stage) else {
+        let (Some(stream), Stage::Offered { pending, half }) = (handshake.stream, handshake.stage) else {
             return;
         };
         let connections = &mut step.common.connections;
-        let made = make_link(step.links, connections.now_ns, *half, (ring_bytes, fds), stream, guest.peer);
+        let made = make_link(step.links, connections.now_ns, *half, (ring_bytes, fds), stream, pending.peer);
         let made = match made {
             Some(link) => step.links.make(connections, step.core, link).ok_or(ConnectFailure::NoMemory),
             None => {
@@ -368,24 +374,24 @@ impl Server {
             }
         };
         match made {
-            Ok(link) => connections.open(step.core, guest.conn, link, guest.theirs, guest.mss),
-            Err(why) => connections.fail(step.core, guest.conn, why),
+            Ok(link) => connections.open(step.core, pending.conn, link, pending.theirs, pending.mss),
+            Err(why) => connections.fail(step.core, pending.conn, why),
         }
-        self.offer_ended(step, guest.peer);
+        self.offer_ended(step, pending.peer);
     }
 
     /// A link was made, or was not: those who waited for it have their turn.
     fn offer_ended(&mut self, step: &mut Step<'_>, peer: Peer) {
         self.offers.remove(&peer);
         let handshakes = step.common.handshakes.iter();
-        let waiting: Vec<(Key, Guest)> = handshakes
+        let waiting: Vec<(Key, PendingPeer)> = handshakes
             .filter_map(|(key, handshake)| match handshake.stage {
-                Stage::Waiting { guest } if guest.peer == peer => Some((key, guest)),
+                Stage::Waiting { pending } if pending.peer == peer => Some((key, pending)),
                 _ => None,
             })
             .collect();
-        for (key, guest) in waiting {
-            self.offer_or_end(step, key, guest, true);
+        for (key, pending) in waiting {
+            self.offer_or_end(step, key, pending, true);
         }
     }
 
@@ -397,10 +403,10 @@ impl Server {
         }
         match handshake.stage {
             Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
-            Stage::Offered { guest, half } => {
+            Stage::Offered { pending, half } => {
                 step.links.discharge_ring(half.ring_bytes);
                 drop(half);
-                self.offer_ended(step, guest.peer);
+                self.offer_ended(step, pending.peer);
             }
             Stage::Joining { link, .. } => step.links.leave(link),
             _ => {}

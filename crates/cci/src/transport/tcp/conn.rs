@@ -511,8 +511,8 @@ impl Conn {
         }
         let is_part = self.record_ns.is_some();
         if batch.keeps {
-            let rest = scratch.get(used..batch.filled).unwrap_or_default();
-            if !self.input.keep(&mut shared.keepers, host, rest) {
+            let tail = scratch.get(used..batch.filled).unwrap_or_default();
+            if !self.input.keep(&mut shared.keepers, host, tail) {
                 // What was read can't be put back, nor be asked for again.
                 shared.counts.refused_system += 1;
                 return Err(ReadError::Ended(DisconnectReason::Refused));

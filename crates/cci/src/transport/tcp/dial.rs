@@ -272,8 +272,8 @@ impl Dialler<'_> {
                     due_ns = due_ns.min(conn.until_ns).min(conn.again_ns);
                     at += 1;
                 }
-                left => {
-                    if let Some(conn) = left {
+                remaining => {
+                    if let Some(conn) = remaining {
                         conn.has_deadline = false;
                     }
                     self.links.deadlines.take(at);

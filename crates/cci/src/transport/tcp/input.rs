@@ -92,14 +92,14 @@ impl Input {
     /// Keeps what was not dealt with, on a host's account. Whoever calls has made sure that the cap leaves room. False: the
     /// system has no memory, and it is lost.
     #[must_use]
-    pub fn keep(&mut self, keepers: &mut Keepers, host: Host, rest: &[u8]) -> bool {
-        if rest.is_empty() {
+    pub fn keep(&mut self, keepers: &mut Keepers, host: Host, tail: &[u8]) -> bool {
+        if tail.is_empty() {
             return true;
         }
-        let Some(keeper) = keepers.lend(host, rest.len()) else { return false };
+        let Some(keeper) = keepers.lend(host, tail.len()) else { return false };
         self.kept = keeper;
         self.kept_at = 0;
-        self.kept.bytes.extend_from_slice(rest);
+        self.kept.bytes.extend_from_slice(tail);
         true
     }
 

@@ -260,13 +260,13 @@ impl Out {
 
     /// Up to where messages may be written.
     fn window_end(&self, sends: &Sends) -> u64 {
-        let left = if self.flow == Flow::Going { self.window.saturating_sub(self.in_flight) } else { 0 };
-        if left >= self.fifo.len() {
+        let remaining = if self.flow == Flow::Going { self.window.saturating_sub(self.in_flight) } else { 0 };
+        if remaining >= self.fifo.len() {
             return self.queue.tail();
         }
-        let left = left.max(u32::from(self.is_mid_record()));
+        let remaining = remaining.max(u32::from(self.is_mid_record()));
         let (mut at, mut end) = (self.next, self.next_at);
-        for _ in 0..left {
+        for _ in 0..remaining {
             let Some(send) = sends.get(at) else { break };
             end += u64::from(send.record_bytes);
             at = send.next;
@@ -320,12 +320,12 @@ impl Out {
         if self.is_mid_record() {
             // What was begun is written to its end, ahead of everything else: the peer counts bytes.
             let end = self.next_at + sends.get(self.next).map_or(0, |send| u64::from(send.record_bytes));
-            let mut rest = Vec::with_capacity((end - self.written) as usize + self.control.len());
+            let mut remainder = Vec::with_capacity((end - self.written) as usize + self.control.len());
             let mut parts = [IoSlice::new(&[]); 4];
             let count = self.queue.parts(self.written, end, &mut parts);
-            parts.iter().take(count).for_each(|part| rest.extend_from_slice(part));
-            rest.extend_from_slice(self.control.get(self.control_written..).unwrap_or_default());
-            (self.control, self.control_written, self.ack_at) = (rest, 0, None);
+            parts.iter().take(count).for_each(|part| remainder.extend_from_slice(part));
+            remainder.extend_from_slice(self.control.get(self.control_written..).unwrap_or_default());
+            (self.control, self.control_written, self.ack_at) = (remainder, 0, None);
         }
         self.flow = Flow::Stalled;
         self.rewind();

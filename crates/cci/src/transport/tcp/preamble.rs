@@ -190,27 +190,27 @@ impl Preamble {
             number::HEARD => Ok(Preamble::Heard),
             number::REQUEST => Self::parse_request(bytes),
             number::BULK => {
-                let mut rest = Fields(bytes.first_chunk::<BULK_BYTES>().ok_or(Some(BULK_BYTES))?);
-                rest.skip_prefix();
-                Ok(Preamble::Bulk { key: u64::from_le_bytes(rest.take()?), nonce: rest.take()? })
+                let mut tail = Fields(bytes.first_chunk::<BULK_BYTES>().ok_or(Some(BULK_BYTES))?);
+                tail.skip_prefix();
+                Ok(Preamble::Bulk { key: u64::from_le_bytes(tail.take()?), nonce: tail.take()? })
             }
             number::CHALLENGE => {
-                let mut rest = Fields(bytes.first_chunk::<CHALLENGE_BYTES>().ok_or(Some(CHALLENGE_BYTES))?);
-                rest.skip_prefix();
-                Ok(Preamble::Challenge { nonce: rest.take()?, proof: rest.take()? })
+                let mut tail = Fields(bytes.first_chunk::<CHALLENGE_BYTES>().ok_or(Some(CHALLENGE_BYTES))?);
+                tail.skip_prefix();
+                Ok(Preamble::Challenge { nonce: tail.take()?, proof: tail.take()? })
             }
             number::PROOF => {
                 let whole = bytes.first_chunk::<PROOF_PART_BYTES>().ok_or(Some(PROOF_PART_BYTES))?;
-                let mut rest = Fields(whole);
-                rest.skip_prefix();
-                Ok(Preamble::Proof { proof: rest.take()? })
+                let mut tail = Fields(whole);
+                tail.skip_prefix();
+                Ok(Preamble::Proof { proof: tail.take()? })
             }
             number::ACCEPT => {
-                let mut rest = Fields(bytes.first_chunk::<ACCEPT_BYTES>().ok_or(Some(ACCEPT_BYTES))?);
-                rest.skip_prefix();
-                let (mss, port) = (u32::from_le_bytes(rest.take()?), u16::from_le_bytes(rest.take()?));
-                let zero = u16::from_le_bytes(rest.take()?);
-                let ticket = Ticket { key: u64::from_le_bytes(rest.take()?), secret: rest.take()? };
+                let mut tail = Fields(bytes.first_chunk::<ACCEPT_BYTES>().ok_or(Some(ACCEPT_BYTES))?);
+                tail.skip_prefix();
+                let (mss, port) = (u32::from_le_bytes(tail.take()?), u16::from_le_bytes(tail.take()?));
+                let zero = u16::from_le_bytes(tail.take()?);
+                let ticket = Ticket { key: u64::from_le_bytes(tail.take()?), secret: tail.take()? };
                 let is_good = mss > 0 && port > 0 && zero == 0;
                 is_good.then_some(Preamble::Accept { mss, port, ticket }).ok_or(None)
             }
@@ -268,8 +268,8 @@ impl Fields<'_> {
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Option<usize>> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(None)?;
-        self.0 = rest;
+        let (field, tail) = self.0.split_first_chunk().ok_or(None)?;
+        self.0 = tail;
         Ok(*field)
     }
 }

@@ -52,11 +52,11 @@ impl Receiver<'_> {
     #[inline]
     pub fn deal(&mut self, bytes: &[u8], used: &mut usize) -> Result<(), Came> {
         loop {
-            let Some(rest) = bytes.get(*used..) else { return Ok(()) };
-            let Some(header) = rest.first_chunk::<HEADER_BYTES>() else { return Ok(()) };
+            let Some(tail) = bytes.get(*used..) else { return Ok(()) };
+            let Some(header) = tail.first_chunk::<HEADER_BYTES>() else { return Ok(()) };
             let header = Header::parse(*header, self.conn.mss).map_err(|_| Fault::Record)?;
             let len = HEADER_BYTES + usize::from(header.len);
-            let Some(payload) = rest.get(HEADER_BYTES..len) else { return Ok(()) };
+            let Some(payload) = tail.get(HEADER_BYTES..len) else { return Ok(()) };
             if header.ack != self.conn.input.acked {
                 self.acknowledged(header.ack)?;
                 if self.conn.out.wants() {

@@ -79,10 +79,10 @@ impl Tcp {
     pub(super) fn explain_connection(&self, key: Key, into: &mut Explanation) {
         let Some(conn) = self.links.conns.get(key) else { return };
         into.peer = conn.peer.map_or_else(String::new, |peer| format!("{SCHEME}{peer}"));
-        let here = conn
+        let is_local = conn
             .peer
             .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == self.handshakes.local.address.ip());
-        let why_not = if here {
+        let why_not = if is_local {
             "the URI says tcp; the peer is on this host, so its shm:// URI would be faster"
         } else {
             "the peer is on another host"

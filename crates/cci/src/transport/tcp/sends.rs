@@ -69,8 +69,8 @@ impl Sends {
     /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
     #[inline]
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
-        let left = self.max - self.in_use;
-        fifo.len < left || is_alone && left > 0
+        let remaining = self.max - self.in_use;
+        fifo.len < remaining || is_alone && remaining > 0
     }
 
     pub fn in_use(&self) -> u32 {
@@ -96,10 +96,10 @@ impl Sends {
     #[inline]
     pub fn push(&mut self, fifo: &mut Fifo, op: SendOp, record_bytes: u32, deadline_ns: u64) -> u32 {
         let send = Send { context: op.context, deadline_ns, record_bytes, next: NIL, silent: op.silent };
-        let at = if let Some(place) = self.all.get_mut(self.free as usize) {
+        let at = if let Some(entry) = self.all.get_mut(self.free as usize) {
             let at = self.free;
-            self.free = place.next;
-            *place = send;
+            self.free = entry.next;
+            *entry = send;
             at
         } else {
             debug_assert!(self.all.len() < self.max as usize, "looked at before");
@@ -120,9 +120,9 @@ impl Sends {
     #[inline]
     pub fn pop(&mut self, fifo: &mut Fifo) -> Option<Send> {
         let at = fifo.first;
-        let place = self.all.get_mut(at as usize)?;
-        let send = *place;
-        place.next = self.free;
+        let entry = self.all.get_mut(at as usize)?;
+        let send = *entry;
+        entry.next = self.free;
         self.free = at;
         fifo.first = send.next;
         if fifo.first == NIL {

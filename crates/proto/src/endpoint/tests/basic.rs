@@ -239,12 +239,12 @@ fn a_flood_of_requests_is_bounded() {
 fn another_version_is_named() {
     let mut net = Net::pair(13);
     net.ends[0].connect(net.now, address(1), b"", Attribute::Unreliable, 1, None).unwrap();
-    let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
+    let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space: 64 };
     net.ends[0].poll_transmit(net.now, &mut out, &mut net.apps[0]);
     let (_, mut hello) = out.sent.pop_front().unwrap();
     hello[0] = 3 << 4 | 1;
     net.ends[1].handle_datagram(net.now, address(0), &hello, &mut net.apps[1]);
-    let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
+    let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space: 64 };
     net.ends[1].poll_transmit(net.now, &mut out, &mut net.apps[1]);
     let (_, mut notice) = out.sent.pop_front().unwrap();
     // A notice as the server of another version would write it.

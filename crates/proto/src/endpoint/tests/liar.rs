@@ -70,7 +70,7 @@ impl Liar {
     }
 
     pub fn hear(&mut self) -> Vec<Vec<u8>> {
-        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 1_024 };
+        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space: 1_024 };
         self.net.ends[0].poll_transmit(self.net.now, &mut out, &mut self.net.apps[0]);
         self.heard += out.sent.len() as u64;
         self.heard_bytes += out.sent.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();

@@ -179,7 +179,7 @@ impl Sink for App {
     fn message(&mut self, conn: ConnKey, _token: u64, payload: &[u8]) -> bool {
         match &mut self.buffers {
             Some(0) => return false,
-            Some(left) => *left -= 1,
+            Some(remaining) => *remaining -= 1,
             None => {}
         }
         self.messages.push((conn, payload.to_vec()));
@@ -224,12 +224,12 @@ struct Out {
     sent: VecDeque<(Address, Vec<u8>)>,
     next: Option<(Address, Vec<u64>)>,
     bytes: Vec<u8>,
-    room: usize,
+    space: usize,
 }
 
 impl Transmit for Out {
     fn has_space(&self) -> bool {
-        self.sent.len() < self.room
+        self.sent.len() < self.space
     }
 
     fn begin(&mut self, to: Address, len_max: usize, _fragment: bool) -> Option<&mut [u8]> {
@@ -262,7 +262,7 @@ pub(super) struct Net {
     pub delay_ns: u64,
     pub jitter_ns: u64,
     /// Datagrams that an end may send at once.
-    pub room: usize,
+    pub space: usize,
     pub cut: bool,
     /// Longer datagrams vanish.
     pub largest: usize,
@@ -299,7 +299,7 @@ impl Net {
             repeat_pct: 0,
             delay_ns: 10_000,
             jitter_ns: 0,
-            room: 64,
+            space: 64,
             cut: false,
             largest: usize::MAX,
             sealed: false,
@@ -329,8 +329,8 @@ impl Net {
     }
 
     /// Lets one endpoint send what it has, as far as there is room for so many datagrams.
-    pub fn flush_into(&mut self, end: usize, room: usize) {
-        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room };
+    pub fn flush_into(&mut self, end: usize, space: usize) {
+        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space };
         self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
         for (to, bytes) in out.sent {
             let target = usize::from(to.socket_addr().expect("ip").port() - 1000);

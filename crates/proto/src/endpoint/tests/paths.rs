@@ -45,7 +45,7 @@ impl Pair {
     fn poll(&mut self) {
         for end in [0, 1] {
             self.ends[end].handle_timeout(self.now, &mut self.apps[end]);
-            let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), room: 64 };
+            let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space: 64 };
             self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
             self.wire.extend(out.sent.into_iter().map(|(to, bytes)| (end, to, bytes)));
         }

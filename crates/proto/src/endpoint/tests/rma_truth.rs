@@ -212,7 +212,7 @@ fn play(seed: u64) {
                 let ns = truth.net.random(1500) * MS;
                 truth.run(ns);
             }
-            4 if truth.net.random(3) == 0 => truth.net.room = 1 + truth.net.random(64) as usize,
+            4 if truth.net.random(3) == 0 => truth.net.space = 1 + truth.net.random(64) as usize,
             4 => truth.net.cut = truth.net.random(5) == 0,
             5 => truth.net.loss_pct = truth.net.random(4) * 12,
             6 => truth.net.jitter_ns = truth.net.random(3) * 200_000,

@@ -90,7 +90,7 @@ fn a_black_hole_with_loss_and_repeats_loses_nothing() {
         let config = Config { datagram_bytes_max: 8952, ..Config::default() };
         let mut net = Net::new(seed, vec![config.clone(), config]);
         (net.loss_pct, net.repeat_pct, net.jitter_ns) = (seed % 3 * 5, 5, 100_000);
-        net.room = 3;
+        net.space = 3;
         let (client, _) = net.join(attribute);
         traffic(seed, attribute, 0, 100, &mut net, client);
         net.largest = 1500;

@@ -1,6 +1,6 @@
 //! One host that begins more than there is room for, beside others.
 
-use super::super::wire::{self, Datagram, Piece};
+use super::super::wire::{self, Datagram, Fragment};
 use super::*;
 use crate::limits::{HANDSHAKE_BYTES_MAX, HANDSHAKE_MEMORY_BYTES};
 
@@ -81,7 +81,7 @@ fn many_hosts_share_what_there_is() {
     assert_eq!(of(&server, 7), 1, "{counts:?}");
 }
 
-/// What a stranger makes a responder keep of one handshake is bounded, however it is cut into pieces.
+/// What a stranger makes a responder keep of one handshake is bounded, however it is cut into fragments.
 #[test]
 fn strangers_pieces_take_little_memory() {
     let (one, two) = certificates(&["a"], &["b"]);
@@ -94,7 +94,7 @@ fn strangers_pieces_take_little_memory() {
         let id = server.all.table.get(entry).unwrap().id;
         for offset in 0..800_u16 {
             let bytes = vec![7; if offset % 2 == 0 { 1100 } else { 14_000 }];
-            let piece = Piece {
+            let fragment = Fragment {
                 receiver: entry,
                 id,
                 sender: 1,
@@ -106,7 +106,7 @@ fn strangers_pieces_take_little_memory() {
                 bytes: &bytes,
             };
             let mut datagram = vec![0; 20_000];
-            let len = piece.emit(&mut datagram).unwrap();
+            let len = fragment.emit(&mut datagram).unwrap();
             datagram.truncate(len);
             server.receive(Flying { from: client.at, to: SERVER, bytes: datagram }, 0, &mut Vec::new());
         }
@@ -137,7 +137,7 @@ fn handshakes_that_fail_at_once_are_no_more_than_those_that_last() {
             let (sender, offset, bytes) = (1, u16::MAX - 8, &[7; 8][..]);
             let (from_initiator, asks, cookie, ack) = (true, false, None, 0);
             let wrong =
-                Piece { receiver: entry, id, sender, offset, ack, from_initiator, asks, cookie, bytes };
+                Fragment { receiver: entry, id, sender, offset, ack, from_initiator, asks, cookie, bytes };
             let mut datagram = vec![0; 100];
             let len = wrong.emit(&mut datagram).unwrap();
             datagram.truncate(len);

@@ -1,7 +1,7 @@
 //! Somebody who has recorded an exchange, and learns the key or the certificates later.
 
 use super::super::ask::prologue;
-use super::super::wire::{self, Cookie, Datagram, Piece};
+use super::super::wire::{self, Cookie, Datagram, Fragment};
 use super::*;
 use crate::credentials::KEY_ID_BYTES;
 use crate::handshake::{Established, of_direction};
@@ -77,9 +77,9 @@ fn opened(sealed: &[Flying], secrets: &[Secret; 2]) -> usize {
     sealed.iter().filter(open).count()
 }
 
-fn piece(datagram: &Flying) -> Option<Piece<'_>> {
+fn fragment(datagram: &Flying) -> Option<Fragment<'_>> {
     match wire::parse(&datagram.bytes)? {
-        Datagram::Handshake(piece) => Some(piece),
+        Datagram::Handshake(fragment) => Some(fragment),
         _ => None,
     }
 }
@@ -121,11 +121,13 @@ fn who_learns_the_key_later_opens_nothing_that_was_recorded() {
 
     // One between two endpoints as they are.
     let seen = exchange(&keys(), &keys());
-    let pieces: Vec<Piece<'_>> = seen.iter().filter_map(piece).collect();
-    let second = pieces.iter().find(|piece| !piece.from_initiator && !piece.bytes.is_empty()).unwrap();
-    let is_first =
-        |piece: &&Piece<'_>| piece.from_initiator && piece.cookie.is_some() && piece.id == second.id;
-    let first = pieces.iter().find(is_first).unwrap();
+    let fragments: Vec<Fragment<'_>> = seen.iter().filter_map(fragment).collect();
+    let second =
+        fragments.iter().find(|fragment| !fragment.from_initiator && !fragment.bytes.is_empty()).unwrap();
+    let is_first = |fragment: &&Fragment<'_>| {
+        fragment.from_initiator && fragment.cookie.is_some() && fragment.id == second.id
+    };
+    let first = fragments.iter().find(is_first).unwrap();
     let recorded = Recorded {
         id: first.id,
         cookie: first.cookie,

@@ -1,35 +1,35 @@
 //! Somebody beside the path: sees every datagram at once and can say anything in anybody's name, faster than the true ones
 //! come, but can keep none back.
 
-use super::super::wire::{self, Datagram, Piece};
+use super::super::wire::{self, Datagram, Fragment};
 use super::*;
 
-fn piece(bytes: &[u8]) -> Option<Piece<'_>> {
+fn fragment(bytes: &[u8]) -> Option<Fragment<'_>> {
     match wire::parse(bytes)? {
-        Datagram::Handshake(piece) => Some(piece),
+        Datagram::Handshake(fragment) => Some(fragment),
         _ => None,
     }
 }
 
-fn emit(piece: &Piece<'_>, like: &Flying) -> Flying {
+fn emit(fragment: &Fragment<'_>, like: &Flying) -> Flying {
     let mut bytes = vec![0; 1500];
-    let len = piece.emit(&mut bytes).unwrap();
+    let len = fragment.emit(&mut bytes).unwrap();
     bytes.truncate(len);
     Flying { bytes, ..like.clone() }
 }
 
 /// What may be said in place of a part of a handshake by who has no key.
 fn forgeries(of: &Flying) -> Vec<Flying> {
-    let Some(real) = piece(&of.bytes) else { return Vec::new() };
+    let Some(real) = fragment(&of.bytes) else { return Vec::new() };
     let end = real.offset + real.bytes.len() as u16;
     let garbage = [0x5a; 64];
     [
-        Piece { bytes: &garbage, offset: 0, cookie: real.cookie, ..real },
-        Piece { bytes: &garbage[..1], offset: 0, ..real },
-        Piece { bytes: &[], offset: 0, sender: real.sender ^ 1, ..real },
-        Piece { bytes: &[], offset: 0, ack: u16::MAX, ..real },
-        Piece { bytes: &garbage[..1], offset: end, ..real },
-        Piece { bytes: &garbage[..1], offset: 16_000, asks: true, ..real },
+        Fragment { bytes: &garbage, offset: 0, cookie: real.cookie, ..real },
+        Fragment { bytes: &garbage[..1], offset: 0, ..real },
+        Fragment { bytes: &[], offset: 0, sender: real.sender ^ 1, ..real },
+        Fragment { bytes: &[], offset: 0, ack: u16::MAX, ..real },
+        Fragment { bytes: &garbage[..1], offset: end, ..real },
+        Fragment { bytes: &garbage[..1], offset: 16_000, asks: true, ..real },
     ]
     .map(|forged| emit(&forged, of))
     .into()
@@ -86,7 +86,7 @@ fn who_begins_a_handshake_in_anothers_name_keeps_nobody_from_reaching_it() {
                     let (receiver, sender, offset, ack) = (0, 77, 0, 0);
                     let from_initiator = true;
                     emit(
-                        &Piece {
+                        &Fragment {
                             receiver,
                             id,
                             sender,

@@ -1,6 +1,6 @@
 //! Somebody with recordings of others' handshakes, and an address of his own.
 
-use super::super::wire::{self, Cookie, Datagram, Piece};
+use super::super::wire::{self, Cookie, Datagram, Fragment};
 use super::*;
 
 const REPLAYER: u32 = 5000;
@@ -22,17 +22,17 @@ fn record(client: &mut Node, server: &mut Node) -> Vec<Flying> {
     recorded
 }
 
-fn piece(bytes: &[u8]) -> Option<Piece<'_>> {
+fn fragment(bytes: &[u8]) -> Option<Fragment<'_>> {
     match wire::parse(bytes)? {
-        Datagram::Handshake(piece) => Some(piece),
+        Datagram::Handshake(fragment) => Some(fragment),
         _ => None,
     }
 }
 
-/// The recorded piece, with a cookie of the replayer's.
+/// The recorded fragment, with a cookie of the replayer's.
 fn with_cookie(recorded: &[u8], cookie: Cookie) -> Flying {
     let mut bytes = vec![0; 1500];
-    let len = Piece { cookie: Some(cookie), ..piece(recorded).unwrap() }.emit(&mut bytes).unwrap();
+    let len = Fragment { cookie: Some(cookie), ..fragment(recorded).unwrap() }.emit(&mut bytes).unwrap();
     bytes.truncate(len);
     Flying { from: REPLAYER, to: 2, bytes }
 }
@@ -46,11 +46,11 @@ fn forty_recordings_with_the_replayers_own_cookies_make_no_association() {
     for number in 0..40 {
         let mut client = Node::new(100 + number, config(one.clone()));
         let recorded = record(&mut client, &mut recorded_at);
-        let pieces: Vec<&Flying> =
-            recorded.iter().filter(|datagram| piece(&datagram.bytes).is_some()).collect();
-        assert_eq!((pieces.len(), client.all.len()), (2, 1), "one without a cookie, one with");
+        let fragments: Vec<&Flying> =
+            recorded.iter().filter(|datagram| fragment(&datagram.bytes).is_some()).collect();
+        assert_eq!((fragments.len(), client.all.len()), (2, 1), "one without a cookie, one with");
         // To another endpoint with the key, which has seen none of it; each as it was, then with the cookie that it got.
-        for recorded in pieces {
+        for recorded in fragments {
             let mut answers = Vec::new();
             server.receive(Flying { from: REPLAYER, ..recorded.clone() }, MS, &mut answers);
             for answer in std::mem::take(&mut answers) {
@@ -73,7 +73,7 @@ fn forty_recordings_with_the_replayers_own_cookies_make_no_association() {
 }
 
 fn recorded_cookies(recorded: &[u8], cookie: Cookie) -> [Flying; 2] {
-    let own = piece(recorded).unwrap().cookie.unwrap_or(cookie);
+    let own = fragment(recorded).unwrap().cookie.unwrap_or(cookie);
     [with_cookie(recorded, cookie), with_cookie(recorded, own)]
 }
 
@@ -114,7 +114,7 @@ fn who_sees_a_handshake_and_forges_cookies_does_not_stop_it() {
         let mut net = Vec::new();
         client.send(2, b"message0", 0, &mut net);
         let first = net.pop().unwrap();
-        let (receiver, id) = piece(&first.bytes).map(|piece| (piece.sender, piece.id)).unwrap();
+        let (receiver, id) = fragment(&first.bytes).map(|fragment| (fragment.sender, fragment.id)).unwrap();
         for number in 0..10 {
             let cookie = Cookie { slot: 0, mac: [number; 16] };
             let bytes = wire::cookie_datagram(receiver, id, cookie, [number; 16]).to_vec();

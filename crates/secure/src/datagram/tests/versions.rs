@@ -85,7 +85,7 @@ fn an_old_initiator_is_refused_and_counted_as_such() {
 /// What the initiator of the first datagram calls itself and its handshake.
 fn names(first: &[u8]) -> (u32, u64) {
     match wire::parse(first) {
-        Some(Datagram::Handshake(piece)) => (piece.sender, piece.id),
+        Some(Datagram::Handshake(fragment)) => (fragment.sender, fragment.id),
         other => panic!("{other:?}"),
     }
 }
@@ -159,11 +159,11 @@ fn nor_does_it_where_answers_take_long() {
                 nodes[datagram.to as usize - 1].receive(datagram, ms * MS, &mut net);
             }
             for datagram in net {
-                if let Some(Datagram::Handshake(piece)) = wire::parse(&datagram.bytes)
-                    && piece.from_initiator
+                if let Some(Datagram::Handshake(fragment)) = wire::parse(&datagram.bytes)
+                    && fragment.from_initiator
                 {
                     // Whoever sees it is near.
-                    let bytes = cookie_of_version_1(piece.sender, piece.id);
+                    let bytes = cookie_of_version_1(fragment.sender, fragment.id);
                     nodes[0].receive(Flying { from: 2, to: 1, bytes }, ms * MS, &mut Vec::new());
                 }
                 flying.push((ms + 200, datagram));

@@ -62,12 +62,12 @@ impl ConnectedSocket {
         if !self.allowed {
             return None;
         }
-        if self.leads.as_ref().is_none_or(|(_, there)| there != to) {
+        if self.leads.as_ref().is_none_or(|(_, present)| present != to) {
             self.note(to, of);
         } else {
             self.run = 0;
         }
-        self.leads.as_ref().filter(|(_, there)| there == to).map(|(fd, _)| fd.as_fd())
+        self.leads.as_ref().filter(|(_, present)| present == to).map(|(fd, _)| fd.as_fd())
     }
 
     /// One more goes to a peer that it does not lead to.
@@ -141,9 +141,10 @@ mod tests {
 
     fn loopbacks() -> Vec<SocketAddr> {
         let all = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
-        let (there, absent): (Vec<_>, Vec<_>) = all.into_iter().partition(|&at| UdpSocket::bind(at).is_ok());
+        let (present, absent): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|&at| UdpSocket::bind(at).is_ok());
         absent.iter().for_each(|at| println!("skipped: {at}"));
-        there
+        present
     }
 
     /// Sends one datagram and takes it where it went: who sent it.

@@ -10,10 +10,10 @@ const LOOKS: &str = "write eth://INTERFACE/MAC/ENDPOINT, such as eth://eth0/02:0
 
 /// Where a URI leads. The error says what is wrong and what one looks like.
 pub(in super::super) fn parse(uri: &str) -> Result<Address, String> {
-    let Some(rest) = uri.strip_prefix(SCHEME) else {
+    let Some(remainder) = uri.strip_prefix(SCHEME) else {
         return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));
     };
-    let mut parts = rest.split('/');
+    let mut parts = remainder.split('/');
     let (Some(interface), Some(mac), Some(endpoint), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {

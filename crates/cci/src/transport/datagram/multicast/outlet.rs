@@ -251,8 +251,8 @@ impl Outlet {
         }
         //= wire.md R-MC-4
         let datagram = self.bundle.finish(self.name, self.sender, self.number);
-        let Some(room) = batch.next(&self.group, datagram.len()) else { return false };
-        room.copy_from_slice(datagram);
+        let Some(space) = batch.next(&self.group, datagram.len()) else { return false };
+        space.copy_from_slice(datagram);
         batch.commit(datagram.len());
         self.number += 1;
         self.bundle.clear();

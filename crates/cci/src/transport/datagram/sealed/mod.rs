@@ -122,7 +122,7 @@ impl<C: Carrier> Sealed<C> {
     ) -> Result<Sealed<C>, CreateError> {
         let secret = inner.secret()?;
         let now = Time(inner.now_ns());
-        let (associations_max, handshakes_max) = places(memory_bytes_max, sealing.credentials.method());
+        let (associations_max, handshakes_max) = table_sizes(memory_bytes_max, sealing.credentials.method());
         let config = Config {
             credentials: sealing.credentials.clone(),
             authorisation: sealing.authorisation.clone(),
@@ -189,15 +189,15 @@ impl<C: Carrier> Sealed<C> {
 }
 
 /// How many associations there may be, and how many handshakes under way each way.
-fn places(memory_bytes_max: u64, method: Method) -> (usize, usize) {
+fn table_sizes(memory_bytes_max: u64, method: Method) -> (usize, usize) {
     let share_bytes = memory_bytes_max / MEMORY_SHARE;
     let handshake_bytes = match method {
         Method::Psk => NOISE_BYTES,
         Method::Certificate => HANDSHAKE_MEMORY_BYTES as u64,
     };
     let handshakes = (share_bytes / HANDSHAKES_SHARE / handshake_bytes).clamp(HANDSHAKES_MIN, HANDSHAKES_MAX);
-    let left_bytes = share_bytes.saturating_sub(handshakes * handshake_bytes);
-    let associations = (left_bytes / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
+    let remaining_bytes = share_bytes.saturating_sub(handshakes * handshake_bytes);
+    let associations = (remaining_bytes / ASSOCIATION_BYTES).clamp(ASSOCIATIONS_MIN, ASSOCIATIONS_MAX);
     (associations as usize, handshakes as usize)
 }
 

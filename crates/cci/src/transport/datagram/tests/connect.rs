@@ -175,11 +175,11 @@ fn a_thousand_connections_on_one_endpoint() {
         client.disconnect(connection);
     }
     let start = Instant::now();
-    let mut told = 0;
-    while told < 1000 {
+    let mut reported = 0;
+    while reported < 1000 {
         assert!(client.next_event().is_none());
         match server.next_event() {
-            Some(Event::Disconnected { reason: DisconnectReason::Closed, .. }) => told += 1,
+            Some(Event::Disconnected { reason: DisconnectReason::Closed, .. }) => reported += 1,
             other => assert!(other.is_none(), "{other:?}"),
         }
         assert!(start.elapsed() < PATIENCE, "{:?}", server.counters());

@@ -163,9 +163,9 @@ fn a_blocking_send_returns_its_status() {
     }
     other.join().unwrap();
     // The other one's endpoint is gone by now, of which the program may be told.
-    let told = client.next_event();
-    let is_end = told.as_ref().is_none_or(|event| matches!(event, Event::Disconnected { .. }));
-    assert!(is_end, "no event for a blocking send: {told:?}");
+    let reported = client.next_event();
+    let is_end = reported.as_ref().is_none_or(|event| matches!(event, Event::Disconnected { .. }));
+    assert!(is_end, "no event for a blocking send: {reported:?}");
 }
 
 #[test]

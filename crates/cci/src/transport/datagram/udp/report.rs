@@ -76,11 +76,11 @@ fn paths(carrier: &Udp, info: &ConnectionInfo) -> Vec<PathOption> {
     if let Err(error) = gro {
         paths.push(option("UDP with GRO", false, format!("{error}; use Linux 5.0 or newer")));
     }
-    let here = info
+    let is_local = info
         .peer
         .socket_addr()
         .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == carrier.local().ip());
-    let why = if here {
+    let why = if is_local {
         "the URI says udp; the peer is on this host, so its shm:// URI would be faster"
     } else {
         "the peer is on another host"

@@ -40,15 +40,15 @@ impl ByteStream for Feed<'_> {
         Ok(all)
     }
 
-    fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended> {
-        let room = to.map_or(0, Bytes::len) + rest.len();
-        let (now, later) = self.bytes.split_at(room.min(self.cut).min(self.bytes.len()));
+    fn read(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> Result<usize, Ended> {
+        let space = to.map_or(0, Bytes::len) + tail.len();
+        let (now, later) = self.bytes.split_at(space.min(self.cut).min(self.bytes.len()));
         self.bytes = later;
-        let (of_to, of_rest) = now.split_at(to.map_or(0, Bytes::len).min(now.len()));
+        let (of_to, of_tail) = now.split_at(to.map_or(0, Bytes::len).min(now.len()));
         if let Some(to) = to {
             assert!(to.write(0, of_to));
         }
-        rest[..of_rest.len()].copy_from_slice(of_rest);
+        tail[..of_tail.len()].copy_from_slice(of_tail);
         Ok(now.len())
     }
 }
@@ -92,7 +92,7 @@ pub fn rma_stream(data: &[u8]) {
     let mut scratch = vec![0; scratch_bytes(MESSAGE_BYTES_MAX)];
     let mut polls = 0;
     loop {
-        let left = feed.bytes.len();
+        let remaining = feed.bytes.len();
         let (flow, ops) = flows.get_mut(key).unwrap();
         let mut intake =
             Intake { flow, ops, core: &mut core, message_bytes_max: MESSAGE_BYTES_MAX, delivers: true };
@@ -107,7 +107,7 @@ pub fn rma_stream(data: &[u8]) {
         while core.pop_event().is_some() {}
         polls += 1;
         assert!(polls < 10_000 + 10 * bytes.len(), "it does not come to an end");
-        let moved = turn.moved || feed.bytes.len() < left;
+        let moved = turn.moved || feed.bytes.len() < remaining;
         if came.is_err() || turn.broken || flushed.is_err() || !moved {
             break;
         }
@@ -119,10 +119,10 @@ pub fn rma_stream(data: &[u8]) {
 
 /// Operations of ours, so that answers have something to answer: which ones is said by the bits.
 fn start(core: &mut Core, flows: &mut Flows, key: cci_memory::slab::Key, handle: &RegionHandle, which: u8) {
-    let place = |offset| RemoteAddress { region: handle.region(), key: handle.key(), offset };
-    let segment = RmaSegment { local: place(64), remote: place(8), len_bytes: 20_000 };
+    let address = |offset| RemoteAddress { region: handle.region(), key: handle.key(), offset };
+    let segment = RmaSegment { local: address(64), remote: address(8), len_bytes: 20_000 };
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-    let atomic = What::Atomic { atomic: add, target: place(0), result: Some(place(32)) };
+    let atomic = What::Atomic { atomic: add, target: address(0), result: Some(address(32)) };
     let all: [(What, &[RmaSegment], Option<&[u8]>); 4] = [
         (What::Move(RmaKind::Read), &[segment], None),
         (What::Move(RmaKind::Write), &[segment], Some(b"told")),

@@ -43,11 +43,11 @@ impl From<Fault> for Over {
 
 /// Moves bytes in order; never waits.
 pub(crate) trait ByteStream {
-    /// Takes bytes of `head`, then of `data`; answers how many of both. 0: there is no room now.
+    /// Takes bytes of `head`, then of `data`; answers how many of both. 0: there is no space now.
     fn write(&mut self, head: &[u8], data: Option<&Bytes>) -> Result<usize, Ended>;
 
-    /// Puts bytes into `to`, then into `rest`; answers how many in all. 0: nothing is there now.
-    fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended>;
+    /// Puts bytes into `to`, then into `tail`; answers how many in all. 0: nothing is there now.
+    fn read(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> Result<usize, Ended>;
 }
 
 /// The most data in a record. Others wait while one is written; and what is left of one is copied if its region goes.
@@ -60,6 +60,6 @@ const COPY_BYTES_MAX: usize = 4 << 10;
 /// Of short records that leave together.
 const BATCH_BYTES: usize = 64 << 10;
 /// What of a record's data has not come yet goes straight into place if it is more than this.
-const PLACE_BYTES_MIN: usize = 4 << 10;
+const DIRECT_BYTES_MIN: usize = 4 << 10;
 
 const _: () = assert!(BATCH_BYTES >= LENGTH_BYTES + HEAD_BYTES_MAX + COPY_BYTES_MAX);

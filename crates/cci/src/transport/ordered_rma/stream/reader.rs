@@ -1,6 +1,6 @@
 //! The way in: records come in segments, several at a time.
 
-use super::{BATCH_BYTES, ByteStream, DATA_BYTES_MAX, LENGTH_BYTES, Over, PLACE_BYTES_MIN};
+use super::{BATCH_BYTES, ByteStream, DATA_BYTES_MAX, DIRECT_BYTES_MIN, LENGTH_BYTES, Over};
 use crate::engine::core::Core;
 use crate::transport::ordered_rma::flow::Flow;
 use crate::transport::ordered_rma::operations::Ops;
@@ -219,26 +219,26 @@ impl Reader {
         intake: &mut Intake<'_>,
         most_bytes: usize,
     ) -> Result<(usize, usize), Over> {
-        let left = placing.left_bytes();
-        let part = left.min(most_bytes.max(1));
+        let remaining = placing.left_bytes();
+        let part = remaining.min(most_bytes.max(1));
         let to = intake.place(&mut placing, part)?;
-        let room = match to {
-            Some(_) if part < left => 0,
+        let space = match to {
+            Some(_) if part < remaining => 0,
             Some(_) => SHORT_BYTES,
-            None => left.saturating_add(SHORT_BYTES),
+            None => remaining.saturating_add(SHORT_BYTES),
         };
         let scratch_bytes = scratch.len();
-        let into = scratch_bytes.min(room);
-        let rest = scratch.get_mut(..into).unwrap_or_default();
+        let into = scratch_bytes.min(space);
+        let tail = scratch.get_mut(..into).unwrap_or_default();
         let asked = into + if to.is_some() { part } else { 0 };
-        let got = stream.read(to.as_ref(), rest)?;
-        let of_record = got.min(left);
+        let got = stream.read(to.as_ref(), tail)?;
+        let of_record = got.min(remaining);
         placing.done_bytes += of_record;
         let behind = if to.is_some() {
             self.placed_bytes += of_record as u64;
-            rest.get(..got - of_record)
+            tail.get(..got - of_record)
         } else {
-            rest.get(of_record..got)
+            tail.get(of_record..got)
         };
         if placing.left_bytes() > 0 {
             self.placing = Some(placing);
@@ -258,22 +258,22 @@ impl Reader {
         scratch: &mut [u8],
         intake: &mut Intake<'_>,
     ) -> Result<(usize, usize), Over> {
-        let (have, room) = (self.stage.len(), scratch.len());
+        let (have, space) = (self.stage.len(), scratch.len());
         // What is in the stage always leaves room: see `parse`.
-        let (Some(before), true) = (scratch.get_mut(..have), have < room) else { return Err(Over::Fault) };
+        let (Some(before), true) = (scratch.get_mut(..have), have < space) else { return Err(Over::Fault) };
         before.copy_from_slice(&self.stage);
-        let asked = if self.expects_long { SHORT_BYTES.min(room - have) } else { room - have };
+        let asked = if self.expects_long { SHORT_BYTES.min(space - have) } else { space - have };
         let got = stream.read(None, scratch.get_mut(have..have + asked).unwrap_or_default())?;
         if got > 0 {
             self.expects_long = false;
             self.stage.clear();
-            self.parse(scratch.get(..have + got).unwrap_or_default(), room, intake)?;
+            self.parse(scratch.get(..have + got).unwrap_or_default(), space, intake)?;
         }
         Ok((got, asked))
     }
 
     /// Takes the records that are complete; of the last one, begins to place the data, or keeps it.
-    fn parse(&mut self, mut bytes: &[u8], room: usize, intake: &mut Intake<'_>) -> Result<(), Fault> {
+    fn parse(&mut self, mut bytes: &[u8], space: usize, intake: &mut Intake<'_>) -> Result<(), Fault> {
         while let Some((length, body)) = bytes.split_first_chunk::<LENGTH_BYTES>() {
             let len_bytes = u32::from_le_bytes(*length) as usize;
             //= wire.md R-TCP-20
@@ -281,7 +281,7 @@ impl Reader {
                 return Err(Fault);
             }
             let Some((record, behind)) = body.split_at_checked(len_bytes) else {
-                if body.len() >= HEAD_BYTES_MAX && self.begin(body, len_bytes, room, intake)? {
+                if body.len() >= HEAD_BYTES_MAX && self.begin(body, len_bytes, space, intake)? {
                     return Ok(());
                 }
                 break;
@@ -300,13 +300,13 @@ impl Reader {
         &mut self,
         body: &[u8],
         len_bytes: usize,
-        room: usize,
+        space: usize,
         intake: &mut Intake<'_>,
     ) -> Result<bool, Fault> {
         let parsed = wire::parse(&InBuffer { bytes: body, len_bytes })?;
-        let fits = LENGTH_BYTES + len_bytes <= room;
+        let fits = LENGTH_BYTES + len_bytes <= space;
         match parsed.head {
-            Head::Write { .. } | Head::Data { .. } if !fits || len_bytes - body.len() > PLACE_BYTES_MIN => {}
+            Head::Write { .. } | Head::Data { .. } if !fits || len_bytes - body.len() > DIRECT_BYTES_MIN => {}
             Head::Notify if parsed.remaining_bytes > intake.message_bytes_max => return Err(Fault),
             _ if !fits => return Err(Fault),
             _ => return Ok(false),

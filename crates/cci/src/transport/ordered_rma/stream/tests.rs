@@ -26,7 +26,7 @@ const REGION_BYTES: usize = 1 << 20;
 /// One direction of a pipe: bytes, and how many each call moves at most.
 struct Pipe {
     bytes: VecDeque<u8>,
-    room: usize,
+    space: usize,
     cuts: Vec<usize>,
     at: usize,
 }
@@ -52,21 +52,21 @@ impl ByteStream for Ends {
             assert!(data.read(0, &mut of_data));
             all.extend(of_data);
         }
-        let taken = all.len().min(pipe.cut()).min(pipe.room - pipe.bytes.len());
+        let taken = all.len().min(pipe.cut()).min(pipe.space - pipe.bytes.len());
         pipe.bytes.extend(&all[..taken]);
         Ok(taken)
     }
 
-    fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended> {
+    fn read(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> Result<usize, Ended> {
         let mut pipe = self.into.borrow_mut();
-        let room = to.map_or(0, Bytes::len) + rest.len();
-        let now = room.min(pipe.cut()).min(pipe.bytes.len());
+        let space = to.map_or(0, Bytes::len) + tail.len();
+        let now = space.min(pipe.cut()).min(pipe.bytes.len());
         let bytes: Vec<u8> = pipe.bytes.drain(..now).collect();
         let of_to = to.map_or(0, Bytes::len).min(now);
         if let Some(to) = to {
             assert!(to.write(0, &bytes[..of_to]));
         }
-        rest[..now - of_to].copy_from_slice(&bytes[of_to..]);
+        tail[..now - of_to].copy_from_slice(&bytes[of_to..]);
         Ok(now)
     }
 }
@@ -167,12 +167,12 @@ impl Side {
     }
 }
 
-fn pipe(cuts: &[usize], room: usize) -> Rc<RefCell<Pipe>> {
-    Rc::new(RefCell::new(Pipe { bytes: VecDeque::new(), room, cuts: cuts.to_vec(), at: 0 }))
+fn pipe(cuts: &[usize], space: usize) -> Rc<RefCell<Pipe>> {
+    Rc::new(RefCell::new(Pipe { bytes: VecDeque::new(), space, cuts: cuts.to_vec(), at: 0 }))
 }
 
-fn two(cuts: &[usize], room: usize, buffers: u32) -> (Side, Side) {
-    let (there, back) = (pipe(cuts, room), pipe(cuts, room));
+fn two(cuts: &[usize], space: usize, buffers: u32) -> (Side, Side) {
+    let (there, back) = (pipe(cuts, space), pipe(cuts, space));
     let one = Side::new(Ends { out: there.clone(), into: back.clone() }, 1, 64);
     (one, Side::new(Ends { out: back, into: there }, 101, buffers))
 }
@@ -212,10 +212,10 @@ proptest! {
     #[test]
     fn any_cut_of_the_stream_gives_the_same_memory(
         cuts in cuts(),
-        room in 1_000..1_000_000_usize,
+        space in 1_000..1_000_000_usize,
         moves in moves(),
     ) {
-        let (mut one, mut other) = two(&cuts, room, 64);
+        let (mut one, mut other) = two(&cuts, space, 64);
         let (mut here, mut there) = (one.bytes(), other.bytes());
         let mut messages = 0;
         for (at, step) in moves.iter().enumerate() {
@@ -282,11 +282,11 @@ proptest! {
     #[test]
     fn a_region_that_goes_in_the_middle_is_left_alone(
         cuts in cuts(),
-        room in 1_000..1_000_000_usize,
+        space in 1_000..1_000_000_usize,
         polls in 0..40_usize,
         which in 0..4_u8,
     ) {
-        let (mut one, mut other) = two(&cuts, room, 64);
+        let (mut one, mut other) = two(&cuts, space, 64);
         let kind = if which % 2 == 0 { RmaKind::Read } else { RmaKind::Write };
         let segment = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
         one.start(7, What::Move(kind), &[segment], None, false);
@@ -300,15 +300,15 @@ proptest! {
             statuses == [(7, Status::Success)] || statuses == [(7, Status::RmaHandle)], "{:?}", statuses);
         prop_assert!(one.flow().0.is_idle() && other.flow().0.is_idle());
         // The stream is as good as before.
-        let (gone, left) = if which < 2 { (&mut one, &mut other) } else { (&mut other, &mut one) };
+        let (gone, remaining) = if which < 2 { (&mut one, &mut other) } else { (&mut other, &mut one) };
         let memory = gone.memory.clone();
         gone.handle = gone.core.regions.insert(&memory, 0..REGION_BYTES, Access::ALL, None).unwrap().unwrap();
         prop_assert!(gone.bytes().iter().all(|&byte| byte == 0xEE));
-        let segment = RmaSegment { local: left.place(5), remote: gone.place(9), len_bytes: 100_000 };
-        left.start(8, What::Move(RmaKind::Write), &[segment], None, false);
+        let segment = RmaSegment { local: remaining.place(5), remote: gone.place(9), len_bytes: 100_000 };
+        remaining.start(8, What::Move(RmaKind::Write), &[segment], None, false);
         settle(&mut one, &mut other);
-        let (gone, left) = if which < 2 { (one, other) } else { (other, one) };
-        prop_assert!(gone.bytes()[9..100_009] == left.bytes()[5..100_005]);
+        let (gone, remaining) = if which < 2 { (one, other) } else { (other, one) };
+        prop_assert!(gone.bytes()[9..100_009] == remaining.bytes()[5..100_005]);
     }
 
     #[test]
@@ -318,9 +318,9 @@ proptest! {
         lengths in prop::collection::vec((0..3_000_usize, 0..70_000_u32, 0..14_u8, 0..4_u16), 0..20),
     ) {
         for (at, length, kind, slot) in lengths {
-            if let Some(room) = bytes.get_mut(at..at + 12) {
-                room[..4].copy_from_slice(&length.to_le_bytes());
-                room[4..].copy_from_slice(&[kind, 0, slot as u8, 0, 0, 0, 0, 0]);
+            if let Some(space) = bytes.get_mut(at..at + 12) {
+                space[..4].copy_from_slice(&length.to_le_bytes());
+                space[4..].copy_from_slice(&[kind, 0, slot as u8, 0, 0, 0, 0, 0]);
             }
         }
         let (one, mut other) = two(&cuts, usize::MAX, 4);
@@ -398,11 +398,11 @@ fn a_short_one_waits_for_little_behind_a_long_one() {
 #[test]
 fn what_no_honest_peer_says_is_a_fault() {
     let place = [1_u64, 2, 3];
-    let record = |kind: u8, slot: u16, words: &[u64], rest: usize| {
+    let record = |kind: u8, slot: u16, words: &[u64], tail: usize| {
         let [s0, s1] = slot.to_le_bytes();
         let words = words.iter().flat_map(|word| word.to_le_bytes());
         let mut bytes: Vec<u8> = [kind, 0, s0, s1, 0, 0, 0, 0].into_iter().chain(words).collect();
-        bytes.resize(bytes.len() + rest, 9);
+        bytes.resize(bytes.len() + tail, 9);
         [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
     };
     let with = |more: &[u64]| [&place[..], more].concat();

@@ -61,8 +61,8 @@ impl Writer {
             self.sent_bytes += taken.min(batch_bytes);
             let of_tail = taken.saturating_sub(batch_bytes);
             if let Some(tail) = self.tail {
-                let rest = tail.len().saturating_sub(of_tail);
-                self.tail = tail.part(of_tail, rest).filter(|rest| !rest.is_empty());
+                let remainder = tail.len().saturating_sub(of_tail);
+                self.tail = tail.part(of_tail, remainder).filter(|remainder| !remainder.is_empty());
             }
             if taken < batch_bytes + tail_bytes {
                 self.wait(taken);
@@ -108,10 +108,10 @@ impl Writer {
 
     /// Holds no more than what has not left.
     pub fn trim(&mut self) {
-        let left = self.batch.get(self.sent_bytes..).unwrap_or_default();
+        let remaining = self.batch.get(self.sent_bytes..).unwrap_or_default();
         // Without memory for a shorter one, the long one stays.
-        if let Ok(mut short) = fallible::vec(left.len()) {
-            short.extend_from_slice(left);
+        if let Ok(mut short) = fallible::vec(remaining.len()) {
+            short.extend_from_slice(remaining);
             (self.batch, self.sent_bytes) = (short, 0);
         }
     }
@@ -137,8 +137,8 @@ impl Writer {
         let at = self.batch.len();
         self.batch.resize(at + data.len(), 0);
         self.copied_bytes += data.len() as u64;
-        if let Some(room) = self.batch.get_mut(at..) {
-            let all = data.read(0, room);
+        if let Some(space) = self.batch.get_mut(at..) {
+            let all = data.read(0, space);
             debug_assert!(all, "it is as long as that");
         }
     }
@@ -156,20 +156,20 @@ impl Writer {
         self.flush(stream)
     }
 
-    fn append(&mut self, head: &[u8], rest: &[u8], data_bytes: usize) {
-        let len_bytes = (head.len() + rest.len() + data_bytes) as u32;
+    fn append(&mut self, head: &[u8], remainder: &[u8], data_bytes: usize) {
+        let len_bytes = (head.len() + remainder.len() + data_bytes) as u32;
         self.batch.extend_from_slice(&len_bytes.to_le_bytes());
         self.batch.extend_from_slice(head);
-        self.batch.extend_from_slice(rest);
-        self.copied_bytes += rest.len() as u64;
+        self.batch.extend_from_slice(remainder);
+        self.copied_bytes += remainder.len() as u64;
     }
 
-    fn push(&mut self, stream: &mut impl ByteStream, head: &[u8], rest: &[u8]) -> Result<bool, Ended> {
-        let room = self.make_space(stream, LENGTH_BYTES + head.len() + rest.len())?;
-        if room {
-            self.append(head, rest, 0);
+    fn push(&mut self, stream: &mut impl ByteStream, head: &[u8], remainder: &[u8]) -> Result<bool, Ended> {
+        let space = self.make_space(stream, LENGTH_BYTES + head.len() + remainder.len())?;
+        if space {
+            self.append(head, remainder, 0);
         }
-        Ok(room)
+        Ok(space)
     }
 
     fn push_memory(
@@ -213,8 +213,8 @@ impl<S: ByteStream> Channel for StreamChannel<'_, S> {
     const ASKS_AGAIN: bool = true;
     const TAKES_TURNS: bool = true;
 
-    fn push(&mut self, head: &[u8], rest: &[u8]) -> Pushed {
-        pushed(self.writer.push(self.stream, head, rest))
+    fn push(&mut self, head: &[u8], remainder: &[u8]) -> Pushed {
+        pushed(self.writer.push(self.stream, head, remainder))
     }
 
     fn push_memory(&mut self, head: &[u8], data: &Bytes) -> Pushed {

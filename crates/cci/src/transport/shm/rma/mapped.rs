@@ -50,9 +50,9 @@ impl Held {
     /// The longest mapping that may be added for a peer of which so much is mapped already. While there are other peers, one
     /// has no more mapped than it leaves to be mapped for them (ADR 19).
     pub fn space_bytes(&self, of_this_peer: u64) -> u64 {
-        let mapped_left = (self.cap_bytes / MAPPED_SHARE).saturating_sub(self.mapped_bytes);
-        let left = mapped_left.min(self.cap_bytes.saturating_sub(self.total_bytes));
-        if self.is_alone { left } else { left.saturating_sub(of_this_peer) / 2 }
+        let mapped_remaining = (self.cap_bytes / MAPPED_SHARE).saturating_sub(self.mapped_bytes);
+        let remaining = mapped_remaining.min(self.cap_bytes.saturating_sub(self.total_bytes));
+        if self.is_alone { remaining } else { remaining.saturating_sub(of_this_peer) / 2 }
     }
 }
 

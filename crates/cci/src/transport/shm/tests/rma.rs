@@ -12,10 +12,10 @@ const DONE: u8 = 7;
 const PULL: u8 = 8;
 const HERE: u8 = 10;
 
-pub(super) fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8]) -> Vec<u8> {
+pub(super) fn record(kind: u8, flags: u8, slot: u16, words: &[u64], tail: &[u8]) -> Vec<u8> {
     let [s0, s1] = slot.to_le_bytes();
     let words = words.iter().flat_map(|word| word.to_le_bytes());
-    [kind, flags, s0, s1, 0, 0, 0, 0].into_iter().chain(words).chain(rest.iter().copied()).collect()
+    [kind, flags, s0, s1, 0, 0, 0, 0].into_iter().chain(words).chain(tail.iter().copied()).collect()
 }
 
 /// A server with a region, and a liar that does not know its key.
@@ -160,8 +160,8 @@ fn no_record_of_chance_panics_or_writes() {
                     _ => random(),
                 })
                 .collect();
-            let rest = vec![0xEE; (random() % 3 * random() % 300) as usize];
-            let bytes = record(kind_of, (random() % 3) as u8, (random() % 132) as u16, &words, &rest);
+            let tail = vec![0xEE; (random() % 3 * random() % 300) as usize];
+            let bytes = record(kind_of, (random() % 3) as u8, (random() % 132) as u16, &words, &tail);
             let kind = if random() % 4 == 0 { kind::MAP + (random() % 6) as u8 } else { kind::RMA };
             lie.say(kind, &bytes);
             if random() % 8 == 0 {

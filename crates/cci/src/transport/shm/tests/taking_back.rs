@@ -281,8 +281,11 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
                 .unwrap();
             if in_the_middle.join().unwrap() {
                 caught += 1;
-                let told = server.next_event();
-                assert!(told.is_none(), "the end of it may be lost, and it is called a success: {told:?}");
+                let reported = server.next_event();
+                assert!(
+                    reported.is_none(),
+                    "the end of it may be lost, and it is called a success: {reported:?}"
+                );
             }
         });
         server.disconnect(lie.connection);

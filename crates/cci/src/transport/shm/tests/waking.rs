@@ -110,8 +110,8 @@ fn a_crowd_that_asks_who_we_are_keeps_nobody_out() {
         std::path::Path::new("test.ini"),
     );
     let mut server = Endpoint::create(context.unwrap().default_device(), crate::Options::default()).unwrap();
-    let (_, rest) = server.uri().split_once("shm=").unwrap();
-    let name = Name::Abstract(format!("cci/{}", rest.split(',').next().unwrap()).into_bytes());
+    let (_, tail) = server.uri().split_once("shm=").unwrap();
+    let name = Name::Abstract(format!("cci/{}", tail.split(',').next().unwrap()).into_bytes());
     let mut crowd = Vec::new();
     let start = Instant::now();
     while crowd.len() < SILENT_MAX as usize && start.elapsed() < PATIENCE {

@@ -26,7 +26,7 @@ impl From<&Peer> for Process {
 
 struct Account {
     process: Process,
-    left_ns: u64,
+    remaining_ns: u64,
     /// When that was so.
     at_ns: u64,
     is_barred: bool,
@@ -35,7 +35,7 @@ struct Account {
 impl Account {
     fn left_at(&self, now_ns: u64) -> u64 {
         let back_ns = now_ns.saturating_sub(self.at_ns);
-        self.left_ns.saturating_add(back_ns).min(WAIT_NS_MAX)
+        self.remaining_ns.saturating_add(back_ns).min(WAIT_NS_MAX)
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Patience(Vec<Account>);
 
 impl Patience {
     /// How long a copy of this peer's may be waited for.
-    pub fn left_ns(&self, peer: &Peer, now_ns: u64) -> u64 {
+    pub fn remaining_ns(&self, peer: &Peer, now_ns: u64) -> u64 {
         match self.account(peer) {
             Some(account) if account.is_barred => 0,
             Some(account) => account.left_at(now_ns),
@@ -56,7 +56,7 @@ impl Patience {
     /// It was waited for, until `now_ns`.
     pub fn waited(&mut self, peer: &Peer, from_ns: u64, now_ns: u64) {
         let account = self.account_mut(peer, from_ns);
-        account.left_ns = account.left_at(from_ns).saturating_sub(now_ns.saturating_sub(from_ns));
+        account.remaining_ns = account.left_at(from_ns).saturating_sub(now_ns.saturating_sub(from_ns));
         account.at_ns = now_ns;
     }
 
@@ -91,7 +91,7 @@ impl Patience {
                 });
                 self.0.remove(idlest.map_or(0, |(at, _)| at));
             }
-            self.0.push(Account { process, left_ns: WAIT_NS_MAX, at_ns: now_ns, is_barred: false });
+            self.0.push(Account { process, remaining_ns: WAIT_NS_MAX, at_ns: now_ns, is_barred: false });
             self.0.len() - 1
         });
         &mut self.0[at]
@@ -115,13 +115,13 @@ mod tests {
             // Through a new link, and as a new endpoint, for each.
             let peer = peer(1, region);
             now_ns += own_work_ns;
-            let left_ns = patience.left_ns(&peer, now_ns);
-            if left_ns < 1_000 {
+            let remaining_ns = patience.remaining_ns(&peer, now_ns);
+            if remaining_ns < 1_000 {
                 patience.bar(&peer, now_ns);
                 caught = true;
                 break;
             }
-            let hold_ns = left_ns - 1;
+            let hold_ns = remaining_ns - 1;
             patience.waited(&peer, now_ns, now_ns + hold_ns);
             now_ns += hold_ns;
             waited_ns += hold_ns;
@@ -140,7 +140,7 @@ mod tests {
         for _ in 0..100_000 {
             // A MiB takes 200 us; the target takes a region back every 500.
             now_ns += 300_000;
-            assert!(patience.left_ns(&peer(1, 1), now_ns) >= 200_000);
+            assert!(patience.remaining_ns(&peer(1, 1), now_ns) >= 200_000);
             patience.waited(&peer(1, 1), now_ns, now_ns + 200_000);
             now_ns += 200_000;
         }

@@ -206,7 +206,7 @@ impl Target {
                 continue;
             }
             let start_ns = clock::now_ns();
-            let until_ns = start_ns.saturating_add(self.patience.left_ns(&link.peer, start_ns));
+            let until_ns = start_ns.saturating_add(self.patience.remaining_ns(&link.peer, start_ns));
             let (mut now_ns, mut looked_ns) = (start_ns, start_ns);
             while is_copying() {
                 if now_ns >= until_ns {

@@ -243,11 +243,11 @@ impl Pipe {
         Some((sealed, &self.stream))
     }
 
-    /// Receives into memory first, then into `rest`, and answers how much; 0: the peer has closed.
-    pub fn recv_memory(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
+    /// Receives into memory first, then into `tail`, and answers how much; 0: the peer has closed.
+    pub fn recv_memory(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
-            None => tcp_memory::recv(self.stream.as_fd(), to, rest),
-            Some(sealed) => sealed.recv_memory(&self.stream, to, rest),
+            None => tcp_memory::recv(self.stream.as_fd(), to, tail),
+            Some(sealed) => sealed.recv_memory(&self.stream, to, tail),
         }
     }
 

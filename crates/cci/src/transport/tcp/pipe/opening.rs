@@ -82,9 +82,9 @@ impl Sealed {
         self.give(from, total, |bytes| put(buffer, &mut at, bytes))
     }
 
-    pub fn recv_memory(&mut self, from: &Stream, to: Option<&Bytes>, rest: &mut [u8]) -> io::Result<usize> {
+    pub fn recv_memory(&mut self, from: &Stream, to: Option<&Bytes>, tail: &mut [u8]) -> io::Result<usize> {
         let placed = to.map_or(0, Bytes::len);
-        let total = placed + rest.len();
+        let total = placed + tail.len();
         let mut at = 0;
         self.give(from, total, |bytes| {
             let of_place = placed.saturating_sub(at).min(bytes.len());
@@ -93,9 +93,9 @@ impl Sealed {
             let behind = (at + of_place).saturating_sub(placed);
             at += bytes.len();
             put && (second.is_empty()
-                || rest
+                || tail
                     .get_mut(behind..behind + second.len())
-                    .map(|room| room.copy_from_slice(second))
+                    .map(|space| space.copy_from_slice(second))
                     .is_some())
         })
     }
@@ -193,7 +193,7 @@ impl Sealed {
 
     /// Reads once. Where there is not room for the longest record's content, no further than to the end of the record:
     /// what stays in the kernel is told of.
-    fn fill(&mut self, from: &Stream, room: usize) -> io::Result<Filled> {
+    fn fill(&mut self, from: &Stream, space: usize) -> io::Result<Filled> {
         if self.came.input.is_none() {
             let lent = if self.is_wanted { self.pool.lend(self.host) } else { None };
             let Some(lent) = lent else { return Ok(Filled::NoBuffer) };
@@ -207,7 +207,7 @@ impl Sealed {
         input.bytes.copy_within(input.at..input.end, 0);
         (input.at, input.end) = (0, have);
         let wanted = wanted(stream, input.filled())?;
-        let up_to = if room >= RECORD_BYTES_MAX { room } else { wanted };
+        let up_to = if space >= RECORD_BYTES_MAX { space } else { wanted };
         let up_to = up_to.min(input.bytes.len());
         let got = from.recv_now(input.bytes.get_mut(have..up_to).unwrap_or_default());
         input.end += got.as_ref().ok().copied().flatten().unwrap_or(0);
@@ -310,12 +310,12 @@ impl Sealed {
         let mut given = 0;
         while given < total {
             let start = copy.opened_bytes;
-            let rest = copy.buffer.bytes.get_mut(start..copy.buffer.end).unwrap_or_default();
-            let wanted = wanted(stream, rest)?;
-            if !is_whole(wanted, rest) {
+            let tail = copy.buffer.bytes.get_mut(start..copy.buffer.end).unwrap_or_default();
+            let wanted = wanted(stream, tail)?;
+            if !is_whole(wanted, tail) {
                 break;
             }
-            let body = match stream.open_ahead(copy.records, rest.get_mut(..wanted).unwrap_or_default()) {
+            let body = match stream.open_ahead(copy.records, tail.get_mut(..wanted).unwrap_or_default()) {
                 Ahead::Opened(body) => body,
                 Ahead::Forged => return Err(forged()),
                 Ahead::Later => {
@@ -342,7 +342,7 @@ impl Sealed {
     }
 
     /// Of what was last looked at, so many bytes of content are taken: the records that are used up leave the kernel.
-    fn leave(&mut self, from: &Stream, mut bytes: usize, rest: Remainder) -> io::Result<()> {
+    fn leave(&mut self, from: &Stream, mut bytes: usize, tail: Remainder) -> io::Result<()> {
         let Some(mut copy) = self.came.looked_at.take() else { return Ok(()) };
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let (mut at, mut records, mut skip) = (0, 0, self.came.skip_bytes);
@@ -361,7 +361,7 @@ impl Sealed {
         let behind = copy.buffer.bytes.get(copy.opened_bytes..copy.buffer.end).unwrap_or_default();
         let next = copy.opened_bytes + stream.wanted(behind).unwrap_or(RECORD_HEADER_BYTES);
         let (end, is_full) = (copy.buffer.end, copy.buffer.end == copy.buffer.bytes.len());
-        let has_more = match rest {
+        let has_more = match tail {
             _ if at == copy.opened_bytes => next <= end,
             Remainder::IsOfUse => true,
             Remainder::WantsMore => copy.is_cut && at > 0,
@@ -396,8 +396,8 @@ impl Sealed {
 }
 
 fn put(to: &mut [u8], at: &mut usize, bytes: &[u8]) -> bool {
-    let Some(room) = to.get_mut(*at..*at + bytes.len()) else { return false };
-    room.copy_from_slice(bytes);
+    let Some(space) = to.get_mut(*at..*at + bytes.len()) else { return false };
+    space.copy_from_slice(bytes);
     *at += bytes.len();
     true
 }

@@ -230,16 +230,16 @@ impl Sealed {
         self.prepare(to)?;
         let total = parts.iter().map(|part| part.len()).sum();
         let (mut part, mut at) = (0, 0);
-        self.take(to, total, |mut room| {
-            while !room.is_empty() {
-                let Some(rest) = parts.get(part).and_then(|bytes| bytes.get(at..)) else { return false };
-                let len = rest.len().min(room.len());
-                let (Some((now, later)), Some(rest)) = (room.split_at_mut_checked(len), rest.get(..len))
+        self.take(to, total, |mut space| {
+            while !space.is_empty() {
+                let Some(tail) = parts.get(part).and_then(|bytes| bytes.get(at..)) else { return false };
+                let len = tail.len().min(space.len());
+                let (Some((now, later)), Some(tail)) = (space.split_at_mut_checked(len), tail.get(..len))
                 else {
                     return false;
                 };
-                now.copy_from_slice(rest);
-                room = later;
+                now.copy_from_slice(tail);
+                space = later;
                 at += len;
                 if parts.get(part).is_some_and(|bytes| bytes.len() == at) {
                     (part, at) = (part + 1, 0);
@@ -253,10 +253,10 @@ impl Sealed {
         self.prepare(to)?;
         let total = head.len() + data.map_or(0, Bytes::len);
         let mut at = 0;
-        self.take(to, total, |room| {
+        self.take(to, total, |space| {
             let of_head = head.get(at..).unwrap_or_default();
-            let split = of_head.len().min(room.len());
-            let (first, second) = room.split_at_mut(split);
+            let split = of_head.len().min(space.len());
+            let (first, second) = space.split_at_mut(split);
             first.copy_from_slice(of_head.get(..split).unwrap_or_default());
             let from = (at + split).saturating_sub(head.len());
             at += split + second.len();
@@ -289,17 +289,17 @@ impl Sealed {
             };
             let now_ns = clock::now_ns();
             while taken < total {
-                let Some(room) = out.bytes.get_mut(out.end..) else { break };
-                let Some(body) = room.len().checked_sub(RECORD_OVERHEAD_BYTES).filter(|body| *body > 0)
+                let Some(space) = out.bytes.get_mut(out.end..) else { break };
+                let Some(body) = space.len().checked_sub(RECORD_OVERHEAD_BYTES).filter(|body| *body > 0)
                 else {
                     break;
                 };
                 let body = body.min(RECORD_BODY_BYTES_MAX).min(total - taken);
-                let Some(record) = room.get_mut(..body + RECORD_OVERHEAD_BYTES) else { break };
-                let place =
+                let Some(record) = space.get_mut(..body + RECORD_OVERHEAD_BYTES) else { break };
+                let target =
                     record.get_mut(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body).unwrap_or_default();
                 let sealed =
-                    fill(place) && self.stream.as_mut().is_some_and(|stream| stream.seal(record, now_ns));
+                    fill(target) && self.stream.as_mut().is_some_and(|stream| stream.seal(record, now_ns));
                 if !sealed {
                     self.pool.give_back(out);
                     return Err(io::Error::other("it can't be sealed"));

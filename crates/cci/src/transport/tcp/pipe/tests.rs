@@ -101,8 +101,8 @@ fn passes(bytes_max: u64) {
         if round % 50 < 20 {
             continue;
         }
-        let room = [1, 33, 4096, 65_536, 100_000][round / 3 % 5];
-        match b.recv(&mut buffer[..room]) {
+        let space = [1, 33, 4096, 65_536, 100_000][round / 3 % 5];
+        match b.recv(&mut buffer[..space]) {
             Ok(len) => {
                 assert!(len > 0 && buffer[..len].iter().enumerate().all(|(i, is)| *is == byte(got + i)));
                 got += len;
@@ -167,8 +167,8 @@ fn reads_shortly(bytes_max: u64) {
     assert_eq!(&first, b"one");
     assert!(!b.sealed.as_ref().unwrap().has_input());
     assert_eq!(b.peek(&mut [0]).unwrap(), 1);
-    let mut rest = [0; 64];
-    assert_eq!((b.recv(&mut rest[..2]).unwrap(), b.recv(&mut rest).unwrap()), (2, 4));
+    let mut tail = [0; 64];
+    assert_eq!((b.recv(&mut tail[..2]).unwrap(), b.recv(&mut tail).unwrap()), (2, 4));
 }
 
 /// A reader that keeps nothing, and takes only whole messages of five to a thousand bytes: what it does not take stays in the
@@ -185,12 +185,12 @@ fn what_is_not_taken_stays_in_the_kernel() {
     let (mut a, mut b) = pair(&security);
     let all: Vec<u8> = (0..MESSAGES).flat_map(message).collect();
     let (mut sent, mut got, mut round, mut waits) = (0, 0, 0usize, 0);
-    let mut room = vec![0; 65_536];
+    let mut space = vec![0; 65_536];
     let start = Instant::now();
     while a.is_in_handshake() || b.is_in_handshake() {
         assert!(start.elapsed() < PATIENCE);
         let _ = a.flush();
-        assert!(nothing(&a.recv(&mut room)) && nothing(&b.recv(&mut room)));
+        assert!(nothing(&a.recv(&mut space)) && nothing(&b.recv(&mut space)));
     }
     while got < MESSAGES {
         assert!(start.elapsed() < PATIENCE, "{sent} of {} sent, {got} got", all.len());
@@ -201,25 +201,25 @@ fn what_is_not_taken_stays_in_the_kernel() {
                 sent += len;
             }
         }
-        let Some(len) = b.peek_now(&mut room).unwrap() else { continue };
+        let Some(len) = b.peek_now(&mut space).unwrap() else { continue };
         let mut used = 0;
-        while let Some(&[low, high]) = room[used..len].first_chunk() {
+        while let Some(&[low, high]) = space[used..len].first_chunk() {
             let end = used + usize::from(u16::from_le_bytes([low, high]));
             if end > len {
                 break;
             }
-            assert!(room[used..end] == message(got), "message {got}");
+            assert!(space[used..end] == message(got), "message {got}");
             (used, got) = (end, got + 1);
         }
-        assert!(b.take(&mut room[..used]));
+        assert!(b.take(&mut space[..used]));
         waits += usize::from(used < len);
         assert!(b.has_part() || used == len);
         assert!(!b.has_input());
     }
     assert!(waits > 100, "{waits}");
-    assert_eq!(b.peek_now(&mut room).unwrap(), None);
+    assert_eq!(b.peek_now(&mut space).unwrap(), None);
     a.shutdown_write().unwrap();
-    assert_eq!(b.recv(&mut room).unwrap(), 0);
+    assert_eq!(b.recv(&mut space).unwrap(), 0);
 }
 
 /// A part of a record in the kernel does not hide the end behind it.
@@ -228,17 +228,17 @@ fn an_end_behind_a_part_is_an_end() {
     for bytes_max in POOLS_BYTES {
         let security = security(UpdateLimits::default(), bytes_max);
         let (mut a, mut b) = pair(&security);
-        let (start, mut room) = (Instant::now(), vec![0; 65_536]);
+        let (start, mut space) = (Instant::now(), vec![0; 65_536]);
         while nothing(&a.send(b"one")) {
-            assert!(nothing(&b.recv(&mut room)) && start.elapsed() < PATIENCE);
+            assert!(nothing(&b.recv(&mut space)) && start.elapsed() < PATIENCE);
         }
-        while b.recv(&mut room).ok() != Some(3) {
+        while b.recv(&mut space).ok() != Some(3) {
             assert!(start.elapsed() < PATIENCE);
         }
         a.stream.send(&[200, 0, 1, 0, 7]).unwrap();
-        assert!(nothing(&b.recv(&mut room)) && b.has_part());
+        assert!(nothing(&b.recv(&mut space)) && b.has_part());
         a.shutdown_write().unwrap();
-        assert_eq!(b.recv(&mut room).unwrap(), 0);
+        assert_eq!(b.recv(&mut space).unwrap(), 0);
     }
 }
 

@@ -151,9 +151,9 @@ fn all_that_wait_for_a_buffer_have_their_turn() {
     let (mut server, mut streams, kept) = all_wait(CROWD);
     drop(kept);
     let (mut heard, start) = (vec![Vec::new(); CROWD], Instant::now());
-    let is_told =
+    let is_reported =
         |bytes: &&Vec<u8>| bytes.chunks(8).any(|header| header.get(2) == Some(&(Kind::Ready as u8)));
-    while heard.iter().filter(is_told).count() < CROWD - 16 {
+    while heard.iter().filter(is_reported).count() < CROWD - 16 {
         server.progress();
         for (stream, heard) in streams.iter_mut().zip(&mut heard) {
             let mut some = [0; 64];

@@ -190,7 +190,7 @@ fn servers_that_are_no_endpoints_end_the_attempt() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("tcp://{}", listener.local_addr().unwrap());
         client.connect(&uri, b"", RO, 1, Some(PATIENCE)).unwrap();
-        let mut told = None;
+        let mut reported = None;
         let (mut stream, _) = listener.accept().unwrap();
         let mut taken = [0; 16];
         client.progress();
@@ -199,11 +199,11 @@ fn servers_that_are_no_endpoints_end_the_attempt() {
         drop(stream);
         until(&mut client, |_, event| {
             if let Some(Event::Connect { result, .. }) = event {
-                told = result.err();
+                reported = result.err();
                 return true;
             }
             false
         });
-        assert_eq!(told, expected, "{answer:?}");
+        assert_eq!(reported, expected, "{answer:?}");
     }
 }

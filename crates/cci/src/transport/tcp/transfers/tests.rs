@@ -89,8 +89,8 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
     until(server, |_| {
         while let Some(said) = hear(&mut first, &mut bytes) {
             bytes.clear();
-            if let Preamble::Accept { ticket: told, .. } = said {
-                ticket = Some(told);
+            if let Preamble::Accept { ticket: reported, .. } = said {
+                ticket = Some(reported);
                 break;
             }
         }
@@ -162,11 +162,11 @@ impl Scene {
     }
 }
 
-fn record(kind: u8, flags: u8, slot: u16, words: &[u64], rest: &[u8]) -> Vec<u8> {
+fn record(kind: u8, flags: u8, slot: u16, words: &[u64], tail: &[u8]) -> Vec<u8> {
     let [s0, s1] = slot.to_le_bytes();
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let len = (8 + words.len() + rest.len()) as u32;
-    [&len.to_le_bytes()[..], &[kind, flags, s0, s1, 0, 0, 0, 0], &words, rest].concat()
+    let len = (8 + words.len() + tail.len()) as u32;
+    [&len.to_le_bytes()[..], &[kind, flags, s0, s1, 0, 0, 0, 0], &words, tail].concat()
 }
 
 fn is_closed(stream: &mut TcpStream) -> bool {

@@ -21,8 +21,8 @@ impl ByteStream for Wire<'_> {
         }
     }
 
-    fn read(&mut self, to: Option<&Bytes>, rest: &mut [u8]) -> Result<usize, Ended> {
-        match self.stream.recv_memory(to, rest) {
+    fn read(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> Result<usize, Ended> {
+        match self.stream.recv_memory(to, tail) {
             Ok(0) => Err(Ended),
             Ok(got) => Ok(got),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),

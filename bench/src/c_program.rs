@@ -29,9 +29,9 @@ impl CProgram {
     fn program() -> Outcome<PathBuf> {
         let trouble =
             |what: &Path, error: std::io::Error| Trouble::new(format!("{}: {error}", what.display()));
-        let here = this_program()?;
+        let own = this_program()?;
         // Tests are one folder below.
-        let folder = here.ancestors().skip(1).find(|folder| folder.join("libcci_capi.so").exists());
+        let folder = own.ancestors().skip(1).find(|folder| folder.join("libcci_capi.so").exists());
         let folder = folder.ok_or_else(|| {
             Trouble::new("no libcci_capi.so beside this program").remedy("cargo build --release -p cci-capi")
         })?;

@@ -18,7 +18,7 @@ fn prefix() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
         let mut install = Command::new(env!("CARGO"));
         install.args(["run", "--quiet", "--locked", "-p", "xtask", "--", "install", "--prefix"]).arg(&prefix);
-        common::succeed(install.current_dir(common::here()).env("CARGO_TARGET_DIR", target));
+        common::succeed(install.current_dir(common::package_folder()).env("CARGO_TARGET_DIR", target));
         prefix
     })
 }
@@ -30,7 +30,8 @@ fn examples() -> &'static Path {
         let folder = common::scratch().join("examples");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        for entry in fs::read_dir(common::here().join("examples")).expect("the examples").flatten() {
+        for entry in fs::read_dir(common::package_folder().join("examples")).expect("the examples").flatten()
+        {
             fs::copy(entry.path(), folder.join(entry.file_name())).expect("a copy");
         }
         let mut make = Command::new("make");
@@ -181,7 +182,7 @@ fn a_file_is_copied_by_rma() {
 /// The client in C of the README, as it is written there.
 #[test]
 fn the_readmes_program_works() {
-    let readme = fs::read_to_string(common::here().join("../../README.md")).expect("the README");
+    let readme = fs::read_to_string(common::package_folder().join("../../README.md")).expect("the README");
     let (_, rest) = readme.split_once("```c\n").expect("a program in C");
     let (source, _) = rest.split_once("```").expect("its end");
     assert!(source.lines().count() < 40, "short");

@@ -173,7 +173,11 @@ fn header_compiles_everywhere() {
         for standard in standards {
             let mut command = Command::new(compiler);
             command.args(["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language]);
-            command.arg(format!("-std={standard}")).arg("-I").arg(common::here().join("include")).arg(&file);
+            command
+                .arg(format!("-std={standard}"))
+                .arg("-I")
+                .arg(common::package_folder().join("include"))
+                .arg(&file);
             common::succeed(&mut command);
         }
     }
@@ -181,7 +185,7 @@ fn header_compiles_everywhere() {
 
 /// The names that the header declares as functions.
 fn declared() -> BTreeSet<String> {
-    let header = fs::read_to_string(common::here().join("include/cci.h")).expect("the header");
+    let header = fs::read_to_string(common::package_folder().join("include/cci.h")).expect("the header");
     let mut code = String::new();
     let mut rest = header.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {

@@ -263,21 +263,27 @@ fn nothing_is_read_into_memory_that_can_not_be_written() {
         pages.protect(READ);
         a.forget_registrations(pages.start, pages.len);
         let local = a.register(&memory, access).unwrap();
-        let (here, there) = (RegionAddress::new(local, 0), RegionAddress::new(remote, 0));
+        let (package_folder, there) = (RegionAddress::new(local, 0), RegionAddress::new(remote, 0));
         let len_bytes = PAGE as u64;
         // It may be written to the peer, and not read into.
-        a.rma_write(ours, here, there, 8, 1, RmaFlags::NONE).unwrap();
+        a.rma_write(ours, package_folder, there, 8, 1, RmaFlags::NONE).unwrap();
         assert_eq!(end_of(&mut a, &mut b), Status::Success);
-        assert_eq!(a.rma_read(ours, here, there, len_bytes, 2, RmaFlags::NONE), Err(RmaError::LocalHandle));
+        assert_eq!(
+            a.rma_read(ours, package_folder, there, len_bytes, 2, RmaFlags::NONE),
+            Err(RmaError::LocalHandle)
+        );
         let add = cci::Atomic {
             kind: cci::AtomicKind::FetchAdd,
             width: cci::AtomicWidth::Eight,
             operand: 1,
             compare: 0,
         };
-        assert_eq!(a.atomic(ours, add, there, Some(here), 3, RmaFlags::NONE), Err(RmaError::LocalHandle));
+        assert_eq!(
+            a.atomic(ours, add, there, Some(package_folder), 3, RmaFlags::NONE),
+            Err(RmaError::LocalHandle)
+        );
         pages.protect(WRITE);
-        a.rma_read(ours, here, there, len_bytes, 4, RmaFlags::NONE).unwrap();
+        a.rma_read(ours, package_folder, there, len_bytes, 4, RmaFlags::NONE).unwrap();
         assert_eq!(end_of(&mut a, &mut b), Status::Success);
         assert_eq!(bytes(&memory), bytes(&target));
         a.deregister(&local).unwrap();

@@ -65,7 +65,8 @@ impl Drop for Server {
 fn readmes_client() -> &'static Path {
     static CLIENT: OnceLock<PathBuf> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        let readme = fs::read_to_string(common::here().join("../../README.md")).expect("the README");
+        let readme =
+            fs::read_to_string(common::package_folder().join("../../README.md")).expect("the README");
         let program = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
         let source = common::scratch().join("readme_client.c");
         fs::write(&source, program.expect("a program in C")).expect("a file");
@@ -88,7 +89,7 @@ fn the_readmes_client_takes_uris_of_every_device() {
 
 #[test]
 fn the_readmes_client_takes_uris_of_ethernet() {
-    let veth = match Veth::pair_here(1500) {
+    let veth = match Veth::pair_in_one_namespace(1500) {
         Ok(veth) => veth,
         Err(why) => return println!("skipped: {why}"),
     };

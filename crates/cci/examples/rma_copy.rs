@@ -208,7 +208,7 @@ fn send(path: &Path, uri: &str) -> Result<()> {
     let mut slots = Slots { lent: slots, pending: [0; SLOTS] };
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
-        let bytes = read_piece(&mut file, &mut buffer)?;
+        let bytes = read_chunk(&mut file, &mut buffer)?;
         if bytes.is_empty() {
             break;
         }
@@ -316,7 +316,7 @@ fn lent(endpoint: &mut Endpoint) -> Result<(Connection, RegionHandle)> {
 }
 
 /// As much as there is, up to a chunk.
-fn read_piece<'a>(file: &mut File, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
+fn read_chunk<'a>(file: &mut File, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
     let mut len = 0;
     while len < buffer.len() {
         match file.read(&mut buffer[len..])? {

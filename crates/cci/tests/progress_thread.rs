@@ -150,10 +150,10 @@ fn a_program_that_computes_lends_its_memory_meanwhile() {
         while start.elapsed() < Duration::from_secs(2) {
             let before = Instant::now();
             assert!(own.write(0, &rounds.to_le_bytes().repeat(LEN / 8)));
-            let (here, back) = (RegionAddress::new(local, 0), RegionAddress::new(local, LEN as u64));
-            let there = RegionAddress::new(remote, 8);
-            peer.rma_write(ours, here, there, whole, 1, RmaFlags::NONE).unwrap();
-            peer.rma_read(ours, back, there, whole, 2, RmaFlags::FENCE).unwrap();
+            let (source, back) = (RegionAddress::new(local, 0), RegionAddress::new(local, LEN as u64));
+            let target = RegionAddress::new(remote, 8);
+            peer.rma_write(ours, source, target, whole, 1, RmaFlags::NONE).unwrap();
+            peer.rma_read(ours, back, target, whole, 2, RmaFlags::FENCE).unwrap();
             peer.atomic(ours, add, RegionAddress::new(remote, 0), None, 3, RmaFlags::NONE).unwrap();
             for context in 1..=3 {
                 match peer.wait(Some(PATIENCE)).unwrap() {

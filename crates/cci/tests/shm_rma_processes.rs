@@ -34,9 +34,9 @@ fn writer() {
     let (direct, cma) = role.split_once(' ').unwrap();
     let mut endpoint = endpoint(direct, cma);
     println!("\nURI {}", endpoint.uri());
-    let here = Memory::foreign(Foreign::owned(vec![0x55; LEN].into_boxed_slice()));
-    let there = Memory::foreign(Foreign::owned(vec![0xAA; LEN].into_boxed_slice()));
-    let from = [here, there].map(|memory| endpoint.register(&memory, Access::LOCAL).unwrap());
+    let one = Memory::foreign(Foreign::owned(vec![0x55; LEN].into_boxed_slice()));
+    let two = Memory::foreign(Foreign::owned(vec![0xAA; LEN].into_boxed_slice()));
+    let from = [one, two].map(|memory| endpoint.register(&memory, Access::LOCAL).unwrap());
     let (mut to, mut connection, mut under_way): (Option<RegionHandle>, _, _) = (None, None, 0);
     let start = Instant::now();
     let (mut round, mut current) = (0_u64, 0_u64);
@@ -284,14 +284,11 @@ fn operations_end_when_the_owner_dies() {
     for (direct, cma) in [("on", "off"), ("off", "always"), ("off", "off")] {
         let mut target = Target::start(direct, cma);
         let handle = target.let_it_write(Duration::from_millis(5));
-        // The writer's own pieces are not for us: everything is refused, once, whatever happens.
+        // The writer's own segments are not for us: everything is refused, once, whatever happens.
         let mut started = 0;
         for context in 0..200 {
-            let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 0));
-            if target
-                .endpoint
-                .rma_read(target.connection, here, there, 1 << 20, context, RmaFlags::NONE)
-                .is_ok()
+            let (to, from) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 0));
+            if target.endpoint.rma_read(target.connection, to, from, 1 << 20, context, RmaFlags::NONE).is_ok()
             {
                 started += 1;
             }

@@ -61,10 +61,10 @@ fn connections_with_remote_memory_leave_nothing_behind() {
         let [near, far] = connect(&mut ends);
         // Either side asks first; every third time nobody waits for what is under way.
         let (initiator, to) = if round % 2 == 0 { (0, near) } else { (1, far) };
-        let (here, there) =
+        let (source, target) =
             (RegionAddress::new(handles[initiator], 0), RegionAddress::new(handles[1 - initiator], 0));
-        ends[initiator].rma_write(to, here, there, 40_000, 7, RmaFlags::NONE).unwrap();
-        ends[initiator].rma_read(to, here, there, 40_000, 7, RmaFlags::NONE).unwrap();
+        ends[initiator].rma_write(to, source, target, 40_000, 7, RmaFlags::NONE).unwrap();
+        ends[initiator].rma_read(to, source, target, 40_000, 7, RmaFlags::NONE).unwrap();
         ends[initiator].send(to, b"too", 7, SendFlags::NONE).unwrap();
         let mut ended = 0;
         let waits = round % 3 != 0;

@@ -188,7 +188,7 @@ fn library_limits() -> Vec<(&'static str, String)> {
             "remote memory operations in progress",
             format!("{RMA_OPERATIONS_DEFAULT} (up to {RMA_OPERATIONS_MAX})"),
         ),
-        ("pieces of a gathered operation, at most", RMA_SEGMENTS_MAX.to_string()),
+        ("segments of a gathered operation, at most", RMA_SEGMENTS_MAX.to_string()),
         ("memory, all kinds together", text::bytes(MEMORY_BYTES_DEFAULT)),
         ("send timeout", text::duration(SEND_TIMEOUT_NS_DEFAULT as f64)),
         ("connections, at most", CONNECTIONS_MAX.to_string()),

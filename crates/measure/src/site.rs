@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Both interfaces of the pair: each is alone in its namespace.
 const INTERFACE: &str = "wire0";
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1));
-const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2));
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2));
 const CARRIER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where both processes of a measurement run: on one host, or in two network namespaces joined by a virtual pair.
@@ -26,8 +26,8 @@ pub struct Site {
 
 /// This thread is at one end for as long as this lives. The kernel takes the pair away with the last process in it.
 struct Pair {
-    there: Namespace,
-    _here: Inside,
+    far: Namespace,
+    _near: Inside,
 }
 
 impl Site {
@@ -46,18 +46,18 @@ impl Site {
                 .remedy("as root, or without --veth, with the URI of another machine's server")
         };
         let other = Namespace::fresh().map_err(entered)?;
-        let there = other.namespace().clone();
+        let far = other.namespace().clone();
         drop(other);
-        let here = Namespace::fresh().map_err(entered)?;
+        let near = Namespace::fresh().map_err(entered)?;
         // Different numbers at the ends: where they are the same the kernel takes the pair for hardware.
         let add = format!(
             "link add name {INTERFACE} index 11 type veth peer name {INTERFACE} index 12 netns {}\n",
-            there.path()
+            far.path()
         );
-        ip(&format!("{add}{}", bring_up(HERE)))?;
+        ip(&format!("{add}{}", bring_up(NEAR)))?;
         {
-            let _inside = there.enter().map_err(entered)?;
-            ip(&bring_up(THERE))?;
+            let _inside = far.enter().map_err(entered)?;
+            ip(&bring_up(FAR))?;
         }
         let until = Instant::now() + CARRIER_LIMIT;
         while !has_carrier() {
@@ -66,7 +66,7 @@ impl Site {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        Ok(Site { pair: Some(Pair { there, _here: here }) })
+        Ok(Site { pair: Some(Pair { far, _near: near }) })
     }
 
     /// True for a pair.
@@ -76,7 +76,7 @@ impl Site {
 
     /// The address of this side for sockets by hand, which the other side reaches.
     pub const fn address(&self) -> IpAddr {
-        if self.is_pair() { HERE } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
+        if self.is_pair() { NEAR } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }
 
     /// Whether both sides of a device can be at this site: at a pair, that of its interface; otherwise one that
@@ -92,15 +92,14 @@ impl Site {
     /// is no address.
     pub fn addresses(&self, own: Option<IpAddr>) -> Option<(IpAddr, IpAddr)> {
         match &self.pair {
-            Some(_) => Some((HERE, THERE)),
+            Some(_) => Some((NEAR, FAR)),
             None => own.map(|ip| (ip, ip)),
         }
     }
 
     /// Does something on the other side: sockets made there stay there, and processes started there.
     pub fn in_peer_namespace<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let inside =
-            self.pair.as_ref().map(|pair| pair.there.enter().map_err(io::Error::other)).transpose()?;
+        let inside = self.pair.as_ref().map(|pair| pair.far.enter().map_err(io::Error::other)).transpose()?;
         let done = act();
         drop(inside);
         done

@@ -7,7 +7,7 @@
 //!
 //! # fn test() {
 //! // Both ends in one fresh namespace, which this thread is now in: enough for raw Ethernet.
-//! let veth = match Veth::pair_here(1500) {
+//! let veth = match Veth::pair_in_one_namespace(1500) {
 //!     Ok(veth) => veth,
 //!     Err(reason) => return println!("skipped: {reason}"),
 //! };
@@ -16,9 +16,9 @@
 //! // Two namespaces with IPv4 and IPv6, joined by two wires, one of them slow. This thread is in A.
 //! let slow = Wire { rate_bits_per_s: Some(200_000_000), ..Wire::default() };
 //! let Ok(veth) = Veth::across(&[Wire::default(), slow]) else { return };
-//! let there = veth.namespace(End::B); // `Send`: for a thread whose place is in B
+//! let far = veth.namespace(End::B); // `Send`: for a thread that works in B
 //! std::thread::spawn(move || {
-//!     let _inside = there.enter().expect("as root");
+//!     let _inside = far.enter().expect("as root");
 //!     // 10.77.0.2 and fd77:0::2 on b0, 10.77.1.2 and fd77:1::2 on b1: sockets made here stay here.
 //! });
 //! {
@@ -127,15 +127,15 @@ pub const fn ipv6(end: End, wire: u8) -> Ipv6Addr {
 
 impl Veth {
     /// One pair with both ends in one fresh namespace and no addresses: for protocols below IP.
-    pub fn pair_here(mtu_bytes: u32) -> Result<Veth, Unavailable> {
-        Veth::pairs_here(&[Wire { mtu_bytes, rate_bits_per_s: None }])
+    pub fn pair_in_one_namespace(mtu_bytes: u32) -> Result<Veth, Unavailable> {
+        Veth::pairs_in_one_namespace(&[Wire { mtu_bytes, rate_bits_per_s: None }])
     }
 
     /// Several pairs with both ends in one fresh namespace, without addresses for IP. The loopback interface has 127.0.0.1, 127.0.0.2 and ::1.
-    pub fn pairs_here(wires: &[Wire]) -> Result<Veth, Unavailable> {
+    pub fn pairs_in_one_namespace(wires: &[Wire]) -> Result<Veth, Unavailable> {
         let inside = fresh()?;
-        let here = inside.namespace().clone();
-        let veth = Veth { a: here.clone(), b: here, _inside: inside };
+        let near = inside.namespace().clone();
+        let veth = Veth { a: near.clone(), b: near, _inside: inside };
         let mut batch = String::from("link set lo up\naddr add 127.0.0.2/8 dev lo\n");
         for (number, wire) in (0..).zip(wires) {
             veth.add(number, wire)?;
@@ -184,7 +184,7 @@ impl Veth {
         Ok(veth)
     }
 
-    /// Gives one end of a wire its IPv6 address, where [`Veth::pairs_here`] gave it none.
+    /// Gives one end of a wire its IPv6 address, where [`Veth::pairs_in_one_namespace`] gave it none.
     pub fn give_ipv6(&self, end: End, wire: u8) {
         let (name, v6) = (self.name(end, wire), ipv6(end, wire));
         self.must(end, "ip", &format!("addr add {v6}/64 dev {name} nodad\n"));
@@ -332,7 +332,7 @@ impl Veth {
 
     /// Runs commands of iproute2 at an end. What the kernel does not have is told; anything else is the test's failure.
     fn run(&self, end: End, tool: &str, batch: &str) -> Result<(), Unavailable> {
-        let _there = (self.a != self.b && end == End::B).then(|| self.enter(end));
+        let _inside = (self.a != self.b && end == End::B).then(|| self.enter(end));
         let mut child = Command::new(tool)
             .args(["-batch", "-"])
             .stdin(Stdio::piped())
@@ -356,7 +356,7 @@ impl Veth {
     fn wait_for_carrier(&self, wires: usize) {
         let patience = Instant::now() + Duration::from_secs(10);
         for end in [End::A, End::B] {
-            let _there = self.enter(end);
+            let _inside = self.enter(end);
             let all_up = || {
                 let found = interfaces().expect("interfaces can be listed");
                 (0..).take(wires).all(|wire| {
@@ -402,15 +402,15 @@ mod tests {
             Err(reason) => return println!("skipped: {reason}"),
         };
         for (wire, v6) in [(0, false), (0, true), (1, false), (1, true)] {
-            let here = patient(veth.ip(End::A, wire, v6));
-            let there = {
+            let near = patient(veth.ip(End::A, wire, v6));
+            let far = {
                 let _inside = veth.enter(End::B);
                 patient(veth.ip(End::B, wire, v6))
             };
-            here.send_to(&[7; 1400], there.local_addr().unwrap()).unwrap();
+            near.send_to(&[7; 1400], far.local_addr().unwrap()).unwrap();
             let mut heard = [0; 2000];
-            let (len, from) = there.recv_from(&mut heard).unwrap();
-            assert_eq!((len, from), (1400, here.local_addr().unwrap()), "wire {wire}, IPv6 {v6}");
+            let (len, from) = far.recv_from(&mut heard).unwrap();
+            assert_eq!((len, from), (1400, near.local_addr().unwrap()), "wire {wire}, IPv6 {v6}");
         }
     }
 
@@ -420,10 +420,10 @@ mod tests {
             Ok(veth) => veth,
             Err(reason) => return println!("skipped: {reason}"),
         };
-        let there = veth.namespace(End::B);
+        let far = veth.namespace(End::B);
         let (asked, to_answer) = std::sync::mpsc::channel();
         let answerer = std::thread::spawn(move || {
-            let _inside = there.enter().expect("as root");
+            let _inside = far.enter().expect("as root");
             let [v4, v6] = [ipv4(End::B, 0).into(), ipv6(End::B, 0).into()].map(patient);
             asked.send([v4.local_addr().unwrap(), v6.local_addr().unwrap()]).unwrap();
             for socket in [v4, v6] {
@@ -439,16 +439,16 @@ mod tests {
             }
         });
         for to in to_answer.recv().unwrap() {
-            let here = patient(veth.ip(End::A, 0, to.is_ipv6()));
+            let near = patient(veth.ip(End::A, 0, to.is_ipv6()));
             veth.down(End::B, 0);
-            let _ = here.send_to(b"lost", to);
+            let _ = near.send_to(b"lost", to);
             veth.up(End::B, 0);
             // The first may be lost while the neighbour is found out.
-            here.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             let mut heard = [0; 100];
             let answered = (0..20).any(|_| {
-                let _ = here.send_to(b"again", to);
-                matches!(here.recv(&mut heard), Ok(5))
+                let _ = near.send_to(b"again", to);
+                matches!(near.recv(&mut heard), Ok(5))
             });
             assert!(answered, "{to} answers after the wire is up again");
         }
@@ -456,9 +456,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_here_has_no_addresses() {
+    fn a_pair_in_one_namespace_has_no_addresses() {
         let before = Namespace::current().unwrap();
-        let veth = match Veth::pair_here(9000) {
+        let veth = match Veth::pair_in_one_namespace(9000) {
             Ok(veth) => veth,
             Err(reason) => return println!("skipped: {reason}"),
         };

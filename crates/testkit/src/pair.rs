@@ -21,7 +21,7 @@ impl Pair {
     /// Opens both. An error says what this machine does not have.
     pub fn open(device: &DeviceUnderTest, options: &Options) -> Result<Pair, String> {
         let network = device.network().map_err(|reason| reason.to_string())?;
-        let there = device.far(network.as_ref());
+        let far = device.far(network.as_ref());
         let open = |section: &str| {
             let context =
                 Context::from_text(&config(), Path::new("pair.ini")).map_err(|error| error.to_string())?;
@@ -29,7 +29,7 @@ impl Pair {
             Endpoint::create(device, options.clone()).map_err(|error| format!("{section}: {error}"))
         };
         let server = {
-            let _inside = there.as_ref().map(|there| there.enter().expect("who made it may enter it"));
+            let _inside = far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
             open(device.peer.unwrap_or(device.name))?
         };
         let client = open(device.name)?;

@@ -8,9 +8,9 @@ use cci::{
 use std::time::{Duration, Instant};
 
 /// Pieces of remote memory, each written anew when its last write has ended.
-const PIECES: u64 = 6;
+const SLOTS: u64 = 6;
 /// Length of a piece: many datagrams.
-const PIECE_BYTES: usize = 20_000;
+const SLOT_BYTES: usize = 20_000;
 /// Messages under way at once, each way.
 const MESSAGES_UNDER_WAY: u64 = 128;
 /// Contexts from here on are of remote writes and atomics; below are messages.
@@ -42,8 +42,8 @@ pub struct Side {
     seen: Vec<bool>,
     next: u64,
     /// By piece: writes begun, and whether one is under way.
-    writes: [u64; PIECES as usize],
-    writing: [bool; PIECES as usize],
+    writes: [u64; SLOTS as usize],
+    writing: [bool; SLOTS as usize],
     atomics: u64,
     atomic_under_way: bool,
     /// How remote operations ended otherwise than well.
@@ -76,13 +76,13 @@ fn read(message: &[u8]) -> Option<u64> {
 }
 
 /// What the write number `round` puts into a piece.
-fn piece(index: u64, round: u64) -> Vec<u8> {
-    (0..PIECE_BYTES).map(|at| (round as u8).wrapping_mul(31) ^ (at / 3) as u8 ^ index as u8).collect()
+fn slot_contents(index: u64, round: u64) -> Vec<u8> {
+    (0..SLOT_BYTES).map(|at| (round as u8).wrapping_mul(31) ^ (at / 3) as u8 ^ index as u8).collect()
 }
 
 impl Side {
     fn new(mut endpoint: Endpoint, connection: Connection) -> Side {
-        let len_bytes = PIECES as usize * PIECE_BYTES;
+        let len_bytes = SLOTS as usize * SLOT_BYTES;
         let shared = endpoint.allocate(len_bytes + 8).expect("memory");
         let source = endpoint.allocate(len_bytes).expect("memory");
         let handle = endpoint.register(&shared, Access::ALL).expect("a region");
@@ -102,8 +102,8 @@ impl Side {
             ends: Vec::new(),
             seen: Vec::new(),
             next: 0,
-            writes: [0; PIECES as usize],
-            writing: [false; PIECES as usize],
+            writes: [0; SLOTS as usize],
+            writing: [false; SLOTS as usize],
             atomics: 0,
             atomic_under_way: false,
             failed: Vec::new(),
@@ -133,16 +133,16 @@ impl Side {
     }
 
     fn write_more(&mut self) {
-        for index in 0..PIECES {
+        for index in 0..SLOTS {
             let at = index as usize;
             if self.writing[at] {
                 continue;
             }
-            let offset = index * PIECE_BYTES as u64;
-            assert!(self.source.write(offset as usize, &piece(index, self.writes[at] + 1)));
+            let offset = index * SLOT_BYTES as u64;
+            assert!(self.source.write(offset as usize, &slot_contents(index, self.writes[at] + 1)));
             let (from, into) =
                 (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
-            let len_bytes = PIECE_BYTES as u64;
+            let len_bytes = SLOT_BYTES as u64;
             let (to, context) = (self.connection, WRITES + index);
             if self.endpoint.rma_write(to, from, into, len_bytes, context, RmaFlags::NONE).is_ok() {
                 self.writes[at] += 1;
@@ -151,7 +151,7 @@ impl Side {
         }
         if !self.atomic_under_way {
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-            let word = RegionAddress::new(self.remote, PIECES * PIECE_BYTES as u64);
+            let word = RegionAddress::new(self.remote, SLOTS * SLOT_BYTES as u64);
             if self.endpoint.atomic(self.connection, add, word, None, ATOMICS, RmaFlags::NONE).is_ok() {
                 self.atomics += 1;
                 self.atomic_under_way = true;
@@ -343,13 +343,16 @@ impl Traffic {
             assert_eq!(good, from.sent, "all ended well\n{}", self.state());
             assert_eq!(to.seen.iter().filter(|seen| **seen).count() as u64, from.sent, "all arrived");
             assert!(from.failed.is_empty(), "{:?}", from.failed);
-            for index in 0..PIECES {
-                let (at, round) = (index as usize * PIECE_BYTES, from.writes[index as usize]);
-                let mut came = vec![0; PIECE_BYTES];
+            for index in 0..SLOTS {
+                let (at, round) = (index as usize * SLOT_BYTES, from.writes[index as usize]);
+                let mut came = vec![0; SLOT_BYTES];
                 assert!(to.shared.read(at, &mut came));
-                assert!(round == 0 || came == piece(index, round), "write {round} of piece {index} is there");
+                assert!(
+                    round == 0 || came == slot_contents(index, round),
+                    "write {round} of piece {index} is there"
+                );
             }
-            let added = to.shared.load(PIECES as usize * PIECE_BYTES, AtomicWidth::Eight);
+            let added = to.shared.load(SLOTS as usize * SLOT_BYTES, AtomicWidth::Eight);
             assert_eq!(added, Ok(from.atomics), "each atomic once");
         }
         self.client.sent + self.server.sent

@@ -105,8 +105,8 @@ fn messages(pair: &mut Pair, connection: Connection, attribute: Attribute, name:
 
 /// Memory at both ends.
 struct Areas {
-    here: RegionHandle,
-    there: RegionHandle,
+    local_handle: RegionHandle,
+    remote_handle: RegionHandle,
     _memory: [Memory; 2],
 }
 
@@ -116,15 +116,17 @@ fn areas(pair: &mut Pair) -> Areas {
     let [client, server] = &mut pair.ends;
     let local = client.allocate(AREA_BYTES).expect("memory");
     let remote = server.allocate(AREA_BYTES).expect("memory");
-    let here = client.register(&local, Access::LOCAL).expect("room");
-    let there = server.register(&remote, Access::READ | Access::WRITE | Access::ATOMIC).expect("room");
-    Areas { here, there, _memory: [local, remote] }
+    let local_handle = client.register(&local, Access::LOCAL).expect("room");
+    let remote_handle =
+        server.register(&remote, Access::READ | Access::WRITE | Access::ATOMIC).expect("room");
+    Areas { local_handle, remote_handle, _memory: [local, remote] }
 }
 
 fn remote_memory(pair: &mut Pair, connection: Connection, name: &str) {
     let areas = areas(pair);
     let [client, server] = &mut pair.ends;
-    let (local, remote) = (RegionAddress::new(areas.here, 0), RegionAddress::new(areas.there, 0));
+    let (local, remote) =
+        (RegionAddress::new(areas.local_handle, 0), RegionAddress::new(areas.remote_handle, 0));
     for len in [8, 4096, AREA_BYTES as u64] {
         steady(&format!("{name} write of {len}"), || {
             client.rma_write(connection, local, remote, len, 1, RmaFlags::NONE).expect("there is room");

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MODES: [&str; 3] = ["xdp", "xdp-generic", "packet"];
 
 fn pair(mtu_bytes: u32) -> Option<Veth> {
-    Veth::pair_here(mtu_bytes).map_err(|reason| println!("skipped: {reason}")).ok()
+    Veth::pair_in_one_namespace(mtu_bytes).map_err(|reason| println!("skipped: {reason}")).ok()
 }
 
 fn device(interface: &str, lines: &str) -> Device {
@@ -290,11 +290,11 @@ fn forged_and_random_frames_change_nothing() {
         let mut client = open(&veth.name(End::A, 0), mode);
         let mut server = open(&veth.name(End::B, 0), mode);
         let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
-        let (here, mut socket) = raw(&veth.name(End::A, 0));
-        let there = Link::of(&veth.name(End::B, 0)).unwrap();
+        let (near, mut socket) = raw(&veth.name(End::A, 0));
+        let far = Link::of(&veth.name(End::B, 0)).unwrap();
         let header = FrameHeader {
-            to: there.mac,
-            from: here.mac,
+            to: far.mac,
+            from: near.mac,
             to_endpoint: endpoint_of(&server),
             from_endpoint: endpoint_of(&client),
         };
@@ -414,18 +414,18 @@ fn other_traffic_passes_untouched() {
         Err(reason) => return println!("skipped: {reason}"),
     };
     let mut client = open("a0", "auto");
-    let here = UdpSocket::bind((veth.ip(End::A, 0, false), 0)).unwrap();
-    let (mut server, there) = {
+    let near = UdpSocket::bind((veth.ip(End::A, 0, false), 0)).unwrap();
+    let (mut server, far) = {
         let _inside = veth.enter(End::B);
         (open("b0", "auto"), UdpSocket::bind((veth.ip(End::B, 0, false), 0)).unwrap())
     };
     let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
-    there.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for round in 0..100u8 {
-        here.send_to(&[round; 1400], there.local_addr().unwrap()).unwrap();
+        near.send_to(&[round; 1400], far.local_addr().unwrap()).unwrap();
         still_talk(&mut client, &mut server, to_server, to_client, "meanwhile");
         let mut heard = [0; 1500];
-        assert_eq!(there.recv(&mut heard).unwrap(), 1400);
+        assert_eq!(far.recv(&mut heard).unwrap(), 1400);
         assert_eq!(heard[0], round);
     }
 }

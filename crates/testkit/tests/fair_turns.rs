@@ -128,7 +128,7 @@ fn address(number: u8) -> SocketAddr {
 fn open(number: u8, recv_buffers: u32) -> (Endpoint, Wire) {
     let wire = Wire::default();
     wire.plug().now_ns = 1_000_000_000;
-    let place = SimulatedNode {
+    let node = SimulatedNode {
         address: address(number),
         datagram_bytes_max: 1_472,
         receive_buffer_bytes: SOCKET_BYTES as u64 / 2,
@@ -136,7 +136,7 @@ fn open(number: u8, recv_buffers: u32) -> (Endpoint, Wire) {
         secret: [number; 32],
     };
     let options = Options::default().recv_buffers(recv_buffers);
-    (simulated::open(&place, Box::new(wire.clone()), options).unwrap(), wire)
+    (simulated::open(&node, Box::new(wire.clone()), options).unwrap(), wire)
 }
 
 /// A peer: an endpoint with one connection to the server.

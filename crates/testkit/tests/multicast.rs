@@ -90,12 +90,13 @@ fn the_devices_interface_is_used() {
         let mut near_other = open_at(&veth, End::A, 1, v6, "");
         let mut far = open_at(&veth, End::B, 0, v6, "");
         let mut far_other = open_at(&veth, End::B, 1, v6, "");
-        let there = uri.replace("%a0", "%b0");
+        let far_uri = uri.replace("%a0", "%b0");
         let to = join(&mut sender, &uri, TX);
         let from_near = join(&mut near, &uri, RX);
-        let from_far = join_at(&veth, End::B, &mut far, &there, RX);
+        let from_far = join_at(&veth, End::B, &mut far, &far_uri, RX);
         if uri.contains('%') {
-            for (end, endpoint, uri) in [(End::A, &mut near_other, &uri), (End::B, &mut far_other, &there)] {
+            for (end, endpoint, uri) in [(End::A, &mut near_other, &uri), (End::B, &mut far_other, &far_uri)]
+            {
                 let _inside = veth.enter(end);
                 let error = endpoint.connect(uri, &[], RX, 0, None).unwrap_err();
                 assert!(matches!(error, ConnectError::BadUri { .. }), "{error}");

@@ -208,12 +208,12 @@ fn an_address_that_comes_back_loses_nothing_and_another_one_needs_another_endpoi
             assert!(took < 3 * LIMIT, "{}", traffic.state());
             // At the new address there is an endpoint once somebody makes one.
             let transport = if kind == Kind::Tcp4 { "tcp" } else { "udp" };
-            let at = |here: End, ip: std::net::IpAddr| {
-                let _inside = veth.enter(here);
+            let at = |this_end: End, ip: std::net::IpAddr| {
+                let _inside = veth.enter(this_end);
                 let device = device(&format!("transport = {transport}\nip = {ip}"));
                 Endpoint::create(&device, timeout(LIMIT)).unwrap()
             };
-            let ip = |here: End| if here == end { other.into() } else { veth.ip(here, 0, false) };
+            let ip = |this_end: End| if this_end == end { other.into() } else { veth.ip(this_end, 0, false) };
             let (client, server) = (at(End::A, ip(End::A)), at(End::B, ip(End::B)));
             let mut again = Traffic::join(client, server, RU).unwrap();
             again.until_received(500);

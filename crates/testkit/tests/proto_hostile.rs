@@ -35,7 +35,7 @@ const fn key_of(region: u64) -> u64 {
     region.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const fn place(region: u64, offset: u64) -> RemoteAddress {
+const fn address(region: u64, offset: u64) -> RemoteAddress {
     RemoteAddress { region, key: key_of(region), offset }
 }
 
@@ -222,8 +222,9 @@ impl Victim {
 
     fn bytes(&mut self, at: RemoteAddress, len: u64, may: &[u64]) -> Option<&mut [u8]> {
         let end = at.offset.checked_add(len)?;
-        let there = may.contains(&at.region) && at.key == key_of(at.region) && !self.gone[at.region as usize];
-        let bytes = self.regions.get_mut(&at.region).filter(|_| there)?;
+        let allowed =
+            may.contains(&at.region) && at.key == key_of(at.region) && !self.gone[at.region as usize];
+        let bytes = self.regions.get_mut(&at.region).filter(|_| allowed)?;
         bytes.get_mut(usize::try_from(at.offset).ok()?..usize::try_from(end).ok()?)
     }
 }
@@ -526,14 +527,16 @@ impl Attack {
         let remote = RemoteAddress { region: 77, key: 78, offset: 79 };
         let offset = operation * 24 % (REGION_BYTES as u64 - 2_000);
         let message = message.then_some(&b"done"[..]);
-        let piece = |region| [RmaSegment { local: place(region, offset), remote, len_bytes: bytes }];
+        let segment = |region| [RmaSegment { local: address(region, offset), remote, len_bytes: bytes }];
         let started = match kind {
-            0 => self.end.rma(self.now, self.key, RmaKind::Write, &piece(SOURCE), message, fence, operation),
-            1 => self.end.rma(self.now, self.key, RmaKind::Read, &piece(SINK), message, fence, operation),
+            0 => {
+                self.end.rma(self.now, self.key, RmaKind::Write, &segment(SOURCE), message, fence, operation)
+            }
+            1 => self.end.rma(self.now, self.key, RmaKind::Read, &segment(SINK), message, fence, operation),
             _ => {
                 let atomic =
                     Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-                let result = (kind == 2).then_some(place(SINK, offset));
+                let result = (kind == 2).then_some(address(SINK, offset));
                 self.end.atomic(self.now, self.key, atomic, remote, result, fence, operation)
             }
         };
@@ -683,11 +686,11 @@ fn floods_are_answered_within_bounds() {
     let floods = [
         Evil::Notify { slot: 0, len: 0, bare: true },
         Evil::Notify { slot: 1, len: 8, bare: false },
-        Evil::Write { slot: 2, at: place(OPEN, 0), last: true, len: 0 },
-        Evil::Write { slot: 2, at: place(SECRET, 0), last: true, len: 8 },
-        Evil::Atomic { slot: 3, at: place(OPEN, 0), kind: 0, wide: true, value: true },
-        Evil::Read { slot: 4, at: place(READABLE, 0), len: 1 },
-        Evil::Read { slot: 4, at: place(READABLE, u64::MAX - 4), len: 1 },
+        Evil::Write { slot: 2, at: address(OPEN, 0), last: true, len: 0 },
+        Evil::Write { slot: 2, at: address(SECRET, 0), last: true, len: 8 },
+        Evil::Atomic { slot: 3, at: address(OPEN, 0), kind: 0, wide: true, value: true },
+        Evil::Read { slot: 4, at: address(READABLE, 0), len: 1 },
+        Evil::Read { slot: 4, at: address(READABLE, u64::MAX - 4), len: 1 },
         Evil::Done { slot: 5, result: 1 },
         Evil::Data { slot: 6, offset: 0, len: 8 },
         Evil::Gone { slot: 6, offset: 0, len: 8 },
@@ -716,11 +719,11 @@ fn slots_out_of_range_are_faults() {
     let slots = [limits::RMA_SLOTS as u16, limits::RMA_SLOTS as u16 + 1, 0x100, u16::MAX];
     for slot in slots {
         for evil in [
-            Evil::Write { slot, at: place(OPEN, 0), last: true, len: 100 },
-            Evil::Read { slot, at: place(READABLE, 0), len: 100 },
+            Evil::Write { slot, at: address(OPEN, 0), last: true, len: 100 },
+            Evil::Read { slot, at: address(READABLE, 0), len: 100 },
             Evil::Data { slot, offset: 0, len: 8 },
             Evil::Gone { slot, offset: 0, len: 8 },
-            Evil::Atomic { slot, at: place(OPEN, 0), kind: 0, wide: true, value: true },
+            Evil::Atomic { slot, at: address(OPEN, 0), kind: 0, wide: true, value: true },
             Evil::Notify { slot, len: 8, bare: false },
             Evil::Done { slot, result: 0 },
         ] {

@@ -141,7 +141,7 @@ fn an_endpoint_reads_and_writes_both_ways_at_once() {
         message_pct: 20.0,
         fence_pct: 2.0,
         again_pct: 10.0,
-        pieces_max: 40,
+        segments_max: 40,
         bytes_min: 1,
         ..RmaWork::writes(400, 60_000)
     };

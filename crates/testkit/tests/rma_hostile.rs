@@ -216,7 +216,7 @@ fn claiming_all(handle: RegionHandle) -> RegionHandle {
 struct Attacker {
     pair: Pair<Rust>,
     owner: Owner,
-    here: Area<Rust>,
+    local_area: Area<Rust>,
     rng: Rng,
     tried: u64,
     /// What the operations under way must come to, in order.
@@ -230,9 +230,15 @@ impl Attacker {
         let mut pair = Pair::open(&place, Attribute::ReliableOrdered, &setup);
         let (_, other) = connect(&mut pair.client, &mut pair.server, Attribute::ReliableOrdered);
         let owner = Owner::new(&mut pair, other);
-        let here = Area::new(&mut pair.client, Whose::Library, 8_192, Access::ALL);
-        let mut attacker =
-            Attacker { pair, owner, here, rng: Rng::new(20_261_121), tried: 0, under_way: VecDeque::new() };
+        let local_area = Area::new(&mut pair.client, Whose::Library, 8_192, Access::ALL);
+        let mut attacker = Attacker {
+            pair,
+            owner,
+            local_area,
+            rng: Rng::new(20_261_121),
+            tried: 0,
+            under_way: VecDeque::new(),
+        };
         for _ in 0..REGIONS {
             attacker.owner.register(&mut attacker.pair, &mut attacker.rng);
         }
@@ -252,7 +258,7 @@ impl Attacker {
     fn make(&mut self, attack: Attack) {
         let Some(expected) = attack.expected(&self.owner) else { return };
         let patience = Instant::now() + conformance_timeout();
-        let local = [self.here.piece(8, attack.len_bytes as usize)];
+        let local = [self.local_area.segment(8, attack.len_bytes as usize)];
         let remote = [Segment::new(attack.handle, attack.offset, attack.len_bytes)];
         let with_message = self.rng.below(16) == 0;
         loop {
@@ -266,7 +272,7 @@ impl Attacker {
                     Port::rma(client, to, &Rma { message, ..plain(RmaKind::Read, &local, &remote, 0) })
                 }
                 Deed::Change(atomic) => {
-                    let result = Some(self.here.address(0));
+                    let result = Some(self.local_area.address(0));
                     Port::atomic(client, to, atomic, remote[0].address, result, 0, RmaFlags::NONE)
                 }
             };
@@ -297,15 +303,16 @@ impl Attacker {
             self.poll();
         }
         self.owner.check(self.tried);
-        self.here.check("what was refused was not read");
+        self.local_area.check("what was refused was not read");
         assert!(self.pair.server.inbox.is_empty(), "no message of a refused operation");
-        let Attacker { pair, owner, here, .. } = self;
+        let Attacker { pair, owner, local_area, .. } = self;
         let memory = &mut owner.memories[0];
         let grant = Grant { range: memory.range.clone(), access: Access::ALL, only: None };
         let handle = Port::register(&mut pair.server.port, &memory.memory, grant).expect("room");
         let data = contents(self.tried, 2_000);
-        here.put(100, &data);
-        let status = pair.transfer(RmaKind::Write, here.piece(100, 2_000), Segment::new(handle, 50, 2_000));
+        local_area.put(100, &data);
+        let status =
+            pair.transfer(RmaKind::Write, local_area.segment(100, 2_000), Segment::new(handle, 50, 2_000));
         assert_eq!(status, Status::Success, "the owner goes on");
         memory.expect(50, &data);
         memory.check("written by one who may");
@@ -366,7 +373,7 @@ fn forged_handles_open_nothing(device: DeviceUnderTest) {
     attacker.check();
     let bits = attacker.tried;
     while attacker.tried < handles {
-        let attack = attack(&mut attacker.rng, &attacker.owner, attacker.here.handle);
+        let attack = attack(&mut attacker.rng, &attacker.owner, attacker.local_area.handle);
         attacker.make(attack);
         if attacker.tried.is_multiple_of(4_096) {
             attacker.churn();

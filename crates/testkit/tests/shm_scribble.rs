@@ -166,14 +166,14 @@ fn attack(uri: &str) {
         let memory = endpoint.allocate(REGION_BYTES).expect("memory");
         let ours = endpoint.register(&memory, Access::ALL).expect("registered");
         let _ = endpoint.send(connection, &ours.to_bytes(), 0, SendFlags::SILENT);
-        let (here, there) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 64));
-        let _ = endpoint.rma_write(connection, here, there, 1 + rng.below(6000), 1, RmaFlags::SILENT);
+        let (local, remote) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 64));
+        let _ = endpoint.rma_write(connection, local, remote, 1 + rng.below(6000), 1, RmaFlags::SILENT);
         for _ in 0..rng.below(200) {
             endpoint.progress();
         }
-        let places = shared();
+        let ranges = shared();
         for _ in 0..SCRIBBLES {
-            let (start, len) = places[rng.below(places.len() as u64) as usize];
+            let (start, len) = ranges[rng.below(ranges.len() as u64) as usize];
             scribble(&own, &mut rng, start, len);
             match rng.below(8) {
                 0 => {
@@ -182,7 +182,7 @@ fn attack(uri: &str) {
                 }
                 1 => endpoint.progress(),
                 2 => std::thread::sleep(Duration::from_micros(rng.below(200))),
-                3 => drop(endpoint.rma_read(connection, here, there, 500, 2, RmaFlags::SILENT)),
+                3 => drop(endpoint.rma_read(connection, local, remote, 500, 2, RmaFlags::SILENT)),
                 _ => {}
             }
         }
@@ -328,11 +328,11 @@ impl Victim {
             return;
         }
         let len = 1 + self.rng.below(4000);
-        let (ours, there) =
+        let (ours, remote) =
             (RegionAddress::new(self.own, 0), theirs.map(|handle| RegionAddress::new(handle, len)));
-        match (self.rng.below(4), there) {
-            (0, Some(there)) => drop(self.endpoint.rma_write(on, ours, there, len, 0, RmaFlags::SILENT)),
-            (1, Some(there)) => drop(self.endpoint.rma_read(on, ours, there, len, 0, RmaFlags::SILENT)),
+        match (self.rng.below(4), remote) {
+            (0, Some(remote)) => drop(self.endpoint.rma_write(on, ours, remote, len, 0, RmaFlags::SILENT)),
+            (1, Some(remote)) => drop(self.endpoint.rma_read(on, ours, remote, len, 0, RmaFlags::SILENT)),
             _ => {
                 let message = vec![3; len as usize];
                 let _ = self.endpoint.send(on, &message, 0, SendFlags::SILENT);

@@ -154,40 +154,40 @@ fn fill(number: u64) -> Vec<u8> {
 /// Messages, remote writes and atomics, while one interface goes down and comes back: everything once.
 fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     const MESSAGES: u64 = 12_000;
-    const PIECE: usize = 40_000;
-    const PIECES: usize = 100;
+    const CHUNK_BYTES: usize = 40_000;
+    const CHUNKS: usize = 100;
     let Some(veth) = wires(Some(100_000_000)) else { return };
     let mut pair = Pair::new(&veth, true, attribute);
     pair.rest(Duration::from_millis(50));
     assert!(pair.explained().contains("uses path 2"), "{}", pair.explained());
-    let theirs = pair.server.allocate(PIECE * PIECES + 8).unwrap();
+    let theirs = pair.server.allocate(CHUNK_BYTES * CHUNKS + 8).unwrap();
     let remote = pair.server.register(&theirs, Access::ALL).unwrap();
-    let ours = pair.client.allocate(PIECE * PIECES).unwrap();
+    let ours = pair.client.allocate(CHUNK_BYTES * CHUNKS).unwrap();
     let local = pair.client.register(&ours, Access::LOCAL).unwrap();
-    let written: Vec<u8> = (0..PIECE * PIECES).map(|at| (at / 7 + at / PIECE) as u8).collect();
+    let written: Vec<u8> = (0..CHUNK_BYTES * CHUNKS).map(|at| (at / 7 + at / CHUNK_BYTES) as u8).collect();
     assert!(ours.write(0, &written));
-    let counter = RegionAddress::new(remote, (PIECE * PIECES) as u64);
-    let (mut sent, mut sent_done, mut pieces, mut pieces_done, mut got) = (0, 0, 0, 0, 0);
+    let counter = RegionAddress::new(remote, (CHUNK_BYTES * CHUNKS) as u64);
+    let (mut sent, mut sent_done, mut chunks, mut chunks_done, mut got) = (0, 0, 0, 0, 0);
     let mut seen = vec![false; MESSAGES as usize];
     let mut phase = 0;
     let start = Instant::now();
     let (client, server, to) = (&mut pair.client, &mut pair.server, pair.to_server);
-    while sent_done < MESSAGES || got < MESSAGES || pieces_done < 2 * PIECES {
+    while sent_done < MESSAGES || got < MESSAGES || chunks_done < 2 * CHUNKS {
         while sent < MESSAGES && client.send(to, &fill(sent), sent, SendFlags::NONE).is_ok() {
             sent += 1;
         }
-        while pieces < PIECES && pieces - pieces_done / 2 < 4 {
-            let at = (pieces * PIECE) as u64;
+        while chunks < CHUNKS && chunks - chunks_done / 2 < 4 {
+            let at = (chunks * CHUNK_BYTES) as u64;
             let (from, into) = (RegionAddress::new(local, at), RegionAddress::new(remote, at));
-            client.rma_write(to, from, into, PIECE as u64, MESSAGES, RmaFlags::NONE).unwrap();
+            client.rma_write(to, from, into, CHUNK_BYTES as u64, MESSAGES, RmaFlags::NONE).unwrap();
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
             client.atomic(to, add, counter, None, MESSAGES, RmaFlags::NONE).unwrap();
-            pieces += 1;
+            chunks += 1;
         }
         match client.next_event() {
             Some(Event::Send { status, context, .. }) => {
                 assert_eq!(status, Status::Success);
-                if context == MESSAGES { pieces_done += 1 } else { sent_done += 1 }
+                if context == MESSAGES { chunks_done += 1 } else { sent_done += 1 }
             }
             Some(other) => panic!("{other:?}"),
             None => {}
@@ -214,15 +214,15 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
         }
         assert!(
             start.elapsed() < PATIENCE,
-            "phase {phase}, {sent} sent, {sent_done} done, {got} came, {pieces_done} operations\n{}\n{:?}\n{:?}",
+            "phase {phase}, {sent} sent, {sent_done} done, {got} came, {chunks_done} operations\n{}\n{:?}\n{:?}",
             client.explain(to).unwrap(),
             client.counters(),
             server.counters()
         );
     }
-    let mut came = vec![0; PIECE * PIECES];
+    let mut came = vec![0; CHUNK_BYTES * CHUNKS];
     assert!(theirs.read(0, &mut came) && came == written, "what was written is there");
-    assert_eq!(theirs.load(PIECE * PIECES, AtomicWidth::Eight), Ok(PIECES as u64), "each atomic once");
+    assert_eq!(theirs.load(CHUNK_BYTES * CHUNKS, AtomicWidth::Eight), Ok(CHUNKS as u64), "each atomic once");
     println!("all there after {:?}", start.elapsed());
     // The way is used again.
     let start = Instant::now();

@@ -90,13 +90,13 @@ fn pkg_config(template: &Path, prefix: &Path) -> Result<(), String> {
 
 /// Asks the command itself.
 fn completions(prefix: &Path) -> Result<(), String> {
-    for (shell, place) in COMPLETIONS {
+    for (shell, path) in COMPLETIONS {
         let output = Command::new(prefix.join("bin/cci"))
             .args(["completions", shell])
             .output()
             .map_err(|error| format!("bin/cci: {error}"))?;
         if output.status.success() && !output.stdout.is_empty() {
-            write(&output.stdout, &prefix.join(place), 0o644)?;
+            write(&output.stdout, &prefix.join(path), 0o644)?;
         }
     }
     Ok(())

@@ -45,10 +45,10 @@ pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Optio
     let process = Process::of(partner.pid()).map_err(failed("the second process"))?;
     let reading = timed(args, &slots, |offset| {
         let at = offset as usize;
-        let piece = mine.get_mut(at..at + len as usize).unwrap_or_default();
+        let chunk = mine.get_mut(at..at + len as usize).unwrap_or_default();
         match direction {
-            Direction::Write => process.write(address + offset, piece),
-            Direction::Read => process.read(address + offset, piece),
+            Direction::Write => process.write(address + offset, chunk),
+            Direction::Read => process.read(address + offset, chunk),
         }
         .map_err(failed("process_vm_writev"))
     })?;

@@ -71,8 +71,8 @@ fn ready(stream: TcpStream) -> Outcome<TcpStream> {
 fn drain(stream: &mut TcpStream, memory: &[u8], slots: &Slots, count: u64) -> Outcome {
     for nth in 0..count {
         let at = slots.offset(nth) as usize;
-        let piece = memory.get(at..at + slots.len as usize).unwrap_or_default();
-        stream.write_all(piece).map_err(failed("TCP by hand"))?;
+        let chunk = memory.get(at..at + slots.len as usize).unwrap_or_default();
+        stream.write_all(chunk).map_err(failed("TCP by hand"))?;
     }
     Ok(())
 }

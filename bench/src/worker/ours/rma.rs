@@ -127,11 +127,12 @@ impl Transfers {
     #[inline]
     fn start(&mut self, nth: u64) -> Outcome<bool> {
         let (offset, len) = (self.slots.offset(nth), u64::from(self.slots.len));
-        let (here, there) = (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
+        let (local, remote) =
+            (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
         let (endpoint, connection) = (&mut self.channel.endpoint, self.channel.connection);
         let started = match self.direction {
-            Direction::Write => endpoint.rma_write(connection, here, there, len, 0, RmaFlags::NONE),
-            Direction::Read => endpoint.rma_read(connection, here, there, len, 0, RmaFlags::NONE),
+            Direction::Write => endpoint.rma_write(connection, local, remote, len, 0, RmaFlags::NONE),
+            Direction::Read => endpoint.rma_read(connection, local, remote, len, 0, RmaFlags::NONE),
         };
         match started {
             Ok(()) => Ok(true),

@@ -13,7 +13,7 @@ use std::{fs, thread};
 pub const CONFIG: &str = "[shm]\ntransport = shm\n\n[udp]\ntransport = udp\nip = 127.0.0.1\n";
 
 /// Where the header and the sources are.
-pub fn here() -> &'static Path {
+pub fn package_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -24,7 +24,7 @@ pub fn libraries() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--locked", "-p", "cci-capi", "--lib", "--target-dir"]).arg(&target);
-        succeed(build.current_dir(here()));
+        succeed(build.current_dir(package_folder()));
         let lib = scratch().join("lib");
         fs::create_dir_all(&lib).expect("a folder");
         let built = target.join("debug");
@@ -66,7 +66,7 @@ pub fn compile(name: &str, linked: Linked) -> PathBuf {
 }
 
 fn compile_now(name: &str, linked: Linked) -> PathBuf {
-    compile_file(&here().join("tests/c").join(format!("{name}.c")), linked)
+    compile_file(&package_folder().join("tests/c").join(format!("{name}.c")), linked)
 }
 
 /// Compiles any source file, warnings being errors.
@@ -76,7 +76,7 @@ pub fn compile_file(source: &Path, linked: Linked) -> PathBuf {
     let lib = libraries();
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here().join("include"))
+        .arg(package_folder().join("include"))
         .arg(source)
         .arg("-o")
         .arg(&program);
@@ -91,7 +91,7 @@ pub fn compile_file(source: &Path, linked: Linked) -> PathBuf {
 
 /// `Libs.private` of `cci.pc.in`.
 pub fn private_libraries() -> Vec<String> {
-    let text = fs::read_to_string(here().join("cci.pc.in")).expect("cci.pc.in");
+    let text = fs::read_to_string(package_folder().join("cci.pc.in")).expect("cci.pc.in");
     let line = text.lines().find_map(|line| line.strip_prefix("Libs.private:")).expect("Libs.private");
     line.split_whitespace().map(str::to_owned).collect()
 }

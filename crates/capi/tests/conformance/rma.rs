@@ -73,38 +73,49 @@ fn blocking(status: c_int) -> Result<Status, Refusal> {
 
 /// Calls `cci_rma` where that can say it, and `cci_rmav` where not.
 fn rma(to: CConn, rma: &Rma<'_>, flags: c_int) -> c_int {
-    let way = match rma.kind {
+    let direction = match rma.kind {
         RmaKind::Read => CCI_FLAG_READ,
         RmaKind::Write => CCI_FLAG_WRITE,
     };
-    let flags = flags | way | flags_to_c(rma.flags);
+    let flags = flags | direction | flags_to_c(rma.flags);
     let (msg_ptr, msg_len) = rma.message.map_or((null(), 0), |bytes| (bytes.as_ptr(), bytes.len() as u32));
     let context = pointer(rma.context);
     if let ([local], [remote]) = (rma.local, rma.remote)
         && local.len_bytes == remote.len_bytes
     {
-        let (here, there) = (to_c(&local.address.handle), to_c(&remote.address.handle));
-        let (here_at, there_at) = (local.address.offset, remote.address.offset);
+        let (local_handle, remote_handle) = (to_c(&local.address.handle), to_c(&remote.address.handle));
+        let (local_offset, remote_offset) = (local.address.offset, remote.address.offset);
         // SAFETY: a connection of ours, a message as long as said, and two handles.
         return unsafe {
             let len = local.len_bytes;
-            cci_rma(to.0, msg_ptr.cast(), msg_len, &here, here_at, &there, there_at, len, context, flags)
+            cci_rma(
+                to.0,
+                msg_ptr.cast(),
+                msg_len,
+                &local_handle,
+                local_offset,
+                &remote_handle,
+                remote_offset,
+                len,
+                context,
+                flags,
+            )
         };
     }
-    let handles = |pieces: &[Segment]| -> Vec<cci_rma_handle_t> {
-        pieces.iter().map(|piece| to_c(&piece.address.handle)).collect()
+    let handles = |segments: &[Segment]| -> Vec<cci_rma_handle_t> {
+        segments.iter().map(|segment| to_c(&segment.address.handle)).collect()
     };
-    let pieces = |pieces: &[Segment], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_piece_t> {
-        let both = pieces.iter().zip(handles);
-        let piece = |(piece, handle): (&Segment, _)| cci_rma_piece_t {
+    let segments = |segments: &[Segment], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_piece_t> {
+        let both = segments.iter().zip(handles);
+        let segment = |(segment, handle): (&Segment, _)| cci_rma_piece_t {
             handle: std::ptr::from_ref(handle),
-            offset: piece.address.offset,
-            length: piece.len_bytes,
+            offset: segment.address.offset,
+            length: segment.len_bytes,
         };
-        both.map(piece).collect()
+        both.map(segment).collect()
     };
     let (local_handles, remote_handles) = (handles(rma.local), handles(rma.remote));
-    let (local, remote) = (pieces(rma.local, &local_handles), pieces(rma.remote, &remote_handles));
+    let (local, remote) = (segments(rma.local, &local_handles), segments(rma.remote, &remote_handles));
     let (locals, remotes) = (local.len() as u32, remote.len() as u32);
     // SAFETY: a connection of ours, a message as long as said, and lists as long as said, of handles.
     unsafe {
@@ -134,8 +145,8 @@ fn atomic(
         AtomicWidth::Four => 4,
         AtomicWidth::Eight => 8,
     };
-    let there = to_c(&target.handle);
-    let here = result.map(|result| to_c(&result.handle));
+    let remote_handle = to_c(&target.handle);
+    let local_handle = result.map(|result| to_c(&result.handle));
     // SAFETY: a connection of ours, a handle, and another or NULL.
     unsafe {
         cci_atomic(
@@ -144,9 +155,9 @@ fn atomic(
             width,
             atomic.operand,
             atomic.compare,
-            &there,
+            &remote_handle,
             target.offset,
-            here.as_ref().map_or(null(), std::ptr::from_ref),
+            local_handle.as_ref().map_or(null(), std::ptr::from_ref),
             result.map_or(0, |result| result.offset),
             pointer(context),
             flags,

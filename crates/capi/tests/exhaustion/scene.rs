@@ -307,21 +307,23 @@ impl Scene {
         let (fill, seen) = (&mut self.fill, &mut self.seen);
         fill.fill(self.round);
         seen.fill(0);
-        let [Some((local, here)), Some((remote, there))] = &self.areas else { panic!("allocated before") };
-        let (here, there) = (RegionAddress::new(*here, 0), RegionAddress::new(*there, 0));
+        let [Some((local, package_folder)), Some((remote, there))] = &self.areas else {
+            panic!("allocated before")
+        };
+        let (package_folder, there) = (RegionAddress::new(*package_folder, 0), RegionAddress::new(*there, 0));
         assert!(local.write(0, fill) && remote.write(0, seen));
         let connection = self.connections[0][NEAR];
         let len = AREA_BYTES as u64;
         let [near, far] = self.ends.each_mut().map(|end| end.as_mut().expect("opened before"));
-        call(near.rma_write(connection, here, there, len, 1, RmaFlags::NONE))?;
+        call(near.rma_write(connection, package_folder, there, len, 1, RmaFlags::NONE))?;
         complete(near, far)?;
         assert!(local.write(0, seen) && remote.read(0, seen) && seen == fill, "written");
-        call(near.rma_read(connection, here, there, len, 1, RmaFlags::NONE))?;
+        call(near.rma_read(connection, package_folder, there, len, 1, RmaFlags::NONE))?;
         complete(near, far)?;
         seen.fill(0);
         assert!(local.read(0, seen) && seen == fill, "read");
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-        call(near.atomic(connection, add, there, Some(here), 1, RmaFlags::NONE))?;
+        call(near.atomic(connection, add, there, Some(package_folder), 1, RmaFlags::NONE))?;
         complete(near, far)
     }
 

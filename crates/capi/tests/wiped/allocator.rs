@@ -73,13 +73,13 @@ fn search(block: &[u8]) {
         let Some(next) = rest.iter().position(|byte| *byte == MARK[0] || *byte == MARK_HEX[0]) else {
             return;
         };
-        let Some(here) = rest.get(next..) else { return };
-        if here.starts_with(&MARK)
-            && let Some(number) = named(here)
+        let Some(package_folder) = rest.get(next..) else { return };
+        if package_folder.starts_with(&MARK)
+            && let Some(number) = named(package_folder)
         {
             FOUND[0].fetch_or(1 << number, Ordering::Relaxed);
-        } else if here.starts_with(MARK_HEX)
-            && let Some(number) = named_in_digits(here)
+        } else if package_folder.starts_with(MARK_HEX)
+            && let Some(number) = named_in_digits(package_folder)
         {
             FOUND[1].fetch_or(1 << number, Ordering::Relaxed);
         }

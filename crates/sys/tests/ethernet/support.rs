@@ -9,7 +9,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A pair with both ends in one fresh namespace, in which the calling thread is until it is dropped.
 pub fn pair(mtu_bytes: u32) -> Option<Veth> {
-    Veth::pair_here(mtu_bytes).map_err(|reason| println!("skipped: {reason}")).ok()
+    Veth::pair_in_one_namespace(mtu_bytes).map_err(|reason| println!("skipped: {reason}")).ok()
 }
 
 pub fn link(veth: &Veth, end: End) -> Link {

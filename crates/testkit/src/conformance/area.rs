@@ -65,13 +65,13 @@ impl<D: Driver> Area<D> {
         self.range.len()
     }
 
-    /// A place in the region.
+    /// An address in the region.
     pub fn address(&self, offset: usize) -> RegionAddress {
         RegionAddress::new(self.handle, offset as u64)
     }
 
     /// A run of bytes of the region.
-    pub fn piece(&self, offset: usize, len_bytes: usize) -> Segment {
+    pub fn segment(&self, offset: usize, len_bytes: usize) -> Segment {
         Segment::new(self.handle, offset as u64, len_bytes as u64)
     }
 

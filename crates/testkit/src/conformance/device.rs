@@ -413,7 +413,7 @@ impl DeviceUnderTest {
                 Ok(_) => Ok(None),
                 Err(_) => Err(Unavailable::new(format!("this machine has no address {ip}"))),
             },
-            Needs::Wires => Veth::pairs_here(&WIRES).map(Some),
+            Needs::Wires => Veth::pairs_in_one_namespace(&WIRES).map(Some),
             Needs::AddressedWires => network_for_all().map(Some),
             Needs::Across => Veth::across(&[Wire::default(); 2]).map(Some),
         }
@@ -435,7 +435,7 @@ impl DeviceUnderTest {
 /// A network in which every section of [`CONFIG`] can be had, for a program that reads its configuration once, while
 /// each case has a network of its own: names and addresses in them are the same.
 pub fn network_for_all() -> Result<Veth, Unavailable> {
-    let veth = Veth::pairs_here(&WIRES)?;
+    let veth = Veth::pairs_in_one_namespace(&WIRES)?;
     veth.give_ipv6(End::A, 0);
     Ok(veth)
 }

@@ -44,7 +44,7 @@ pub(super) fn add(which: Which, outcome: &Outcome, took: Duration) {
     let millis = took.as_millis();
     let line = format!("{device}\t{language}\t{group}\t{case}\t{word}\t{millis}\t{reason}\n");
     let file = OpenOptions::new().create(true).append(true).open(&path);
-    // In one piece: other test programs write to the same file.
+    // In one call: other test programs write to the same file.
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
     written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }

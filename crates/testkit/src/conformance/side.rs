@@ -53,7 +53,7 @@ impl<D: Driver> Side<D> {
 
     /// Opens an endpoint where others connect to it: on another device than those, if the two are ends of a wire.
     pub fn open_server(env: &Environment<D>, setup: &Setup) -> Side<D> {
-        let _there = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
+        let _inside = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
         Side::of(env.driver.open(env.peer, setup))
     }
 

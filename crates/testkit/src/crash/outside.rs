@@ -73,7 +73,7 @@ impl System {
         let mut system = System { sockets: BTreeMap::new(), names: 0, programs: 0, files: files() };
         let Some(veth) = network else { return system };
         for end in [End::A, End::B] {
-            let _there = veth.enter(end);
+            let _inside = veth.enter(end);
             system.count_here();
         }
         system

@@ -358,24 +358,24 @@ impl Pair {
         let Some((_, key)) = self.which(node, which) else { return };
         self.next += 1;
         let (now, operation) = (self.now, self.next);
-        let place = RemoteAddress { region: REGION, key: KEY, offset: operation * 8 % 1_000 };
+        let address = RemoteAddress { region: REGION, key: KEY, offset: operation * 8 % 1_000 };
         let payload = vec![3; message];
         let message = (message <= 1_000).then_some(&payload[..]);
         let (all, half) = (bytes, bytes / 2);
-        let piece = |at: u64, len_bytes| {
-            let place = place.plus(at);
-            RmaSegment { local: place, remote: place, len_bytes }
+        let segment = |at: u64, len_bytes| {
+            let address = address.plus(at);
+            RmaSegment { local: address, remote: address, len_bytes }
         };
-        let pieces =
-            if half == 0 { vec![piece(0, all)] } else { vec![piece(half, all - half), piece(0, half)] };
+        let segments =
+            if half == 0 { vec![segment(0, all)] } else { vec![segment(half, all - half), segment(0, half)] };
         let end = &mut self.ends[node];
         let started = match kind {
-            0 => end.rma(now, key, RmaKind::Write, &pieces, message, fence, operation),
-            1 => end.rma(now, key, RmaKind::Read, &pieces, message, fence, operation),
+            0 => end.rma(now, key, RmaKind::Write, &segments, message, fence, operation),
+            1 => end.rma(now, key, RmaKind::Read, &segments, message, fence, operation),
             _ => {
                 let atomic =
                     Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-                end.atomic(now, key, atomic, place, (kind == 2).then_some(place), fence, operation)
+                end.atomic(now, key, atomic, address, (kind == 2).then_some(address), fence, operation)
             }
         };
         match started {

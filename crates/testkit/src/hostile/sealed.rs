@@ -29,7 +29,7 @@ const SOCKETS_PER_LOOK: usize = 64;
 /// What comes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Somebody who has a key sent the first piece of a handshake to this peer, which has recorded it.
+    /// Somebody who has a key sent the first part of a handshake to this peer, which has recorded it.
     Recorded,
     /// The victim has answered by a cookie.
     Cookie,
@@ -46,7 +46,7 @@ pub struct Strangers {
     ip: IpAddr,
     sockets: Vec<UdpSocket>,
     next_socket: usize,
-    /// First pieces of others.
+    /// First parts of others.
     pub recordings: Vec<Vec<u8>>,
     /// By the handshake's id: what was sent, and from which socket.
     begun: HashMap<u64, (usize, Vec<u8>)>,
@@ -122,10 +122,10 @@ impl Strangers {
         self.sockets.len() - 1
     }
 
-    fn begin(&mut self, socket: usize, piece: Vec<u8>) {
-        let id = u64::from_le_bytes(std::array::from_fn(|at| piece[8 + at]));
-        let _ = self.sockets[socket].send_to(&piece, self.victim);
-        self.begun.insert(id, (socket, piece));
+    fn begin(&mut self, socket: usize, part: Vec<u8>) {
+        let id = u64::from_le_bytes(std::array::from_fn(|at| part[8 + at]));
+        let _ = self.sockets[socket].send_to(&part, self.victim);
+        self.begun.insert(id, (socket, part));
     }
 }
 
@@ -144,11 +144,11 @@ pub fn from_address(ip: IpAddr) -> Act<Strangers> {
 /// Sends each recording to the victim, each from an address of its own, without the cookie that may be in it.
 pub fn replay() -> Act<Strangers> {
     act(|strangers: &mut Strangers| {
-        for mut piece in std::mem::take(&mut strangers.recordings) {
-            piece[FLAGS_AT] &= !FLAG_COOKIE;
-            piece[COOKIE_AT..HEADER_BYTES].fill(0);
+        for mut part in std::mem::take(&mut strangers.recordings) {
+            part[FLAGS_AT] &= !FLAG_COOKIE;
+            part[COOKIE_AT..HEADER_BYTES].fill(0);
             let socket = strangers.socket();
-            strangers.begin(socket, piece);
+            strangers.begin(socket, part);
         }
     })
 }
@@ -159,31 +159,31 @@ pub fn begin(bytes: &'static [u8]) -> Act<Strangers> {
         strangers.next_id += 1;
         let bytes = if VERSION < 2 { bytes.to_vec() } else { [&ID, bytes].concat() };
         let len = (HEADER_BYTES + bytes.len()).next_multiple_of(8);
-        let mut piece = vec![FIRST_BYTE, HANDSHAKE];
-        piece.extend((len as u16).to_le_bytes());
-        piece.extend(0_u32.to_le_bytes());
-        piece.extend(strangers.next_id.to_le_bytes());
-        piece.extend((strangers.next_id as u32).to_le_bytes());
-        piece.extend(0_u16.to_le_bytes());
-        piece.extend((bytes.len() as u16).to_le_bytes());
-        piece.extend(0_u16.to_le_bytes());
-        piece.extend([FLAG_INITIATOR | FLAG_ASKS, 0]);
-        piece.resize(HEADER_BYTES, 0);
-        piece[VERSION_AT] = if VERSION < 2 { 0 } else { VERSION };
-        piece.extend(bytes);
-        piece.resize(len, 0);
+        let mut part = vec![FIRST_BYTE, HANDSHAKE];
+        part.extend((len as u16).to_le_bytes());
+        part.extend(0_u32.to_le_bytes());
+        part.extend(strangers.next_id.to_le_bytes());
+        part.extend((strangers.next_id as u32).to_le_bytes());
+        part.extend(0_u16.to_le_bytes());
+        part.extend((bytes.len() as u16).to_le_bytes());
+        part.extend(0_u16.to_le_bytes());
+        part.extend([FLAG_INITIATOR | FLAG_ASKS, 0]);
+        part.resize(HEADER_BYTES, 0);
+        part[VERSION_AT] = if VERSION < 2 { 0 } else { VERSION };
+        part.extend(bytes);
+        part.resize(len, 0);
         let socket = strangers.next_id as usize % strangers.sockets.len();
-        strangers.begin(socket, piece);
+        strangers.begin(socket, part);
     })
 }
 
-/// Shows the cookie that came, with the same first piece.
+/// Shows the cookie that came, with the same first part.
 pub fn show_cookie() -> Act<Strangers> {
     act(|strangers: &mut Strangers| {
         let (id, cookie) = strangers.cookie;
-        let Some((socket, mut piece)) = strangers.begun.remove(&id) else { return };
-        piece[FLAGS_AT] |= FLAG_COOKIE;
-        piece[COOKIE_AT..HEADER_BYTES].copy_from_slice(&cookie);
-        let _ = strangers.sockets[socket].send_to(&piece, strangers.victim);
+        let Some((socket, mut part)) = strangers.begun.remove(&id) else { return };
+        part[FLAGS_AT] |= FLAG_COOKIE;
+        part[COOKIE_AT..HEADER_BYTES].copy_from_slice(&cookie);
+        let _ = strangers.sockets[socket].send_to(&part, strangers.victim);
     })
 }

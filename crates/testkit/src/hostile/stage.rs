@@ -28,7 +28,7 @@ impl Stage {
             .find_map(|(suffix, lines)| Some((name.strip_suffix(suffix)?, lines)))
             .unwrap_or((name, ""));
         let veth = match device {
-            "eth" | "eth-packet" => match Veth::pair_here(1500) {
+            "eth" | "eth-packet" => match Veth::pair_in_one_namespace(1500) {
                 Ok(veth) => Some(veth),
                 Err(why) => {
                     println!("skipped: {name}: {why}");
@@ -57,7 +57,8 @@ impl Stage {
         if stage.network.is_some() {
             return Some(stage);
         }
-        let veth = Veth::pair_here(1500).map_err(|why| println!("skipped: {name}: {why}")).ok()?;
+        let veth =
+            Veth::pair_in_one_namespace(1500).map_err(|why| println!("skipped: {name}: {why}")).ok()?;
         Some(Stage { network: Some(veth), ..stage })
     }
 

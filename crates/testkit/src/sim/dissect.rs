@@ -90,8 +90,8 @@ pub(super) fn first_byte(rng: &mut Rng) -> u8 {
 pub(super) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
     let handshake = number(bytes, 0, 1) & 15 < 8;
     let bit = if handshake { 64 + rng.below(64) } else { rng.below(128) } as usize;
-    let place = if bit < 64 { 4 + bit / 8 } else { 8 + bit / 8 };
-    if let Some(byte) = bytes.get_mut(place) {
+    let index = if bit < 64 { 4 + bit / 8 } else { 8 + bit / 8 };
+    if let Some(byte) = bytes.get_mut(index) {
         *byte ^= 1 << (bit % 8);
     }
 }

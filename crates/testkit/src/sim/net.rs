@@ -13,7 +13,7 @@ pub(super) const fn node_of(interface: usize) -> usize {
 }
 
 /// Where an interface's links are kept.
-const fn place_of(interface: usize) -> usize {
+const fn position_of(interface: usize) -> usize {
     2 * node_of(interface) + interface / SECOND
 }
 
@@ -248,18 +248,18 @@ impl Net {
 
     /// Another pair of links for one node already added.
     pub(super) fn set_links(&mut self, node: usize, egress: Link, ingress: Link) {
-        self.links[place_of(node)] = (egress, ingress);
+        self.links[position_of(node)] = (egress, ingress);
     }
 
     /// Whether a node's own link can take a datagram of this length now: a socket's send buffer has room.
     pub(super) fn egress_has_room(&self, now_ns: u64, node: usize, bytes: u64) -> bool {
-        let link = &self.links[place_of(node)].0;
+        let link = &self.links[position_of(node)].0;
         link.bits_per_s == 0 || link.queued_bytes(now_ns) + bytes + OVERHEAD_BYTES <= link.queue_bytes
     }
 
     /// When half of what waits at a node's own link has left.
     pub(super) fn egress_half_empty_ns(&self, now_ns: u64, node: usize) -> u64 {
-        let busy_ns = self.links[place_of(node)].0.busy_until_ns.saturating_sub(now_ns);
+        let busy_ns = self.links[position_of(node)].0.busy_until_ns.saturating_sub(now_ns);
         now_ns + (busy_ns / 2).max(1)
     }
 
@@ -279,7 +279,8 @@ impl Net {
             self.counts.too_long += 1;
             return Delivery::TooLong(path.mtu_bytes);
         }
-        let Some(left_ns) = self.links[place_of(source)].0.pass(now_ns, bytes as u64 + OVERHEAD_BYTES) else {
+        let Some(left_ns) = self.links[position_of(source)].0.pass(now_ns, bytes as u64 + OVERHEAD_BYTES)
+        else {
             self.counts.overflowed += 1;
             return Delivery::Lost;
         };
@@ -312,7 +313,7 @@ impl Net {
 
     /// A datagram has come to the target's own link: when it gets to the node, or `None` when the queue there is full.
     pub(super) fn ingress(&mut self, now_ns: u64, node: usize, bytes: usize) -> Option<u64> {
-        let passed = self.links[place_of(node)].1.pass(now_ns, bytes as u64 + OVERHEAD_BYTES);
+        let passed = self.links[position_of(node)].1.pass(now_ns, bytes as u64 + OVERHEAD_BYTES);
         match passed {
             Some(_) => self.counts.arrived += 1,
             None => self.counts.overflowed += 1,

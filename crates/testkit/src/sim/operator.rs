@@ -13,8 +13,8 @@ use super::rma::words::{WORDS, word_kind};
 use super::rma::{Exposed, RmaWork};
 use super::rng::Rng;
 
-/// A region of this side's own, in use by one operation at a time at any place.
-struct Room {
+/// A region of this side's own, each byte of it in use by one operation at a time.
+struct Space {
     region: u64,
     ring: Ring,
 }
@@ -30,14 +30,14 @@ pub(super) struct Operator {
     in_burst: u32,
     rng: Rng,
     /// Writes come from here.
-    source: Room,
+    source: Space,
     /// Reads and results go here.
-    sink: Room,
+    sink: Space,
     /// What the peer told last.
     known: Exposed,
     /// The peer's writable region.
     target: Ring,
-    /// An operation failed since the last fence: bytes of it may be under way to places that come next.
+    /// An operation failed since the last fence: bytes of it may be under way to addresses that come next.
     unsure: bool,
     failed: u32,
     /// The last write: its number and where its room at the peer begins.
@@ -62,7 +62,7 @@ impl Operator {
         let known = ledger.rma.side(peer).exposed?;
         let node = ledger.sides[token].node;
         let rng = Rng::new(rng.next_u64());
-        let mut room = || Room::new(ledger, node, token, work.region_bytes);
+        let mut space = || Space::new(ledger, node, token, work.region_bytes);
         Some(Operator {
             token,
             key,
@@ -72,8 +72,8 @@ impl Operator {
             next_ns: now_ns,
             in_burst: 0,
             rng,
-            source: room(),
-            sink: room(),
+            source: space(),
+            sink: space(),
             known,
             target: Ring::new(work.region_bytes),
             unsure: false,
@@ -175,7 +175,7 @@ impl Operator {
             return;
         }
         let node = ledger.sides[self.token].node;
-        let room = match self.rng.below(4) {
+        let space = match self.rng.below(4) {
             0 => &mut self.source,
             1 => &mut self.sink,
             _ => {
@@ -188,9 +188,9 @@ impl Operator {
                 return;
             }
         };
-        ledger.say(|| format!("side {} deregisters its own region {}", self.token, room.region));
-        ledger.rma.deregister(now_ns, room.region);
-        *room = Room::new(ledger, node, self.token, self.work.region_bytes);
+        ledger.say(|| format!("side {} deregisters its own region {}", self.token, space.region));
+        ledger.rma.deregister(now_ns, space.region);
+        *space = Space::new(ledger, node, self.token, self.work.region_bytes);
     }
 
     /// Makes up the next operation; `None` while there is no room for it.
@@ -213,30 +213,30 @@ impl Operator {
         let lens = self.draw_lens();
         let read = self.rng.pct(self.work.read_pct);
         let op = if read {
-            let local = place_all(&mut self.rng, &mut self.sink, &lens, index, self.token, ledger)?;
+            let local = reserve(&mut self.rng, &mut self.sink, &lens, index, self.token, ledger)?;
             let readable = self.known.readable;
             let remote = lens.iter().map(|len| {
                 let offset = self.rng.below(self.work.region_bytes - len + 1);
-                ledger.rma.regions.place(readable, offset)
+                ledger.rma.regions.address(readable, offset)
             });
             let remote: Vec<RemoteAddress> = remote.collect();
-            Operation::new(now_ns, What::Read, pieces(&local, &remote, &lens), message, fence)
+            Operation::new(now_ns, What::Read, segments(&local, &remote, &lens), message, fence)
         } else {
-            let local = place_all(&mut self.rng, &mut self.source, &lens, index, self.token, ledger)?;
+            let local = reserve(&mut self.rng, &mut self.source, &lens, index, self.token, ledger)?;
             let over = over(ledger, self.token);
             let (total, gaps) = spread(&mut self.rng, &lens);
             let Some(start) = self.target.take(total, index, over) else {
                 self.source.ring.undo();
                 return None;
             };
-            let places = cut(&mut self.rng, start, &lens, &gaps);
+            let offsets = lay_out(&mut self.rng, start, &lens, &gaps);
             let writable = self.known.writable;
             let remote: Vec<RemoteAddress> =
-                places.iter().map(|offset| ledger.rma.regions.place(writable, *offset)).collect();
+                offsets.iter().map(|offset| ledger.rma.regions.address(writable, *offset)).collect();
             self.last_write = Some((index, start));
-            let pieces = pieces(&local, &remote, &lens);
-            fill_source(&pieces, self.token, index, ledger);
-            Operation::new(now_ns, What::Write, pieces, message, fence)
+            let segments = segments(&local, &remote, &lens);
+            fill_source(&segments, self.token, index, ledger);
+            Operation::new(now_ns, What::Write, segments, message, fence)
         };
         self.unsure = false;
         Some(self.spoil(op, ledger))
@@ -252,23 +252,23 @@ impl Operator {
         message: Option<usize>,
         ledger: &mut Ledger,
     ) -> Option<Operation> {
-        let before = &ledger.rma.side(self.token).ops[written as usize].pieces;
-        let lens: Vec<u64> = before.iter().map(|piece| piece.len_bytes).collect();
-        let remote: Vec<RemoteAddress> = before.iter().map(|piece| piece.remote).collect();
+        let before = &ledger.rma.side(self.token).ops[written as usize].segments;
+        let lens: Vec<u64> = before.iter().map(|segment| segment.len_bytes).collect();
+        let remote: Vec<RemoteAddress> = before.iter().map(|segment| segment.remote).collect();
         let back = self.rng.pct(50.0);
-        let room = if back { &mut self.sink } else { &mut self.source };
-        let local = place_all(&mut self.rng, room, &lens, index, self.token, ledger)?;
+        let space = if back { &mut self.sink } else { &mut self.source };
+        let local = reserve(&mut self.rng, space, &lens, index, self.token, ledger)?;
         self.target.share(start, index);
-        let pieces = pieces(&local, &remote, &lens);
+        let segments = segments(&local, &remote, &lens);
         let what = if back {
             What::ReadBack(written)
         } else {
             self.last_write = Some((index, start));
-            fill_source(&pieces, self.token, index, ledger);
+            fill_source(&segments, self.token, index, ledger);
             What::Write
         };
         self.unsure = false;
-        Some(Operation::new(now_ns, what, pieces, message, true))
+        Some(Operation::new(now_ns, what, segments, message, true))
     }
 
     fn draw_message(&mut self, message_bytes_max: usize, ledger: &Ledger) -> usize {
@@ -281,15 +281,15 @@ impl Operator {
         self.rng.range(contents::NAMED_BYTES_MIN as u64, most) as usize
     }
 
-    /// The lengths of an operation's pieces.
+    /// The lengths of an operation's segments.
     fn draw_lens(&mut self) -> Vec<u64> {
         let len_bytes = self.rng.range(self.work.bytes_min, self.work.bytes_max);
-        let count = self.rng.range(1, u64::from(self.work.pieces_max).min(len_bytes));
-        let mut cuts: Vec<u64> = (1..count).map(|_| self.rng.below(len_bytes)).collect();
-        cuts.extend([0, len_bytes]);
-        cuts.sort_unstable();
-        cuts.dedup();
-        cuts.windows(2).map(|cut| cut[1] - cut[0]).collect()
+        let count = self.rng.range(1, u64::from(self.work.segments_max).min(len_bytes));
+        let mut bounds: Vec<u64> = (1..count).map(|_| self.rng.below(len_bytes)).collect();
+        bounds.extend([0, len_bytes]);
+        bounds.sort_unstable();
+        bounds.dedup();
+        bounds.windows(2).map(|lay_out| lay_out[1] - lay_out[0]).collect()
     }
 
     fn draw_atomic(
@@ -312,7 +312,7 @@ impl Operator {
             AtomicKind::And => !bit & (u64::MAX >> (64 - bytes * 8)),
             AtomicKind::Or | AtomicKind::Xor => bit,
         };
-        let mut target = ledger.rma.regions.place(words, word * 8);
+        let mut target = ledger.rma.regions.address(words, word * 8);
         // As if read a moment ago: mostly right.
         let compare = match ledger.rma.regions.get(words) {
             Some(region) if self.rng.pct(80.0) => number(&region.bytes[word as usize * 8..][..width.bytes()]),
@@ -321,23 +321,23 @@ impl Operator {
         if self.rng.pct(self.work.bad_pct) {
             match self.rng.below(3) {
                 0 => target.offset += self.rng.range(1, bytes - 1),
-                1 => target = ledger.rma.regions.place(self.known.writable, 0),
+                1 => target = ledger.rma.regions.address(self.known.writable, 0),
                 _ => target.key ^= 1 << self.rng.below(64),
             }
         }
-        let tells = matches!(kind, AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap);
+        let returns = matches!(kind, AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap);
         let mut local = RemoteAddress::default();
         let mut result = None;
-        if tells && self.rng.pct(90.0) {
+        if returns && self.rng.pct(90.0) {
             let offset = self.sink.ring.take(RESULT_BYTES, index, over(ledger, self.token))?;
-            local = ledger.rma.regions.place(self.sink.region, offset);
+            local = ledger.rma.regions.address(self.sink.region, offset);
             result = Some(local);
         }
         // Where it means nothing it tells operations apart that are all the same otherwise.
         let compare = if kind == AtomicKind::CompareSwap { compare } else { unique };
         let atomic = Atomic { kind, width, operand, compare };
-        let piece = RmaSegment { local, remote: target, len_bytes: bytes };
-        Some(Operation::new(now_ns, What::Atomic(atomic, result), vec![piece], None, fence))
+        let segment = RmaSegment { local, remote: target, len_bytes: bytes };
+        Some(Operation::new(now_ns, What::Atomic(atomic, result), vec![segment], None, fence))
     }
 
     /// Some operations name what they must not.
@@ -345,38 +345,40 @@ impl Operator {
         if !self.rng.pct(self.work.bad_pct) {
             return op;
         }
-        let mut pieces = op.pieces;
-        let which = self.rng.below(pieces.len() as u64) as usize;
-        let (piece, rng) = (&mut pieces[which], &mut self.rng);
+        let mut segments = op.segments;
+        let which = self.rng.below(segments.len() as u64) as usize;
+        let (segment, rng) = (&mut segments[which], &mut self.rng);
         match rng.below(6) {
-            0 => piece.remote.key ^= 1 << rng.below(64),
-            1 => piece.remote.region = rng.next_u64(),
+            0 => segment.remote.key ^= 1 << rng.below(64),
+            1 => segment.remote.region = rng.next_u64(),
             // A write's records are judged one by one: what is inside would be written, where others may be writing.
-            2 if op.what == What::Write => piece.remote.offset = self.work.region_bytes,
-            2 => piece.remote.offset = self.work.region_bytes - rng.below(piece.len_bytes),
-            3 => piece.remote.offset = u64::MAX - piece.len_bytes - rng.below(3),
+            2 if op.what == What::Write => segment.remote.offset = self.work.region_bytes,
+            2 => segment.remote.offset = self.work.region_bytes - rng.below(segment.len_bytes),
+            3 => segment.remote.offset = u64::MAX - segment.len_bytes - rng.below(3),
             // Registered, but not for this: the words are for atomics (and reads), what is readable is for reads.
-            4 if op.what == What::Write => piece.remote = ledger.rma.regions.place(self.known.readable, 0),
+            4 if op.what == What::Write => {
+                segment.remote = ledger.rma.regions.address(self.known.readable, 0)
+            }
             // Somebody else's.
             _ => {
                 let other = rng.below(ledger.rma.regions.iter().count() as u64) + 1;
                 let strange = |owner: Option<usize>| owner.is_some_and(|owner| owner != self.peer);
                 match ledger.rma.regions.get(other) {
                     Some(region) if region.scoped && strange(region.owner) => {
-                        piece.remote = ledger.rma.regions.place(other, 0);
+                        segment.remote = ledger.rma.regions.address(other, 0);
                     }
-                    _ => piece.remote.key = piece.remote.key.wrapping_add(1),
+                    _ => segment.remote.key = segment.remote.key.wrapping_add(1),
                 }
             }
         }
-        Operation::new(op.started_ns, op.what, pieces, op.message, op.fence)
+        Operation::new(op.started_ns, op.what, segments, op.message, op.fence)
     }
 }
 
-impl Room {
-    fn new(ledger: &mut Ledger, node: usize, token: usize, len_bytes: u64) -> Room {
+impl Space {
+    fn new(ledger: &mut Ledger, node: usize, token: usize, len_bytes: u64) -> Space {
         let region = ledger.rma.regions.add(node, Some(token), false, 0, len_bytes);
-        Room { region, ring: Ring::new(len_bytes) }
+        Space { region, ring: Ring::new(len_bytes) }
     }
 }
 
@@ -391,7 +393,7 @@ fn start(
     let (now, name) = (Time(now_ns), name_of(token, index));
     let kind = match op.what {
         What::Atomic(atomic, result) => {
-            let target = op.pieces.first().map(|piece| piece.remote).unwrap_or_default();
+            let target = op.segments.first().map(|segment| segment.remote).unwrap_or_default();
             return endpoint.atomic(now, key, atomic, target, result, op.fence, name);
         }
         What::Write => RmaKind::Write,
@@ -404,7 +406,7 @@ fn start(
         }
         message
     });
-    endpoint.rma(now, key, kind, &op.pieces, message.as_deref(), op.fence, name)
+    endpoint.rma(now, key, kind, &op.segments, message.as_deref(), op.fence, name)
 }
 
 fn over(ledger: &Ledger, token: usize) -> impl Fn(u32) -> bool + '_ {
@@ -412,59 +414,59 @@ fn over(ledger: &Ledger, token: usize) -> impl Fn(u32) -> bool + '_ {
     move |index| ops.get(index as usize).is_some_and(|op| op.status.is_some())
 }
 
-/// How much room pieces take with gaps of 0 to 7 bytes before each, and those gaps.
+/// How many bytes segments take with gaps of 0 to 7 bytes before each, and those gaps.
 fn spread(rng: &mut Rng, lens: &[u64]) -> (u64, Vec<u64>) {
     let gaps: Vec<u64> = lens.iter().map(|_| rng.below(8)).collect();
     (lens.iter().chain(&gaps).sum(), gaps)
 }
 
-/// Where each piece goes, in some order, in room that begins at `start`.
-fn cut(rng: &mut Rng, start: u64, lens: &[u64], gaps: &[u64]) -> Vec<u64> {
+/// Where each segment goes, in some order, from `start` on.
+fn lay_out(rng: &mut Rng, start: u64, lens: &[u64], gaps: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..lens.len()).collect();
     if rng.pct(50.0) {
-        for place in (1..order.len()).rev() {
-            order.swap(place, rng.below(place as u64 + 1) as usize);
+        for address in (1..order.len()).rev() {
+            order.swap(address, rng.below(address as u64 + 1) as usize);
         }
     }
-    let mut places = vec![0; lens.len()];
+    let mut offsets = vec![0; lens.len()];
     let mut at = start;
     for which in order {
         at += gaps[which];
-        places[which] = at;
+        offsets[which] = at;
         at += lens[which];
     }
-    places
+    offsets
 }
 
-fn place_all(
+fn reserve(
     rng: &mut Rng,
-    room: &mut Room,
+    space: &mut Space,
     lens: &[u64],
     index: u32,
     token: usize,
     ledger: &Ledger,
 ) -> Option<Vec<RemoteAddress>> {
     let (total, gaps) = spread(rng, lens);
-    let start = room.ring.take(total, index, over(ledger, token))?;
-    let offsets = cut(rng, start, lens, &gaps);
-    Some(offsets.into_iter().map(|offset| ledger.rma.regions.place(room.region, offset)).collect())
+    let start = space.ring.take(total, index, over(ledger, token))?;
+    let offsets = lay_out(rng, start, lens, &gaps);
+    Some(offsets.into_iter().map(|offset| ledger.rma.regions.address(space.region, offset)).collect())
 }
 
-fn pieces(local: &[RemoteAddress], remote: &[RemoteAddress], lens: &[u64]) -> Vec<RmaSegment> {
+fn segments(local: &[RemoteAddress], remote: &[RemoteAddress], lens: &[u64]) -> Vec<RmaSegment> {
     let both = local.iter().zip(remote).zip(lens);
     both.map(|((local, remote), len)| RmaSegment { local: *local, remote: *remote, len_bytes: *len })
         .collect()
 }
 
 /// The program puts into its memory what is to be written.
-fn fill_source(pieces: &[RmaSegment], token: usize, index: u32, ledger: &mut Ledger) {
+fn fill_source(segments: &[RmaSegment], token: usize, index: u32, ledger: &mut Ledger) {
     let mut at = 0;
-    for piece in pieces {
-        if let Some(region) = ledger.rma.regions.get_mut(piece.local.region) {
-            let bytes = &mut region.bytes[piece.local.offset as usize..][..piece.len_bytes as usize];
+    for segment in segments {
+        if let Some(region) = ledger.rma.regions.get_mut(segment.local.region) {
+            let bytes = &mut region.bytes[segment.local.offset as usize..][..segment.len_bytes as usize];
             contents::fill_pattern(base_of(token, index), at, bytes);
         }
-        at += piece.len_bytes;
+        at += segment.len_bytes;
     }
 }
 

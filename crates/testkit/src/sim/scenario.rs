@@ -288,7 +288,7 @@ fn draw_work(rng: &mut Rng, slow: bool, share: u32) -> RmaWork {
         operations: operations as u32 / share + 1,
         bytes_min,
         bytes_max,
-        pieces_max: rng.pick(&[1, 1, 2, 10, 1_024]).min(region_bytes as u32 / 32),
+        segments_max: rng.pick(&[1, 1, 2, 10, 1_024]).min(region_bytes as u32 / 32),
         outstanding_max: rng.pick(&[1, 2, 20, 200, 2_000]),
         region_bytes,
         gap_ns: rng.pick(&[0, 0, 0, 2_000, 100_000]),

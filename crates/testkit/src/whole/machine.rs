@@ -70,7 +70,7 @@ impl Host {
         self.incarnation += 1;
         self.set_clock(now_ns);
         let spec = &self.spec;
-        let place = SimulatedNode {
+        let node = SimulatedNode {
             address: address_of(number),
             datagram_bytes_max: spec.datagram_bytes_max,
             receive_buffer_bytes: spec.socket_bytes as u64,
@@ -86,7 +86,7 @@ impl Host {
             .send_timeout(Duration::from_nanos(spec.send_timeout_ns))
             .keepalive(spec.keepalive_ns.map(Duration::from_nanos))
             .memory_bytes_max(spec.memory_bytes_max);
-        let opened = simulated::open(&place, Box::new(self.wire.clone()), options);
+        let opened = simulated::open(&node, Box::new(self.wire.clone()), options);
         let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
         if spec.exported {
             let _ = endpoint.os_handle();

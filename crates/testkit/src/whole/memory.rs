@@ -1,7 +1,7 @@
 //! Work in a peer's memory, and what must be there when.
 //!
-//! The region is cut into places with a strip between them that nobody may touch. At most one operation, or one and a
-//! fenced one behind it, is under way in a place, so what it must hold is known whenever none is.
+//! The region is cut into slots with a strip between them that nobody may touch. At most one operation, or one and a
+//! fenced one behind it, is under way in a slot, so what it must hold is known whenever none is.
 
 use super::scenario::Operating;
 use super::sent::Sent;
@@ -11,8 +11,8 @@ use crate::sim::rng::mix;
 use cci::{Access, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
 
-const PLACES: usize = 8;
-/// Before the first place: the word that atomics change.
+const SLOTS: usize = 8;
+/// Before the first slot: the word that atomics change.
 const HEAD_BYTES: usize = 64;
 const STRIP_BYTES: usize = 16;
 const STRIP: u8 = 0xa5;
@@ -32,9 +32,9 @@ pub(super) enum Kind {
     },
     /// With a handle that is no good any more, or never was.
     Bad,
-    /// An atomic at a place that is not aligned.
+    /// An atomic at a slot that is not aligned.
     Odd,
-    /// Told nobody, in a place of its own.
+    /// Told nobody, in a slot of its own.
     Silent,
 }
 
@@ -42,15 +42,15 @@ pub(super) enum Kind {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Op {
     pub kind: Kind,
-    pub place: usize,
+    pub slot: usize,
     /// Which of the regions, one after the other, it is for.
     pub generation: u32,
     pub sent: Sent,
 }
 
-/// A place in the region.
+/// A slot in the region.
 #[derive(Copy, Clone, Debug, Default)]
-struct Place {
+struct Slot {
     /// What it holds, once known; 0: zeros.
     base: Option<u64>,
     /// Operations under way there.
@@ -75,7 +75,7 @@ pub(super) struct Work {
     pub local_handle: RegionHandle,
     target: Memory,
     local: Memory,
-    places: [Place; PLACES],
+    slots: [Slot; SLOTS],
     adds_started: u64,
     adds_done: u64,
     /// Values that additions have found.
@@ -87,14 +87,14 @@ pub(super) struct Work {
 }
 
 fn bytes_of(spec: &Operating) -> usize {
-    HEAD_BYTES + PLACES * 2 * (spec.bytes as usize + STRIP_BYTES)
+    HEAD_BYTES + SLOTS * 2 * (spec.bytes as usize + STRIP_BYTES)
 }
 
 /// Memory as it is at the beginning: zeros, and strips.
 fn prepare(endpoint: &mut Endpoint, spec: &Operating) -> Result<Memory, String> {
     let memory = endpoint.allocate(bytes_of(spec)).map_err(|error| format!("allocate: {error}"))?;
-    for place in 0..2 * PLACES {
-        let strip = offset_of(spec, place) as usize + spec.bytes as usize;
+    for slot in 0..2 * SLOTS {
+        let strip = offset_of(spec, slot) as usize + spec.bytes as usize;
         if !memory.write(strip, &[STRIP; STRIP_BYTES]) {
             return Err("memory shorter than asked for".into());
         }
@@ -102,8 +102,8 @@ fn prepare(endpoint: &mut Endpoint, spec: &Operating) -> Result<Memory, String> 
     Ok(memory)
 }
 
-fn offset_of(spec: &Operating, place: usize) -> u64 {
-    (HEAD_BYTES + place * (spec.bytes as usize + STRIP_BYTES)) as u64
+fn offset_of(spec: &Operating, slot: usize) -> u64 {
+    (HEAD_BYTES + slot * (spec.bytes as usize + STRIP_BYTES)) as u64
 }
 
 fn contents(memory: &Memory) -> Vec<u8> {
@@ -135,7 +135,7 @@ impl Work {
             local_handle,
             target,
             local,
-            places: [Place { base: Some(0), ..Place::default() }; PLACES],
+            slots: [Slot { base: Some(0), ..Slot::default() }; SLOTS],
             adds_started: 0,
             adds_done: 0,
             found: BTreeSet::new(),
@@ -157,9 +157,9 @@ impl Work {
     }
 
     pub fn has_more(&self) -> bool {
-        // The first place is for what nobody is told of.
-        let place = self.places[1..].iter().any(|place| !place.dead);
-        self.left > 0 && place && self.results_lost < RESULTS
+        // The first slot is for what nobody is told of.
+        let slot = self.slots[1..].iter().any(|slot| !slot.dead);
+        self.left > 0 && slot && self.results_lost < RESULTS
     }
 
     /// The owner takes the region back and offers another.
@@ -174,10 +174,10 @@ impl Work {
         self.generation += 1;
         (self.adds_started, self.adds_done) = (0, 0);
         self.found.clear();
-        for place in &mut self.places {
-            // What is under way may still put something into the local memory that belongs to this place.
-            place.dead |= place.busy > 0;
-            place.base = Some(0);
+        for slot in &mut self.slots {
+            // What is under way may still put something into the local memory that belongs to this slot.
+            slot.dead |= slot.busy > 0;
+            slot.base = Some(0);
         }
         Ok(())
     }
@@ -187,36 +187,36 @@ impl Work {
         mix((side as u64) << 32 | u64::from(index)) | 1
     }
 
-    /// A place where nothing is under way, and its content is known if it is to be read.
-    pub fn free_place(&self, rng: &mut Rng, known: bool) -> Option<usize> {
-        let first = rng.below(PLACES as u64 - 1) as usize;
+    /// A slot where nothing is under way, and its content is known if it is to be read.
+    pub fn free_slot(&self, rng: &mut Rng, known: bool) -> Option<usize> {
+        let first = rng.below(SLOTS as u64 - 1) as usize;
         let good = |at: &usize| {
-            let place = &self.places[*at];
-            place.busy == 0 && !place.dead && (!known || place.base.is_some())
+            let slot = &self.slots[*at];
+            slot.busy == 0 && !slot.dead && (!known || slot.base.is_some())
         };
-        (0..PLACES - 1).map(|at| 1 + (first + at) % (PLACES - 1)).find(good)
+        (0..SLOTS - 1).map(|at| 1 + (first + at) % (SLOTS - 1)).find(good)
     }
 
     pub fn free_result(&mut self) -> Option<usize> {
         self.results.iter().position(|taken| !taken)
     }
 
-    /// Offset of a place in the peer's region.
-    pub fn offset(&self, place: usize) -> u64 {
-        offset_of(&self.spec, place)
+    /// Offset of a slot in the peer's region.
+    pub fn offset(&self, slot: usize) -> u64 {
+        offset_of(&self.spec, slot)
     }
 
     /// Where in the local memory the data of operation `index` is, or goes; that of a fenced one lies elsewhere than that
     /// of the one before it.
-    pub fn local_offset(&self, place: usize, fenced: bool) -> u64 {
-        offset_of(&self.spec, place + if fenced { PLACES } else { 0 })
+    pub fn local_offset(&self, slot: usize, fenced: bool) -> u64 {
+        offset_of(&self.spec, slot + if fenced { SLOTS } else { 0 })
     }
 
     /// Puts into local memory what is to be written.
-    pub fn fill(&self, side: usize, index: u32, place: usize, fenced: bool) -> Result<(), String> {
+    pub fn fill(&self, side: usize, index: u32, slot: usize, fenced: bool) -> Result<(), String> {
         let mut bytes = vec![0; self.spec.bytes as usize];
         fill_pattern(Work::base(side, index), 0, &mut bytes);
-        let offset = self.local_offset(place, fenced) as usize;
+        let offset = self.local_offset(slot, fenced) as usize;
         self.local.write(offset, &bytes).then_some(()).ok_or_else(|| "local memory too short".into())
     }
 
@@ -229,9 +229,9 @@ impl Work {
                 self.results[result] = true;
             }
             Kind::Write { .. } | Kind::Read => {
-                let place = &mut self.places[op.place];
-                place.busy += 1;
-                place.last = index;
+                let slot = &mut self.slots[op.slot];
+                slot.busy += 1;
+                slot.last = index;
             }
             Kind::Bad | Kind::Odd | Kind::Silent => {}
         }
@@ -265,7 +265,7 @@ impl Work {
         }
         match op.kind {
             Kind::Add { result } => self.added(result, status, current),
-            Kind::Write { .. } | Kind::Read => self.place_done(side, &op, status, current),
+            Kind::Write { .. } | Kind::Read => self.slot_done(side, &op, status, current),
             Kind::Bad | Kind::Odd | Kind::Silent => Ok(()),
         }
     }
@@ -293,23 +293,23 @@ impl Work {
         Ok(())
     }
 
-    fn place_done(&mut self, side: usize, op: &Op, status: Status, current: bool) -> Result<(), String> {
-        let place = &mut self.places[op.place];
-        place.busy = place.busy.saturating_sub(1);
+    fn slot_done(&mut self, side: usize, op: &Op, status: Status, current: bool) -> Result<(), String> {
+        let slot = &mut self.slots[op.slot];
+        slot.busy = slot.busy.saturating_sub(1);
         if status != Status::Success {
-            place.dead = true;
-            place.base = None;
+            slot.dead = true;
+            slot.base = None;
         }
-        if place.dead || place.busy > 0 || !current {
+        if slot.dead || slot.busy > 0 || !current {
             return Ok(());
         }
         if op.kind == Kind::Read {
-            let Some(base) = place.base else { return Ok(()) };
-            return self.check(&self.local, self.local_offset(op.place, false), base, "read");
+            let Some(base) = slot.base else { return Ok(()) };
+            return self.check(&self.local, self.local_offset(op.slot, false), base, "read");
         }
-        let base = Work::base(side, place.last);
-        place.base = Some(base);
-        self.check(&self.target, self.offset(op.place), base, "written")
+        let base = Work::base(side, slot.last);
+        slot.base = Some(base);
+        self.check(&self.target, self.offset(op.slot), base, "written")
     }
 
     fn check(&self, memory: &Memory, offset: u64, base: u64, what: &str) -> Result<(), String> {
@@ -338,9 +338,9 @@ impl Work {
         if matches!(op.sent.status, Some(Status::RmaHandle | Status::ReceiverNotReady)) {
             return Err(format!("behind an operation that ended with {:?}", op.sent.status));
         }
-        let place = &self.places[op.place];
-        if op.generation == self.generation && place.last == index && !place.dead {
-            self.check(&self.target, self.offset(op.place), Work::base(side, index), "announced")?;
+        let slot = &self.slots[op.slot];
+        if op.generation == self.generation && slot.last == index && !slot.dead {
+            self.check(&self.target, self.offset(op.slot), Work::base(side, index), "announced")?;
         }
         Ok(())
     }
@@ -356,16 +356,16 @@ impl Work {
         Ok(())
     }
 
-    /// At the end: nothing beside the places was touched, nor what was deregistered.
+    /// At the end: nothing beside the slots was touched, nor what was deregistered.
     pub fn finish(&self, owed: bool) -> Result<(), String> {
         self.check_adds()?;
         for memory in [&self.target, &self.local] {
-            for place in 0..2 * PLACES {
+            for slot in 0..2 * SLOTS {
                 let mut strip = [0; STRIP_BYTES];
                 let _ =
-                    memory.read(offset_of(&self.spec, place) as usize + self.spec.bytes as usize, &mut strip);
+                    memory.read(offset_of(&self.spec, slot) as usize + self.spec.bytes as usize, &mut strip);
                 if strip != [STRIP; STRIP_BYTES] {
-                    return Err(format!("what lies behind place {place} was changed"));
+                    return Err(format!("what lies behind place {slot} was changed"));
                 }
             }
         }

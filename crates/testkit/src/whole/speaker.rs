@@ -166,7 +166,7 @@ fn say(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
 /// An operation as drawn.
 struct Drawn {
     kind: Kind,
-    place: usize,
+    slot: usize,
     fenced: bool,
     message: Vec<u8>,
 }
@@ -189,11 +189,11 @@ fn operate(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u6
     let silent = drawn.kind == Kind::Silent;
     work.left -= 1;
     let (generation, len_bytes) = (work.generation, drawn.message.len() as u32);
-    // Another, fenced, behind it in the same place: what it leaves is what counts.
+    // Another, fenced, behind it in the same slot: what it leaves is what counts.
     let pair = matches!(drawn.kind, Kind::Write { .. }) && work.left > 0 && rng.pct(25.0);
     work.started(Op {
         kind: drawn.kind,
-        place: drawn.place,
+        slot: drawn.slot,
         generation,
         sent: Sent { len_bytes, silent, ..Sent::default() },
     });
@@ -201,12 +201,12 @@ fn operate(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u6
     if let Some(op) = side.work.as_mut().and_then(|work| work.ops.last_mut()) {
         op.sent.ticket = ticket;
     }
-    judge.note(now_ns, 4, Judge::context(number, index, true), drawn.place as u64);
+    judge.note(now_ns, 4, Judge::context(number, index, true), drawn.slot as u64);
     judge.say(now_ns, || {
-        format!("side {number} starts operation {index}: {:?} in place {}", drawn.kind, drawn.place)
+        format!("side {number} starts operation {index}: {:?} in place {}", drawn.kind, drawn.slot)
     });
     if pair {
-        return fenced(endpoint, judge, number, now_ns, drawn.place, &mut rng);
+        return fenced(endpoint, judge, number, now_ns, drawn.slot, &mut rng);
     }
     Tried::Started
 }
@@ -216,13 +216,13 @@ fn fenced(
     judge: &mut Judge,
     number: usize,
     now_ns: u64,
-    place: usize,
+    slot: usize,
     rng: &mut Rng,
 ) -> Tried {
     let side = &mut judge.sides[number];
     let (Some(connection), Some(work)) = (side.connection, &mut side.work) else { return Tried::Blocked };
     let index = work.ops.len() as u32;
-    let drawn = Drawn { kind: Kind::Write { message: false }, place, fenced: true, message: Vec::new() };
+    let drawn = Drawn { kind: Kind::Write { message: false }, slot, fenced: true, message: Vec::new() };
     match start(endpoint, work, connection, number, index, &drawn, rng) {
         Tried::Started => {}
         // The first of the two has been taken.
@@ -231,20 +231,20 @@ fn fenced(
     }
     work.left -= 1;
     let generation = work.generation;
-    work.started(Op { kind: drawn.kind, place, generation, sent: Sent::default() });
+    work.started(Op { kind: drawn.kind, slot, generation, sent: Sent::default() });
     let ticket = side.ticket(now_ns, false);
     if let Some(op) = side.work.as_mut().and_then(|work| work.ops.last_mut()) {
         op.sent.ticket = ticket;
     }
-    judge.say(now_ns, || format!("side {number} starts operation {index}: fenced, in place {place}"));
+    judge.say(now_ns, || format!("side {number} starts operation {index}: fenced, in place {slot}"));
     Tried::Started
 }
 
 fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> Option<Drawn> {
-    let mut drawn = Drawn { kind: Kind::Silent, place: 0, fenced: false, message: Vec::new() };
+    let mut drawn = Drawn { kind: Kind::Silent, slot: 0, fenced: false, message: Vec::new() };
     match rng.below(100) {
         0..45 => {
-            drawn.place = work.free_place(rng, false)?;
+            drawn.slot = work.free_slot(rng, false)?;
             let message = rng.pct(30.0);
             drawn.kind = Kind::Write { message };
             if message {
@@ -254,7 +254,7 @@ fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> 
             }
         }
         45..70 => {
-            drawn.place = work.free_place(rng, true)?;
+            drawn.slot = work.free_slot(rng, true)?;
             drawn.kind = Kind::Read;
         }
         70..88 => drawn.kind = Kind::Add { result: work.free_result()? },
@@ -277,8 +277,8 @@ fn start(
     let context = Judge::context(number, index, true);
     let local = |offset| RegionAddress::new(work.local_handle, offset);
     let len_bytes = u64::from(work.spec.bytes);
-    let remote = work.offset(drawn.place);
-    let local_offset = work.local_offset(drawn.place, drawn.fenced);
+    let remote = work.offset(drawn.slot);
+    let local_offset = work.local_offset(drawn.slot, drawn.fenced);
     let mut flags = if drawn.fenced { RmaFlags::FENCE } else { RmaFlags::NONE };
     let one = |kind| Atomic { kind, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     let result = match drawn.kind {
@@ -306,7 +306,7 @@ fn start(
             let kind = if drawn.kind == Kind::Read { RmaKind::Read } else { RmaKind::Write };
             if kind == RmaKind::Write
                 && drawn.kind != Kind::Silent
-                && let Err(what) = work.fill(number, index, drawn.place, drawn.fenced)
+                && let Err(what) = work.fill(number, index, drawn.slot, drawn.fenced)
             {
                 return Tried::Wrong(what);
             }
@@ -318,8 +318,8 @@ fn start(
                 connection,
                 &Rma {
                     kind,
-                    local: &pieces(work.local_handle, local_offset, len_bytes, rng),
-                    remote: &pieces(work.handle, remote, len_bytes, rng),
+                    local: &segments(work.local_handle, local_offset, len_bytes, rng),
+                    remote: &segments(work.handle, remote, len_bytes, rng),
                     message,
                     context,
                     flags,
@@ -335,7 +335,7 @@ fn start(
     }
 }
 
-/// A place that the owner must refuse.
+/// A slot that the owner must refuse.
 fn bad(work: &Work, rng: &mut Rng) -> RegionAddress {
     if let Some(stale) = work.stale
         && rng.pct(50.0)
@@ -350,17 +350,17 @@ fn bad(work: &Work, rng: &mut Rng) -> RegionAddress {
     RegionAddress::new(RegionHandle::from_bytes(bytes), work.offset(1))
 }
 
-/// The same bytes in one piece or some.
-fn pieces(handle: RegionHandle, offset: u64, len_bytes: u64, rng: &mut Rng) -> Vec<Segment> {
-    let mut pieces = Vec::new();
+/// The bytes as one segment or as several.
+fn segments(handle: RegionHandle, offset: u64, len_bytes: u64, rng: &mut Rng) -> Vec<Segment> {
+    let mut segments = Vec::new();
     let (mut at, end) = (offset, offset + len_bytes);
     while at < end {
         let left = end - at;
-        let this = if rng.pct(60.0) || pieces.len() >= 6 { left } else { rng.range(1, left) };
-        pieces.push(Segment::new(handle, at, this));
+        let this = if rng.pct(60.0) || segments.len() >= 6 { left } else { rng.range(1, left) };
+        segments.push(Segment::new(handle, at, this));
         at += this;
     }
-    pieces
+    segments
 }
 
 /// Whether a talk can have remote memory access.

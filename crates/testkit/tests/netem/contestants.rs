@@ -23,8 +23,8 @@ const MESSAGE_BYTES: usize = 1_360;
 const KEY: &str = "netem = 8b1f6a6f0d1c2e0f7a5b3c4d9e8f7061524334251607f8e9dacbbcad9e8f7061\n";
 const MESSAGES_UNDER_WAY: u64 = 512;
 /// Of a remote write, and how many of them are under way.
-const PIECE_BYTES: usize = 128 << 10;
-const PIECES: u64 = 8;
+const SLOT_BYTES: usize = 128 << 10;
+const SLOTS: u64 = 8;
 /// Contents repeat after so many messages.
 const CONTENTS: usize = 251;
 const NAP: Duration = Duration::from_millis(20);
@@ -80,24 +80,24 @@ impl Contestant {
     /// Bytes that arrived and were right, per second, from A to B.
     pub fn run(self, veth: &Veth, time: Duration) -> f64 {
         let shared = Arc::new(Shared::default());
-        let (there, seen) = (veth.namespace(End::B), shared.clone());
+        let (far, seen) = (veth.namespace(End::B), shared.clone());
         let to = veth.ip(End::B, 0, false);
         let (address, addresses) = std::sync::mpsc::channel();
         let receiver = thread::spawn(move || {
-            let _inside = there.enter().expect("as root");
+            let _inside = far.enter().expect("as root");
             match self {
                 Contestant::Tcp => receive_stream(to, address, &seen),
                 _ => self.receive(to, &address, &seen),
             }
         });
-        let there = addresses.recv().expect("it listens");
+        let far = addresses.recv().expect("it listens");
         let (from, sent) = (veth.ip(End::A, 0, false), shared.clone());
-        let here = veth.namespace(End::A);
+        let near = veth.namespace(End::A);
         let sender = thread::spawn(move || {
-            let _inside = here.enter().expect("as root");
+            let _inside = near.enter().expect("as root");
             match self {
-                Contestant::Tcp => send_stream(&there, &sent),
-                _ => self.send(from, &there, &sent),
+                Contestant::Tcp => send_stream(&far, &sent),
+                _ => self.send(from, &far, &sent),
             }
         });
         // Until the first bytes are there, and then some more: how it begins is not measured.
@@ -137,10 +137,10 @@ impl Contestant {
     fn receive(self, ip: IpAddr, address: &Sender<String>, shared: &Shared) {
         let mut endpoint = self.open(ip);
         address.send(endpoint.uri().to_owned()).expect("the other thread waits for it");
-        let memory = endpoint.allocate(PIECES as usize * PIECE_BYTES).expect("memory");
+        let memory = endpoint.allocate(SLOTS as usize * SLOT_BYTES).expect("memory");
         let handle = endpoint.register(&memory, Access::ALL).expect("a region");
-        let (contents, mut found) = (contents(MESSAGE_BYTES), vec![0; PIECE_BYTES]);
-        let pieces = contents_of_pieces();
+        let (contents, mut found) = (contents(MESSAGE_BYTES), vec![0; SLOT_BYTES]);
+        let slots = contents_of_slots();
         while !shared.over.load(Ordering::Relaxed) {
             match endpoint.wait(Some(NAP)).expect("it can wait") {
                 Some(Event::ConnectRequest(request)) => endpoint.accept(request, 0).expect("it can accept"),
@@ -153,9 +153,9 @@ impl Contestant {
                 }
                 Some(Event::Recv(message)) if self == Contestant::Writes => {
                     let round = u64::from_le_bytes(message[..8].try_into().expect("a number"));
-                    assert!(memory.read((round % PIECES) as usize * PIECE_BYTES, &mut found));
-                    assert!(found == pieces[(round % CONTENTS as u64) as usize], "write {round} is right");
-                    shared.bytes.fetch_add(PIECE_BYTES as u64, Ordering::Relaxed);
+                    assert!(memory.read((round % SLOTS) as usize * SLOT_BYTES, &mut found));
+                    assert!(found == slots[(round % CONTENTS as u64) as usize], "write {round} is right");
+                    shared.bytes.fetch_add(SLOT_BYTES as u64, Ordering::Relaxed);
                     // Its place may be written again.
                     let connection = message.connection();
                     while endpoint.send(connection, &message[..8], 0, SendFlags::SILENT).is_err() {
@@ -218,20 +218,20 @@ impl Contestant {
     }
 
     fn write(self, endpoint: &mut Endpoint, connection: Connection, shared: &Shared) {
-        let source = endpoint.allocate(PIECES as usize * PIECE_BYTES).expect("memory");
+        let source = endpoint.allocate(SLOTS as usize * SLOT_BYTES).expect("memory");
         let local = endpoint.register(&source, Access::LOCAL).expect("a region");
         let remote = loop {
             if let Some(Event::Recv(told)) = endpoint.wait(Some(PATIENCE)).expect("it can wait") {
                 break RegionHandle::from_message(&told).expect("a handle");
             }
         };
-        let pieces = contents_of_pieces();
-        (0..PIECES).for_each(|round| write(endpoint, connection, round, &source, local, remote, &pieces));
+        let slots = contents_of_slots();
+        (0..SLOTS).for_each(|round| write(endpoint, connection, round, &source, local, remote, &slots));
         while !shared.stop.load(Ordering::Relaxed) {
             match endpoint.wait(Some(NAP)).expect("it can wait") {
                 Some(Event::Recv(done)) => {
-                    let round = u64::from_le_bytes(done[..8].try_into().expect("a number")) + PIECES;
-                    write(endpoint, connection, round, &source, local, remote, &pieces);
+                    let round = u64::from_le_bytes(done[..8].try_into().expect("a number")) + SLOTS;
+                    write(endpoint, connection, round, &source, local, remote, &slots);
                 }
                 Some(Event::Send { status, .. }) => assert_eq!(status, Status::Success),
                 None => {}
@@ -248,15 +248,15 @@ fn write(
     source: &Memory,
     local: RegionHandle,
     remote: RegionHandle,
-    pieces: &[Vec<u8>],
+    slots: &[Vec<u8>],
 ) {
-    let offset = round % PIECES * PIECE_BYTES as u64;
-    assert!(source.write(offset as usize, &pieces[(round % CONTENTS as u64) as usize]));
+    let offset = round % SLOTS * SLOT_BYTES as u64;
+    assert!(source.write(offset as usize, &slots[(round % CONTENTS as u64) as usize]));
     let message = round.to_le_bytes();
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Segment::new(local, offset, PIECE_BYTES as u64)],
-        remote: &[Segment::new(remote, offset, PIECE_BYTES as u64)],
+        local: &[Segment::new(local, offset, SLOT_BYTES as u64)],
+        remote: &[Segment::new(remote, offset, SLOT_BYTES as u64)],
         message: Some(&message),
         context: round,
         flags: RmaFlags::NONE,
@@ -271,8 +271,8 @@ fn contents(len: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn contents_of_pieces() -> Vec<Vec<u8>> {
-    contents(PIECE_BYTES)
+fn contents_of_slots() -> Vec<Vec<u8>> {
+    contents(SLOT_BYTES)
 }
 
 fn receive_stream(ip: IpAddr, address: Sender<String>, shared: &Shared) {

@@ -61,8 +61,8 @@ fn cci_beside_tcp_on_a_bad_network() {
     }
     let extent = Extent::asked_for();
     let veth = Veth::across(&[Wire::default()]);
-    let here = veth.and_then(|veth| veth.netem(End::A, 0, "delay 1ms"));
-    let Err(reason) = here else { return table::write(&run_all(&extent)) };
+    let tried = veth.and_then(|veth| veth.netem(End::A, 0, "delay 1ms"));
+    let Err(reason) = tried else { return table::write(&run_all(&extent)) };
     match guest_run() {
         Some(guest_run) => in_guest(&guest_run, &extent),
         None => println!("skipped: no netem here ({reason}), and no testbed with guest-run ({TESTBED})"),

@@ -6,8 +6,8 @@ use cci::{Rma, RmaFlags, RmaKind, Status};
 use std::time::Instant;
 
 /// The long operation reads the same memory so often: more than any device moves in this test.
-const PIECES: usize = 1_024;
-const PIECE_BYTES: usize = 16 << 20;
+const SEGMENTS: usize = 1_024;
+const SEGMENT_BYTES: usize = 16 << 20;
 /// Sends behind it are tried until this many turns in a row brought neither room nor a completion.
 const QUIET_TURNS_MAX: u32 = 500;
 /// What has to get through to the honest peer meanwhile.
@@ -17,8 +17,8 @@ const LONG: u64 = 1 << 32;
 
 fn held_completions_stop_nobody_else(name: &str) {
     let Some(mut scene) = Scene::open(name) else { return };
-    let memories = scene.memories(SILENT, PIECE_BYTES);
-    let [local, remote] = memories.pieces(PIECES, PIECE_BYTES as u64);
+    let memories = scene.memories(SILENT, SEGMENT_BYTES);
+    let [local, remote] = memories.segments(SEGMENTS, SEGMENT_BYTES as u64);
     let (kind, flags) = (RmaKind::Read, RmaFlags::NONE);
     let long = Rma { kind, local: &local, remote: &remote, message: None, context: LONG, flags };
     scene.server.rma(scene.connections[SILENT], &long).unwrap();
@@ -49,7 +49,7 @@ fn held_completions_stop_nobody_else(name: &str) {
     }
 
     // The operation ends, as its memory goes. All that was held is told, once and in order.
-    scene.peers[SILENT].deregister(&memories.there).unwrap();
+    scene.peers[SILENT].deregister(&memories.remote_handle).unwrap();
     let mut next = 0;
     while next <= behind {
         assert!(started.elapsed() < PATIENCE, "{next} of {behind} were told");

@@ -1,4 +1,4 @@
-//! Messages and pieces of remote operations with a peer that is silent leave half of what is kept for them to others.
+//! Messages and segments of remote operations with a peer that is silent leave half of what is kept for them to others.
 
 use crate::scene::{HONEST, Memories, PATIENCE, SILENT, Scene};
 use cci::{Rma, RmaError, RmaFlags, RmaKind, Status};
@@ -14,12 +14,12 @@ const STUCK: u64 = 1 << 32;
 /// What each operation is made of.
 #[derive(Copy, Clone)]
 struct Shape {
-    pieces: usize,
+    segments: usize,
     message_bytes: usize,
 }
 
 fn start(scene: &mut Scene, peer: usize, memories: &Memories, shape: Shape, context: u64) -> bool {
-    let ([local, remote], message) = (memories.pieces(shape.pieces, 8), vec![7; shape.message_bytes]);
+    let ([local, remote], message) = (memories.segments(shape.segments, 8), vec![7; shape.message_bytes]);
     let message = (shape.message_bytes > 0).then_some(&message[..]);
     let (kind, flags) = (RmaKind::Write, RmaFlags::NONE);
     let rma = Rma { kind, local: &local, remote: &remote, message, context, flags };
@@ -47,8 +47,8 @@ fn operations_leave_their_share(name: &str, shape: impl FnOnce(&Scene) -> Shape)
         quiet_turns = if stuck == before { quiet_turns + 1 } else { 0 };
     }
     println!(
-        "{name}: {stuck} operations of {} pieces and {} bytes are stuck",
-        shape.pieces, shape.message_bytes
+        "{name}: {stuck} operations of {} segments and {} bytes are stuck",
+        shape.segments, shape.message_bytes
     );
     for context in 0..HONEST_OPERATIONS {
         let taken = start(&mut scene, HONEST, &memories[HONEST], shape, context);
@@ -73,13 +73,13 @@ fn operations_leave_their_share(name: &str, shape: impl FnOnce(&Scene) -> Shape)
 fn messages_leave_their_share(name: &str) {
     operations_leave_their_share(name, |scene| {
         let longest = scene.server.max_send_size(scene.connections[SILENT]).unwrap();
-        Shape { pieces: 1, message_bytes: longest as usize }
+        Shape { segments: 1, message_bytes: longest as usize }
     });
 }
 
-/// Each with as many pieces as there may be.
-fn pieces_leave_their_share(name: &str) {
-    operations_leave_their_share(name, |_| Shape { pieces: 1_024, message_bytes: 0 });
+/// Each with as many segments as there may be.
+fn segments_leave_their_share(name: &str) {
+    operations_leave_their_share(name, |_| Shape { segments: 1_024, message_bytes: 0 });
 }
 
 #[test]
@@ -103,21 +103,21 @@ fn messages_leave_their_share_on_eth() {
 }
 
 #[test]
-fn pieces_leave_their_share_on_shm() {
-    pieces_leave_their_share("shm-ring");
+fn segments_leave_their_share_on_shm() {
+    segments_leave_their_share("shm-ring");
 }
 
 #[test]
-fn pieces_leave_their_share_on_tcp() {
-    pieces_leave_their_share("tcp");
+fn segments_leave_their_share_on_tcp() {
+    segments_leave_their_share("tcp");
 }
 
 #[test]
-fn pieces_leave_their_share_on_udp() {
-    pieces_leave_their_share("udp");
+fn segments_leave_their_share_on_udp() {
+    segments_leave_their_share("udp");
 }
 
 #[test]
-fn pieces_leave_their_share_on_eth() {
-    pieces_leave_their_share("eth");
+fn segments_leave_their_share_on_eth() {
+    segments_leave_their_share("eth");
 }

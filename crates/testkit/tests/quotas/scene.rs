@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything takes here. Nothing is concluded from how long it takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The peers' places among all: the first may be silent.
+/// Indices of the peers: the first may be silent.
 pub const SILENT: usize = 0;
 pub const HONEST: usize = 1;
 
@@ -27,15 +27,15 @@ pub struct Scene {
 
 /// Memory of the server, and as much of a peer, with their handles.
 pub struct Memories {
-    pub here: RegionHandle,
-    pub there: RegionHandle,
+    pub local_handle: RegionHandle,
+    pub remote_handle: RegionHandle,
     _memories: [Memory; 2],
 }
 
 impl Memories {
-    /// So many pieces on each side, all of them the same `len_bytes`.
-    pub fn pieces(&self, count: usize, len_bytes: u64) -> [Vec<Segment>; 2] {
-        [self.here, self.there]
+    /// So many segments on each side, all of them the same `len_bytes`.
+    pub fn segments(&self, count: usize, len_bytes: u64) -> [Vec<Segment>; 2] {
+        [self.local_handle, self.remote_handle]
             .map(|handle| vec![Segment { address: RegionAddress::new(handle, 0), len_bytes }; count])
     }
 }
@@ -50,17 +50,17 @@ impl Scene {
         let (mut connections, started) = (Vec::new(), Instant::now());
         for peer in &mut peers {
             peer.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
-            let (mut here, mut there) = (None, false);
-            while here.is_none() || !there {
+            let (mut local_handle, mut remote_handle) = (None, false);
+            while local_handle.is_none() || !remote_handle {
                 assert!(started.elapsed() < PATIENCE, "not connected");
                 match server.next_event() {
                     Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
-                    Some(Event::Accept { result, .. }) => here = Some(result.unwrap()),
+                    Some(Event::Accept { result, .. }) => local_handle = Some(result.unwrap()),
                     _ => {}
                 }
-                there |= matches!(peer.next_event(), Some(Event::Connect { result: Ok(_), .. }));
+                remote_handle |= matches!(peer.next_event(), Some(Event::Connect { result: Ok(_), .. }));
             }
-            connections.extend(here);
+            connections.extend(local_handle);
         }
         let connections = connections.try_into().unwrap();
         Some(Scene { server, peers, connections, told: VecDeque::new(), _stage: stage })
@@ -70,9 +70,9 @@ impl Scene {
     pub fn memories(&mut self, peer: usize, len_bytes: usize) -> Memories {
         let local = self.server.allocate(len_bytes).unwrap();
         let remote = self.peers[peer].allocate(len_bytes).unwrap();
-        let here = self.server.register(&local, Access::LOCAL).unwrap();
-        let there = self.peers[peer].register(&remote, Access::READ | Access::WRITE).unwrap();
-        Memories { here, there, _memories: [local, remote] }
+        let local_handle = self.server.register(&local, Access::LOCAL).unwrap();
+        let remote_handle = self.peers[peer].register(&remote, Access::READ | Access::WRITE).unwrap();
+        Memories { local_handle, remote_handle, _memories: [local, remote] }
     }
 
     /// The server's program takes all events; the peers named make progress and let go of what they received.

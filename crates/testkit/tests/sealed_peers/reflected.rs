@@ -42,15 +42,15 @@ fn over_tcp() {
 
 #[test]
 fn over_raw_ethernet() {
-    let veth = match Veth::pair_here(1500) {
+    let veth = match Veth::pair_in_one_namespace(1500) {
         Ok(veth) => veth,
         Err(reason) => return println!("skipped: {reason}"),
     };
     for method in METHODS {
-        let (here, there) = (veth.name(End::A, 0), veth.name(End::B, 0));
-        let device = device("eth", method, &format!("interface = {here}\nmode = packet"));
+        let (near, far) = (veth.name(End::A, 0), veth.name(End::B, 0));
+        let device = device("eth", method, &format!("interface = {near}\nmode = packet"));
         let endpoint = Endpoint::create(&device, Options::default()).unwrap();
-        let mut mirror = EthMirror::of(&endpoint, &here, &there);
+        let mut mirror = EthMirror::of(&endpoint, &near, &far);
         is_not_connected_to_itself(&format!("eth, {method}"), endpoint, &mut mirror);
     }
 }

@@ -48,9 +48,9 @@ fn an_address_in_use_is_its_owners() {
     only(&mut tap, &first);
     talk(&mut first, &mut server, &mut tap);
     // Once it has gone, the address is free.
-    let (there, here) = (server.last(), first.last());
-    server.endpoint.disconnect(there);
-    first.endpoint.disconnect(here);
+    let (theirs, ours) = (server.last(), first.last());
+    server.endpoint.disconnect(theirs);
+    first.endpoint.disconnect(ours);
     wait(&mut [&mut first, &mut server], &mut tap, Duration::from_millis(100));
     drop(first);
     only(&mut tap, &second);
@@ -92,9 +92,9 @@ fn a_thousand_peers_are_under_the_cap() {
         client.dial(to, PATIENCE);
         assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0].made.is_empty()));
         assert!(client.made[0].is_ok());
-        let (there, here) = (server.last(), client.last());
-        server.endpoint.disconnect(there);
-        client.endpoint.disconnect(here);
+        let (theirs, ours) = (server.last(), client.last());
+        server.endpoint.disconnect(theirs);
+        client.endpoint.disconnect(ours);
         // It goes without waiting for the farewell.
         client.endpoint.close(Duration::ZERO);
         server.poll();

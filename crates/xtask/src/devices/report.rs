@@ -12,16 +12,16 @@ pub(super) enum Outcome {
 }
 
 /// A device and a language.
-pub(super) type Place = (String, String);
+pub(super) type Row = (String, String);
 
 /// Everything that was written down.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// By place: group and case, and what came of it.
-    pub(super) places: BTreeMap<Place, BTreeMap<(String, String), Outcome>>,
+    /// By device and language: the outcome of each case of each group.
+    pub(super) rows: BTreeMap<Row, BTreeMap<(String, String), Outcome>>,
     /// Devices the machine does not have, and why.
     absent: BTreeMap<String, String>,
-    millis: BTreeMap<Place, u64>,
+    millis: BTreeMap<Row, u64>,
 }
 
 impl Report {
@@ -44,18 +44,18 @@ impl Report {
                 }
                 _ => return Err(unclear()),
             };
-            let place = (device.to_owned(), language.to_owned());
+            let row = (device.to_owned(), language.to_owned());
             let millis: u64 = millis.parse().map_err(|_| unclear())?;
-            *report.millis.entry(place.clone()).or_default() += millis;
+            *report.millis.entry(row.clone()).or_default() += millis;
             let case = (group.to_owned(), case.to_owned());
-            report.places.entry(place).or_default().insert(case, outcome);
+            report.rows.entry(row).or_default().insert(case, outcome);
         }
         Ok(report)
     }
 
     /// How many cases ran.
     pub(super) fn cases(&self) -> usize {
-        self.places.values().map(BTreeMap::len).sum()
+        self.rows.values().map(BTreeMap::len).sum()
     }
 
     /// Devices the machine does not have, and why.
@@ -72,12 +72,12 @@ impl Report {
     }
 
     /// Cases that tested nothing: case and reason, and where.
-    pub(super) fn skipped(&self) -> BTreeMap<(String, String), BTreeSet<Place>> {
-        let mut skipped: BTreeMap<_, BTreeSet<Place>> = BTreeMap::new();
-        for (place, cases) in &self.places {
+    pub(super) fn skipped(&self) -> BTreeMap<(String, String), BTreeSet<Row>> {
+        let mut skipped: BTreeMap<_, BTreeSet<Row>> = BTreeMap::new();
+        for (row, cases) in &self.rows {
             for ((_, case), outcome) in cases {
                 if let Outcome::Skipped(reason) = outcome {
-                    skipped.entry((case.clone(), reason.clone())).or_default().insert(place.clone());
+                    skipped.entry((case.clone(), reason.clone())).or_default().insert(row.clone());
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The table itself: a line for each device and language, a column for each topic.
 
-use super::report::{Outcome, Place, Report};
+use super::report::{Outcome, Report, Row};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -19,15 +19,15 @@ const TOPICS: &[(&str, &[&str])] = &[
 /// Lines by device and language, and the notes below: each as it is written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    lines: BTreeMap<Place, String>,
-    notes: BTreeMap<Place, Vec<String>>,
+    lines: BTreeMap<Row, String>,
+    notes: BTreeMap<Row, Vec<String>>,
 }
 
 impl Table {
     /// From what the suite wrote down. An error is a group of cases that has no column.
     pub(super) fn of(report: &Report) -> Result<Table, String> {
         let mut table = Table::default();
-        for (place, cases) in &report.places {
+        for (row, cases) in &report.rows {
             let mut cells = vec![(0, 0); TOPICS.len()];
             for ((group, _), outcome) in cases {
                 let column = TOPICS.iter().position(|(_, groups)| groups.contains(&group.as_str()));
@@ -41,11 +41,11 @@ impl Table {
                 (passed, all) if passed == all => all.to_string(),
                 (passed, all) => format!("{passed} of {all}"),
             });
-            table.lines.insert(place.clone(), cells.collect::<Vec<_>>().join(" | "));
+            table.lines.insert(row.clone(), cells.collect::<Vec<_>>().join(" | "));
         }
-        for ((case, reason), places) in report.skipped() {
-            for place in places {
-                table.notes.entry(place).or_default().push(format!("`{case}`: {reason}"));
+        for ((case, reason), rows) in report.skipped() {
+            for row in rows {
+                table.notes.entry(row).or_default().push(format!("`{case}`: {reason}"));
             }
         }
         Ok(table)
@@ -62,11 +62,11 @@ impl Table {
                 table.lines.insert((device.to_owned(), language.to_owned()), cells);
             }
             if let Some((head, reason)) = line.strip_prefix("- ").and_then(|line| line.split_once(": "))
-                && let Some((case, places)) = head.split_once(" on ")
+                && let Some((case, rows)) = head.split_once(" on ")
             {
-                for (device, language) in places.split(", ").filter_map(|place| place.rsplit_once(' ')) {
-                    let place = (device.to_owned(), language.to_owned());
-                    table.notes.entry(place).or_default().push(format!("{case}: {reason}"));
+                for (device, language) in rows.split(", ").filter_map(|row| row.rsplit_once(' ')) {
+                    let row = (device.to_owned(), language.to_owned());
+                    table.notes.entry(row).or_default().push(format!("{case}: {reason}"));
                 }
             }
         }
@@ -76,12 +76,12 @@ impl Table {
     /// Takes over the lines of devices that the machine of the run does not have; which.
     pub(super) fn keep_absent(&mut self, old: &Table, report: &Report) -> Vec<String> {
         let mut kept = Vec::new();
-        for (place, line) in &old.lines {
-            let is_absent = report.absent().any(|(device, _)| device == place.0);
-            if is_absent && !self.lines.contains_key(place) {
-                self.lines.insert(place.clone(), line.clone());
-                self.notes.extend(old.notes.get(place).map(|notes| (place.clone(), notes.clone())));
-                kept.push(format!("{} ({})", place.0, place.1));
+        for (row, line) in &old.lines {
+            let is_absent = report.absent().any(|(device, _)| device == row.0);
+            if is_absent && !self.lines.contains_key(row) {
+                self.lines.insert(row.clone(), line.clone());
+                self.notes.extend(old.notes.get(row).map(|notes| (row.clone(), notes.clone())));
+                kept.push(format!("{} ({})", row.0, row.1));
             }
         }
         kept
@@ -95,14 +95,14 @@ impl Table {
     /// What a run showed otherwise than the document says, in words. What did not run is no difference.
     pub(super) fn differences(&self, committed: &Table) -> Vec<String> {
         let mut differences = Vec::new();
-        for (place, line) in &self.lines {
-            let (device, language) = place;
-            match committed.lines.get(place) {
+        for (row, line) in &self.lines {
+            let (device, language) = row;
+            match committed.lines.get(row) {
                 Some(said) if said == line => {}
                 Some(said) => differences.push(format!("{device} ({language}): ran {line}; it says {said}")),
                 None => differences.push(format!("{device} ({language}): ran {line}; it has no such line")),
             }
-            let notes = |table: &Table| table.notes.get(place).cloned().unwrap_or_default();
+            let notes = |table: &Table| table.notes.get(row).cloned().unwrap_or_default();
             let (ran, said) = (notes(self), notes(committed));
             let missing = ran.iter().filter(|note| !said.contains(note));
             differences.extend(missing.map(|note| format!("{device} ({language}): it does not say {note}")));
@@ -124,15 +124,15 @@ impl fmt::Display for Table {
         if !self.notes.is_empty() {
             writeln!(f, "\nNot tested, and why:\n")?;
         }
-        let mut places_of: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut rows_of: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for ((device, language), notes) in &self.notes {
             for note in notes {
-                places_of.entry(note).or_default().push(format!("{device} {language}"));
+                rows_of.entry(note).or_default().push(format!("{device} {language}"));
             }
         }
-        for (note, places) in places_of {
+        for (note, rows) in rows_of {
             let (case, reason) = note.split_once(": ").unwrap_or((note, ""));
-            writeln!(f, "- {case} on {}: {reason}", places.join(", "))?;
+            writeln!(f, "- {case} on {}: {reason}", rows.join(", "))?;
         }
         writeln!(f)
     }

@@ -17,22 +17,22 @@ pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>
         let folder = package.folder.strip_prefix(&workspace.root).unwrap_or(&package.folder);
         let modules = Modules::read(files, &format!("{}/src", folder.display()))?;
         for (level, circle, why) in circles(&modules) {
-            let place = [vec![package.name.clone()], level].concat().join("::");
-            found.insert((place, circle), why);
+            let folder = [vec![package.name.clone()], level].concat().join("::");
+            found.insert((folder, circle), why);
         }
     }
     let known: BTreeSet<(String, BTreeSet<String>)> = KNOWN
         .iter()
-        .map(|(place, circle)| ((*place).to_owned(), circle.iter().map(|&name| name.to_owned()).collect()))
+        .map(|(folder, circle)| ((*folder).to_owned(), circle.iter().map(|&name| name.to_owned()).collect()))
         .collect();
-    for ((place, circle), why) in &found {
-        if !known.iter().any(|(at, all)| at == place && circle.is_subset(all)) {
+    for ((folder, circle), why) in &found {
+        if !known.iter().any(|(at, all)| at == folder && circle.is_subset(all)) {
             let names: Vec<_> = circle.iter().map(String::as_str).collect();
-            breaches.push(format!("{place}: a circle of modules, {}: {why}", names.join(" <-> ")));
+            breaches.push(format!("{folder}: a circle of modules, {}: {why}", names.join(" <-> ")));
         }
     }
-    for (place, circle) in known.iter().filter(|circle| !found.contains_key(circle)) {
-        breaches.push(format!("{place}: {circle:?} is no such circle any more: correct KNOWN in xtask"));
+    for (folder, circle) in known.iter().filter(|circle| !found.contains_key(circle)) {
+        breaches.push(format!("{folder}: {circle:?} is no such circle any more: correct KNOWN in xtask"));
     }
     Ok(())
 }

@@ -158,10 +158,10 @@ fn by_process(
     let len = memory.len() as u64;
     let transfer = |memory: &mut [u8]| -> io::Result<u64> {
         let begin_ns = clock::now_ns();
-        for (piece, at) in memory.chunks_mut(size as usize).zip((address..).step_by(size as usize)) {
+        for (chunk, at) in memory.chunks_mut(size as usize).zip((address..).step_by(size as usize)) {
             match direction {
-                Direction::Write => process.write(at, piece)?,
-                Direction::Read => process.read(at, piece)?,
+                Direction::Write => process.write(at, chunk)?,
+                Direction::Read => process.read(at, chunk)?,
             }
         }
         Ok(clock::now_ns() - begin_ns)
@@ -232,8 +232,8 @@ impl Tcp {
         let begin_ns = clock::now_ns();
         match task.direction {
             Direction::Write => {
-                for piece in memory.chunks(task.size as usize) {
-                    self.stream.write_all(piece)?;
+                for chunk in memory.chunks(task.size as usize) {
+                    self.stream.write_all(chunk)?;
                 }
                 self.stream.read_exact(&mut word)?;
             }
@@ -281,8 +281,8 @@ fn other_end(mut stream: TcpStream, mut memory: Vec<u8>) -> io::Result<()> {
                 memory::fill_slice(memory, task.seed);
                 stream.write_all(&[0])?;
                 stream.read_exact(&mut [0])?;
-                for piece in memory.chunks(task.size as usize) {
-                    stream.write_all(piece)?;
+                for chunk in memory.chunks(task.size as usize) {
+                    stream.write_all(chunk)?;
                 }
             }
         }

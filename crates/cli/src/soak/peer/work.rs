@@ -223,8 +223,8 @@ impl Work {
         let (at, len) = (at as u64, len as u64);
         let local = RegionAddress::new(self.handle, at);
         let remote = RegionAddress::new(self.offer.region, at);
-        let way = random.below(4);
-        if way == 0 {
+        let choice = random.below(4);
+        if choice == 0 {
             let note = Frame::Note { slot: slot as u64, seed, len }.encode();
             let flags = if random.one_in(2) { RmaFlags::FENCE } else { RmaFlags::NONE };
             let (local, remote) =
@@ -241,13 +241,14 @@ impl Work {
             self.set(slot, Slot::Busy { completions: 1, answer: true });
             return Ok(true);
         }
-        let silent = way == 1;
-        if way == 2 && len > 2 {
+        let silent = choice == 1;
+        if choice == 2 && len > 2 {
             // Cut differently on both sides.
             let (one, two) = (random.between(1, len - 1), random.between(1, len - 1));
-            let pieces =
-                |handle, cut| [Segment::new(handle, at, cut), Segment::new(handle, at + cut, len - cut)];
-            let (local, remote) = (pieces(self.handle, one), pieces(self.offer.region, two));
+            let segments = |handle, split| {
+                [Segment::new(handle, at, split), Segment::new(handle, at + split, len - split)]
+            };
+            let (local, remote) = (segments(self.handle, one), segments(self.offer.region, two));
             let rma = Rma {
                 kind: RmaKind::Write,
                 local: &local,

@@ -229,8 +229,8 @@ pub fn the_last_operation_is_answered<D: Driver>(env: &Environment<D>) {
                 let own = Area::new(&mut pair.client, Whose::Library, 4096, Access::LOCAL);
                 let rma = Rma {
                     kind: RmaKind::Write,
-                    local: &[own.piece(0, 64)],
-                    remote: &[lent.piece(0, 64)],
+                    local: &[own.segment(0, 64)],
+                    remote: &[lent.segment(0, 64)],
                     message: Some(b"look"),
                     context: 7,
                     flags: RmaFlags::NONE,

@@ -22,7 +22,7 @@ impl Peer {
         let (_, test) = env.child_test.split_once("::").expect("a test lives in a module");
         let program = std::env::current_exe().expect("the test program");
         // It is a server: it begins where this thread is.
-        let _there = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
+        let _inside = env.far.as_ref().map(|far| far.enter().expect("who made it may enter it"));
         let mut child = Command::new(program)
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(CHILD, env.about.name)

@@ -11,35 +11,38 @@ use std::time::Instant;
 /// Operations at the side that makes them, refusals at the side that refuses.
 pub fn operations_are_counted<D: Driver>(env: &Environment<D>) {
     let mut pair = Pair::<D>::plain(env, RO);
-    let here = Area::new(&mut pair.client, Whose::Library, 10_000, Access::LOCAL);
-    let there = Area::new(&mut pair.server, Whose::Foreign, 10_000, Access::ALL);
+    let local_area = Area::new(&mut pair.client, Whose::Library, 10_000, Access::LOCAL);
+    let remote_area = Area::new(&mut pair.server, Whose::Foreign, 10_000, Access::ALL);
     assert_eq!((pair.client.port.counts().regions, pair.server.port.counts().regions), (1, 1));
     for len in [1, 100, 10_000] {
-        pair.transfer(RmaKind::Write, here.piece(0, len), there.piece(0, len));
-        pair.transfer(RmaKind::Read, here.piece(0, len), there.piece(0, len));
+        pair.transfer(RmaKind::Write, local_area.segment(0, len), remote_area.segment(0, len));
+        pair.transfer(RmaKind::Read, local_area.segment(0, len), remote_area.segment(0, len));
     }
-    pair.transfer(RmaKind::Write, here.piece(0, 50), there.piece(0, 50));
+    pair.transfer(RmaKind::Write, local_area.segment(0, 50), remote_area.segment(0, 50));
     let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
     for _ in 0..5 {
-        pair.change(add, there.address(0), None);
+        pair.change(add, remote_area.address(0), None);
     }
     let (client, server) = (pair.client.port.counts(), pair.server.port.counts());
     assert_eq!((client.rma_writes, client.rma_reads, client.atomics), (4, 3, 5));
     assert_eq!(client.rma_bytes, 2 * 10_101 + 50);
     assert_eq!((server.rma_writes, server.rma_reads, server.atomics, server.rma_bytes), (0, 0, 0, 0));
     assert_eq!((client.sends_failed, server.rma_refused, client.rma_refused), (0, 0, 0));
-    let mut forged = there.handle.to_bytes();
+    let mut forged = remote_area.handle.to_bytes();
     forged[16] ^= 1;
     let forged = Segment::new(RegionHandle::from_bytes(forged), 0, 100);
     for _ in 0..3 {
-        assert_eq!(pair.transfer(RmaKind::Write, here.piece(0, 100), forged), Status::RmaHandle);
+        assert_eq!(pair.transfer(RmaKind::Write, local_area.segment(0, 100), forged), Status::RmaHandle);
     }
     // The handle itself says that this is beyond the end.
-    assert_eq!(pair.transfer(RmaKind::Read, here.piece(0, 100), there.piece(9_999, 100)), Status::RmaHandle);
+    assert_eq!(
+        pair.transfer(RmaKind::Read, local_area.segment(0, 100), remote_area.segment(9_999, 100)),
+        Status::RmaHandle
+    );
     let (client, server) = (pair.client.port.counts(), pair.server.port.counts());
     assert_eq!(client.sends_failed, 4);
     assert!(matches!(server.rma_refused, 3 | 4), "{server:?}");
-    pair.server.port.deregister(&there.handle).expect("registered");
+    pair.server.port.deregister(&remote_area.handle).expect("registered");
     assert_eq!(pair.server.port.counts().regions, 0);
 }
 
@@ -48,11 +51,11 @@ pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(env: &Environmen
     const OPERATIONS: u64 = 16_384;
     for whose in Whose::ALL {
         let mut pair = Pair::<D>::plain(env, RO);
-        let here = Area::new(&mut pair.client, whose, 8192, Access::LOCAL);
-        let there = Area::new(&mut pair.server, whose, 8192, Access::ALL);
+        let local_area = Area::new(&mut pair.client, whose, 8192, Access::LOCAL);
+        let remote_area = Area::new(&mut pair.server, whose, 8192, Access::ALL);
         for context in 0..OPERATIONS {
             let at = context as usize % 1024 * 8;
-            let (local, remote) = ([here.piece(at, 8)], [there.piece(at, 8)]);
+            let (local, remote) = ([local_area.segment(at, 8)], [remote_area.segment(at, 8)]);
             let taken =
                 pair.client.port.rma(pair.to_server, &plain(RmaKind::Write, &local, &remote, context));
             assert_eq!(taken, Ok(()), "{}, {whose:?}: operation {context}", env.device);
@@ -69,10 +72,10 @@ pub fn as_many_operations_are_taken_as_programs_post<D: Driver>(env: &Environmen
 pub fn explains_the_paths_to_memory<D: Driver>(env: &Environment<D>) {
     let mut pair = Pair::<D>::plain(env, RO);
     for whose in Whose::ALL {
-        let here = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
-        let there = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
+        let local_area = Area::new(&mut pair.client, Whose::Library, 200_000, Access::LOCAL);
+        let remote_area = Area::new(&mut pair.server, whose, 200_000, Access::ALL);
         for _ in 0..3 {
-            pair.transfer(RmaKind::Write, here.piece(0, 200_000), there.piece(0, 200_000));
+            pair.transfer(RmaKind::Write, local_area.segment(0, 200_000), remote_area.segment(0, 200_000));
         }
     }
     let text = pair.client.port.explain(pair.to_server).to_lowercase();
@@ -89,12 +92,12 @@ pub fn a_long_transfer_holds_no_more_memory<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 16 << 20;
     let times = env.rounds(64) as u64;
     let mut pair = Pair::<D>::plain(env, RO);
-    let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
-    let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
+    let local_area = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
+    let remote_area = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
     let most = |pair: &mut Pair<D>, kind, times: u64| {
         let mut most = [0, 0];
         for context in 0..times {
-            let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+            let (local, remote) = ([local_area.segment(0, LEN)], [remote_area.segment(0, LEN)]);
             pair.start(&plain(kind, &local, &remote, context));
         }
         let (mut polls, patience) = (0_u64, Instant::now() + conformance_timeout() * 2);
@@ -117,7 +120,7 @@ pub fn a_long_transfer_holds_no_more_memory<D: Driver>(env: &Environment<D>) {
         most(&mut pair, kind, 1);
         let little = most(&mut pair, kind, 1);
         let much = most(&mut pair, kind, times);
-        assert!(here.now(0, LEN) == there.now(0, LEN), "the data is there");
+        assert!(local_area.now(0, LEN) == remote_area.now(0, LEN), "the data is there");
         for (little, much) in little.into_iter().zip(much) {
             let grown = much.saturating_sub(little);
             assert!(
@@ -132,8 +135,8 @@ pub fn a_long_transfer_holds_no_more_memory<D: Driver>(env: &Environment<D>) {
 struct Mover<D: Driver> {
     side: Side<D>,
     to_server: Conn<D>,
-    here: Area<D>,
-    there: Area<D>,
+    local_area: Area<D>,
+    remote_area: Area<D>,
     started: u64,
 }
 
@@ -141,26 +144,29 @@ struct Mover<D: Driver> {
 pub fn two_connections_share<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     env.needs(Capability::Crowd)?;
     env.needs(Capability::OneWay)?;
-    const PIECES: u64 = 100;
-    const PIECE: usize = 256 << 10;
+    const WRITES: u64 = 100;
+    const WRITE_BYTES: usize = 256 << 10;
     for attribute in RELIABLE {
         for kind in [RmaKind::Write, RmaKind::Read] {
             let mut server = Side::<D>::server(env);
             let mut movers = [(), ()].map(|()| {
                 let mut side = Side::plain(env);
                 let (to_server, _) = connect(&mut side, &mut server, attribute);
-                let here = Area::new(&mut side, Whose::Library, PIECE, Access::LOCAL);
-                let there = Area::new(&mut server, Whose::Foreign, PIECE, Access::ALL);
-                Mover { side, to_server, here, there, started: 0 }
+                let local_area = Area::new(&mut side, Whose::Library, WRITE_BYTES, Access::LOCAL);
+                let remote_area = Area::new(&mut server, Whose::Foreign, WRITE_BYTES, Access::ALL);
+                Mover { side, to_server, local_area, remote_area, started: 0 }
             });
             let patience = Instant::now() + conformance_timeout();
-            while movers.iter().all(|mover| mover.side.sent.len() < PIECES as usize) {
+            while movers.iter().all(|mover| mover.side.sent.len() < WRITES as usize) {
                 assert!(Instant::now() < patience, "neither ends");
                 for mover in &mut movers {
-                    let (local, remote) = ([mover.here.piece(0, PIECE)], [mover.there.piece(0, PIECE)]);
+                    let (local, remote) = (
+                        [mover.local_area.segment(0, WRITE_BYTES)],
+                        [mover.remote_area.segment(0, WRITE_BYTES)],
+                    );
                     let operation = plain(kind, &local, &remote, mover.started);
                     let under_way = mover.started - mover.side.sent.len() as u64;
-                    if mover.started < PIECES && under_way < 8 {
+                    if mover.started < WRITES && under_way < 8 {
                         match mover.side.port.rma(mover.to_server, &operation) {
                             Ok(()) => mover.started += 1,
                             Err(Refusal::WouldBlock) => {}
@@ -173,7 +179,7 @@ pub fn two_connections_share<D: Driver>(env: &Environment<D>) -> Result<(), Skip
             }
             let ended = movers.each_ref().map(|mover| mover.side.sent.len() as u64);
             let least = ended[0].min(ended[1]);
-            assert!(least >= PIECES / 5, "{attribute:?} {kind:?}: one got {ended:?} of {PIECES}");
+            assert!(least >= WRITES / 5, "{attribute:?} {kind:?}: one got {ended:?} of {WRITES}");
             part(movers.into_iter().map(|mover| mover.side).chain([server]));
         }
     }
@@ -187,10 +193,10 @@ pub fn messages_pass_a_bulk_transfer<D: Driver>(env: &Environment<D>) {
         for kind in [RmaKind::Write, RmaKind::Read] {
             let mut pair = Pair::<D>::plain(env, attribute);
             let (second, _) = connect(&mut pair.client, &mut pair.server, attribute);
-            let here = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
-            let there = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
+            let local_area = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
+            let remote_area = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);
             for through in [second, pair.to_server] {
-                let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+                let (local, remote) = ([local_area.segment(0, LEN)], [remote_area.segment(0, LEN)]);
                 for context in 0..4 {
                     pair.start(&plain(kind, &local, &remote, context));
                 }

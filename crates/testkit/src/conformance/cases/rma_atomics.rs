@@ -96,16 +96,16 @@ pub fn fetch_adds_add_up<D: Driver>(env: &Environment<D>) -> Result<(), Skipped>
     for attribute in RELIABLE {
         for (whose, width) in [(Whose::Library, AtomicWidth::Eight), (Whose::Foreign, AtomicWidth::Four)] {
             let (mut server, mut clients) = clients::<D>(env, attribute, CLIENTS, ADDS * 8);
-            let mut there = Area::new(&mut server, whose, 64, Access::ATOMIC);
-            there.put_word(32, 0);
+            let mut remote_area = Area::new(&mut server, whose, 64, Access::ATOMIC);
+            remote_area.put_word(32, 0);
             run_all(&mut server, &mut clients, ADDS, |_, _| {
-                (op(AtomicKind::FetchAdd, width, 1), there.address(32))
+                (op(AtomicKind::FetchAdd, width, 1), remote_area.address(32))
             });
             let mut seen: Vec<u64> = clients.iter().flat_map(|client| client.results(ADDS)).collect();
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..(CLIENTS * ADDS) as u64), "each number was given out once");
-            there.expect(32, &((CLIENTS * ADDS) as u64).to_ne_bytes());
-            there.check("the sum");
+            remote_area.expect(32, &((CLIENTS * ADDS) as u64).to_ne_bytes());
+            remote_area.check("the sum");
             part(clients.into_iter().map(|client| client.side).chain([server]));
         }
     }
@@ -119,27 +119,30 @@ pub fn compare_swap_claims_each_slot_once<D: Driver>(env: &Environment<D>) -> Re
     const SLOTS: usize = 600;
     for whose in Whose::ALL {
         let (mut server, mut clients) = clients::<D>(env, Attribute::ReliableUnordered, CLIENTS, SLOTS * 8);
-        let mut there = Area::new(&mut server, whose, SLOTS * 8, Access::ATOMIC);
-        there.put(0, &[0; SLOTS * 8]);
+        let mut remote_area = Area::new(&mut server, whose, SLOTS * 8, Access::ATOMIC);
+        remote_area.put(0, &[0; SLOTS * 8]);
         let claim = |who: usize, slot: usize| {
             let width = AtomicWidth::Eight;
             let operand = (who as u64 + 1) << 40 | slot as u64;
             let slot = (slot * (who + 1) * 7) % SLOTS;
-            (Atomic { kind: AtomicKind::CompareSwap, width, operand, compare: 0 }, there.address(slot * 8))
+            (
+                Atomic { kind: AtomicKind::CompareSwap, width, operand, compare: 0 },
+                remote_area.address(slot * 8),
+            )
         };
         run_all(&mut server, &mut clients, SLOTS, claim);
         let mut claimed = 0;
         for (who, client) in clients.iter().enumerate() {
             for (number, before) in client.results(SLOTS).into_iter().enumerate() {
                 let (atomic, target) = claim(who, number);
-                let holds = there.word(target.offset as usize);
+                let holds = remote_area.word(target.offset as usize);
                 let mine = holds == atomic.operand;
                 assert_eq!(mine, before == 0, "client {who}, slot {}", target.offset / 8);
                 assert!(mine || before == holds, "who came late is told who was first");
                 claimed += usize::from(mine);
             }
         }
-        let taken = (0..SLOTS).filter(|slot| there.word(slot * 8) != 0).count();
+        let taken = (0..SLOTS).filter(|slot| remote_area.word(slot * 8) != 0).count();
         assert_eq!(claimed, taken, "each slot was claimed by one");
         assert!(taken >= SLOTS / 7, "{taken} slots");
         part(clients.into_iter().map(|client| client.side).chain([server]));
@@ -152,19 +155,19 @@ pub fn four_bytes_leave_the_neighbours_alone<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
             let mut pair = Pair::<D>::plain(env, attribute);
-            let mut here = Area::new(&mut pair.client, Whose::Foreign, 64, Access::LOCAL);
-            let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
+            let mut local_area = Area::new(&mut pair.client, Whose::Foreign, 64, Access::LOCAL);
+            let mut remote_area = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             for at in [0, 4, 8, 20, 60] {
-                there.put(at, &u32::MAX.to_ne_bytes());
+                remote_area.put(at, &u32::MAX.to_ne_bytes());
                 let mut add = op(AtomicKind::FetchAdd, AtomicWidth::Four, 3);
                 // What is above the width counts for nothing.
                 add.operand |= 0xabcd_0000_0000_0000;
-                let status = pair.change(add, there.address(at), Some(here.address(at / 8 * 8)));
+                let status = pair.change(add, remote_area.address(at), Some(local_area.address(at / 8 * 8)));
                 assert_eq!(status, Status::Success);
-                here.expect(at / 8 * 8, &u64::from(u32::MAX).to_ne_bytes());
-                there.expect(at, &2_u32.to_ne_bytes());
-                there.check("wrapped");
-                here.check("with zeros above");
+                local_area.expect(at / 8 * 8, &u64::from(u32::MAX).to_ne_bytes());
+                remote_area.expect(at, &2_u32.to_ne_bytes());
+                remote_area.check("wrapped");
+                local_area.check("with zeros above");
             }
             pair.part();
         }
@@ -190,8 +193,8 @@ pub fn every_kind_does_what_it_says<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
             let mut pair = Pair::<D>::plain(env, attribute);
-            let mut here = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
-            let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
+            let mut local_area = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
+            let mut remote_area = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             let mut rng = Rng::new(6);
             for round in 0..350 {
                 let kind = AtomicKind::ALL[round % AtomicKind::ALL.len()];
@@ -199,9 +202,11 @@ pub fn every_kind_does_what_it_says<D: Driver>(env: &Environment<D>) {
                 let at = rng.below(64 / width.bytes() as u64) as usize * width.bytes();
                 let before = match width {
                     AtomicWidth::Four => {
-                        u64::from(u32::from_ne_bytes(*there.model(at, 4).first_chunk().expect("4")))
+                        u64::from(u32::from_ne_bytes(*remote_area.model(at, 4).first_chunk().expect("4")))
                     }
-                    AtomicWidth::Eight => u64::from_ne_bytes(*there.model(at, 8).first_chunk().expect("8")),
+                    AtomicWidth::Eight => {
+                        u64::from_ne_bytes(*remote_area.model(at, 8).first_chunk().expect("8"))
+                    }
                 };
                 let compare = if rng.below(2) == 0 { before } else { rng.next_u64() };
                 let compare = if width == AtomicWidth::Four { compare & 0xffff_ffff } else { compare };
@@ -209,14 +214,15 @@ pub fn every_kind_does_what_it_says<D: Driver>(env: &Environment<D>) {
                 let result =
                     matches!(kind, AtomicKind::FetchAdd | AtomicKind::Swap | AtomicKind::CompareSwap)
                         && rng.below(4) > 0;
-                let status = pair.change(atomic, there.address(at), result.then(|| here.address(0)));
+                let status =
+                    pair.change(atomic, remote_area.address(at), result.then(|| local_area.address(0)));
                 assert_eq!(status, Status::Success, "{atomic:?}");
-                there.expect(at, &model(atomic, before).to_ne_bytes()[..width.bytes()]);
+                remote_area.expect(at, &model(atomic, before).to_ne_bytes()[..width.bytes()]);
                 if result {
-                    here.expect(0, &before.to_ne_bytes());
+                    local_area.expect(0, &before.to_ne_bytes());
                 }
-                there.check("after an operation");
-                here.check("after an operation");
+                remote_area.check("after an operation");
+                local_area.check("after an operation");
             }
             pair.part();
         }
@@ -228,8 +234,8 @@ pub fn atomics_out_of_place_are_refused<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for whose in Whose::ALL {
             let mut pair = Pair::<D>::plain(env, attribute);
-            let mut here = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
-            let mut there = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
+            let mut local_area = Area::new(&mut pair.client, Whose::Library, 8, Access::LOCAL);
+            let mut remote_area = Area::new(&mut pair.server, whose, 64, Access::ATOMIC);
             for kind in AtomicKind::ALL {
                 for (width, at, expected) in [
                     (AtomicWidth::Eight, 1, Status::RmaOperation),
@@ -240,22 +246,22 @@ pub fn atomics_out_of_place_are_refused<D: Driver>(env: &Environment<D>) {
                     (AtomicWidth::Eight, 64, Status::RmaHandle),
                     (AtomicWidth::Four, 1 << 62, Status::RmaHandle),
                 ] {
-                    let status = pair.change(op(kind, width, 1), there.address(at), None);
+                    let status = pair.change(op(kind, width, 1), remote_area.address(at), None);
                     assert_eq!(status, expected, "{kind:?} of {width:?} bytes at {at}");
                 }
             }
-            there.check("refused");
-            let result = Some(here.address(0));
+            remote_area.check("refused");
+            let result = Some(local_area.address(0));
             let swap = op(AtomicKind::Swap, AtomicWidth::Eight, 7);
             assert_eq!(
-                pair.change(swap, there.address(8), result),
+                pair.change(swap, remote_area.address(8), result),
                 Status::Success,
                 "the connection goes on"
             );
-            here.expect(0, there.model(8, 8));
-            there.expect(8, &7_u64.to_ne_bytes());
-            here.check("the word before");
-            there.check("swapped");
+            local_area.expect(0, remote_area.model(8, 8));
+            remote_area.expect(8, &7_u64.to_ne_bytes());
+            local_area.check("the word before");
+            remote_area.check("swapped");
             pair.part();
         }
     }
@@ -267,9 +273,9 @@ pub fn atomics_against_the_owners_own<D: Driver>(env: &Environment<D>) -> Result
     const ADDS: usize = 4_000;
     for whose in Whose::ALL {
         let (mut server, mut clients) = clients::<D>(env, RO, 2, ADDS * 8);
-        let mut there = Area::new(&mut server, whose, 64, Access::ATOMIC);
-        there.put_word(16, 0);
-        let (memory, at) = (there.memory.clone(), there.range.start + 16);
+        let mut remote_area = Area::new(&mut server, whose, 64, Access::ATOMIC);
+        remote_area.put_word(16, 0);
+        let (memory, at) = (remote_area.memory.clone(), remote_area.range.start + 16);
         let add = op(AtomicKind::FetchAdd, AtomicWidth::Eight, 1);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -283,15 +289,15 @@ pub fn atomics_against_the_owners_own<D: Driver>(env: &Environment<D>) -> Result
             }
             seen
         });
-        run_all(&mut server, &mut clients, ADDS, |_, _| (add, there.address(16)));
+        run_all(&mut server, &mut clients, ADDS, |_, _| (add, remote_area.address(16)));
         stop.store(true, Ordering::Relaxed);
         let mut seen = owner.join().expect("the owner's program");
         seen.extend(clients.iter().flat_map(|client| client.results(ADDS)));
         let count = seen.len() as u64;
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..count), "each number was given out once");
-        there.expect(16, &count.to_ne_bytes());
-        there.check("the sum of all");
+        remote_area.expect(16, &count.to_ne_bytes());
+        remote_area.check("the sum of all");
         part(clients.into_iter().map(|client| client.side).chain([server]));
     }
     Ok(())

@@ -36,8 +36,8 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
     const SLOT: usize = 150_000;
     const ROUNDS: usize = 160;
     for_each_target(env, |pair, _, whose| {
-        let mut here = Area::odd(&mut pair.client, Whose::Library, SLOTS * SLOT, Access::LOCAL);
-        let mut there = Area::odd(&mut pair.server, whose, SLOTS * SLOT, READ_WRITE);
+        let mut local_area = Area::odd(&mut pair.client, Whose::Library, SLOTS * SLOT, Access::LOCAL);
+        let mut remote_area = Area::odd(&mut pair.server, whose, SLOTS * SLOT, READ_WRITE);
         let mut rng = Rng::new(3);
         let longest = pair.client.port.max_send_size(pair.to_server);
         let mut lens = [0; SLOTS];
@@ -47,10 +47,10 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
                 let number = (batch * SLOTS + slot) as u64;
                 let len = some_len(&mut rng, 17);
                 *slot_len = len;
-                here.put(slot * SLOT, &contents(number, len));
+                local_area.put(slot * SLOT, &contents(number, len));
                 let message = pattern(number, 8 + rng.below(longest as u64 - 8) as usize);
                 let (local, remote) =
-                    ([here.piece(slot * SLOT, len)], [there.piece(slot * SLOT + slot, len)]);
+                    ([local_area.segment(slot * SLOT, len)], [remote_area.segment(slot * SLOT + slot, len)]);
                 let write = plain(RmaKind::Write, &local, &remote, number);
                 pair.start(&Rma { message: Some(&message), ..write });
             }
@@ -60,8 +60,8 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
                 let slot = number as usize % SLOTS;
                 let data = contents(number, lens[slot]);
                 let at = slot * SLOT + slot;
-                assert!(there.now(at, lens[slot]) == data, "the data of message {number} first");
-                there.expect(at, &data);
+                assert!(remote_area.now(at, lens[slot]) == data, "the data of message {number} first");
+                remote_area.expect(at, &data);
             }
         }
         let mut ended = pair.ended(ROUNDS);
@@ -69,10 +69,10 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
         assert!(ended.into_iter().eq((0..ROUNDS as u64).map(|context| (context, Status::Success))));
         pair.server.settle();
         assert!(pair.server.inbox.is_empty(), "each message once");
-        there.check("written");
+        remote_area.check("written");
         let write = plain(RmaKind::Write, &[], &[], 0);
-        let (local, remote) = ([here.piece(0, 1)], [there.piece(0, 1)]);
-        there.expect(0, here.model(0, 1));
+        let (local, remote) = ([local_area.segment(0, 1)], [remote_area.segment(0, 1)]);
+        remote_area.expect(0, local_area.model(0, 1));
         let short: &[u8] = if D::EMPTY_MESSAGES_WITH_DATA { b"" } else { b"m" };
         pair.start(&Rma { local: &local, remote: &remote, message: Some(short), ..write });
         assert_eq!(next_message(pair), short);
@@ -84,7 +84,7 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
             .rma(pair.to_server, &Rma { local: &local, remote: &remote, message: Some(&long), ..write });
         assert_eq!(refused, Err(Refusal::TooLong));
         pair.client.settle();
-        there.check("at the end");
+        remote_area.check("at the end");
     });
 }
 
@@ -92,33 +92,33 @@ pub fn message_after_the_data<D: Driver>(env: &Environment<D>) {
 pub fn read_with_a_message<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 60_000;
     for_each_target(env, |pair, _, whose| {
-        let mut here = Area::odd(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
-        let mut there = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
+        let mut local_area = Area::odd(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
+        let mut remote_area = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
         for round in 0..60 {
             let len = if round % 2 == 0 { LEN } else { 1 + round as usize };
             let data = contents(round, len);
-            there.put(0, &data);
-            let (local, remote) = ([here.piece(0, len)], [there.piece(0, len)]);
+            remote_area.put(0, &data);
+            let (local, remote) = ([local_area.segment(0, len)], [remote_area.segment(0, len)]);
             let read = plain(RmaKind::Read, &local, &remote, round);
             pair.start(&Rma { message: Some(&pattern(round, 40)), ..read });
             assert_eq!(number_of(&next_message(pair)), round);
-            there.put(0, &vec![0xee; len]);
+            remote_area.put(0, &vec![0xee; len]);
             assert_eq!(pair.ended(1), [(round, Status::Success)]);
-            here.expect(0, &data);
-            here.check("what was there before the message");
+            local_area.expect(0, &data);
+            local_area.check("what was there before the message");
         }
-        there.check("only read");
+        remote_area.check("only read");
     });
 }
 
 /// Nobody is told of data that is not there.
 pub fn failed_operations_tell_nothing<D: Driver>(env: &Environment<D>) {
     for_each_target(env, |pair, _, whose| {
-        let here = Area::new(&mut pair.client, Whose::Library, 30_000, Access::LOCAL);
-        let there = Area::new(&mut pair.server, whose, 30_000, Access::LOCAL);
+        let local_area = Area::new(&mut pair.client, Whose::Library, 30_000, Access::LOCAL);
+        let remote_area = Area::new(&mut pair.server, whose, 30_000, Access::LOCAL);
         for (number, kind) in [RmaKind::Write, RmaKind::Read].into_iter().cycle().take(20).enumerate() {
             let len = 1 + number * 1_500;
-            let (local, remote) = ([here.piece(0, len)], [there.piece(0, len)]);
+            let (local, remote) = ([local_area.segment(0, len)], [remote_area.segment(0, len)]);
             let refused = plain(kind, &local, &remote, 1);
             pair.start(&Rma { message: Some(b"data is there"), ..refused });
             assert_eq!(pair.ended(1), [(1, Status::RmaHandle)], "{kind:?} without the right to");
@@ -126,8 +126,8 @@ pub fn failed_operations_tell_nothing<D: Driver>(env: &Environment<D>) {
         pair.send(b"a word", 2);
         assert_eq!(next_message(pair), b"a word", "the connection goes on, and this is the first");
         pair.ended(1);
-        here.check("refused");
-        there.check("refused");
+        local_area.check("refused");
+        remote_area.check("refused");
     });
 }
 
@@ -135,21 +135,22 @@ pub fn failed_operations_tell_nothing<D: Driver>(env: &Environment<D>) {
 pub fn fenced_write_wins<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 200_000;
     for_each_target(env, |pair, _, whose| {
-        let mut here = Area::odd(&mut pair.client, Whose::Foreign, 2 * LEN, Access::LOCAL);
-        let mut there = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
+        let mut local_area = Area::odd(&mut pair.client, Whose::Foreign, 2 * LEN, Access::LOCAL);
+        let mut remote_area = Area::odd(&mut pair.server, whose, LEN, READ_WRITE);
         for round in 0..40 {
-            here.put(0, &contents(round, 2 * LEN));
+            local_area.put(0, &contents(round, 2 * LEN));
             let second = 1 + (round as usize * 5_003) % LEN;
-            there.expect(0, here.model(0, LEN));
-            there.expect(LEN - second, here.model(LEN, second));
-            let (local, remote) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+            remote_area.expect(0, local_area.model(0, LEN));
+            remote_area.expect(LEN - second, local_area.model(LEN, second));
+            let (local, remote) = ([local_area.segment(0, LEN)], [remote_area.segment(0, LEN)]);
             pair.start(&plain(RmaKind::Write, &local, &remote, 1));
-            let (local, remote) = ([here.piece(LEN, second)], [there.piece(LEN - second, second)]);
+            let (local, remote) =
+                ([local_area.segment(LEN, second)], [remote_area.segment(LEN - second, second)]);
             let write = plain(RmaKind::Write, &local, &remote, 2);
             pair.start(&Rma { flags: RmaFlags::FENCE, ..write });
             let ended = pair.ended(2);
             assert!(ended.iter().all(|(_, status)| *status == Status::Success), "{ended:?}");
-            there.check("the fenced write is the last");
+            remote_area.check("the fenced write is the last");
         }
     });
 }
@@ -158,24 +159,24 @@ pub fn fenced_write_wins<D: Driver>(env: &Environment<D>) {
 pub fn fenced_flag_comes_after_the_data<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 120_000;
     for_each_target(env, |pair, _, whose| {
-        let mut here = Area::new(&mut pair.client, Whose::Library, LEN + 16, Access::LOCAL);
-        let mut there = Area::new(&mut pair.server, whose, LEN + 16, READ_WRITE);
+        let mut local_area = Area::new(&mut pair.client, Whose::Library, LEN + 16, Access::LOCAL);
+        let mut remote_area = Area::new(&mut pair.server, whose, LEN + 16, READ_WRITE);
         for round in 1..=40 {
             let len = 1 + (round as usize * 3_001) % LEN;
             let data = contents(round, len);
-            here.put(0, &data);
-            here.put_word(LEN + 8, round);
-            let (local, remote) = ([here.piece(0, len)], [there.piece(0, len)]);
+            local_area.put(0, &data);
+            local_area.put_word(LEN + 8, round);
+            let (local, remote) = ([local_area.segment(0, len)], [remote_area.segment(0, len)]);
             pair.start(&plain(RmaKind::Write, &local, &remote, 1));
-            let (local, remote) = ([here.piece(LEN + 8, 8)], [there.piece(LEN + 8, 8)]);
+            let (local, remote) = ([local_area.segment(LEN + 8, 8)], [remote_area.segment(LEN + 8, 8)]);
             let flag = plain(RmaKind::Write, &local, &remote, 2);
             pair.start(&Rma { flags: RmaFlags::FENCE, ..flag });
-            pair.until("the flag", |_, _| there.word(LEN + 8) == round);
-            assert!(there.now(0, len) == data, "the data is there when the flag is");
-            there.expect(0, &data);
-            there.expect(LEN + 8, &round.to_ne_bytes());
+            pair.until("the flag", |_, _| remote_area.word(LEN + 8) == round);
+            assert!(remote_area.now(0, len) == data, "the data is there when the flag is");
+            remote_area.expect(0, &data);
+            remote_area.expect(LEN + 8, &round.to_ne_bytes());
             pair.ended(2);
-            there.check("data and flag");
+            remote_area.check("data and flag");
         }
     });
 }
@@ -184,33 +185,33 @@ pub fn fenced_flag_comes_after_the_data<D: Driver>(env: &Environment<D>) {
 pub fn fenced_write_spares_earlier_reads<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 300_000;
     for_each_target(env, |pair, _, whose| {
-        let mut here = Area::odd(&mut pair.client, Whose::Library, 2 * LEN, Access::LOCAL);
-        let mut there = Area::new(&mut pair.server, whose, LEN, READ_WRITE);
+        let mut local_area = Area::odd(&mut pair.client, Whose::Library, 2 * LEN, Access::LOCAL);
+        let mut remote_area = Area::new(&mut pair.server, whose, LEN, READ_WRITE);
         let mut result = Area::new(&mut pair.client, Whose::Foreign, 16, Access::LOCAL);
         for round in 0..20 {
-            here.put(LEN, &contents(round, LEN));
-            here.expect(0, there.model(0, LEN));
-            let (into, all) = ([here.piece(0, LEN)], [there.piece(0, LEN)]);
+            local_area.put(LEN, &contents(round, LEN));
+            local_area.expect(0, remote_area.model(0, LEN));
+            let (into, all) = ([local_area.segment(0, LEN)], [remote_area.segment(0, LEN)]);
             pair.start(&plain(RmaKind::Read, &into, &all, 1));
-            let new = [here.piece(LEN, LEN)];
+            let new = [local_area.segment(LEN, LEN)];
             let write = plain(RmaKind::Write, &new, &all, 2);
             pair.start(&Rma { flags: RmaFlags::FENCE, ..write });
-            there.expect(0, here.model(LEN, LEN));
+            remote_area.expect(0, local_area.model(LEN, LEN));
             let ended = pair.ended(2);
             assert!(ended.iter().all(|(_, status)| *status == Status::Success), "{ended:?}");
-            here.check("the old bytes were read");
-            there.check("the new bytes were written");
+            local_area.check("the old bytes were read");
+            remote_area.check("the new bytes were written");
             let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 5, compare: 0 };
-            pair.start_atomic(add, there.address(8), None, 3);
-            let word = u64::from_ne_bytes(*there.model(8, 8).first_chunk().expect("8")).wrapping_add(5);
-            there.expect(8, &word.to_ne_bytes());
-            let (into, from) = ([result.piece(8, 8)], [there.piece(8, 8)]);
+            pair.start_atomic(add, remote_area.address(8), None, 3);
+            let word = u64::from_ne_bytes(*remote_area.model(8, 8).first_chunk().expect("8")).wrapping_add(5);
+            remote_area.expect(8, &word.to_ne_bytes());
+            let (into, from) = ([result.segment(8, 8)], [remote_area.segment(8, 8)]);
             let read = plain(RmaKind::Read, &into, &from, 4);
             pair.start(&Rma { flags: RmaFlags::FENCE, ..read });
             result.expect(8, &word.to_ne_bytes());
             pair.ended(2);
             result.check("the changed word was read");
-            there.check("changed by 5");
+            remote_area.check("changed by 5");
         }
     });
 }
@@ -224,8 +225,8 @@ struct Step {
 
 /// Sends, reads, writes and atomics in any order, some of them refused, some silent.
 fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
-    let here = Area::new(&mut pair.client, Whose::Library, 100_000, Access::LOCAL);
-    let there = Area::new(&mut pair.server, whose, 100_000, READ_WRITE);
+    let local_area = Area::new(&mut pair.client, Whose::Library, 100_000, Access::LOCAL);
+    let remote_area = Area::new(&mut pair.server, whose, 100_000, READ_WRITE);
     let closed = Area::new(&mut pair.server, whose, 100_000, Access::LOCAL);
     let mut rng = Rng::new(21);
     let (mut list, mut messages) = (Vec::new(), 0);
@@ -235,7 +236,7 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
         let flags = if silent { RmaFlags::SILENT } else { RmaFlags::NONE };
         let flags = if rng.below(8) == 0 { flags | RmaFlags::FENCE } else { flags };
         let refused = rng.below(5) == 0;
-        let target = if refused { &closed } else { &there };
+        let target = if refused { &closed } else { &remote_area };
         let mut status = if refused { Status::RmaHandle } else { Status::Success };
         let to = pair.to_server;
         match rng.below(4) {
@@ -248,7 +249,7 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
             1 => {
                 let kind = [AtomicKind::FetchAdd, AtomicKind::Xor][rng.below(2) as usize];
                 let atomic = Atomic { kind, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-                let result = (kind == AtomicKind::FetchAdd).then(|| here.address(0));
+                let result = (kind == AtomicKind::FetchAdd).then(|| local_area.address(0));
                 let off = rng.below(6) == 0;
                 if off && !refused {
                     status = Status::RmaOperation;
@@ -258,7 +259,7 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
             }
             way => {
                 let kind = if way == 2 { RmaKind::Write } else { RmaKind::Read };
-                let (local, remote) = ([here.piece(64, len)], [target.piece(64, len)]);
+                let (local, remote) = ([local_area.segment(64, len)], [target.segment(64, len)]);
                 let operation = plain(kind, &local, &remote, context);
                 pair.retry(|client| client.rma(to, &Rma { flags, ..operation }));
             }
@@ -314,28 +315,28 @@ pub fn operations_unordered_exactly_once<D: Driver>(env: &Environment<D>) {
 /// Silent ones say nothing when they succeed, and do what they should.
 pub fn silent_operations_raise_no_event<D: Driver>(env: &Environment<D>) {
     for_each_target(env, |pair, _, whose| {
-        let here = Area::new(&mut pair.client, Whose::Library, 100_000, Access::LOCAL);
-        let mut there = Area::new(&mut pair.server, whose, 100_000, READ_WRITE);
+        let local_area = Area::new(&mut pair.client, Whose::Library, 100_000, Access::LOCAL);
+        let mut remote_area = Area::new(&mut pair.server, whose, 100_000, READ_WRITE);
         for number in 0..200 {
             let (at, len) = (number * 500, 1 + number * 2);
-            there.expect(at, here.model(at, len));
-            let (local, remote) = ([here.piece(at, len)], [there.piece(at, len)]);
+            remote_area.expect(at, local_area.model(at, len));
+            let (local, remote) = ([local_area.segment(at, len)], [remote_area.segment(at, len)]);
             let write = plain(RmaKind::Write, &local, &remote, number as u64);
             pair.start(&Rma { flags: RmaFlags::SILENT, ..write });
         }
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
         let to = pair.to_server;
-        let word = u32::from_ne_bytes(*there.model(496, 4).first_chunk().expect("4")).wrapping_add(1);
-        there.expect(496, &word.to_ne_bytes());
-        pair.retry(|client| client.atomic(to, add, there.address(496), None, 1_000, RmaFlags::SILENT));
-        let (local, remote) = ([here.piece(0, 1)], [there.piece(0, 1)]);
+        let word = u32::from_ne_bytes(*remote_area.model(496, 4).first_chunk().expect("4")).wrapping_add(1);
+        remote_area.expect(496, &word.to_ne_bytes());
+        pair.retry(|client| client.atomic(to, add, remote_area.address(496), None, 1_000, RmaFlags::SILENT));
+        let (local, remote) = ([local_area.segment(0, 1)], [remote_area.segment(0, 1)]);
         let last = plain(RmaKind::Write, &local, &remote, 5_000);
         pair.start(&Rma { flags: RmaFlags::FENCE, ..last });
         assert_eq!(pair.ended(1), [(5_000, Status::Success)], "only the one that was not silent");
         pair.client.settle();
         assert!(pair.client.sent.is_empty());
-        there.check("silently");
-        let beyond = [there.piece(100_000, 1)];
+        remote_area.check("silently");
+        let beyond = [remote_area.segment(100_000, 1)];
         let wrong = plain(RmaKind::Write, &local, &beyond, 5_001);
         pair.start(&Rma { flags: RmaFlags::SILENT, ..wrong });
         pair.until("a failure that is counted", |client, _| client.port.counts().sends_failed == 1);
@@ -348,49 +349,54 @@ pub fn silent_operations_raise_no_event<D: Driver>(env: &Environment<D>) {
 pub fn blocking_operations_return_the_status<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         let Pair { mut client, mut server, to_server, .. } = Pair::<D>::plain(env, attribute);
-        let mut here = Area::new(&mut client, Whose::Library, 70_000, Access::LOCAL);
-        let mut there = Area::new(&mut server, Whose::Foreign, 70_000, READ_WRITE);
+        let mut local_area = Area::new(&mut client, Whose::Library, 70_000, Access::LOCAL);
+        let mut remote_area = Area::new(&mut server, Whose::Foreign, 70_000, READ_WRITE);
         let (stop, running) = poll_in_a_thread(server);
-        blocking::<D>(&mut client, to_server, &mut here, &mut there);
+        blocking::<D>(&mut client, to_server, &mut local_area, &mut remote_area);
         stop.store(true, Ordering::Relaxed);
         part([client, running.join().expect("the server went on")]);
     }
 }
 
-fn blocking<D: Driver>(client: &mut Side<D>, to_server: Conn<D>, here: &mut Area<D>, there: &mut Area<D>) {
+fn blocking<D: Driver>(
+    client: &mut Side<D>,
+    to_server: Conn<D>,
+    local_area: &mut Area<D>,
+    remote_area: &mut Area<D>,
+) {
     for len in [1, 8, 1_000, 60_000] {
-        let (local, remote) = ([here.piece(9, len)], [there.piece(7, len)]);
-        there.expect(7, here.model(9, len));
+        let (local, remote) = ([local_area.segment(9, len)], [remote_area.segment(7, len)]);
+        remote_area.expect(7, local_area.model(9, len));
         let write = plain(RmaKind::Write, &local, &remote, 1);
         assert_eq!(client.port.rma_blocking(to_server, &write), Ok(Status::Success));
-        there.check("written when the call returns");
-        let (local, remote) = ([here.piece(3, len)], [there.piece(17, len)]);
-        here.expect(3, there.model(17, len));
+        remote_area.check("written when the call returns");
+        let (local, remote) = ([local_area.segment(3, len)], [remote_area.segment(17, len)]);
+        local_area.expect(3, remote_area.model(17, len));
         let read = plain(RmaKind::Read, &local, &remote, 1);
         assert_eq!(client.port.rma_blocking(to_server, &read), Ok(Status::Success));
-        here.check("read when the call returns");
+        local_area.check("read when the call returns");
     }
-    let (local, beyond) = ([here.piece(0, 2)], [there.piece(69_999, 2)]);
+    let (local, beyond) = ([local_area.segment(0, 2)], [remote_area.segment(69_999, 2)]);
     let wrong = plain(RmaKind::Write, &local, &beyond, 1);
     assert_eq!(client.port.rma_blocking(to_server, &wrong), Ok(Status::RmaHandle));
     let mut add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 3, compare: 0 };
     for (word, at) in [8, 16].into_iter().enumerate() {
-        let before = there.model(at, 8).to_vec();
-        let result = Some(here.address(64));
+        let before = remote_area.model(at, 8).to_vec();
+        let result = Some(local_area.address(64));
         assert_eq!(
-            client.port.atomic_blocking(to_server, add, there.address(at), result),
+            client.port.atomic_blocking(to_server, add, remote_area.address(at), result),
             Ok(Status::Success)
         );
-        here.expect(64, &before);
+        local_area.expect(64, &before);
         let after = u64::from_ne_bytes(*before.first_chunk().expect("8")).wrapping_add(add.operand);
-        there.expect(at, &after.to_ne_bytes());
-        there.check("changed when the call returns");
-        here.check("the result is there when the call returns");
+        remote_area.expect(at, &after.to_ne_bytes());
+        remote_area.check("changed when the call returns");
+        local_area.check("the result is there when the call returns");
         add.operand += word as u64;
     }
-    let misplaced = client.port.atomic_blocking(to_server, add, there.address(17), None);
+    let misplaced = client.port.atomic_blocking(to_server, add, remote_area.address(17), None);
     assert_eq!(misplaced, Ok(Status::RmaOperation));
     client.settle();
     assert!(client.sent.is_empty(), "no events");
-    there.check("at the end");
+    remote_area.check("at the end");
 }

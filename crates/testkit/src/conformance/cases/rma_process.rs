@@ -65,7 +65,7 @@ pub fn two_processes_share_memory<D: Driver>(env: &Environment<D>) -> Result<(),
     env.needs(Capability::Processes)?;
     let mut peer = Peer::start(env);
     let mut client: Side<D> = Side::plain(env);
-    let (mut here, mut adds) = (Area::odd(&mut client, Whose::Library, LEN, Access::LOCAL), 0);
+    let (mut local_area, mut adds) = (Area::odd(&mut client, Whose::Library, LEN, Access::LOCAL), 0);
     for attribute in RELIABLE {
         client.connected.clear();
         client.dial(&peer.uri, attribute, 1);
@@ -75,13 +75,13 @@ pub fn two_processes_share_memory<D: Driver>(env: &Environment<D>) -> Result<(),
         let handles = answer(&mut client);
         for (which, handle) in handles.chunks_exact(RegionHandle::BYTES).enumerate() {
             let handle = RegionHandle::from_message(handle).expect("32 bytes");
-            exchange(&mut client, to_peer, &mut here, (which as u64, handle));
+            exchange(&mut client, to_peer, &mut local_area, (which as u64, handle));
         }
         adds += 200;
         for handle in handles.chunks_exact(RegionHandle::BYTES) {
             let handle = RegionHandle::from_message(handle).expect("32 bytes");
-            count(&mut client, to_peer, &here, handle, adds);
-            here.accept();
+            count(&mut client, to_peer, &local_area, handle, adds);
+            local_area.accept();
         }
         client.port.disconnect(to_peer);
     }
@@ -95,7 +95,7 @@ pub fn two_processes_share_memory<D: Driver>(env: &Environment<D>) -> Result<(),
 fn exchange<D: Driver>(
     client: &mut Side<D>,
     to_peer: Conn<D>,
-    here: &mut Area<D>,
+    local_area: &mut Area<D>,
     (which, handle): (u64, RegionHandle),
 ) {
     let mut rng = Rng::new(which);
@@ -103,32 +103,38 @@ fn exchange<D: Driver>(
         let len = some_len(&mut rng, 21);
         let at = 8 + rng.below(1000) as usize;
         let data = contents(round, len);
-        here.put(0, &data);
+        local_area.put(0, &data);
         let numbers = [which, at as u64, len as u64].map(u64::to_le_bytes).concat();
         let message = [WRITTEN, &numbers].concat();
-        let (local, remote) = ([here.piece(0, len)], [Segment::new(handle, at as u64, len as u64)]);
+        let (local, remote) = ([local_area.segment(0, len)], [Segment::new(handle, at as u64, len as u64)]);
         let write = plain(RmaKind::Write, &local, &remote, round);
         start(client, to_peer, &Rma { message: Some(&message), ..write });
         let sum = answer(client);
         assert_eq!(sum, checksum(&data).to_le_bytes(), "the owner finds {len} bytes that were written");
         poll_until(client, "the end of the write", |client| !client.sent.is_empty());
         assert_eq!(client.sent.pop().map(|(_, _, status)| status), Some(Status::Success));
-        here.put(0, &vec![0; len]);
-        here.expect(0, &data);
+        local_area.put(0, &vec![0; len]);
+        local_area.expect(0, &data);
         start(client, to_peer, &plain(RmaKind::Read, &local, &remote, round));
         poll_until(client, "the end of the read", |client| !client.sent.is_empty());
         assert_eq!(client.sent.pop().map(|(_, _, status)| status), Some(Status::Success));
-        here.check("read back");
+        local_area.check("read back");
     }
 }
 
 /// Adds to the counter 200 times, which makes it `sum`.
-fn count<D: Driver>(client: &mut Side<D>, to_peer: Conn<D>, here: &Area<D>, handle: RegionHandle, sum: u64) {
+fn count<D: Driver>(
+    client: &mut Side<D>,
+    to_peer: Conn<D>,
+    local_area: &Area<D>,
+    handle: RegionHandle,
+    sum: u64,
+) {
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     let patience = Instant::now() + conformance_timeout();
     for number in 0..200 {
         loop {
-            let (target, result) = (cci::RegionAddress::new(handle, 0), Some(here.address(number * 8)));
+            let (target, result) = (cci::RegionAddress::new(handle, 0), Some(local_area.address(number * 8)));
             let started = client.port.atomic(to_peer, add, target, result, number as u64, RmaFlags::NONE);
             match started {
                 Ok(()) => break,
@@ -142,7 +148,7 @@ fn count<D: Driver>(client: &mut Side<D>, to_peer: Conn<D>, here: &Area<D>, hand
     }
     poll_until(client, "the ends of 200", |client| client.sent.len() == 200);
     client.sent.clear();
-    let mut seen: Vec<u64> = (0..200).map(|number| here.word(number * 8)).collect();
+    let mut seen: Vec<u64> = (0..200).map(|number| local_area.word(number * 8)).collect();
     seen.sort_unstable();
     assert!(seen.into_iter().eq(sum - 200..sum), "each value once");
 }

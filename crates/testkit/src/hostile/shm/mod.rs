@@ -55,8 +55,8 @@ impl Wire for Shm {
 
     fn open(site: &Site) -> io::Result<Shm> {
         // Behind `shm://`, or in the list of an endpoint with several transports.
-        let place = ["shm://", "shm="].iter().find_map(|before| Some(site.uri.split_once(before)?.1));
-        let place = place.unwrap_or_default().split(',').next().unwrap_or_default();
+        let index = ["shm://", "shm="].iter().find_map(|before| Some(site.uri.split_once(before)?.1));
+        let index = index.unwrap_or_default().split(',').next().unwrap_or_default();
         let handle = site.region.to_bytes();
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| handle[at + byte]));
         let shake = Shake {
@@ -69,7 +69,7 @@ impl Wire for Shm {
             ring_bytes: RING_BYTES,
         };
         Ok(Shm {
-            name: Name::Abstract(format!("cci/{place}").into_bytes()),
+            name: Name::Abstract(format!("cci/{index}").into_bytes()),
             socket: None,
             shake,
             region: [word(0), word(16)],
@@ -125,7 +125,7 @@ impl Shm {
         }
         let message = &buffer[..len];
         if let Some(grant) = Grant::read(message) {
-            self.files.extend([0, 1].into_iter().filter_map(|place| fds.take(place)));
+            self.files.extend([0, 1].into_iter().filter_map(|index| fds.take(index)));
             self.grants.push(grant);
             return Some(Kind::Grant);
         }

@@ -56,7 +56,7 @@ impl Ring {
         let _ = pwrite(&self.file, &value.to_ne_bytes(), at);
     }
 
-    fn place(&self, position: u64) -> u64 {
+    fn offset_of(&self, position: u64) -> u64 {
         CONTROL_BYTES + position % self.data_bytes
     }
 
@@ -70,14 +70,14 @@ impl Ring {
             return false;
         }
         if pad > 0 {
-            self.set_word(self.place(self.position + pad), 0);
-            self.set_word(self.place(self.position), PAD | check(self.position) << 48);
+            self.set_word(self.offset_of(self.position + pad), 0);
+            self.set_word(self.offset_of(self.position), PAD | check(self.position) << 48);
             self.position += pad;
         }
-        let at = self.place(self.position);
+        let at = self.offset_of(self.position);
         let _ = pwrite(&self.file, &record.payload, at + HEADER_BYTES as u64);
         self.set_word(at + 8, u64::from(record.conn) | u64::from(record.ack) << 32);
-        self.set_word(self.place(self.position + bytes), 0);
+        self.set_word(self.offset_of(self.position + bytes), 0);
         let len = u64::from(record.len.unwrap_or(record.payload.len() as u32));
         let check = record.check.map_or(check(self.position), u64::from);
         self.set_word(at, len | u64::from(record.kind) << 32 | u64::from(record.flags) << 40 | check << 48);
@@ -88,7 +88,7 @@ impl Ring {
     /// Takes the next record.
     pub fn take(&mut self) -> Option<Record> {
         loop {
-            let at = self.place(self.position);
+            let at = self.offset_of(self.position);
             let word = self.word(at);
             if word == 0 {
                 return None;

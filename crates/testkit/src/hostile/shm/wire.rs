@@ -93,8 +93,8 @@ impl Kind {
     /// Its number among messages or records.
     pub(super) fn number(self) -> u8 {
         let kind = if let K::Rma(_) = self { K::Rma(0) } else { self };
-        let place = |list: &[Kind]| list.iter().position(|known| *known == kind).map(|at| at as u8 + 1);
-        place(&MESSAGES).or_else(|| place(&RECORDS)).unwrap_or(u8::MAX)
+        let number_in = |list: &[Kind]| list.iter().position(|known| *known == kind).map(|at| at as u8 + 1);
+        number_in(&MESSAGES).or_else(|| number_in(&RECORDS)).unwrap_or(u8::MAX)
     }
 }
 

@@ -33,10 +33,10 @@ impl Ledger {
         if data.is_empty() {
             return Ok(());
         }
-        let found = self.find_write(token as usize, at, data).and_then(|(side, index, place)| {
+        let found = self.find_write(token as usize, at, data).and_then(|(side, index, offset)| {
             self.check_order(side, index)?;
             let op = &mut self.rma.sides[side].ops[index as usize];
-            op.placed.add(place, place + len_bytes);
+            op.placed.add(offset, offset + len_bytes);
             Ok(())
         });
         if let Err(what) = found {
@@ -138,8 +138,8 @@ impl Ledger {
         if self.rma.regions.reach(node, at, len_bytes, 0).is_err() {
             return self.must_be_gone(now_ns, node, at, data.len());
         }
-        let found = self.find_local(at, data, now_ns).map(|(side, index, place)| {
-            self.rma.sides[side].ops[index as usize].placed.add(place, place + len_bytes);
+        let found = self.find_local(at, data, now_ns).map(|(side, index, offset)| {
+            self.rma.sides[side].ops[index as usize].placed.add(offset, offset + len_bytes);
         });
         if let Err(what) = found {
             self.fail(now_ns, format!("node {node}: puts {len_bytes} B at its own {at:x?}: {what}"));
@@ -206,14 +206,14 @@ impl Ledger {
         for (side, index) in self.users(token, at.region) {
             let op = &self.rma.sides[side].ops[index as usize];
             let len_bytes = data.len() as u64;
-            let Some(place) = op.at_remote(at, len_bytes).filter(|_| op.what == What::Write) else {
+            let Some(offset) = op.at_remote(at, len_bytes).filter(|_| op.what == What::Write) else {
                 continue;
             };
-            if op.placed.touches(place, place + len_bytes) && !op.blurred {
-                why = format!("operation {index} of side {side} has byte {place} already");
+            if op.placed.touches(offset, offset + len_bytes) && !op.blurred {
+                why = format!("operation {index} of side {side} has byte {offset} already");
                 continue;
             }
-            let outcome = match contents::is_pattern(base_of(side, index), place, data) {
+            let outcome = match contents::is_pattern(base_of(side, index), offset, data) {
                 Ok(()) => self.order(side, index).map(|_| ()),
                 Err(byte) => Err(format!(
                     "byte {byte} of operation {index} of side {side} is not as it was written ({:?})",
@@ -221,7 +221,7 @@ impl Ledger {
                 )),
             };
             match outcome {
-                Ok(()) => found.push((side, index, place)),
+                Ok(()) => found.push((side, index, offset)),
                 Err(what) => why = what,
             }
         }
@@ -253,7 +253,7 @@ impl Ledger {
         let this = |(side, index): &(usize, u32)| {
             let op = &self.rma.sides[*side].ops[*index as usize];
             let same = matches!(op.what, What::Atomic(wanted, _) if wanted == atomic);
-            same && op.old.is_none() && op.pieces.first().is_some_and(|piece| piece.remote == at)
+            same && op.old.is_none() && op.segments.first().is_some_and(|segment| segment.remote == at)
         };
         let found = self.users(token, at.region).find(this);
         found
@@ -266,18 +266,18 @@ impl Ledger {
         let users = self.rma.regions.get(at.region).map_or(&[][..], |region| &region.users);
         for &(side, index) in users {
             let op = &self.rma.sides[side].ops[index as usize];
-            let Some(place) = op.at_local(at, data.len() as u64) else { continue };
+            let Some(offset) = op.at_local(at, data.len() as u64) else { continue };
             if op.status.is_some() {
                 why = format!("operation {index} of side {side} has ended ({:?})", op.status);
                 continue;
             }
-            if op.placed.touches(place, place + data.len() as u64) {
-                why = format!("operation {index} of side {side} has byte {place} already");
+            if op.placed.touches(offset, offset + data.len() as u64) {
+                why = format!("operation {index} of side {side} has byte {offset} already");
                 continue;
             }
-            self.check_brought(side, index, place, data, now_ns)
-                .map_err(|what| format!("operation {index} of side {side}, byte {place}: {what}"))?;
-            return Ok((side, index, place));
+            self.check_brought(side, index, offset, data, now_ns)
+                .map_err(|what| format!("operation {index} of side {side}, byte {offset}: {what}"))?;
+            return Ok((side, index, offset));
         }
         Err(why)
     }
@@ -287,20 +287,20 @@ impl Ledger {
         &self,
         side: usize,
         index: u32,
-        place: u64,
+        offset: u64,
         data: &[u8],
         now_ns: u64,
     ) -> Result<(), String> {
         let op = &self.rma.sides[side].ops[index as usize];
         match op.what {
             What::Write => Err("a write brings nothing".into()),
-            What::Read => self.rma.regions.held(op.to_remote(place), data, op.started_ns, now_ns),
+            What::Read => self.rma.regions.held(op.to_remote(offset), data, op.started_ns, now_ns),
             What::ReadBack(written) => {
                 let write = &self.rma.sides[side].ops[written as usize];
                 if write.status != Some(Status::Success) || op.bad.is_some() {
                     return Ok(()); // who knows what is there
                 }
-                contents::is_pattern(base_of(side, written), place, data)
+                contents::is_pattern(base_of(side, written), offset, data)
                     .map_err(|byte| format!("byte {byte} is not what operation {written} wrote there"))
             }
             What::Atomic(..) => {

@@ -24,15 +24,15 @@ impl Ledger {
             What::Atomic(..) => ATOMIC,
         };
         let conversation = self.sides[token].conversation;
-        for piece in &op.pieces {
-            let Ok(region) = self.rma.regions.reach(node, piece.remote, piece.len_bytes, right) else {
+        for segment in &op.segments {
+            let Ok(region) = self.rma.regions.reach(node, segment.remote, segment.len_bytes, right) else {
                 return Some(Status::RmaHandle);
             };
             let is_ours = |owner: usize| self.sides[owner].conversation == conversation;
             if region.scoped && !region.owner.is_some_and(is_ours) {
                 return Some(Status::RmaHandle);
             }
-            if op.is_atomic() && !piece.remote.offset.is_multiple_of(piece.len_bytes) {
+            if op.is_atomic() && !segment.remote.offset.is_multiple_of(segment.len_bytes) {
                 return Some(Status::RmaOperation);
             }
         }
@@ -53,9 +53,9 @@ impl Ledger {
         (op.operations_before, op.messages_before) = if op.fence { (index, messages) } else { before };
         side.outstanding += 1;
         side.empty_sent += u64::from(op.message == Some(0));
-        let mut used: BTreeSet<u64> = op.pieces.iter().map(|piece| piece.remote.region).collect();
+        let mut used: BTreeSet<u64> = op.segments.iter().map(|segment| segment.remote.region).collect();
         if op.what != What::Write {
-            used.extend(op.pieces.first().map(|piece| piece.local.region));
+            used.extend(op.segments.first().map(|segment| segment.local.region));
         }
         side.ops.push(op);
         for region in used {
@@ -70,7 +70,7 @@ impl Ledger {
         let Some(op) = self.rma.sides.get(token).and_then(|side| side.ops.get(index as usize)) else {
             return false;
         };
-        op.pieces.iter().any(|piece| self.is_gone(piece.local.region))
+        op.segments.iter().any(|segment| self.is_gone(segment.local.region))
     }
 
     fn is_gone(&self, region: u64) -> bool {
@@ -107,9 +107,9 @@ impl Ledger {
         }
         let gone = op.unsure
             || op
-                .pieces
+                .segments
                 .iter()
-                .any(|piece| self.is_gone(piece.local.region) || self.is_gone(piece.remote.region));
+                .any(|segment| self.is_gone(segment.local.region) || self.is_gone(segment.remote.region));
         match status {
             Status::Success if op.bad.is_some() => Err(format!("it had to be refused, {:?}", op.bad)),
             Status::Success if !op.is_done() => {
@@ -165,19 +165,20 @@ impl Ledger {
         side.failed += u32::from(status != Status::Success);
         if op.what == What::Write {
             // From now on this memory is the program's again, which has other uses for it.
-            for piece in &op.pieces {
+            for segment in &op.segments {
                 if let Some(region) =
-                    rma.regions.get_mut(piece.local.region).filter(|region| region.gone_ns.is_none())
+                    rma.regions.get_mut(segment.local.region).filter(|region| region.gone_ns.is_none())
                 {
-                    let bytes = &mut region.bytes[piece.local.offset as usize..][..piece.len_bytes as usize];
+                    let bytes =
+                        &mut region.bytes[segment.local.offset as usize..][..segment.len_bytes as usize];
                     contents::fill_pattern(mix(now_ns), 0, bytes);
                 }
             }
         }
         if status == Status::Success
-            && let Some(piece) = op.pieces.first()
+            && let Some(segment) = op.segments.first()
         {
-            for region in [piece.remote.region, piece.local.region] {
+            for region in [segment.remote.region, segment.local.region] {
                 if let Some(region) = rma.regions.get_mut(region) {
                     region.users.retain(|user| *user != (token, index));
                 }
@@ -226,7 +227,8 @@ impl Ledger {
         let mut writes: BTreeMap<u64, Vec<(usize, u32)>> = BTreeMap::new();
         for (token, side) in self.rma.sides.iter().enumerate() {
             for (index, op) in side.ops.iter().enumerate().filter(|(_, op)| op.what == What::Write) {
-                let regions: BTreeSet<u64> = op.pieces.iter().map(|piece| piece.remote.region).collect();
+                let regions: BTreeSet<u64> =
+                    op.segments.iter().map(|segment| segment.remote.region).collect();
                 for region in regions {
                     writes.entry(region).or_default().push((token, index as u32));
                 }
@@ -246,9 +248,9 @@ impl Ledger {
             }
             let differs = (0..wanted.len()).find(|at| sure[*at] && wanted[*at] != region.bytes[*at]);
             if let Some(at) = differs {
-                let place = self.rma.regions.place(id, at as u64);
+                let address = self.rma.regions.address(id, at as u64);
                 let covers = |user: &&(usize, u32)| {
-                    self.rma.sides[user.0].ops[user.1 as usize].at_remote(place, 1).is_some()
+                    self.rma.sides[user.0].ops[user.1 as usize].at_remote(address, 1).is_some()
                 };
                 let writers: Vec<_> = users.iter().filter(covers).collect();
                 return Err(format!(
@@ -263,15 +265,15 @@ impl Ledger {
         let op = &self.rma.sides[token].ops[index as usize];
         let success = op.status == Some(Status::Success);
         let mut at = 0;
-        for piece in &op.pieces {
+        for segment in &op.segments {
             // Of an operation that ends behind the region, which must be refused, what is inside may be written.
-            let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(wanted.len());
-            let range = place(piece.remote.offset)..place(piece.remote.offset + piece.len_bytes);
-            if piece.remote.region == id {
+            let clamped = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(wanted.len());
+            let range = clamped(segment.remote.offset)..clamped(segment.remote.offset + segment.len_bytes);
+            if segment.remote.region == id {
                 contents::fill_pattern(base_of(token, index), at, &mut wanted[range.clone()]);
                 sure[range].fill(success);
             }
-            at += piece.len_bytes;
+            at += segment.len_bytes;
         }
     }
 
@@ -280,10 +282,11 @@ impl Ledger {
         let Some(bytes) = self.rma.regions.get(region).map(|region| &region.bytes) else { return Ok(()) };
         let mut done: BTreeMap<u64, Vec<(Atomic, u64)>> = BTreeMap::new();
         for op in self.rma.sides.iter().flat_map(|side| &side.ops) {
-            if let (What::Atomic(atomic, _), Some(old), Some(piece)) = (op.what, op.old, op.pieces.first())
-                && piece.remote.region == region
+            if let (What::Atomic(atomic, _), Some(old), Some(segment)) =
+                (op.what, op.old, op.segments.first())
+                && segment.remote.region == region
             {
-                done.entry(piece.remote.offset).or_default().push((atomic, old));
+                done.entry(segment.remote.offset).or_default().push((atomic, old));
             }
         }
         for (offset, done) in done {

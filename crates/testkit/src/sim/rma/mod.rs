@@ -26,8 +26,8 @@ pub struct RmaWork {
     pub bytes_min: u64,
     /// Most bytes of one: at most a third of `region_bytes`.
     pub bytes_max: u64,
-    /// Most pieces of one.
-    pub pieces_max: u32,
+    /// Most segments of one operation.
+    pub segments_max: u32,
     /// In progress at once.
     pub outstanding_max: u32,
     /// Bytes of each region.
@@ -44,7 +44,7 @@ pub struct RmaWork {
     pub message_pct: f64,
     /// Fenced ones, of 100.
     pub fence_pct: f64,
-    /// Of 100 reads and writes, those of the place of the last write, fenced.
+    /// Of 100 reads and writes, those of the range of the last write, fenced.
     pub again_pct: f64,
     /// With a handle, range or right that must be refused, of 100.
     pub bad_pct: f64,
@@ -60,7 +60,7 @@ impl RmaWork {
         operations: 0,
         bytes_min: 1,
         bytes_max: 1,
-        pieces_max: 1,
+        segments_max: 1,
         outstanding_max: 1_000,
         region_bytes: 64 << 10,
         gap_ns: 0,

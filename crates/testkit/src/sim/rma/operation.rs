@@ -26,8 +26,8 @@ pub enum What {
 pub struct Operation {
     /// What it does.
     pub what: What,
-    /// Where; of an atomic only the remote place and the width.
-    pub pieces: Vec<RmaSegment>,
+    /// What is moved where; of an atomic only the remote address and the width.
+    pub segments: Vec<RmaSegment>,
     /// Length of the message that comes behind the data.
     pub message: Option<usize>,
     /// Nothing of it may happen before all before it is complete.
@@ -60,12 +60,12 @@ impl Operation {
     pub(in crate::sim) fn new(
         now_ns: u64,
         what: What,
-        pieces: Vec<RmaSegment>,
+        segments: Vec<RmaSegment>,
         message: Option<usize>,
         fence: bool,
     ) -> Operation {
-        let ends = pieces.iter().map(|piece| piece.remote.offset.saturating_add(piece.len_bytes));
-        let starts = pieces.iter().map(|piece| piece.remote.offset);
+        let ends = segments.iter().map(|segment| segment.remote.offset.saturating_add(segment.len_bytes));
+        let starts = segments.iter().map(|segment| segment.remote.offset);
         Operation {
             what,
             message,
@@ -78,11 +78,11 @@ impl Operation {
             old: None,
             blurred: false,
             placed: Spans::default(),
-            len_bytes: pieces.iter().map(|piece| piece.len_bytes).sum(),
+            len_bytes: segments.iter().map(|segment| segment.len_bytes).sum(),
             remote: (starts.min().unwrap_or(0), ends.max().unwrap_or(0)),
             operations_before: 0,
             messages_before: 0,
-            pieces,
+            segments,
         }
     }
 
@@ -98,12 +98,12 @@ impl Operation {
         }
     }
 
-    /// Where in the operation the bytes at a remote place are, if it has them.
+    /// Offset in the operation of the bytes at a remote address, if they are its own.
     pub(in crate::sim) fn at_remote(&self, at: RemoteAddress, len_bytes: u64) -> Option<u64> {
         if at.offset < self.remote.0 || at.offset >= self.remote.1 {
             return None;
         }
-        find(self.pieces.iter().map(|piece| (piece.remote, piece.len_bytes)), at, len_bytes)
+        find(self.segments.iter().map(|segment| (segment.remote, segment.len_bytes)), at, len_bytes)
     }
 
     /// Where in the operation the bytes at a local address are, if it has them.
@@ -111,33 +111,33 @@ impl Operation {
         if let What::Atomic(_, result) = self.what {
             return (result == Some(at) && len_bytes == RESULT_BYTES).then_some(0);
         }
-        find(self.pieces.iter().map(|piece| (piece.local, piece.len_bytes)), at, len_bytes)
+        find(self.segments.iter().map(|segment| (segment.local, segment.len_bytes)), at, len_bytes)
     }
 
-    /// The remote place of its byte number `at`.
+    /// The remote address of its byte number `at`.
     pub(in crate::sim) fn to_remote(&self, mut at: u64) -> RemoteAddress {
-        for piece in &self.pieces {
-            if at < piece.len_bytes {
-                return piece.remote.plus(at);
+        for segment in &self.segments {
+            if at < segment.len_bytes {
+                return segment.remote.plus(at);
             }
-            at -= piece.len_bytes;
+            at -= segment.len_bytes;
         }
         RemoteAddress::default()
     }
 }
 
 fn find(
-    mut pieces: impl Iterator<Item = (RemoteAddress, u64)>,
+    mut segments: impl Iterator<Item = (RemoteAddress, u64)>,
     at: RemoteAddress,
     len_bytes: u64,
 ) -> Option<u64> {
     let mut before = 0;
-    pieces.find_map(|(place, piece_bytes)| {
+    segments.find_map(|(address, len_of_segment)| {
         let start = before;
-        before += piece_bytes;
-        let into = at.offset.checked_sub(place.offset)?;
-        let inside = (at.region, at.key) == (place.region, place.key)
-            && into.checked_add(len_bytes).is_some_and(|end| end <= piece_bytes);
+        before += len_of_segment;
+        let into = at.offset.checked_sub(address.offset)?;
+        let inside = (at.region, at.key) == (address.region, address.key)
+            && into.checked_add(len_bytes).is_some_and(|end| end <= len_of_segment);
         inside.then_some(start + into)
     })
 }

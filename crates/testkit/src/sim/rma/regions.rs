@@ -79,8 +79,8 @@ impl Regions {
         self.by_id.iter().map(|(id, region)| (*id, region))
     }
 
-    /// A place in a region, with its key.
-    pub(in crate::sim) fn place(&self, id: u64, offset: u64) -> RemoteAddress {
+    /// An address in a region, with its key.
+    pub(in crate::sim) fn address(&self, id: u64, offset: u64) -> RemoteAddress {
         RemoteAddress { region: id, key: self.by_id.get(&id).map_or(0, |region| region.key), offset }
     }
 
@@ -147,9 +147,9 @@ impl Regions {
             return Ok(());
         }
         for (i, byte) in bytes.chunks(1).enumerate() {
-            let place = at.offset + i as u64;
-            if !may.iter().any(|base| contents::is_pattern(*base, place, byte).is_ok()) {
-                return Err(format!("byte {place} never was {:#x}", byte[0]));
+            let address = at.offset + i as u64;
+            if !may.iter().any(|base| contents::is_pattern(*base, address, byte).is_ok()) {
+                return Err(format!("byte {address} never was {:#x}", byte[0]));
             }
         }
         Ok(())

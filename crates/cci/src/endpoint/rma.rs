@@ -264,6 +264,7 @@ impl Endpoint {
     }
 
     /// Has the transport start an operation.
+    #[inline]
     fn begin(&mut self, connection: Connection, link: u64, operation: Operation<'_>) -> Result<(), RmaError> {
         let started = self.transport.start(&mut self.core, connection, link, &operation)?;
         if let Started::Done { status, sends } = started {

@@ -218,15 +218,23 @@ impl Core {
     }
 
     /// Copies a message into a receive buffer and queues it. False, and counted, when no buffer is free, or none for this
-    /// connection, which holds as many as are left for all others.
-    #[inline]
+    /// connection, which holds as many as are free for all others.
+    // Always: left to itself, the compiler makes a call of it wherever the loop around it has grown.
+    #[inline(always)]
     pub fn deliver(&mut self, connection: Connection, payload: &[u8]) -> bool {
-        self.deliver_with(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
+        self.fill_buffer(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
     }
 
-    /// Delivers a message that the transport copies itself: `fill` gets exactly `len` bytes to fill.
-    #[inline]
+    /// Delivers a message of `len` bytes that `fill` copies into the receive buffer, for transports that copy themselves. False,
+    /// and counted, where [`Core::deliver`] would be.
+    // Never: with it inside, the loop over a ring keeps less in registers.
+    #[inline(never)]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.fill_buffer(connection, len, fill)
+    }
+
+    #[inline(always)]
+    fn fill_buffer(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
         if self.waiting.has_closing() && self.is_closing(connection) {
             return true;
@@ -335,17 +343,18 @@ impl Core {
 
     /// Completes an operation that was over before it was entered. On ordered connections it may still have to wait behind
     /// `sends` sends, whose completions the transport has yet to report.
+    #[inline]
     pub fn end_unentered(&mut self, connection: Connection, op: OperationOp, status: Status, sends: u32) {
         let OperationOp { context, silent, is_ordered } = op;
-        let mut order_entry = None;
         if is_ordered {
             let sends = sends + self.waiting.unreported(connection);
             if sends > 0 || self.order.holds(connection.index) {
                 // There is memory: it was reserved before the operation began.
-                order_entry = self.order.enter_operation(connection.index, context, silent, || sends);
+                let order_entry = self.order.enter_operation(connection.index, context, silent, || sends);
+                return self.end_operation(Operation { connection, context, silent, order_entry }, status);
             }
         }
-        self.end_operation(Operation { connection, context, silent, order_entry }, status);
+        self.raise_completion(connection, SendOp { context, silent }, status);
     }
 
     /// Completes a remote memory operation, which the transport knew by `name`.

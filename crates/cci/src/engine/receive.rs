@@ -23,7 +23,8 @@ impl ReceiveBuffers {
     }
 
     /// Takes a free buffer for `holder` and has it filled; it is parked then. None: all are out.
-    #[inline]
+    // Always: it is in the way of every message, and the compiler makes a call of it where the loop around it is long.
+    #[inline(always)]
     pub fn take(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
         let Some(mut parked) = self.first.take_parked(holder) else {
             return self.take_of_more(holder, len, fill).map(Filled::Slot);

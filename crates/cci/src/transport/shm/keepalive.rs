@@ -30,6 +30,7 @@ impl Keepalive {
 
     /// Looks after the connections, if that is due. `look` answers when one is to be looked at again; None: keepalive is off
     /// for it from now on.
+    #[inline]
     pub fn look(&mut self, now_ns: u64, mut look: impl FnMut(Key) -> Option<u64>) {
         if now_ns < self.deadline_ns() {
             return;

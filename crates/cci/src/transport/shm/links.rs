@@ -370,8 +370,9 @@ impl Links {
     }
 
     /// Maintains the flows of a link; `now`: the endpoint is about to sleep.
+    #[inline(always)]
     fn maintain_transfers(&mut self, common: &mut Common, core: &mut Core, key: Key, now: bool) {
-        let Some(link) = self.all.get_mut(key) else { return };
+        let Some(link) = self.all.get_mut(key).filter(|link| link.transfers.is_in_use()) else { return };
         if common.transfers.maintain(link, &mut common.connections, core, now).is_err() {
             self.kill(common, core, key);
         }
@@ -401,6 +402,8 @@ impl Links {
     }
 
     /// Maintains some busy links, and looks at one that is idle.
+    // Always: it has one caller, and its share of each message counts.
+    #[inline(always)]
     pub fn maintain(&mut self, common: &mut Common, core: &mut Core) {
         for _ in 0..self.busy.len().min(MAINTAINED_MAX) {
             if self.next_busy >= self.busy.len() {
@@ -419,6 +422,7 @@ impl Links {
     }
 
     /// Maintains one busy link; takes it off the list when nothing is under way any more.
+    #[inline(always)]
     fn maintain_one(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.all.get_mut(key) else {
             self.busy.retain(|busy| *busy != key);
@@ -737,6 +741,7 @@ impl Links {
     }
 
     /// Asks silent peers for a sign of life, if that is due.
+    #[inline]
     pub fn keep_alive(&mut self, common: &mut Common, core: &mut Core) {
         let Connections { conns, keepalive, now_ns, .. } = &mut common.connections;
         keepalive.look(*now_ns, |key| {

@@ -43,6 +43,7 @@ impl Listening {
     }
 
     /// Ends a pause that is over. Answers whether clients can be let in.
+    #[inline]
     pub fn resume(&mut self, poller: &Poller, now_ns: u64) -> bool {
         let Some(listener) = self.listener.as_ref().filter(|_| now_ns >= self.deadline_ns()) else {
             return false;

@@ -449,7 +449,6 @@ impl Conn {
     /// Reads once into `scratch`, behind what was kept. `None`: nothing has come.
     #[inline]
     pub fn read(&mut self, shared: &mut Shared, scratch: &mut [u8]) -> Result<Option<Batch>, ReadError> {
-        let host = self.host();
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let kept = self.input.kept().len();
         if std::mem::take(&mut self.leaves_part) {
@@ -458,7 +457,8 @@ impl Conn {
         }
         // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
         let keepers = &mut shared.keepers;
-        let keeps = keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_space(host);
+        let keeps =
+            keepers.has_plenty() || kept > 0 || stream.has_input() || keepers.has_space(Host::of(self.peer));
         if !keeps && !std::mem::replace(&mut self.has_space_behind_parts, true) {
             stream.make_space_behind_parts();
         }
@@ -502,7 +502,6 @@ impl Conn {
         batch: &Batch,
         used: usize,
     ) -> Result<bool, ReadError> {
-        let host = self.host();
         let has_sealed_part = self.stream.as_ref().is_some_and(|stream| stream.has_part());
         if used == batch.filled && !has_sealed_part || self.input.is_holding() {
             self.record_ns = None;
@@ -512,7 +511,7 @@ impl Conn {
         let is_part = self.record_ns.is_some();
         if batch.keeps {
             let tail = scratch.get(used..batch.filled).unwrap_or_default();
-            if !self.input.keep(&mut shared.keepers, host, tail) {
+            if !tail.is_empty() && !self.input.keep(&mut shared.keepers, Host::of(self.peer), tail) {
                 // What was read can't be put back, nor be asked for again.
                 shared.counts.refused_system += 1;
                 return Err(ReadError::Ended(DisconnectReason::Refused));

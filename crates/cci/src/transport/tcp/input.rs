@@ -89,13 +89,10 @@ impl Input {
         keepers.give_back(std::mem::take(&mut self.kept));
     }
 
-    /// Keeps what was not dealt with, on a host's account. Whoever calls has made sure that the cap leaves room. False: the
+    /// Keeps bytes that were not dealt with, at least one, on a host's account. The caller has made sure that the cap leaves space. False: the
     /// system has no memory, and it is lost.
     #[must_use]
     pub fn keep(&mut self, keepers: &mut Keepers, host: Host, tail: &[u8]) -> bool {
-        if tail.is_empty() {
-            return true;
-        }
         let Some(keeper) = keepers.lend(host, tail.len()) else { return false };
         self.kept = keeper;
         self.kept_at = 0;

@@ -83,6 +83,7 @@ impl LinkTransfers {
     }
 
     /// Some connection has something under way, or had until lately.
+    #[inline]
     pub fn is_in_use(&self) -> bool {
         !self.flows.is_empty()
     }

@@ -23,19 +23,25 @@ impl State {
         prologue: &[u8],
         is_initiator: bool,
     ) -> Result<State, Error> {
-        let state = Box::new(build(params, &key.secret, prologue, is_initiator)?);
+        let state = Box::new(build(params, &[&key.secret], prologue, is_initiator)?);
         Ok(State { state, params })
     }
 }
 
+/// How many pre-shared keys a state of `snow` has room for.
+const SECRETS: usize = 10;
+
 fn build(
     params: &NoiseParams,
-    secret: &[u8; 32],
+    secrets: &[&[u8; 32]],
     prologue: &[u8],
     is_initiator: bool,
 ) -> Result<HandshakeState, Error> {
     let resolver = Box::new(Wiping(DefaultResolver));
-    let builder = Builder::with_resolver(params.clone(), resolver).prologue(prologue)?.psk(0, secret)?;
+    let mut builder = Builder::with_resolver(params.clone(), resolver).prologue(prologue)?;
+    for (location, &secret) in (0..).zip(secrets) {
+        builder = builder.psk(location, secret)?;
+    }
     if is_initiator { builder.build_initiator() } else { builder.build_responder() }
 }
 
@@ -56,8 +62,9 @@ impl DerefMut for State {
 impl Drop for State {
     fn drop(&mut self) {
         // What it holds itself, the pre-shared key and what the secrets follow from, is overwritten by a state that knows
-        // nothing; what it holds in boxes wipes itself.
-        if let Ok(blank) = build(self.params, &[0; 32], &[], true) {
+        // nothing; what it holds in boxes wipes itself. The blank state has as many keys as it can: those that it lacked would
+        // be copied with whatever was on the stack before, which may be a key.
+        if let Ok(blank) = build(self.params, &[&[0; 32]; SECRETS], &[], true) {
             *self.state = blank;
         }
         black_box(&mut *self.state);

@@ -162,7 +162,7 @@ pub enum By {
 
 impl By {
     /// The baseline, which knows nothing of CCI.
-    pub const fn is_by_hand(self) -> bool {
+    pub const fn is_baseline(self) -> bool {
         matches!(
             self,
             By::CacheLine

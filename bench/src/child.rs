@@ -28,8 +28,8 @@ pub fn output(mut command: Command, limit: Duration) -> Outcome<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| Trouble::new(format!("{name}: {error}")))?;
-    let (told, ended) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let Ok(out) = told.recv_timeout(limit) else {
+    let (printed, ended) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let Ok(out) = printed.recv_timeout(limit) else {
         kill_group(&mut child);
         return Err(Trouble::new(format!("{name}: not done after {} s", limit.as_secs())));
     };
@@ -85,17 +85,18 @@ mod tests {
 
     #[test]
     fn failures_tell_what_was_said() {
-        let told = reading(shell("echo something >&2; exit 3")).unwrap_err().to_string();
-        assert!(told.contains("something") && told.contains('3'), "{told}");
-        let told = reading(shell("echo no number")).unwrap_err().to_string();
-        assert!(told.contains("no number"), "{told}");
-        let told = reading(shell(r#"echo '{"value": 0}'"#)).unwrap_err().to_string();
-        assert!(told.contains("no figure"), "{told}");
+        let printed = reading(shell("echo something >&2; exit 3")).unwrap_err().to_string();
+        assert!(printed.contains("something") && printed.contains('3'), "{printed}");
+        let printed = reading(shell("echo no number")).unwrap_err().to_string();
+        assert!(printed.contains("no number"), "{printed}");
+        let printed = reading(shell(r#"echo '{"value": 0}'"#)).unwrap_err().to_string();
+        assert!(printed.contains("no figure"), "{printed}");
     }
 
     #[test]
     fn what_does_not_end_is_ended_with_what_it_started() {
-        let told = output(shell("sleep 60 & sleep 60"), Duration::from_millis(50)).unwrap_err().to_string();
-        assert!(told.contains("not done"), "{told}");
+        let printed =
+            output(shell("sleep 60 & sleep 60"), Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(printed.contains("not done"), "{printed}");
     }
 }

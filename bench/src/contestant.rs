@@ -77,7 +77,7 @@ impl Contestant for Worker {
     }
 
     fn about(&self) -> Outcome<String> {
-        Ok(if self.by.is_by_hand() {
+        Ok(if self.by.is_baseline() {
             "by hand (bench/src/worker/baseline)".to_owned()
         } else {
             format!("cci {}", env!("CARGO_PKG_VERSION"))

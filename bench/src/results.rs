@@ -127,9 +127,9 @@ impl Track {
 
     /// The quantiles told, each over the turns that went well.
     pub fn quantiles_ns(&self) -> Option<[Spread; 3]> {
-        let told: Vec<[f64; 3]> =
+        let readings: Vec<[f64; 3]> =
             self.turns.iter().filter_map(Turn::reading).filter_map(|reading| reading.quantiles_ns).collect();
-        let at = |index: usize| spread(told.iter().map(|quantiles| quantiles[index]).collect());
+        let at = |index: usize| spread(readings.iter().map(|quantiles| quantiles[index]).collect());
         Some([at(0)?, at(1)?, at(2)?])
     }
 

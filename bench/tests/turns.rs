@@ -50,9 +50,9 @@ fn turn(by: &str, work: &str, count: u32, placement: &str) -> Option<serde_json:
 }
 
 /// What a machine may refuse: namespaces, raw sockets, other processes' memory.
-fn not_allowed(told: &str) -> Option<&str> {
+fn not_allowed(printed: &str) -> Option<&str> {
     let reasons = ["not permitted", "Permission denied", "no eth device here", "as root", "install iproute2"];
-    reasons.iter().any(|reason| told.contains(reason)).then(|| told.trim())
+    reasons.iter().any(|reason| printed.contains(reason)).then(|| printed.trim())
 }
 
 fn has_reading(by: &str, work: &str, count: u32) {
@@ -134,7 +134,7 @@ fn what_cannot_be_done_is_said() {
             .args(["work", "--by", by, "--work", work, "--count", "1"])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains("does not do"), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains("does not do"), "{printed}");
     }
 }

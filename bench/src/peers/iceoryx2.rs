@@ -33,13 +33,13 @@ mod tests {
         let peer = crate::peers::aeron::udp(&installed);
         assert_eq!(line(&peer.program, Work::Rate { len: 64 }), "p/aeron rate 64 1000 udp");
         // As iceoryx2, Aeron (half trip, rate) and gRPC printed them.
-        for (said, value) in [
+        for (printed, value) in [
             (r#"{"value": 157.8, "unit": "ns"}"#, 157.8),
             (r#"{"value": 81.5, "unit": "ns"}"#, 81.5),
             (r#"{"value": 86302901.1, "unit": "1/s"}"#, 86_302_901.1),
             (r#"{"value": 10514641, "unit": "1/s"}"#, 10_514_641.0),
         ] {
-            assert_eq!(serde_json::from_str::<Reading>(said).unwrap(), Reading::of(value));
+            assert_eq!(serde_json::from_str::<Reading>(printed).unwrap(), Reading::of(value));
         }
     }
 }

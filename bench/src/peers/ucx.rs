@@ -98,9 +98,9 @@ const fn test_and_len(work: Work) -> Option<(&'static str, u32)> {
 }
 
 /// The last figure of the last line: operations a second over the whole test.
-fn per_second(said: &str) -> Option<f64> {
+fn per_second(printed: &str) -> Option<f64> {
     // Few iterations are padded with spaces in front.
-    let mut lines = said.lines().rev().map(str::trim);
+    let mut lines = printed.lines().rev().map(str::trim);
     let figures = lines.find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
     let rate: f64 = figures.rsplit(',').next()?.parse().ok()?;
     (figures.contains(',') && rate.is_finite() && rate > 0.0).then_some(rate)
@@ -188,8 +188,8 @@ mod tests {
         let refused =
             "[1795244883.631139] [vm:11212:0] perftest.c:405 UCX ERROR client failed. connect() failed";
         let header = TAG_LAT.lines().next().unwrap();
-        for said in ["", refused, header, "100000,0.1,0,0", "7"] {
-            assert_eq!(per_second(said), None, "{said}");
+        for printed in ["", refused, header, "100000,0.1,0,0", "7"] {
+            assert_eq!(per_second(printed), None, "{printed}");
         }
     }
 

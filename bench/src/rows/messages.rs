@@ -46,13 +46,13 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         rate_goals: &[baseline_at_least(6.0)],
     };
     eth.add(&mut rows, &[64, 1024], &[64, 1024], 64);
-    for (name, title, hand, by) in
+    for (name, title, baseline_name, by) in
         [("udp", "UDP", By::PlainUdp, By::Udp), ("tcp", "TCP", By::PlainTcp, By::Tcp)]
     {
         let family = Family {
             name: &format!("pair-{name}"),
             over: &format!("over {title} across a pair of virtual Ethernet interfaces"),
-            contestants: &|| pair("sockets by hand", hand, "cci", by, VIRTUAL_PAIR),
+            contestants: &|| pair("sockets by hand", baseline_name, "cci", by, VIRTUAL_PAIR),
             half_trip_goals: &[],
             rate_goals: &[],
         };

@@ -81,13 +81,13 @@ pub fn all(peers: &Peers) -> Vec<Row> {
 
 /// A baseline and CCI.
 fn pair(
-    hand: &'static str,
+    baseline_name: &'static str,
     plain: By,
     ours: &'static str,
     by: By,
     place: Placement,
 ) -> Vec<Box<dyn Contestant>> {
-    vec![Box::new(Worker::baseline(hand, plain, place)), Box::new(Worker::ours(ours, by, place))]
+    vec![Box::new(Worker::baseline(baseline_name, plain, place)), Box::new(Worker::ours(ours, by, place))]
 }
 
 fn with_peers(

@@ -18,7 +18,7 @@ use ours::Direction;
 
 /// Does what was asked for, on whichever side this process is.
 pub fn run(args: &WorkArgs) -> Outcome {
-    let reading = if args.by.is_by_hand() { plain(args)? } else { by_cci(args)? };
+    let reading = if args.by.is_baseline() { plain(args)? } else { by_cci(args)? };
     if let Some(reading) = reading {
         print(&reading)?;
     }

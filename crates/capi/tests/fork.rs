@@ -281,7 +281,7 @@ fn c_event(
             other => panic!("cci_get_event: {other}"),
         }
         let kind = (*event).r#type;
-        let told = match kind {
+        let statuses = match kind {
             CCI_EVENT_CONNECT_REQUEST => {
                 assert_eq!(cci_accept(event, null()), CCI_SUCCESS);
                 (kind, 0, null(), [0; 2])
@@ -292,7 +292,7 @@ fn c_event(
             other => (other, 0, null(), [0; 2]),
         };
         assert_eq!(cci_return_event(event), CCI_SUCCESS);
-        Some(told)
+        Some(statuses)
     }
 }
 
@@ -367,7 +367,7 @@ impl CTwo {
         let uri = c_uri_known();
         let mut bytes = [0u8; 64];
         // SAFETY: as in the parent; the pointers lead to the child's copies.
-        let told = unsafe {
+        let statuses = unsafe {
             [
                 ("cci_send", cci_send(self.to_far, b"xx".as_ptr().cast(), 2, null(), 0)),
                 ("blocking", cci_send(self.to_far, b"xx".as_ptr().cast(), 2, null(), CCI_FLAG_BLOCKING)),
@@ -385,7 +385,7 @@ impl CTwo {
                 ("cci_explain", cci_explain(self.to_far, &mut json)),
             ]
         };
-        for (name, status) in told {
+        for (name, status) in statuses {
             expect(&format!("{name}: {status}"), status == CCI_ERROR)?;
         }
         Ok(())
@@ -426,8 +426,8 @@ fn fork_c(device: *const cci_device_t, progress_thread: bool) {
         in_child(plain_exit, || two.every_call_is_refused());
         in_child(plain_exit, || {
             // SAFETY: open, destroyed once in this process.
-            let told = unsafe { (cci_destroy_endpoint(two.near), cci_destroy_endpoint(two.far)) };
-            expect("cci_destroy_endpoint", told == (CCI_SUCCESS, CCI_SUCCESS))?;
+            let statuses = unsafe { (cci_destroy_endpoint(two.near), cci_destroy_endpoint(two.far)) };
+            expect("cci_destroy_endpoint", statuses == (CCI_SUCCESS, CCI_SUCCESS))?;
             let mut own = CTwo::open(device, false);
             own.begin();
             own.finish();

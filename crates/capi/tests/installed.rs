@@ -70,10 +70,10 @@ impl Server {
     fn end(&mut self) -> String {
         drop(self.child.stdin.take());
         let in_time = common::wait(&mut self.child, Duration::from_secs(20));
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).expect("text");
-        assert!(in_time && self.child.wait().expect("it ended").success(), "{in_time}: {said}");
-        said
+        let mut printed = String::new();
+        self.output.read_to_string(&mut printed).expect("text");
+        assert!(in_time && self.child.wait().expect("it ended").success(), "{in_time}: {printed}");
+        printed
     }
 }
 
@@ -110,16 +110,16 @@ fn echo_over_each_device() {
     for device in ["shm", "udp"] {
         let server = Server::start("echo_server", &[device]);
         assert!(server.uri.starts_with(device), "{}", server.uri);
-        let said = client("echo_client", &[&server.uri, device, "2000"]);
-        assert!(said.starts_with("2000 messages echoed"), "{said}");
+        let printed = client("echo_client", &[&server.uri, device, "2000"]);
+        assert!(printed.starts_with("2000 messages echoed"), "{printed}");
     }
 }
 
 #[test]
 fn requests_and_responses_with_epoll() {
     let mut server = Server::start("request_response", &[]);
-    let said = client("request_response", &[&server.uri, "500"]);
-    assert_eq!(said, "500 requests answered\n");
+    let printed = client("request_response", &[&server.uri, "500"]);
+    assert_eq!(printed, "500 requests answered\n");
     // It watches its standard input too, and ends with it.
     server.end();
 }
@@ -128,8 +128,8 @@ fn requests_and_responses_with_epoll() {
 fn broker_hands_connections_to_workers() {
     let server = Server::start("broker", &["3"]);
     for _ in 0..5 {
-        let said = client("echo_client", &[&server.uri, "shm", "200"]);
-        assert!(said.starts_with("200 messages echoed"), "{said}");
+        let printed = client("echo_client", &[&server.uri, "shm", "200"]);
+        assert!(printed.starts_with("200 messages echoed"), "{printed}");
     }
 }
 
@@ -155,8 +155,8 @@ fn key_value_table_by_atomics() {
                 scope.spawn(move || assert!(client().contains("1500 updates"), "{device}"));
             }
         });
-        let said = server.end();
-        assert_eq!(said, "3 clients, 40 keys, 4500 updates: consistent\n", "{device}");
+        let printed = server.end();
+        assert_eq!(printed, "3 clients, 40 keys, 4500 updates: consistent\n", "{device}");
     }
 }
 
@@ -169,11 +169,11 @@ fn a_file_is_copied_by_rma() {
             let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
             fs::write(&from, &bytes).expect("a file");
             let mut receiver = Server::start("rma_file_copy", &["receive", to_name, device]);
-            let said = client("rma_file_copy", &["send", from_name, &receiver.uri, device]);
-            assert!(said.contains(&format!("sent {length} bytes")), "{device}: {said}");
-            assert!(said.contains("arrived as sent"), "{device}: {said}");
-            let said = receiver.end();
-            assert!(said.contains(&format!("received {length} bytes")), "{device}: {said}");
+            let printed = client("rma_file_copy", &["send", from_name, &receiver.uri, device]);
+            assert!(printed.contains(&format!("sent {length} bytes")), "{device}: {printed}");
+            assert!(printed.contains("arrived as sent"), "{device}: {printed}");
+            let printed = receiver.end();
+            assert!(printed.contains(&format!("received {length} bytes")), "{device}: {printed}");
             assert!(fs::read(&to).expect("the copy") == bytes, "{device}: {length} bytes, and all the same");
         }
     }

@@ -14,8 +14,8 @@ use std::{fs, iter};
 type Item = (String, i64, i64);
 
 macro_rules! value {
-    ($name:ident = $said:expr) => {
-        (concat!("value ", stringify!($name)).to_owned(), $said, i64::from($name))
+    ($name:ident = $c:expr) => {
+        (concat!("value ", stringify!($name)).to_owned(), $c, i64::from($name))
     };
 }
 
@@ -145,10 +145,10 @@ fn header_and_rust_agree_on_every_number() {
     let printed = common::run(&program, &[]);
     let printed: BTreeSet<String> = printed.lines().map(str::to_owned).collect();
     let items: Vec<Item> = values().into_iter().chain(objects()).collect();
-    for (name, said, rust) in &items {
-        assert_eq!(said, rust, "{name}: the interface says the first, Rust has the second");
+    for (name, c, rust) in &items {
+        assert_eq!(c, rust, "{name}: the interface says the first, Rust has the second");
     }
-    let expected: BTreeSet<String> = items.iter().map(|(name, said, _)| format!("{name} {said}")).collect();
+    let expected: BTreeSet<String> = items.iter().map(|(name, c, _)| format!("{name} {c}")).collect();
     let differences: Vec<_> = expected.symmetric_difference(&printed).collect();
     assert!(differences.is_empty(), "in one of the two only: {differences:#?}");
     assert!(expected.len() > 120, "the whole interface: {}", expected.len());

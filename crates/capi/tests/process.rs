@@ -323,8 +323,8 @@ fn a_fork_child_has_no_progress_thread_and_does_not_disturb_its_parents() {
             assert_eq!(status, 0, "round {round}: the child did not end by itself");
             // The parent's thread still serves the peer, with the program doing nothing.
             peer.send(ours, b"are you there?", round, SendFlags::NONE).unwrap();
-            let told = peer.wait(Some(PATIENCE)).unwrap();
-            assert!(matches!(told, Some(Event::Send { status: Status::Success, .. })), "{told:?}");
+            let event = peer.wait(Some(PATIENCE)).unwrap();
+            assert!(matches!(event, Some(Event::Send { status: Status::Success, .. })), "{event:?}");
         }
         let came = std::iter::from_fn(|| target.next_event()).count();
         assert_eq!(came, 40);

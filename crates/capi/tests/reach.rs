@@ -76,8 +76,8 @@ fn readmes_client() -> &'static Path {
 
 /// Runs it without a configuration file.
 fn pong(uri: &str) {
-    let said = common::finish(Command::new(readmes_client()).arg(uri).env_remove("CCI_CONFIG"));
-    assert_eq!(said, "pong\n", "{uri}");
+    let printed = common::finish(Command::new(readmes_client()).arg(uri).env_remove("CCI_CONFIG"));
+    assert_eq!(printed, "pong\n", "{uri}");
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn the_readmes_client_takes_uris_of_ethernet() {
     let config = common::scratch().join("reach-eth.ini");
     fs::write(&config, format!("[shm]\ntransport = shm\npriority = 90\n{}", section(End::B)))
         .expect("a file");
-    let said = common::finish(Command::new(readmes_client()).arg(&server.uri).env("CCI_CONFIG", &config));
-    assert_eq!(said, "pong\n", "{}", server.uri);
+    let printed = common::finish(Command::new(readmes_client()).arg(&server.uri).env("CCI_CONFIG", &config));
+    assert_eq!(printed, "pong\n", "{}", server.uri);
 }
 
 /// The C program checks its own sockets after each step.
@@ -111,8 +111,8 @@ fn nothing_listens_on_a_network_before_it_dials_there() {
     let program = common::compile("reach", common::Linked::Shared);
     for mode in ["locking", "single", "thread"] {
         let mut command = Command::new(&program);
-        let said = common::finish(command.arg(mode).args(&uris).env_remove("CCI_CONFIG"));
-        assert!(said.contains("reach: all well"), "{said}");
+        let printed = common::finish(command.arg(mode).args(&uris).env_remove("CCI_CONFIG"));
+        assert!(printed.contains("reach: all well"), "{printed}");
     }
 }
 

@@ -240,9 +240,9 @@ fn atomics_of_all_kinds() {
         let counted = 20_000_u64;
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Four, operand: 1, compare: 0 };
         let (mut started, mut done) = (0, 0);
-        let owner = remote.clone();
+        let target = remote.clone();
         let thread =
-            std::thread::spawn(move || (0..counted).for_each(|_| assert!(owner.atomic(128, add).is_ok())));
+            std::thread::spawn(move || (0..counted).for_each(|_| assert!(target.atomic(128, add).is_ok())));
         while done < counted {
             while started < counted {
                 match pair.a.atomic(pair.ours, add, RegionAddress::new(theirs, 128), None, 1, RmaFlags::NONE)

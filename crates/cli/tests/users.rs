@@ -43,14 +43,14 @@ fn another_users_process_goes_another_way_on_the_device_any() {
         println!("skipped: no network interface is up here");
         return;
     }
-    for (uid, way, why) in [
+    for (uid, address, why) in [
         (STRANGER_UID, "udp (any)", "not  shared memory: the process there is another user's"),
         (SERVER_UID, "shm (any)", "uses shared memory: the peer's endpoint is on this host"),
     ] {
         let output = ping(&command, uid, &server.uri);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(printed.contains(way) && printed.contains(why), "{printed}");
+        assert!(printed.contains(address) && printed.contains(why), "{printed}");
     }
 }
 

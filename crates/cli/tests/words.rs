@@ -29,7 +29,7 @@ fn limited(limit: &str, args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn says(output: &Output, wanted: &[&str], unwanted: &[&str]) {
+fn check_words(output: &Output, wanted: &[&str], unwanted: &[&str]) {
     let printed = format!("{}{}", stdout(output), stderr(output));
     for word in wanted {
         assert!(printed.contains(word), "{word:?} is missing in:\n{printed}");
@@ -41,7 +41,7 @@ fn says(output: &Output, wanted: &[&str], unwanted: &[&str]) {
 
 #[test]
 fn info_does_not_deny_what_there_is() {
-    says(&cci(&["info"]), &["encryption", "security = psk"], &["not in this version"]);
+    check_words(&cci(&["info"]), &["encryption", "security = psk"], &["not in this version"]);
     assert!(json(&cci(&["info", "--json"])).get("not_in_this_version").is_none());
 }
 
@@ -49,7 +49,11 @@ fn info_does_not_deny_what_there_is() {
 fn a_folder_that_is_missing_is_named() {
     let output = cci(&["serve", "--device", "shm", "--service", "/nonexist/x"]);
     assert_eq!(output.status.code(), EXIT_FAILED);
-    says(&output, &["folder /nonexist does not exist", "mkdir -p /nonexist"], &["lock", "--service bench"]);
+    check_words(
+        &output,
+        &["folder /nonexist does not exist", "mkdir -p /nonexist"],
+        &["lock", "--service bench"],
+    );
 
     let folder = folder("directory");
     let ini = folder.join("devices.ini");
@@ -60,7 +64,7 @@ fn a_folder_that_is_missing_is_named() {
     };
     let output = run(&["serve", "--device", "mine"]);
     assert_eq!(output.status.code(), EXIT_FAILED);
-    says(&output, &["/nonexist", "`directory`", "does not exist"], &["lock", "--service bench"]);
+    check_words(&output, &["/nonexist", "`directory`", "does not exist"], &["lock", "--service bench"]);
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
@@ -73,7 +77,11 @@ fn a_configuration_without_a_device_is_named() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
         let output = command.arg("info").env("CCI_CONFIG", &ini).output().expect("it runs");
         assert_eq!(output.status.code(), EXIT_FAILED);
-        says(&output, &["empty.ini", "names no device", "transport = shm"], &["neither shared memory"]);
+        check_words(
+            &output,
+            &["empty.ini", "names no device", "transport = shm"],
+            &["neither shared memory"],
+        );
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -90,17 +98,17 @@ fn a_device_without_the_right_for_it_is_not_called_down() {
     let without = ["--bounding-set=-net_raw", "--inh-caps=-net_raw"];
     let Some(output) = under("setpriv", &without, &["serve", "--device", name]) else { return };
     assert_eq!(output.status.code(), EXIT_FAILED);
-    says(&output, &["not permitted", "CAP_NET_RAW"], &["is down", "ip link set"]);
+    check_words(&output, &["not permitted", "CAP_NET_RAW"], &["is down", "ip link set"]);
 }
 
 #[test]
 fn a_namespace_without_an_interface_that_is_up_is_told() {
     let Some(output) = under("unshare", &["-n"], &["info"]) else { return };
-    says(&output, &["down: lo", "ip link set lo up"], &["nothing is unavailable"]);
+    check_words(&output, &["down: lo", "ip link set lo up"], &["nothing is unavailable"]);
     for uri in ["udp://127.0.0.1:7", "tcp://127.0.0.1:7"] {
         let Some(output) = under("unshare", &["-n"], &["ping", uri]) else { return };
         assert_eq!(output.status.code(), EXIT_FAILED);
-        says(&output, &["no network interface is up", "ip link set lo up"], &[]);
+        check_words(&output, &["no network interface is up", "ip link set lo up"], &[]);
     }
 }
 
@@ -116,12 +124,12 @@ fn the_limit_of_file_sizes_is_told() {
     // Nothing of shared memory fits.
     let output = perf("shm", page);
     assert_eq!(output.status.code(), EXIT_FAILED, "{}", stderr(&output));
-    says(&output, &["limit of file sizes", "ulimit -f"], &[]);
+    check_words(&output, &["limit of file sizes", "ulimit -f"], &[]);
     // The page does not fit, and that does not end the command by a signal.
     if devices().iter().any(|name| name == "udp-lo") {
         let output = perf("udp-lo", page);
         assert_eq!(output.status.code(), EXIT_FAILED, "{}", stderr(&output));
-        says(&output, &["page.html", "limit of file sizes", "ulimit -f"], &[]);
+        check_words(&output, &["page.html", "limit of file sizes", "ulimit -f"], &[]);
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -154,11 +162,11 @@ fn the_examples_of_the_help_work() {
 fn a_server_on_every_device_does_not_collide_with_itself() {
     for service in [4000 + std::process::id() % 20_000].map(|port| port.to_string()) {
         let output = cci(&["serve", "--service", &service, "--lifeline", "--json"]);
-        says(&output, &["\"any\"", &format!("shm://{service}")], &["in use", "left out"]);
+        check_words(&output, &["\"any\"", &format!("shm://{service}")], &["in use", "left out"]);
     }
     let name = format!("words-{}", std::process::id());
     let output = cci(&["serve", "--service", &name, "--lifeline", "--json"]);
-    says(&output, &["\"any\"", &format!("shm://{name}")], &["in use"]);
+    check_words(&output, &["\"any\"", &format!("shm://{name}")], &["in use"]);
     let left_out = stderr(&output).lines().filter(|line| line.contains("left out")).count();
     assert!(left_out <= 1, "one line for all devices that need a number: {}", stderr(&output));
 }

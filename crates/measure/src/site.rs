@@ -117,7 +117,7 @@ fn has_carrier() -> bool {
 }
 
 fn ip(batch: &str) -> Outcome {
-    let failed = |told: String| Trouble::new(format!("ip: {told}")).remedy("install iproute2");
+    let failed = |message: String| Trouble::new(format!("ip: {message}")).remedy("install iproute2");
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())

@@ -29,7 +29,7 @@ pub struct Plan {
     pub noticed_within: Duration,
     /// The kernel tells of a death. Where it does not, only sends that nobody acknowledges do, and an unreliable
     /// connection has none.
-    pub kernel_tells: bool,
+    pub kernel_reports_death: bool,
 }
 
 /// What a process holds of the system.
@@ -303,7 +303,8 @@ impl Survivor {
         let end = Instant::now() + plan.noticed_within;
         loop {
             self.turn();
-            let silent = |attribute: Attribute| !plan.kernel_tells && attribute == Attribute::Unreliable;
+            let silent =
+                |attribute: Attribute| !plan.kernel_reports_death && attribute == Attribute::Unreliable;
             let gone = self
                 .victims
                 .iter()

@@ -347,10 +347,13 @@ impl Veth {
         if ended.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ");
+        let printed = String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ");
         let kernel_lacks = ["not supported", "Unknown device type", "Specified qdisc kind is unknown"];
-        assert!(kernel_lacks.iter().any(|words| said.contains(words)), "{tool} said {said:?} to {batch:?}");
-        Err(Unavailable(format!("this kernel can't do {batch:?}: {said}")))
+        assert!(
+            kernel_lacks.iter().any(|words| printed.contains(words)),
+            "{tool} said {printed:?} to {batch:?}"
+        );
+        Err(Unavailable(format!("this kernel can't do {batch:?}: {printed}")))
     }
 
     fn wait_for_carrier(&self, wires: usize) {
@@ -422,7 +425,7 @@ mod tests {
         };
         let far = veth.namespace(End::B);
         let (asked, to_answer) = std::sync::mpsc::channel();
-        let answerer = std::thread::spawn(move || {
+        let responder = std::thread::spawn(move || {
             let _inside = far.enter().expect("as root");
             let [v4, v6] = [ipv4(End::B, 0).into(), ipv6(End::B, 0).into()].map(patient);
             asked.send([v4.local_addr().unwrap(), v6.local_addr().unwrap()]).unwrap();
@@ -452,7 +455,7 @@ mod tests {
             });
             assert!(answered, "{to} answers after the wire is up again");
         }
-        answerer.join().unwrap();
+        responder.join().unwrap();
     }
 
     #[test]

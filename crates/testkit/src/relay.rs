@@ -47,8 +47,8 @@ impl Relay {
         let lost = Arc::new(AtomicU64::new(0));
         let client = Arc::new(Mutex::new(None));
         let addr = front.local_addr()?;
-        let way = |from: &UdpSocket, to: &UdpSocket, seed| -> io::Result<Way> {
-            Ok(Way {
+        let direction = |from: &UdpSocket, to: &UdpSocket, seed| -> io::Result<Direction> {
+            Ok(Direction {
                 from: from.try_clone()?,
                 to: to.try_clone()?,
                 weather,
@@ -58,8 +58,8 @@ impl Relay {
                 lost: lost.clone(),
             })
         };
-        let mut there = way(&front, &back, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
-        let mut again = way(&back, &front, seed.wrapping_mul(0xd1b5_4a32_d192_ed03))?;
+        let mut there = direction(&front, &back, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+        let mut again = direction(&back, &front, seed.wrapping_mul(0xd1b5_4a32_d192_ed03))?;
         let seen = client.clone();
         let threads = vec![
             std::thread::spawn(move || {
@@ -100,7 +100,7 @@ impl Drop for Relay {
 }
 
 /// One direction.
-struct Way {
+struct Direction {
     from: UdpSocket,
     to: UdpSocket,
     weather: Weather,
@@ -110,7 +110,7 @@ struct Way {
     lost: Arc<AtomicU64>,
 }
 
-impl Way {
+impl Direction {
     fn run(&mut self, mut route: impl FnMut(SocketAddr) -> Option<SocketAddr>) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 16];
         while !self.stop.load(Ordering::Relaxed) {

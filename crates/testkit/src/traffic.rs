@@ -360,16 +360,16 @@ impl Traffic {
 
     /// Drains what was under way when the connection broke, and makes sure that what ended well arrived, once, and that
     /// the rest ended in one of these ways.
-    pub fn finish_broken(&mut self, ways: &[Status]) -> Duration {
+    pub fn finish_broken(&mut self, allowed: &[Status]) -> Duration {
         let took = self.drain();
         for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
             for (number, end) in from.ends.iter().enumerate() {
                 let end = end.expect("drained");
                 let arrived = to.seen.get(number).copied().unwrap_or(false);
                 assert!(end != Status::Success || arrived, "message {number} ended well and is not there");
-                assert!(end == Status::Success || ways.contains(&end), "message {number}: {end:?}");
+                assert!(end == Status::Success || allowed.contains(&end), "message {number}: {end:?}");
             }
-            assert!(from.failed.iter().all(|end| ways.contains(end)), "{:?}", from.failed);
+            assert!(from.failed.iter().all(|end| allowed.contains(end)), "{:?}", from.failed);
         }
         took
     }

@@ -13,14 +13,14 @@ fn victim() {
 fn all(plan: Plan, stops: u32) {
     let Plan { device, .. } = plan;
     let started = Instant::now();
-    let say = |what: &str, casualties: Casualties| {
+    let report = |what: &str, casualties: Casualties| {
         println!("{device}, {what}, by {:?}: {casualties:?}", started.elapsed())
     };
     let casualties = crash_rma::kill_initiators(&plan);
-    say("initiators killed", casualties);
+    report("initiators killed", casualties);
     assert!(casualties.early < plan.kills / 4 && casualties.torn > plan.kills / 10, "{casualties:?}");
     let casualties = crash_rma::kill_targets(&plan);
-    say("targets killed", casualties);
+    report("targets killed", casualties);
     assert!(
         casualties.early < plan.kills / 4 && casualties.failed > 0 && casualties.good > 100,
         "{casualties:?}"
@@ -29,14 +29,14 @@ fn all(plan: Plan, stops: u32) {
     // A peer that maps our memory is to be stopped in the middle of a copy once at least.
     for again in 1.. {
         let casualties = crash_rma::stop_initiators(&plan);
-        say("initiators stopped", casualties);
+        report("initiators stopped", casualties);
         if device != "shm" || casualties.detached > 0 {
             break;
         }
         assert!(again < 6, "never in the middle of a copy: {casualties:?}");
     }
     let stopped = Plan { send_timeout: Duration::from_millis(100), ..plan };
-    say("targets stopped", crash_rma::stop_targets(&stopped));
+    report("targets stopped", crash_rma::stop_targets(&stopped));
 }
 
 /// One test, not several: descriptors are counted for the whole process.

@@ -19,7 +19,7 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
         seed: 20_261_120,
         send_timeout: Duration::from_secs(5),
         noticed_within: Duration::from_secs(5),
-        kernel_tells: true,
+        kernel_reports_death: true,
     };
     let casualties = crash_peers::kill_clients(&plan);
     println!("clients: {casualties:?}");

@@ -25,7 +25,7 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
         // Longer than any death takes to be noticed: the kernel tells.
         send_timeout: Duration::from_secs(8),
         noticed_within: Duration::from_secs(4),
-        kernel_tells: true,
+        kernel_reports_death: true,
     };
     let casualties = crash_peers::kill_clients(&plan);
     println!("clients: {casualties:?}");

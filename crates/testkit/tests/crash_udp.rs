@@ -25,7 +25,7 @@ fn killed_peers_leave_nothing_behind_and_harm_nobody() {
         seed: 20_261_120,
         send_timeout: Duration::from_millis(200),
         noticed_within: Duration::from_secs(10),
-        kernel_tells: false,
+        kernel_reports_death: false,
     };
     let casualties = crash_peers::kill_clients(&plan);
     println!("clients: {casualties:?}");

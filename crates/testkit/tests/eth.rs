@@ -438,11 +438,11 @@ fn victim(interface: &str) -> (Child, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let uri = uri_told_by(child.stdout.as_mut().unwrap());
+    let uri = uri_printed_by(child.stdout.as_mut().unwrap());
     (child, uri)
 }
 
-fn uri_told_by(out: &mut impl Read) -> String {
+fn uri_printed_by(out: &mut impl Read) -> String {
     let mut heard = String::new();
     let mut byte = [0];
     loop {

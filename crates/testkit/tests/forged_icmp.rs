@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MESSAGES: u64 = 200;
 const MESSAGE_BYTES: usize = 1_300;
 /// What the lie says that the way takes.
-const LIE_V4_BYTES: u16 = 68;
-const LIE_V6_BYTES: u32 = 1_280;
+const FORGED_V4_BYTES: u16 = 68;
+const FORGED_V6_BYTES: u32 = 1_280;
 /// A UDP header, of which ICMP tells the beginning.
 const UDP_BYTES: usize = 8;
 
@@ -127,7 +127,7 @@ fn too_long(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
             inner[10..12].copy_from_slice(&sum.to_be_bytes());
             // Destination unreachable, fragmentation needed.
             let mut icmp = vec![3, 4, 0, 0, 0, 0];
-            icmp.extend(LIE_V4_BYTES.to_be_bytes());
+            icmp.extend(FORGED_V4_BYTES.to_be_bytes());
             icmp.extend(inner);
             icmp.extend(udp);
             let sum = checksum(&icmp);
@@ -137,7 +137,7 @@ fn too_long(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         (IpAddr::V6(source), IpAddr::V6(target)) => {
             // Packet too big; the kernel sums it up.
             let mut icmp = vec![2, 0, 0, 0];
-            icmp.extend(LIE_V6_BYTES.to_be_bytes());
+            icmp.extend(FORGED_V6_BYTES.to_be_bytes());
             icmp.extend([0x60, 0, 0, 0]);
             icmp.extend((MESSAGE_BYTES as u16).to_be_bytes());
             icmp.extend([17, 64]);
@@ -151,7 +151,7 @@ fn too_long(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
 }
 
 /// Tells the client so, from the other host.
-fn lie(veth: &Veth, [client, server]: [SocketAddr; 2]) {
+fn forge(veth: &Veth, [client, server]: [SocketAddr; 2]) {
     let _inside = veth.enter(End::B);
     let (family, protocol) = match client {
         SocketAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
@@ -179,7 +179,7 @@ fn a_forged_word_on_the_way_changes_nothing() {
             let names = ["bundles_sent", "retransmissions", "parts_sent", "paths_narrowed"];
             let mut counts = vec![(names.map(|name| pair.counter(name)), pair.largest_datagram())];
             for _ in 0..4 {
-                lie(&veth, addresses);
+                forge(&veth, addresses);
                 pair.exchange(MESSAGES / 4, MESSAGE_BYTES);
             }
             counts.push((names.map(|name| pair.counter(name)), pair.largest_datagram()));

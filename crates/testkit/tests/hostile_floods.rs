@@ -279,7 +279,7 @@ fn guesses_at_a_nonce_meet_silence() {
     }
     let (header, mut rng) = (header.expect("a connection"), Rng::new(3));
     end.give();
-    let (before, said) = (end.protocol.memory().total_bytes(), end.out_bytes);
+    let (before, sent_bytes) = (end.protocol.memory().total_bytes(), end.out_bytes);
     for _ in 0..count {
         let mut guess = header;
         //= wire.md R-CONN-1
@@ -290,7 +290,7 @@ fn guesses_at_a_nonce_meet_silence() {
     assert_eq!(end.fault(PeerFault::Nonce), count);
     assert_eq!(
         (end.out_bytes, end.protocol.memory().total_bytes()),
-        (said, before),
+        (sent_bytes, before),
         "silence, and nothing kept"
     );
     client.protocol.send(client.now, key, &[b"still here"], 0, false).unwrap();

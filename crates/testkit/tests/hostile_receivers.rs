@@ -37,17 +37,17 @@ fn peer() {
     let memory = endpoint.allocate(4096).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap().to_bytes();
     endpoint.connect(uri, manner.as_bytes(), attribute_named(attribute), 0, Some(PATIENCE)).unwrap();
-    let (start, mut kept, mut told) = (Instant::now(), Vec::new(), false);
+    let (start, mut kept, mut is_sent) = (Instant::now(), Vec::new(), false);
     while start.elapsed() < 2 * PATIENCE {
         match endpoint.wait(Some(Duration::from_millis(1))).unwrap() {
             Some(Event::Connect { result, .. }) => {
                 endpoint.send(result.unwrap(), &handle, 0, SendFlags::NONE).unwrap();
             }
-            Some(Event::Send { .. }) => told = true,
+            Some(Event::Send { .. }) => is_sent = true,
             Some(Event::Recv(message)) if manner == "keeps" => kept.push(message),
             _ => {}
         }
-        if told && manner == "freezes" {
+        if is_sent && manner == "freezes" {
             std::thread::sleep(2 * PATIENCE);
         }
     }

@@ -114,9 +114,12 @@ fn the_devices_interface_is_used() {
         }
         expect_nothing(&mut near_other);
         expect_nothing(&mut far_other);
-        let told = far.explain(from_far).unwrap();
-        assert_eq!((fact(&told, "interface").as_str(), fact(&told, "senders heard").as_str()), ("b0", "1"));
-        assert!(told.peer.contains(":5000"), "{told}");
+        let explained = far.explain(from_far).unwrap();
+        assert_eq!(
+            (fact(&explained, "interface").as_str(), fact(&explained, "senders heard").as_str()),
+            ("b0", "1")
+        );
+        assert!(explained.peer.contains(":5000"), "{explained}");
         far.disconnect(from_far);
         send(&mut sender, to, b"who has left hears nothing");
         expect(&mut near, from_near, b"who has left hears nothing");
@@ -136,9 +139,9 @@ fn the_hop_limit_is_kept() {
         for (hops, word) in [(0, "this host"), (1, "this link"), (9, "as far")] {
             let mut sender = open_at(&veth, End::A, 0, *v6, &format!("multicast_ttl = {hops}"));
             let to = join(&mut sender, &uri, TX);
-            let told = sender.explain(to).unwrap();
-            assert_eq!(fact(&told, "hop limit"), hops.to_string());
-            assert!(fact(&told, "reaches").starts_with(word), "{told}");
+            let explained = sender.explain(to).unwrap();
+            assert_eq!(fact(&explained, "hop limit"), hops.to_string());
+            assert!(fact(&explained, "reaches").starts_with(word), "{explained}");
             send(&mut sender, to, &[hops]);
             expect(&mut near, from_near, &[hops]);
             if hops > 0 {
@@ -253,11 +256,11 @@ impl Process {
     fn wait_until_ready(&mut self) {
         use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         let mut byte = [0];
-        while !said.ends_with(b"ready\n") {
-            assert_eq!(out.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
-            said.push(byte[0]);
+        while !printed.ends_with(b"ready\n") {
+            assert_eq!(out.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&printed));
+            printed.push(byte[0]);
         }
     }
 

@@ -411,14 +411,17 @@ fn idle_peers_that_vanish_are_missed() {
                 } else {
                     veth.cut(0);
                 }
-                let (started, mut told) = (Instant::now(), [0, 0]);
-                while told != wanted {
-                    assert!(started.elapsed() < Duration::from_secs(260), "{kind:?} {attribute:?}: {told:?}");
-                    for (side, told) in sides.iter_mut().zip(&mut told).take(wanted.iter().sum()) {
+                let (started, mut reported) = (Instant::now(), [0, 0]);
+                while reported != wanted {
+                    assert!(
+                        started.elapsed() < Duration::from_secs(260),
+                        "{kind:?} {attribute:?}: {reported:?}"
+                    );
+                    for (side, reported) in sides.iter_mut().zip(&mut reported).take(wanted.iter().sum()) {
                         match side.wait(Some(ms(20))).unwrap() {
                             Some(Event::Disconnected { reason, .. }) => {
                                 assert_eq!(reason, DisconnectReason::TimedOut, "{kind:?} {attribute:?}");
-                                *told += 1;
+                                *reported += 1;
                             }
                             other => assert!(other.is_none(), "{kind:?} {attribute:?}: {other:?}"),
                         }

@@ -3,7 +3,7 @@
 
 use cci_proto::{Attribute, PathInfo, PathState};
 use cci_testkit::sim::{
-    Cut, Fault, Link, Net, NodePlan, Path, Plan, RmaWork, Rng, SECOND, Sizes, Talk, Workload, World,
+    Fault, Link, Net, NodePlan, Outage, Path, Plan, RmaWork, Rng, SECOND, Sizes, Talk, Workload, World,
 };
 
 const MS: u64 = 1_000_000;
@@ -137,8 +137,9 @@ fn a_way_that_dies_loses_nothing_and_is_used_again() {
 fn a_way_that_dies_in_one_direction_loses_nothing() {
     for (source, target) in [(SECOND, 1 + SECOND), (1 + SECOND, SECOND), (0, 1), (1, 0)] {
         let (mut net, links) = net(9, [200_000_000; 2], [100_000; 2]);
-        let cut = Cut { from_ns: 200 * MS, until_ns: 1_500 * MS, source: Some(source), target: Some(target) };
-        net = net.cut(cut);
+        let outage =
+            Outage { from_ns: 200 * MS, until_ns: 1_500 * MS, source: Some(source), target: Some(target) };
+        net = net.outage(outage);
         let talk =
             Talk::new(0, 1, Attribute::ReliableUnordered, until(2_500 * MS, 1_416), until(2_500 * MS, 500));
         let mut world = world(net, Plan::new(2, node(true)).talk(talk), links);
@@ -211,10 +212,10 @@ fn trouble(seed: u64) -> (Net, Plan, Vec<(u64, Fault)>) {
     for _ in 0..rng.below(4) {
         let until_ns = at_ns + rng.pick(&[MS, 20 * MS, 300 * MS, 3 * SECOND_NS]);
         let rail = SECOND * rng.below(2) as usize;
-        let cut = Cut { from_ns: at_ns, until_ns, source: Some(rail), target: Some(1 + rail) };
+        let outage = Outage { from_ns: at_ns, until_ns, source: Some(rail), target: Some(1 + rail) };
         net = match rng.below(3) {
-            0 => net.cut(cut),
-            1 => net.cut(Cut { source: cut.target, target: cut.source, ..cut }),
+            0 => net.outage(outage),
+            1 => net.outage(Outage { source: outage.target, target: outage.source, ..outage }),
             _ => net.partition(rail, 1 + rail, at_ns, until_ns),
         };
         at_ns = until_ns + SECOND_NS + rng.below(SECOND_NS);

@@ -23,7 +23,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..64usize).prop_map(|pick| Op::Drop { pick }),
         4 => (0..64usize, 0..12_000usize).prop_map(|(pick, bit)| Op::Damage { pick, bit }),
         1 => (node.clone(), prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(node, bytes)| Op::Noise { node, bytes }),
-        10 => (node.clone(), 1..64usize).prop_map(|(node, room)| Op::Flush { node, room }),
+        10 => (node.clone(), 1..64usize).prop_map(|(node, capacity)| Op::Flush { node, capacity }),
         6 => prop::sample::select(vec![100u64, 10_000, 1_000_000, 50_000_000, 3_000_000_000]).prop_map(|ns| Op::Pass { ns }),
         2 => (node.clone(), any::<bool>()).prop_map(|(node, refuse)| Op::Refuse { node, refuse }),
         1 => (node.clone(), 0..9_000u16).prop_map(|(node, bytes)| Op::Narrow { node, bytes }),
@@ -62,13 +62,13 @@ fn an_acknowledgement_half_the_numbers_away_acknowledges_nothing() {
     let mut pair = connected(0);
     pair.wire.under_way.clear();
     let send = Op::Send { node: 0, which: 0, len: 1_000, count: 20, silent: false };
-    for op in [send.clone(), Op::Flush { node: 0, room: 64 }] {
+    for op in [send.clone(), Op::Flush { node: 0, capacity: 64 }] {
         pair.apply(&op);
     }
     while !pair.wire.under_way.is_empty() {
         pair.apply(&Op::Deliver { pick: 0, keep: false });
     }
-    pair.apply(&Op::Flush { node: 1, room: 64 });
+    pair.apply(&Op::Flush { node: 1, capacity: 64 });
     let open = pair.open_sends(0);
     pair.wire.under_way.truncate(1);
     let last = pair.wire.under_way[0].1.clone();

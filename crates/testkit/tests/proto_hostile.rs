@@ -309,15 +309,15 @@ impl Sink for Victim {
 #[derive(Default)]
 struct Out {
     sent: Vec<Vec<u8>>,
-    room: usize,
+    capacity: usize,
 }
 
 impl Transmit for Out {
     fn has_space(&self) -> bool {
-        self.sent.len() < self.room
+        self.sent.len() < self.capacity
     }
     fn begin(&mut self, _: Address, len_max: usize, _: bool) -> Option<&mut [u8]> {
-        if self.sent.len() >= self.room {
+        if self.sent.len() >= self.capacity {
             return None;
         }
         self.sent.push(vec![0xee; len_max]);
@@ -362,8 +362,8 @@ fn config(node: u8) -> Config {
     }
 }
 
-fn flush(end: &mut Endpoint, now: Time, victim: &mut Victim, room: usize) -> Vec<Vec<u8>> {
-    let mut out = Out { room, ..Out::default() };
+fn flush(end: &mut Endpoint, now: Time, victim: &mut Victim, capacity: usize) -> Vec<Vec<u8>> {
+    let mut out = Out { capacity, ..Out::default() };
     end.poll_transmit(now, &mut out, victim);
     out.sent
 }
@@ -452,8 +452,8 @@ impl Attack {
     }
 
     /// What the victim has to say.
-    fn take(&mut self, room: usize) -> usize {
-        let sent = flush(&mut self.end, self.now, &mut self.victim, room);
+    fn take(&mut self, capacity: usize) -> usize {
+        let sent = flush(&mut self.end, self.now, &mut self.victim, capacity);
         for datagram in &sent {
             self.sent_bytes += datagram.len() as u64;
             let seq = number(datagram, 24);

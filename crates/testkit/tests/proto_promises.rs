@@ -2,7 +2,7 @@
 
 use cci_proto::{Attribute, Status};
 use cci_testkit::sim::{
-    Cut, Fault, HangUp, Net, NodePlan, Plan, Reading, Role, SideState, Sizes, Talk, Workload, World,
+    Fault, HangUp, Net, NodePlan, Outage, Plan, Reading, Role, SideState, Sizes, Talk, Workload, World,
 };
 
 const MS: u64 = 1_000_000;
@@ -32,8 +32,8 @@ fn statuses(world: &World, side: usize, status: Status) -> usize {
 /// Deliveries when half of the messages sent after a loss have arrived, but the loss cannot be repaired yet.
 fn delivered_past_a_loss(attribute: Attribute) -> (u64, u64) {
     // One way 1 ms; what leaves from 20.0 to 20.3 ms is lost; before 22 ms the sender cannot have heard of it.
-    let cut = Cut { from_ns: 20 * MS, until_ns: 20 * MS + 300_000, source: Some(0), target: Some(1) };
-    let net = Net::new(1).delay_ns(MS, 0).cut(cut);
+    let outage = Outage { from_ns: 20 * MS, until_ns: 20 * MS + 300_000, source: Some(0), target: Some(1) };
+    let net = Net::new(1).delay_ns(MS, 0).outage(outage);
     let mut world = world(
         net,
         Plan::new(2, NodePlan::default()).talk(Talk::new(0, 1, attribute, steady(3_000), Workload::QUIET)),
@@ -42,7 +42,7 @@ fn delivered_past_a_loss(attribute: Attribute) -> (u64, u64) {
     let before = world.ledger.sides[0].flow.delivered;
     run_until(&mut world, 22 * MS);
     let after = world.ledger.sides[0].flow.delivered;
-    assert!(world.net_counts().cut > 0, "nothing was lost");
+    assert!(world.net_counts().outage > 0, "nothing was lost");
     finish(&mut world);
     (before, after)
 }
@@ -259,11 +259,11 @@ fn keepalive_speaks_once_and_ends_nothing() {
     let mut plan = Plan::new(2, NodePlan { keepalive_ns: 50 * MS, ..NodePlan::default() });
     plan.all_succeed = false;
     plan.give_up_ns = 10 * SECOND;
-    let cut = Cut { from_ns: 300 * MS, until_ns: 5 * SECOND, source: None, target: None };
+    let outage = Outage { from_ns: 300 * MS, until_ns: 5 * SECOND, source: None, target: None };
     // One message before the silence, one long after it.
     let up = Workload { gap_ns: 8 * SECOND, ..Workload::bulk(2, 8) };
     let mut world = world(
-        Net::new(14).cut(cut),
+        Net::new(14).outage(outage),
         plan.talk(Talk::new(0, 1, Attribute::ReliableOrdered, up, Workload::QUIET)),
     );
     run_until(&mut world, 290 * MS);

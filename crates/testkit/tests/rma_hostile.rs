@@ -30,7 +30,7 @@ struct Target {
 }
 
 /// Everything of the attacked endpoint's.
-struct Owner {
+struct Victim {
     memories: Vec<Area<Rust>>,
     targets: Vec<Target>,
     /// Handles of regions that are there no more.
@@ -71,17 +71,17 @@ fn with_words(region: u64, len_bytes: u64, key: u64, rest: u64) -> RegionHandle 
 
 impl Attack {
     /// What it must come to; None: it would be allowed.
-    fn expected(&self, owner: &Owner) -> Option<Status> {
+    fn expected(&self, victim: &Victim) -> Option<Status> {
         let named = |target: &&Target| {
             // The number and the key say which region; the rest only tells the holder of the handle.
             word(target.handle, 0) == word(self.handle, 0) && word(target.handle, 2) == word(self.handle, 2)
         };
-        let Some(target) = owner.targets.iter().find(named) else { return Some(Status::RmaHandle) };
+        let Some(target) = victim.targets.iter().find(named) else { return Some(Status::RmaHandle) };
         let (need, misaligned) = match self.deed {
             Deed::Write => (Access::WRITE, false),
             Deed::Read => (Access::READ, false),
             Deed::Change(atomic) => {
-                let area = &owner.memories[target.memory];
+                let area = &victim.memories[target.memory];
                 let start = area.memory.as_ptr().addr() as u64 + area.range.start as u64;
                 let address = start.wrapping_add(self.offset);
                 (Access::ATOMIC, !address.is_multiple_of(atomic.width.bytes() as u64))
@@ -101,8 +101,8 @@ impl Attack {
     }
 }
 
-impl Owner {
-    fn new(pair: &mut Pair<Rust>, other: Conn<Rust>) -> Owner {
+impl Victim {
+    fn new(pair: &mut Pair<Rust>, other: Conn<Rust>) -> Victim {
         let memories = (0..6)
             .map(|number| {
                 let whose = Whose::ALL[number % 2];
@@ -111,7 +111,7 @@ impl Owner {
                 area
             })
             .collect();
-        Owner { memories, targets: Vec::new(), stale: Vec::new(), other }
+        Victim { memories, targets: Vec::new(), stale: Vec::new(), other }
     }
 
     /// Registers one region more: some part of some memory, with some rights.
@@ -155,9 +155,9 @@ fn edges(rng: &mut Rng, len_bytes: u64) -> (u64, u64) {
 }
 
 /// One attack by chance.
-fn attack(rng: &mut Rng, owner: &Owner, own: RegionHandle) -> Attack {
-    let target = &owner.targets[rng.below(owner.targets.len() as u64) as usize];
-    let second = &owner.targets[rng.below(owner.targets.len() as u64) as usize];
+fn attack(rng: &mut Rng, victim: &Victim, own: RegionHandle) -> Attack {
+    let target = &victim.targets[rng.below(victim.targets.len() as u64) as usize];
+    let second = &victim.targets[rng.below(victim.targets.len() as u64) as usize];
     let good = target.handle;
     let [region, len_bytes, key, rest] = [0, 1, 2, 3].map(|at| word(good, at));
     let mut inside = true;
@@ -176,7 +176,7 @@ fn attack(rng: &mut Rng, owner: &Owner, own: RegionHandle) -> Attack {
             key ^ (rng.next_u64() & rng.next_u64() & rng.next_u64()) | 1 << 9,
             rest,
         ),
-        3 if !owner.stale.is_empty() => owner.stale[rng.below(owner.stale.len() as u64) as usize],
+        3 if !victim.stale.is_empty() => victim.stale[rng.below(victim.stale.len() as u64) as usize],
         // Another generation of the same place, or a neighbour, with a key that is good elsewhere.
         4 => with_words(region.wrapping_add(rng.range(1, 9) << (rng.below(2) * 32)), len_bytes, key, rest),
         5 => with_words(region, len_bytes, word(second.handle, 2), rest),
@@ -215,7 +215,7 @@ fn claiming_all(handle: RegionHandle) -> RegionHandle {
 
 struct Attacker {
     pair: Pair<Rust>,
-    owner: Owner,
+    victim: Victim,
     local_area: Area<Rust>,
     rng: Rng,
     tried: u64,
@@ -229,18 +229,18 @@ impl Attacker {
         let setup = Setup { recv_buffers: 64, ..Setup::default() };
         let mut pair = Pair::open(&place, Attribute::ReliableOrdered, &setup);
         let (_, other) = connect(&mut pair.client, &mut pair.server, Attribute::ReliableOrdered);
-        let owner = Owner::new(&mut pair, other);
+        let victim = Victim::new(&mut pair, other);
         let local_area = Area::new(&mut pair.client, Whose::Library, 8_192, Access::ALL);
         let mut attacker = Attacker {
             pair,
-            owner,
+            victim,
             local_area,
             rng: Rng::new(20_261_121),
             tried: 0,
             under_way: VecDeque::new(),
         };
         for _ in 0..REGIONS {
-            attacker.owner.register(&mut attacker.pair, &mut attacker.rng);
+            attacker.victim.register(&mut attacker.pair, &mut attacker.rng);
         }
         attacker
     }
@@ -256,7 +256,7 @@ impl Attacker {
 
     /// Makes an attack, unless it would be allowed.
     fn make(&mut self, attack: Attack) {
-        let Some(expected) = attack.expected(&self.owner) else { return };
+        let Some(expected) = attack.expected(&self.victim) else { return };
         let patience = Instant::now() + conformance_timeout();
         let local = [self.local_area.segment(8, attack.len_bytes as usize)];
         let remote = [Segment::new(attack.handle, attack.offset, attack.len_bytes)];
@@ -302,11 +302,11 @@ impl Attacker {
             assert!(Instant::now() < patience, "{} attacks do not end", self.under_way.len());
             self.poll();
         }
-        self.owner.check(self.tried);
+        self.victim.check(self.tried);
         self.local_area.check("what was refused was not read");
         assert!(self.pair.server.inbox.is_empty(), "no message of a refused operation");
-        let Attacker { pair, owner, local_area, .. } = self;
-        let memory = &mut owner.memories[0];
+        let Attacker { pair, victim, local_area, .. } = self;
+        let memory = &mut victim.memories[0];
         let grant = Grant { range: memory.range.clone(), access: Access::ALL, only: None };
         let handle = Port::register(&mut pair.server.port, &memory.memory, grant).expect("room");
         let data = contents(self.tried, 2_000);
@@ -317,7 +317,7 @@ impl Attacker {
         memory.expect(50, &data);
         memory.check("written by one who may");
         Port::deregister(&mut pair.server.port, &handle).expect("registered");
-        owner.stale.push(handle);
+        victim.stale.push(handle);
     }
 
     /// One region goes, another comes.
@@ -329,16 +329,16 @@ impl Attacker {
             self.poll();
         }
         let at = self.rng.below(REGIONS as u64) as usize;
-        let gone = self.owner.targets.swap_remove(at).handle;
+        let gone = self.victim.targets.swap_remove(at).handle;
         Port::deregister(&mut self.pair.server.port, &gone).expect("registered");
-        self.owner.stale.push(gone);
-        self.owner.register(&mut self.pair, &mut self.rng);
+        self.victim.stale.push(gone);
+        self.victim.register(&mut self.pair, &mut self.rng);
     }
 
     /// Every single bit of every region's handle, with every deed, within the region and beyond it.
     fn every_bit(&mut self) {
         for at in 0..REGIONS {
-            let good = self.owner.targets[at].handle;
+            let good = self.victim.targets[at].handle;
             for bit in 0..RegionHandle::BYTES * 8 {
                 let mut bytes = good.to_bytes();
                 bytes[bit / 8] ^= 1 << (bit % 8);
@@ -373,7 +373,7 @@ fn forged_handles_open_nothing(device: DeviceUnderTest) {
     attacker.check();
     let bits = attacker.tried;
     while attacker.tried < handles {
-        let attack = attack(&mut attacker.rng, &attacker.owner, attacker.local_area.handle);
+        let attack = attack(&mut attacker.rng, &attacker.victim, attacker.local_area.handle);
         attacker.make(attack);
         if attacker.tried.is_multiple_of(4_096) {
             attacker.churn();

@@ -95,8 +95,8 @@ fn honest(uri: &str) {
     let (connection, theirs) = join(&mut endpoint, uri, b"honest").expect("an honest peer gets in");
     let memory = endpoint.allocate(2 * REGION_BYTES).expect("memory");
     let ours = endpoint.register(&memory, Access::LOCAL).expect("registered");
-    let (mut count, mut told_to_stop) = (0_u64, false);
-    while !told_to_stop {
+    let (mut count, mut is_stopped) = (0_u64, false);
+    while !is_stopped {
         let mut message = vec![0; 8 + rng.below(4000) as usize];
         rng.fill(&mut message);
         message[..8].copy_from_slice(&count.to_le_bytes());
@@ -133,7 +133,7 @@ fn honest(uri: &str) {
                     }
                     Some(Event::Recv(message)) => {
                         assert!(*message == *b"stop", "{} bytes out of turn after {count}", message.len());
-                        told_to_stop = true;
+                        is_stopped = true;
                     }
                     _ => assert!(since.elapsed() < Duration::from_secs(30), "operations hang at {count}"),
                 }

@@ -182,7 +182,7 @@ fn a_way_that_becomes_narrower_takes_messages_as_long_as_was_agreed() {
             attribute,
             vec![
                 Step { at_ns: 50_000_000, act: Act::Narrow(0, 1, 1_152) },
-                Step { at_ns: 51_000_000, act: Act::Say(0, End::Client, job) },
+                Step { at_ns: 51_000_000, act: Act::Send(0, End::Client, job) },
             ],
         );
         let report = run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));

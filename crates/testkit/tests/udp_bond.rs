@@ -234,7 +234,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     pair.rate(Duration::from_millis(500));
     let after = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
     println!("bytes by each way afterwards: {}, {}", after[0] - before[0], after[1] - before[1]);
-    assert!((0..2).all(|way| after[way] - before[way] > 500_000), "{}", pair.explained());
+    assert!((0..2).all(|index| after[index] - before[index] > 500_000), "{}", pair.explained());
     assert!(pair.counter("ways_lost") >= 1);
 }
 

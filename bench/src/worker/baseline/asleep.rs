@@ -26,7 +26,7 @@ pub fn eventfd(args: &WorkArgs) -> Outcome<Option<Reading>> {
         let mut theirs = File::from(inherited(&io::stdout())?);
         for _ in 0..all {
             hear(&mut mine)?;
-            tell(&mut theirs)?;
+            wake(&mut theirs)?;
         }
         return Ok(None);
     }
@@ -35,14 +35,14 @@ pub fn eventfd(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(failed("eventfd"));
     let partner = Partner::start_with(args, &Site::same_host(), "inherited", (copy(&theirs)?, copy(&mine)?))?;
     let reading = timed(args, || {
-        tell(&mut theirs)?;
+        wake(&mut theirs)?;
         hear(&mut mine)
     })?;
     partner.end(|| {})?;
     Ok(Some(reading))
 }
 
-fn tell(counter: &mut File) -> Outcome {
+fn wake(counter: &mut File) -> Outcome {
     counter.write_all(&1u64.to_ne_bytes()).map_err(failed("eventfd"))
 }
 

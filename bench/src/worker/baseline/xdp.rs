@@ -104,8 +104,8 @@ impl Channel for PlainXdp {
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
         let head = self.header.emit(message.len() as u16);
         let len = head.len() + message.len();
-        let Some(room) = self.socket.begin(len) else { return Ok(false) };
-        let (start, rest) = room.split_at_mut(head.len());
+        let Some(slot) = self.socket.begin(len) else { return Ok(false) };
+        let (start, rest) = slot.split_at_mut(head.len());
         start.copy_from_slice(&head);
         rest.get_mut(..message.len()).unwrap_or_default().copy_from_slice(message);
         self.socket.commit(len);

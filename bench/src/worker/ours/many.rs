@@ -104,19 +104,19 @@ fn with_connections(
     // The first connection is not counted: with it comes what an endpoint needs for any.
     let first = accept_all(&mut side.endpoint, 1)?;
     side.resident_bytes_before = side.resident_bytes()?;
-    say(&mut side.endpoint, first)?;
+    send_first(&mut side.endpoint, first)?;
     if connections > 1 {
         accept_all(&mut side.endpoint, connections - 1)?;
     }
     let value = measure(&mut side)?;
-    say(&mut side.endpoint, first)?;
+    send_first(&mut side.endpoint, first)?;
     let Side { mut endpoint, partner, .. } = side;
     partner.end(|| drop(endpoint.next_event()))?;
     Ok(Some(Reading::of(value)))
 }
 
 /// Goes on, or done: the partner waits for it.
-fn say(endpoint: &mut Endpoint, to: Connection) -> Outcome {
+fn send_first(endpoint: &mut Endpoint, to: Connection) -> Outcome {
     endpoint.send(to, b"", 0, SendFlags::SILENT).map_err(|error| dial::failed("send")(&error))
 }
 

@@ -20,7 +20,7 @@ pub fn run(device: &DeviceUnderTest, resource: Resource) {
         Ok(network) => network,
         Err(reason) => return println!("skipped: {}: {reason}", device.name),
     };
-    let mut child = Child { device, resource, network, told: BTreeSet::new(), times: 0 };
+    let mut child = Child { device, resource, network, reports: BTreeSet::new(), times: 0 };
     // Whatever is made once and kept is there afterwards.
     child.whole(child.scene());
     child.whole(child.scene());
@@ -33,7 +33,7 @@ pub fn run(device: &DeviceUnderTest, resource: Resource) {
         Resource::FileBytes => child.file_bytes(),
         Resource::Threads => child.threads(),
     }
-    for line in &child.told {
+    for line in &child.reports {
         println!("  {line}");
     }
     println!("TIMES {}", child.times);
@@ -49,7 +49,7 @@ struct Child<'a> {
     resource: Resource,
     network: Option<Veth>,
     /// What errors said, each once.
-    told: BTreeSet<String>,
+    reports: BTreeSet<String>,
     times: u64,
 }
 
@@ -121,10 +121,10 @@ impl Child<'_> {
                     self.resource.is_named_in(text),
                     "{stage:?}: {text:?} does not say what there was too little of"
                 );
-                self.told.insert(format!("{stage:?}: {text}"));
+                self.reports.insert(format!("{stage:?}: {text}"));
             }
             Failure::Event(text) => {
-                self.told.insert(format!("{stage:?}, by an event: {text}"));
+                self.reports.insert(format!("{stage:?}, by an event: {text}"));
             }
         }
     }

@@ -67,7 +67,7 @@ fn in_child(device: &DeviceUnderTest, resource: Resource) -> u64 {
             String::from_utf8_lossy(&bytes).into_owned()
         })
     };
-    let said = read(Box::new(child.stdout.take().expect("piped")));
+    let printed = read(Box::new(child.stdout.take().expect("piped")));
     let complained = read(Box::new(child.stderr.take().expect("piped")));
     let started = Instant::now();
     let ended = loop {
@@ -81,11 +81,11 @@ fn in_child(device: &DeviceUnderTest, resource: Resource) -> u64 {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let (said, complained) = (said.join().expect("reads"), complained.join().expect("reads"));
+    let (printed, complained) = (printed.join().expect("reads"), complained.join().expect("reads"));
     let name = format!("{} {}", device.name, resource.name());
-    assert!(ended.is_some_and(|status| status.success()), "{name}: {ended:?}\n{said}\n{complained}");
+    assert!(ended.is_some_and(|status| status.success()), "{name}: {ended:?}\n{printed}\n{complained}");
     let mut times = 0;
-    for line in said.lines() {
+    for line in printed.lines() {
         if let Some(count) = line.strip_prefix("TIMES ") {
             times = count.parse().expect("a number");
         } else if line.starts_with("  ") || line.starts_with("skipped") {

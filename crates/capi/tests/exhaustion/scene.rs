@@ -69,14 +69,14 @@ struct There {
 impl There {
     fn new(network: &Veth) -> There {
         let (wanted, to_open) = channel::<Wanted>();
-        let (tell, opened) = channel();
+        let (created, opened) = channel();
         let there = network.namespace(End::B);
         let thread = std::thread::spawn(move || {
             let _inside = there.enter().expect("who made it may enter it");
-            let ready = tell.send(Err(CreateError::DeviceDown));
+            let ready = created.send(Err(CreateError::DeviceDown));
             ready.expect("it is waited for");
             for (device, options) in to_open {
-                tell.send(Endpoint::create(&device, options)).expect("it is waited for");
+                created.send(Endpoint::create(&device, options)).expect("it is waited for");
             }
         });
         // It is there now.

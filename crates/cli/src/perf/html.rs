@@ -132,7 +132,7 @@ fn choices(results: &Results, out: &mut String) {
     let kinds = kinds(results).into_iter().map(|kind| long_name(kind).to_owned()).collect();
     radio("messages", "kind", kinds, &sample, out);
     let memory =
-        rma_kinds(results).into_iter().map(|(memory, way)| format!("{way}, {memory} memory")).collect();
+        rma_kinds(results).into_iter().map(|(memory, kind)| format!("{kind}, {memory} memory")).collect();
     radio("memory", "mem", memory, &sample, out);
     if results.targets.iter().any(|target| !target.cells.is_empty()) {
         out.push_str(

@@ -211,8 +211,8 @@ impl Results {
             for cell in &target.rma {
                 let wrong = cell.wrong.as_ref();
                 all.extend(wrong.map(|reason| {
-                    let (memory, way, size) = (cell.memory, cell.operation, cell.size_bytes);
-                    format!("{} {memory} memory, {way}, {size} B: {reason}", target.device)
+                    let (memory, kind, size) = (cell.memory, cell.operation, cell.size_bytes);
+                    format!("{} {memory} memory, {kind}, {size} B: {reason}", target.device)
                 }));
             }
             for cell in &target.atomics {

@@ -243,8 +243,9 @@ pub fn row(cell: &Cell, target: &Target) -> Vec<String> {
         },
     ];
     if target.plain_sockets.is_some() {
-        let plain =
-            |tell: fn(&Plain) -> String| cell.plain.as_ref().map_or_else(|| NOT_APPLICABLE.to_owned(), tell);
+        let plain = |shown: fn(&Plain) -> String| {
+            cell.plain.as_ref().map_or_else(|| NOT_APPLICABLE.to_owned(), shown)
+        };
         row.push(plain(|plain| text::duration(plain.half_round_trip_ns_p50)));
         row.push(plain(|plain| times_as_fast(plain.latency_times_as_fast)));
         row.push(plain(|plain| format!("{}/s", text::si(plain.messages_per_s))));

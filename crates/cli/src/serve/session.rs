@@ -115,7 +115,7 @@ impl Session {
     /// The report, if everything came or nothing more will.
     fn report(&mut self) -> Option<Answer> {
         let measurement = self.measurement.as_mut()?;
-        let (sent, told_ns) = measurement.finished?;
+        let (sent, reported_ns) = measurement.finished?;
         let received = measurement.tally.received;
         if measurement.stale {
             measurement.read_clock();
@@ -123,9 +123,9 @@ impl Session {
         if received < sent {
             let now_ns = clock::now_ns();
             let over = if measurement.attribute.is_reliable() {
-                now_ns > told_ns + RELIABLE_GRACE_NS
+                now_ns > reported_ns + RELIABLE_GRACE_NS
             } else {
-                now_ns > told_ns.max(measurement.last_ns) + UNRELIABLE_GRACE_NS
+                now_ns > reported_ns.max(measurement.last_ns) + UNRELIABLE_GRACE_NS
             };
             if !over {
                 return None;

@@ -33,7 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many failures of a device are printed at the end.
-const FAILURES_TOLD: usize = 4;
+const FAILURES_SHOWN: usize = 4;
 /// What is looked at when nothing is named.
 const USUAL: [&str; 5] = ["shm", "udp", "tcp", "any", "eth"];
 /// The screen is drawn so often.
@@ -207,9 +207,14 @@ fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> 
     match all.iter().find(|status| !status.failures.is_empty()) {
         Some(status) => {
             // Who finds an error ends, and others tell of that: which of them is heard first is chance.
-            let reason =
-                status.failures.iter().take(FAILURES_TOLD).map(String::as_str).collect::<Vec<_>>().join("\n");
-            let more = status.failures.len().saturating_sub(FAILURES_TOLD);
+            let reason = status
+                .failures
+                .iter()
+                .take(FAILURES_SHOWN)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("\n");
+            let more = status.failures.len().saturating_sub(FAILURES_SHOWN);
             Err(Failure::new(format!("{}: {reason}\n(and {more} more failures of this device)", status.name))
                 .remedy(format!("{again} --device {}, which does the same at other instants", status.name)))
         }

@@ -125,10 +125,10 @@ pub fn run<D: Driver, E: Ending + 'static>(
 ) {
     let which = Which { device: about.name, language: D::LANGUAGE, group, case };
     let started = Instant::now();
-    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let (end_sender, end_receiver) = std::sync::mpsc::channel::<()>();
     let runner = std::thread::Builder::new().name(case.to_owned()).spawn(move || {
         // Dropped at the end, also when the case panics.
-        let _tell = tell;
+        let _end_sender = end_sender;
         let network = match about.network() {
             Ok(network) => network,
             Err(reason) => return Outcome::Absent(reason.to_string()),
@@ -140,7 +140,7 @@ pub fn run<D: Driver, E: Ending + 'static>(
         skipped.map_or(Outcome::Passed, |Skipped(reason)| Outcome::Skipped(reason))
     });
     let runner = runner.expect("a thread for the case");
-    if told.recv_timeout(CASE_TIME_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+    if end_receiver.recv_timeout(CASE_TIME_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         report::add(which, &Outcome::Failed, started.elapsed());
         panic!("{case} did not end within {CASE_TIME_MAX:?}");
     }

@@ -164,7 +164,7 @@ impl<'a> Campaign<'a> {
             let mut bystander =
                 Process::start(BYSTANDER, device, far.as_ref(), plan.send_timeout, Temper::Steady);
             bystander.uri(PATIENCE);
-            bystander.tell(&format!("dial {HUB} {uri}"));
+            bystander.command(&format!("dial {HUB} {uri}"));
             bystander
         });
         let before = (Held::by(hub.pid()), empty);
@@ -224,13 +224,13 @@ impl<'a> Campaign<'a> {
             let role = [Role::Client, Role::Server, Role::Partner][self.random.below(roles) as usize];
             let uri = process.uri(PATIENCE);
             if role == Role::Server {
-                self.hub.tell(&format!("dial {} {uri}", process.name));
+                self.hub.command(&format!("dial {} {uri}", process.name));
             } else {
-                process.tell(&format!("dial {HUB} {hub_uri}"));
+                process.command(&format!("dial {HUB} {hub_uri}"));
             }
             if let (Role::Partner, Some(other)) = (role, victims.last_mut()) {
                 let (name, uri) = (other.process.name, other.process.uri(PATIENCE));
-                process.tell(&format!("dial {name} {uri}"));
+                process.command(&format!("dial {name} {uri}"));
             }
             victims.push(Victim { process, role });
         }
@@ -267,7 +267,7 @@ impl<'a> Campaign<'a> {
             std::thread::sleep(Duration::from_micros(at_us).saturating_sub(start.elapsed()));
             let crashes = self.random.below(3) == 0;
             if crashes {
-                victim.process.tell("crash");
+                victim.process.command("crash");
             } else {
                 victim.process.signal(Signal::KILL);
             }
@@ -285,7 +285,7 @@ impl<'a> Campaign<'a> {
     /// Everything that was under way with the dead ends.
     fn mourn(&mut self, names: &[(u32, Role)]) {
         for (name, _) in names.iter().filter(|(_, role)| *role == Role::Server) {
-            self.hub.tell(&format!("drop {name}"));
+            self.hub.command(&format!("drop {name}"));
         }
         self.until("everything with the dead ends", |accounts| {
             names.iter().all(|(name, _)| accounts.get(name).is_none_or(ended))
@@ -295,7 +295,7 @@ impl<'a> Campaign<'a> {
             let account = accounts.get(name).copied().unwrap_or_default();
             self.casualties.early += u32::from(account.received == 0);
             self.casualties.failed += account.failed;
-            self.hub.tell(&format!("forget {name}"));
+            self.hub.command(&format!("forget {name}"));
         }
     }
 
@@ -389,7 +389,7 @@ impl<'a> Campaign<'a> {
     /// It has not noticed anything, and goes on.
     fn check_bystander(&mut self) {
         let device = self.plan.device.name;
-        self.hub.tell("check");
+        self.hub.command("check");
         self.hub.hear("CHECKED", PATIENCE).unwrap_or_else(|why| panic!("{device}: {why}"));
         let Some(bystander) = &mut self.bystander else { return };
         let (_, theirs) = ask(bystander).unwrap_or_else(|why| panic!("{device}: {why}"));
@@ -409,7 +409,7 @@ impl<'a> Campaign<'a> {
         let (good, _) = ask(&mut self.hub).unwrap_or_else(|why| panic!("{device}: {why}"));
         self.casualties.good = good;
         for mut process in self.bystander.take().into_iter().chain([self.hub]) {
-            process.tell("quit");
+            process.command("quit");
             assert_eq!(process.bury(), None, "{device}: it ends by itself");
         }
         let start = Instant::now();
@@ -437,7 +437,7 @@ fn ended(account: &Account) -> bool {
 
 /// What a process says: its operations that ended well, and an account of each that it knows.
 fn ask(process: &mut Process) -> Result<(u64, BTreeMap<u32, Account>), String> {
-    process.tell("report");
+    process.command("report");
     let line = process.hear("REPORT ", PATIENCE)?;
     let mut parts = line.split(';');
     let good = parts.next().and_then(|good| good.parse().ok()).ok_or("a report without a number")?;

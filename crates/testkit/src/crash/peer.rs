@@ -105,7 +105,7 @@ pub fn victim(crash: fn()) {
     let timeout_ms = variable(TIMEOUT_MS).and_then(|ms| ms.parse().ok()).expect("a time");
     let restless = variable(TEMPER).as_deref() == Some("restless");
     let mut peer = Peer::open(name, &device, Duration::from_millis(timeout_ms), restless);
-    say(&format!("URI {}", peer.endpoint.uri()));
+    print_line(&format!("URI {}", peer.endpoint.uri()));
     let commands = listen(crash);
     loop {
         match commands.try_recv() {
@@ -136,13 +136,13 @@ fn prepare() {
 /// Commands come from a thread, for the endpoint's own must not wait for them. `crash` is obeyed at once, wherever the
 /// other thread is at that moment.
 fn listen(crash: fn()) -> Receiver<String> {
-    let (tell, commands) = channel();
+    let (line_sender, commands) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if line == "crash" {
                 crash();
             }
-            if tell.send(line).is_err() {
+            if line_sender.send(line).is_err() {
                 break;
             }
         }
@@ -151,7 +151,7 @@ fn listen(crash: fn()) -> Receiver<String> {
 }
 
 /// Not by println!: the test runner has begun the line.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = std::io::stdout().write_all(format!("\n{line}\n").as_bytes());
 }
 
@@ -205,7 +205,7 @@ impl Peer {
                 for area in self.areas.iter().take(2).chain([&self.scratch]) {
                     area.check();
                 }
-                say("CHECKED");
+                print_line("CHECKED");
             }
             ("report", None, None) => self.report(),
             ("quit", None, None) => return false,
@@ -222,7 +222,7 @@ impl Peer {
             let Acquaintance { received, lost, failed, making, under_way } = known;
             line += &format!(";{name} {received} {lost} {failed} {open} {}", under_way + making);
         }
-        say(&line);
+        print_line(&line);
     }
 
     fn know(&mut self, name: u32) -> &mut Acquaintance {

@@ -41,11 +41,11 @@ impl Process {
     pub fn start(
         name: u32,
         device: &str,
-        there: Option<&Namespace>,
+        inside: Option<&Namespace>,
         send_timeout: Duration,
         temper: Temper,
     ) -> Process {
-        let _inside = there.map(|there| there.enter().expect("as root"));
+        let _inside = inside.map(|inside| inside.enter().expect("as root"));
         let program = std::env::current_exe().expect("our own path");
         let mut child = Command::new(program)
             .args(["--exact", "victim", "--nocapture", "--test-threads=1"])
@@ -59,10 +59,10 @@ impl Process {
             .expect("the program starts");
         let input = child.stdin.take().expect("piped");
         let output = child.stdout.take().expect("piped");
-        let (tell, lines) = channel();
+        let (command, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
+                if command.send(line).is_err() {
                     break;
                 }
             }
@@ -75,7 +75,7 @@ impl Process {
     }
 
     /// Says something to it; the dead do not mind.
-    pub fn tell(&mut self, line: &str) {
+    pub fn command(&mut self, line: &str) {
         let _ = self.input.write_all(format!("{line}\n").as_bytes());
     }
 

@@ -99,8 +99,8 @@ fn start(role: &str, device: &str) -> Child {
 struct Bystander {
     endpoint: Endpoint,
     to_hub: Connection,
-    here: Area,
-    there: Area,
+    local: Area,
+    remote: Area,
 }
 
 impl Bystander {
@@ -121,10 +121,10 @@ impl Bystander {
                 to_hub = Some(result.expect("connected"));
             }
         }
-        let here = Area::new(&mut endpoint, true);
-        let there = Area::new(hub, true);
-        here.fill();
-        let mut bystander = Bystander { endpoint, to_hub: to_hub.expect("just seen"), here, there };
+        let local = Area::new(&mut endpoint, true);
+        let remote = Area::new(hub, true);
+        local.fill();
+        let mut bystander = Bystander { endpoint, to_hub: to_hub.expect("just seen"), local, remote };
         // What its first uses of the memory make, such as a mapping, is held from now on.
         for _ in 0..5 {
             bystander.goes_on(plan, hub);
@@ -141,8 +141,9 @@ impl Bystander {
 
     /// Writes to the hub as if nothing had happened. The hub has no other peers now.
     fn goes_on(&mut self, plan: &Plan, hub: &mut Endpoint) {
-        self.there.clear();
-        let (from, to) = (RegionAddress::new(self.here.handle, 0), RegionAddress::new(self.there.handle, 0));
+        self.remote.clear();
+        let (from, to) =
+            (RegionAddress::new(self.local.handle, 0), RegionAddress::new(self.remote.handle, 0));
         self.endpoint
             .rma_write(self.to_hub, from, to, LEN as u64, 5, RmaFlags::NONE)
             .expect("the bystander is connected");
@@ -160,7 +161,7 @@ impl Bystander {
                 None => {}
             }
         }
-        assert_eq!(self.there.check(), LEN, "all of it was written");
+        assert_eq!(self.remote.check(), LEN, "all of it was written");
     }
 }
 

@@ -63,8 +63,8 @@ pub fn handles(message: &[u8]) -> Option<[RegionHandle; 3]> {
 fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
     let mut random = Random(u64::from(std::process::id()));
     let attribute = [Attribute::ReliableOrdered, Attribute::ReliableUnordered][random.below(2) as usize];
-    let here = [true, false].map(|library| Area::new(endpoint, library));
-    here.iter().for_each(Area::fill);
+    let own = [true, false].map(|library| Area::new(endpoint, library));
+    own.iter().for_each(Area::fill);
     let scratch = Area::new(endpoint, true);
     let _ = endpoint.connect(uri, b"", attribute, 0, None);
     // Half of them never wait for the other side where its memory is mapped: they die and stop in the middle of a copy.
@@ -80,15 +80,15 @@ fn initiator(endpoint: &mut Endpoint, uri: &str, end: Instant) {
                 None => break,
             }
         }
-        let room = under_way < if only_writes { 1 } else { 24 };
-        let (Some(to), Some(theirs), true) = (to, theirs, room) else { continue };
+        let has_room = under_way < if only_writes { 1 } else { 24 };
+        let (Some(to), Some(theirs), true) = (to, theirs, has_room) else { continue };
         if only_writes {
             let (at, len) = (random.below(4_096), LEN as u64 - 4_096);
-            let (from, into) = (RegionAddress::new(here[0].handle, at), RegionAddress::new(theirs[0], at));
+            let (from, into) = (RegionAddress::new(own[0].handle, at), RegionAddress::new(theirs[0], at));
             under_way += u32::from(endpoint.rma_write(to, from, into, len, 0, RmaFlags::NONE).is_ok());
             continue;
         }
-        let mine = here[random.below(2) as usize].handle;
+        let mine = own[random.below(2) as usize].handle;
         under_way +=
             u32::from(operate(endpoint, to, &mut random, [mine, scratch.handle], theirs, LEN as u64, 0));
     }

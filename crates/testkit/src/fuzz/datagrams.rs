@@ -34,7 +34,7 @@ pub fn proto_datagrams(data: &[u8]) {
 /// Both send what they have, and it arrives.
 fn honest(pair: &mut Pair, genuine: &mut [Vec<u8>; 2]) {
     for node in 0..2 {
-        pair.apply(&Op::Flush { node, room: 16 });
+        pair.apply(&Op::Flush { node, capacity: 16 });
         pair.apply(&Op::Answer { node, accept: true });
     }
     for (target, bytes) in std::mem::take(&mut pair.wire.under_way) {

@@ -29,7 +29,7 @@ pub enum Op {
     Drop { pick: usize },
     Damage { pick: usize, bit: usize },
     Noise { node: usize, bytes: Vec<u8> },
-    Flush { node: usize, room: usize },
+    Flush { node: usize, capacity: usize },
     Pass { ns: u64 },
     Refuse { node: usize, refuse: bool },
     Narrow { node: usize, bytes: u16 },
@@ -162,17 +162,17 @@ impl Sink for Program {
 pub struct Wire {
     /// Target and bytes.
     pub under_way: Vec<(usize, Vec<u8>)>,
-    room: usize,
+    capacity: usize,
     scratch: Vec<u8>,
     begun: Option<(usize, usize)>,
 }
 
 impl Transmit for Wire {
     fn has_space(&self) -> bool {
-        self.room > 0
+        self.capacity > 0
     }
     fn begin(&mut self, to: Address, len_max: usize, _: bool) -> Option<&mut [u8]> {
-        if self.room == 0 {
+        if self.capacity == 0 {
             return None;
         }
         self.scratch.resize(len_max + 8, 0xee);
@@ -182,7 +182,7 @@ impl Transmit for Wire {
     }
     fn commit(&mut self, len: usize) {
         let Some((start, target)) = self.begun.take() else { panic!("commit without begin") };
-        self.room -= 1;
+        self.capacity -= 1;
         self.under_way.push((target, self.scratch[start..start + len].to_vec()));
     }
 }
@@ -241,8 +241,8 @@ impl Pair {
         self.programs[node].known.insert(token, Known { key, up: false, over: false, closing: false });
     }
 
-    fn flush(&mut self, node: usize, room: usize) {
-        self.wire.room = room;
+    fn flush(&mut self, node: usize, capacity: usize) {
+        self.wire.capacity = capacity;
         self.ends[node].poll_transmit(self.now, &mut self.wire, &mut self.programs[node]);
     }
 
@@ -317,7 +317,7 @@ impl Pair {
                 self.deliver(target, &bytes);
             }
             Op::Noise { node, bytes } => self.deliver(*node, bytes),
-            Op::Flush { node, room } => self.flush(*node, *room),
+            Op::Flush { node, capacity } => self.flush(*node, *capacity),
             Op::Pass { ns } => self.pass(*ns),
             Op::Refuse { node, refuse } => {
                 self.programs[*node].refuse = *refuse;

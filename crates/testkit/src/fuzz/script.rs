@@ -36,7 +36,7 @@ impl<'a> Arbitrary<'a> for Op {
                 let len = from.int_in_range(0..=200)?.min(from.len());
                 Op::Noise { node, bytes: from.bytes(len)?.to_vec() }
             }
-            22..=25 => Op::Flush { node, room: from.int_in_range(1..=63)? },
+            22..=25 => Op::Flush { node, capacity: from.int_in_range(1..=63)? },
             26..=28 => Op::Pass { ns: 100 << from.int_in_range(0..=25)? },
             29 => Op::Refuse { node, refuse: which != 0 },
             30 => Op::Narrow { node, bytes: from.int_in_range(0..=9_000)? },

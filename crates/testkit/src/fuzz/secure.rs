@@ -14,22 +14,22 @@ const PSK: &[u8] = b"pair = 0102030405060708090a0b0c0d0e0f101112131415161718191a
 
 /// Files of keys, three texts of certificates with a byte of 0xff between them, and lists of names.
 pub fn secure_files(data: &[u8]) {
-    let told = |error: &dyn std::fmt::Display| assert!(!error.to_string().is_empty());
+    let has_text = |error: &dyn std::fmt::Display| assert!(!error.to_string().is_empty());
     match Credentials::psk(data) {
         Ok(keys) => assert!(!keys.own_name().is_empty()),
-        Err(error) => told(&error),
+        Err(error) => has_text(&error),
     }
     let mut texts = data.splitn(3, |byte| *byte == 0xff);
     let mut next = || texts.next().unwrap_or_default();
     if let Err(error) = Credentials::certificates(next(), next(), next()) {
-        told(&error);
+        has_text(&error);
     }
     if let Some(Err(error)) = std::str::from_utf8(data).ok().map(Names::parse) {
-        told(&error);
+        has_text(&error);
     }
 }
 
-struct Way {
+struct Exchange {
     ends: [Associations<u32>; 2],
     /// Target and bytes.
     flying: VecDeque<(usize, Vec<u8>)>,
@@ -55,7 +55,7 @@ pub fn secure_datagrams(data: &[u8]) {
         };
         Associations::new(config, 0).expect("there is memory")
     };
-    let mut way = Way {
+    let mut exchange = Exchange {
         ends: [end(), end()],
         flying: VecDeque::new(),
         kept: VecDeque::new(),
@@ -64,30 +64,30 @@ pub fn secure_datagrams(data: &[u8]) {
         now_ns: 1,
     };
     if how & 1 == 0 {
-        way.send(0);
-        (0..8).for_each(|_| way.honest());
+        exchange.send(0);
+        (0..8).for_each(|_| exchange.honest());
     }
     for _ in 0..STEPS_MAX {
         let Some((&[how, at, len], behind)) = rest.split_first_chunk::<3>() else { break };
         let (bytes, behind) = behind.split_at(usize::from(len).min(behind.len()));
         rest = behind;
-        way.step(how, usize::from(at), bytes);
+        exchange.step(how, usize::from(at), bytes);
     }
     // Whatever was done: two who can hear each other get through in the end.
     for _ in 0..400 {
-        way.pass(500_000_000);
-        way.honest();
+        exchange.pass(500_000_000);
+        exchange.honest();
     }
-    let before = way.sent.len();
-    way.send(0);
+    let before = exchange.sent.len();
+    exchange.send(0);
     for _ in 0..400 {
-        way.pass(500_000_000);
-        way.honest();
+        exchange.pass(500_000_000);
+        exchange.honest();
     }
-    assert!(way.sent.len() <= before, "nothing gets through: {:?}", way.ends[0].counters());
+    assert!(exchange.sent.len() <= before, "nothing gets through: {:?}", exchange.ends[0].counters());
 }
 
-impl Way {
+impl Exchange {
     fn step(&mut self, how: u8, at: usize, bytes: &[u8]) {
         let node = usize::from(how & 1);
         match how >> 1 & 7 {

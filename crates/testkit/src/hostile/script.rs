@@ -94,7 +94,7 @@ impl Counter {
 enum Step<W: Wire> {
     Now(Act<W>),
     Expect(W::Kind, u32),
-    Rest(Duration),
+    Pause(Duration),
     On(W::Kind, Act<W>),
     Every(Duration, u64, Act<W>),
 }
@@ -104,7 +104,7 @@ impl<W: Wire> Clone for Step<W> {
         match self {
             Step::Now(act) => Step::Now(act.clone()),
             Step::Expect(kind, times) => Step::Expect(*kind, *times),
-            Step::Rest(time) => Step::Rest(*time),
+            Step::Pause(time) => Step::Pause(*time),
             Step::On(kind, act) => Step::On(*kind, act.clone()),
             Step::Every(interval, times, act) => Step::Every(*interval, *times, act.clone()),
         }
@@ -162,7 +162,7 @@ impl<W: Wire> Script<W> {
 
     /// Waits for so long.
     pub fn rest(self, time: Duration) -> Script<W> {
-        self.with(Step::Rest(time))
+        self.with(Step::Pause(time))
     }
 
     /// From this step on does this for each of these that comes; in place of an earlier rule for them.
@@ -235,7 +235,7 @@ impl<W: Wire> Actor<W> {
             match step {
                 Step::Expect(_, times) if *times > 0 => return moved,
                 Step::Expect(..) => {}
-                Step::Rest(time) => {
+                Step::Pause(time) => {
                     let until = *self.rest_until.get_or_insert_with(|| Instant::now() + *time);
                     if Instant::now() < until {
                         return moved;
@@ -321,7 +321,7 @@ impl<W: Wire> Peer for Actor<W> {
     fn waits_for(&self) -> String {
         match self.steps.last() {
             Some(Step::Expect(kind, times)) => format!("{times} more of {kind:?}"),
-            Some(Step::Rest(_)) => "its time".to_owned(),
+            Some(Step::Pause(_)) => "its time".to_owned(),
             Some(_) => "its turn".to_owned(),
             None => "nothing".to_owned(),
         }

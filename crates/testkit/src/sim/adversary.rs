@@ -96,9 +96,9 @@ impl World {
             let Some(key) = side.key.filter(|_| side.node == node && side.state == SideState::Up) else {
                 continue;
             };
-            let (told, known) = (u64::from(endpoint.sends_in_progress_on(key)), side.flow.outstanding);
-            if told != known {
-                let what = format!("side {token}: {known} sends in progress, the protocol says {told}");
+            let (counted, known) = (u64::from(endpoint.sends_in_progress_on(key)), side.flow.outstanding);
+            if counted != known {
+                let what = format!("side {token}: {known} sends in progress, the protocol says {counted}");
                 return self.ledger.fail(self.now_ns, what);
             }
         }

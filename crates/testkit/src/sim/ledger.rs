@@ -125,7 +125,7 @@ pub struct Ledger {
     /// Memory, and who does what to it.
     pub rma: Rma,
     /// Lines for a trace, if one is wanted.
-    pub(super) said: Option<Vec<String>>,
+    pub(super) log: Option<Vec<String>>,
     failure: Option<String>,
 }
 
@@ -164,9 +164,9 @@ impl Ledger {
         self.failure.as_deref()
     }
 
-    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
-        if let Some(said) = &mut self.said {
-            said.push(line());
+    pub(super) fn log_line(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(line());
         }
     }
 

@@ -20,7 +20,7 @@ mod talks;
 mod world;
 
 pub use ledger::{Flow, Ledger, Msg, Role, Side, SideState};
-pub use net::{Cut, Link, Net, NetCounts, OVERHEAD_BYTES, Path, SECOND};
+pub use net::{Link, Net, NetCounts, OVERHEAD_BYTES, Outage, Path, SECOND};
 pub use node::{address_of, node_at};
 pub use plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
 pub use reader::Reading;

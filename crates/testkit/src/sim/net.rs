@@ -98,7 +98,7 @@ impl Link {
 
 /// A time during which datagrams from one node (or any) to one node (or any) are lost. One way: two make a partition.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct Outage {
     /// First nanosecond of the cut.
     pub from_ns: u64,
     /// First nanosecond after it.
@@ -122,7 +122,7 @@ pub struct NetCounts {
     /// Lost by chance.
     pub lost: u64,
     /// Lost in a cut.
-    pub cut: u64,
+    pub outage: u64,
     /// Lost at a full queue.
     pub overflowed: u64,
     /// Too long for the path and not to be fragmented.
@@ -153,7 +153,7 @@ pub struct Net {
     egress: Link,
     ingress: Link,
     links: Vec<(Link, Link)>,
-    cuts: Vec<Cut>,
+    outages: Vec<Outage>,
     pub(super) counts: NetCounts,
 }
 
@@ -167,7 +167,7 @@ impl Net {
             egress: Link::UNLIMITED,
             ingress: Link::UNLIMITED,
             links: Vec::new(),
-            cuts: Vec::new(),
+            outages: Vec::new(),
             counts: NetCounts::default(),
         }
     }
@@ -225,14 +225,14 @@ impl Net {
     }
 
     /// Loses everything one way for a time.
-    pub fn cut(mut self, cut: Cut) -> Net {
-        self.cuts.push(cut);
+    pub fn outage(mut self, outage: Outage) -> Net {
+        self.outages.push(outage);
         self
     }
 
     /// Loses everything between two nodes, both ways, for a time.
     pub fn partition(self, a: usize, b: usize, from_ns: u64, until_ns: u64) -> Net {
-        self.cut(Cut { from_ns, until_ns, source: Some(a), target: Some(b) }).cut(Cut {
+        self.outage(Outage { from_ns, until_ns, source: Some(a), target: Some(b) }).outage(Outage {
             from_ns,
             until_ns,
             source: Some(b),
@@ -284,13 +284,13 @@ impl Net {
             self.counts.overflowed += 1;
             return Delivery::Lost;
         };
-        let hit = |cut: &Cut| {
-            (cut.from_ns..cut.until_ns).contains(&now_ns)
-                && cut.source.is_none_or(|node| node == source)
-                && cut.target.is_none_or(|node| node == target)
+        let hit = |outage: &Outage| {
+            (outage.from_ns..outage.until_ns).contains(&now_ns)
+                && outage.source.is_none_or(|node| node == source)
+                && outage.target.is_none_or(|node| node == target)
         };
-        if self.cuts.iter().any(hit) {
-            self.counts.cut += 1;
+        if self.outages.iter().any(hit) {
+            self.counts.outage += 1;
             return Delivery::Lost;
         }
         // The same draws whatever happens, so that a change of one percentage leaves the rest of a run comparable.

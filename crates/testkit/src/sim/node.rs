@@ -142,7 +142,7 @@ impl Sink for Program<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub batch: Vec<(Address, bool, Rc<[u8]>)>,
-    pub room: usize,
+    pub capacity: usize,
     scratch: Vec<u8>,
     begun: Option<(Address, bool, usize, usize)>,
     /// What the protocol did against the carrier's contract.
@@ -151,11 +151,11 @@ pub(super) struct Outbox {
 
 impl Transmit for Outbox {
     fn has_space(&self) -> bool {
-        self.batch.len() < self.room
+        self.batch.len() < self.capacity
     }
 
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
-        if self.batch.len() >= self.room {
+        if self.batch.len() >= self.capacity {
             return None;
         }
         self.scratch.resize(self.scratch.len().max(len_max + 8), 0);
@@ -314,7 +314,7 @@ impl Node {
         let Some(endpoint) = self.endpoint.as_mut() else { return false };
         let mut program =
             Program { node: index, now_ns, reader: &mut self.reader, ledger, events: &mut self.events };
-        self.outbox.room = self.plan.batch;
+        self.outbox.capacity = self.plan.batch;
         endpoint.poll_transmit(Time(now_ns), &mut self.outbox, &mut program);
         if let Some(what) = self.outbox.broken.take() {
             ledger.fail(now_ns, format!("node {index} transmits: {what}"));

@@ -139,7 +139,7 @@ impl Operator {
         }
         if let Some(mut draft) = self.draft.take() {
             draft.started_ns = now_ns;
-            ledger.say(|| format!("side {} starts operation {index}: {draft:?}", self.token));
+            ledger.log_line(|| format!("side {} starts operation {index}: {draft:?}", self.token));
             ledger.rma_started(self.token, self.peer, draft);
         }
         self.left -= 1;
@@ -188,7 +188,7 @@ impl Operator {
                 return;
             }
         };
-        ledger.say(|| format!("side {} deregisters its own region {}", self.token, space.region));
+        ledger.log_line(|| format!("side {} deregisters its own region {}", self.token, space.region));
         ledger.rma.deregister(now_ns, space.region);
         *space = Space::new(ledger, node, self.token, self.work.region_bytes);
     }

@@ -2,7 +2,7 @@
 
 use cci_proto::Attribute;
 
-use super::net::{Cut, Link, Net};
+use super::net::{Link, Net, Outage};
 use super::plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
 use super::reader::Reading;
 use super::rma::RmaWork;
@@ -35,7 +35,7 @@ pub enum Kind {
     /// Readers that give none back for longer than the send timeout.
     NotReady,
     /// Parts of the network are cut off for a time; some for longer than anyone waits.
-    Cut,
+    Outage,
     /// Machines go down and come back.
     Crash,
     /// Old datagrams come again, forged ones come too.
@@ -52,7 +52,7 @@ const KINDS: &[Kind] = &[
     Kind::Busy,
     Kind::NotReady,
     Kind::NotReady,
-    Kind::Cut,
+    Kind::Outage,
     Kind::Crash,
     Kind::Hostile,
     Kind::Churn,
@@ -85,7 +85,7 @@ impl Scenario {
         let nodes = self.plan.nodes.len() as u64;
         match self.kind {
             Kind::Rough | Kind::Busy | Kind::NotReady | Kind::Churn => {}
-            Kind::Cut => {
+            Kind::Outage => {
                 for _ in 0..rng.range(1, 4) {
                     let from_ns = rng.range(0, 200 * MS);
                     let until_ns = from_ns + rng.pick(&[MS, 20 * MS, 300 * MS, 3 * SECOND, 60 * SECOND]);
@@ -93,8 +93,8 @@ impl Scenario {
                     let net = std::mem::replace(&mut self.net, Net::new(0));
                     self.net = match rng.below(3) {
                         0 => net.partition(a, b, from_ns, until_ns),
-                        1 => net.cut(Cut { from_ns, until_ns, source: Some(a), target: None }),
-                        _ => net.cut(Cut { from_ns, until_ns, source: None, target: Some(a) }),
+                        1 => net.outage(Outage { from_ns, until_ns, source: Some(a), target: None }),
+                        _ => net.outage(Outage { from_ns, until_ns, source: None, target: Some(a) }),
                     };
                 }
             }
@@ -156,7 +156,7 @@ fn draw_net(rng: &mut Rng, kind: Kind) -> Net {
 fn draw_node(rng: &mut Rng, kind: Kind) -> NodePlan {
     let buffers = rng.pick(&[1, 2, 8, 64]);
     let reading = match kind {
-        Kind::Rough | Kind::Cut | Kind::Crash | Kind::Churn if rng.pct(70.0) => Reading::Instant,
+        Kind::Rough | Kind::Outage | Kind::Crash | Kind::Churn if rng.pct(70.0) => Reading::Instant,
         Kind::NotReady => match rng.below(3) {
             0 => Reading::Deaf { until_ns: rng.range(10 * MS, 8 * SECOND) },
             1 => Reading::Hoard { buffers, period_ns: rng.range(100 * MS, 3 * SECOND) },
@@ -173,7 +173,7 @@ fn draw_node(rng: &mut Rng, kind: Kind) -> NodePlan {
     // Few clients of a receiver that is not ready for long should all learn of it: a timeout shorter than the deafness.
     let send_timeout_ns = match kind {
         Kind::NotReady => rng.pick(&[20 * MS, 200 * MS, SECOND]),
-        Kind::Cut | Kind::Crash => rng.pick(&[0, 100 * MS, 2 * SECOND]),
+        Kind::Outage | Kind::Crash => rng.pick(&[0, 100 * MS, 2 * SECOND]),
         _ => 100 * SECOND,
     };
     NodePlan {
@@ -207,7 +207,7 @@ fn draw_talk(rng: &mut Rng, kind: Kind, nodes: usize) -> Talk {
     talk.start_ns = rng.below(rng.clone().pick(&[1, 1_000, MS, 100 * MS]));
     talk.answer_ns = rng.pick(&[0, 0, 10_000, 5 * MS]);
     talk.connect_timeout_ns = Some(match kind {
-        Kind::Cut | Kind::Crash | Kind::Churn => rng.pick(&[MS, 100 * MS, 10 * SECOND]),
+        Kind::Outage | Kind::Crash | Kind::Churn => rng.pick(&[MS, 100 * MS, 10 * SECOND]),
         _ => 100 * SECOND,
     });
     if nodes > 2 && rng.pct(20.0) {

@@ -63,7 +63,7 @@ impl World {
         let mut count = 0;
         while let Some(event) = self.nodes[node].events.pop_front() {
             count += 1;
-            self.say(|| format!("node {node}: {}", brief(&event)));
+            self.log_line(|| format!("node {node}: {}", brief(&event)));
             match event {
                 Event::Request(request) => self.requested(node, request),
                 Event::Connected { token, .. } | Event::Accepted { token, .. } => {
@@ -215,7 +215,7 @@ impl World {
                 .fail(self.now_ns, format!("disconnect of side {token}, which was {was:?}: {error:?}"));
         }
         self.nodes[node].forget(token);
-        self.say(|| format!("node {node}: side {token} hangs up"));
+        self.log_line(|| format!("node {node}: side {token} hangs up"));
         self.wake(node, self.now_ns);
     }
 
@@ -230,7 +230,7 @@ impl World {
 
     /// Clients that hang up as soon as they have said everything.
     pub(super) fn hang_up_lingering(&mut self, node: usize) {
-        let said = |node: &Node, sender: &Sender| {
+        let is_sender = |node: &Node, sender: &Sender| {
             let started =
                 node.operators.iter().all(|operator| operator.token != sender.token || operator.left == 0);
             sender.linger && sender.left == 0 && started
@@ -238,7 +238,7 @@ impl World {
         loop {
             let node = &mut self.nodes[node];
             let Some(token) =
-                node.senders.iter().find(|sender| said(node, sender)).map(|sender| sender.token)
+                node.senders.iter().find(|sender| is_sender(node, sender)).map(|sender| sender.token)
             else {
                 return;
             };
@@ -257,8 +257,8 @@ impl World {
             let Some(client) = self.talks[talk].client else { continue };
             let Some(server) = self.talks[talk].servers.last().copied() else { continue };
             if self.ledger.sides[client].state != SideState::Up
-                || !self.all_said(client)
-                || !self.all_said(server)
+                || !self.is_all_sent(client)
+                || !self.is_all_sent(server)
             {
                 continue;
             }
@@ -273,7 +273,7 @@ impl World {
     }
 
     /// Whether this side has sent everything and every message ended: for good connections, arrived.
-    fn all_said(&self, token: usize) -> bool {
+    fn is_all_sent(&self, token: usize) -> bool {
         let side = &self.ledger.sides[token];
         let flow = &side.flow;
         let queued = match self.nodes[side.node].senders.iter().find(|sender| sender.token == token) {

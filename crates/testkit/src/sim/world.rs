@@ -141,7 +141,7 @@ impl World {
         };
         if let Ok(lines) = std::env::var("CCI_SIM_TRACE") {
             world.log_lines_max = lines.parse().ok().filter(|lines| *lines > 1).unwrap_or(4_000);
-            world.ledger.said = Some(Vec::new());
+            world.ledger.log = Some(Vec::new());
         }
         for talk in 0..world.plan.talks.len() {
             world.at(world.plan.talks[talk].start_ns, What::Dial(talk));
@@ -172,7 +172,7 @@ impl World {
         self.trace = mix(self.trace ^ mix(self.now_ns ^ kind << 60) ^ mix(a << 32 ^ b));
     }
 
-    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn log_line(&mut self, line: impl FnOnce() -> String) {
         if self.log_lines_max > 0 {
             if self.log.len() >= self.log_lines_max {
                 self.log.pop_front();
@@ -244,16 +244,16 @@ impl World {
                 self.ledger.fail(self.now_ns, format!("{EVENTS_MAX} events: a storm\n{left}"));
             }
             self.step(entry.what);
-            self.log_said();
+            self.take_log();
             self.verdict()?;
         }
         Ok(())
     }
 
     /// What programs said of memory, behind what else happened in the same step.
-    fn log_said(&mut self) {
-        for line in self.ledger.said.as_mut().map(std::mem::take).unwrap_or_default() {
-            self.say(|| line);
+    fn take_log(&mut self) {
+        for line in self.ledger.log.as_mut().map(std::mem::take).unwrap_or_default() {
+            self.log_line(|| line);
         }
     }
 
@@ -262,7 +262,7 @@ impl World {
             What::AtLink(packet) => match self.net.ingress(self.now_ns, packet.target, packet.bytes.len()) {
                 Some(at_ns) if at_ns <= self.now_ns => self.enter_socket(packet),
                 Some(at_ns) => self.at(at_ns, What::AtSocket(packet)),
-                None => self.say(|| format!("{}>{} lost: queue full", packet.source, packet.target)),
+                None => self.log_line(|| format!("{}>{} lost: queue full", packet.source, packet.target)),
             },
             What::AtSocket(packet) => self.enter_socket(packet),
             What::Wake(node) => {
@@ -307,7 +307,7 @@ impl World {
         // A socket counts what the kernel's buffers take, not what is in them: some overhead per datagram.
         if node.socket_bytes + bytes > node.plan.socket_bytes {
             node.socket_drops += 1;
-            self.say(|| format!("{}>{target} lost: socket full", packet.source));
+            self.log_line(|| format!("{}>{target} lost: socket full", packet.source));
             return;
         }
         node.socket_bytes += bytes;
@@ -410,7 +410,7 @@ impl World {
         let (source, target, bytes) = (packet.source, packet.target, packet.bytes.len());
         self.note(2, (source << 8 | target) as u64, bytes as u64);
         let delivery = self.net.launch(at_ns, source, target, bytes, fragment);
-        self.say(|| {
+        self.log_line(|| {
             format!("{source}>{target} {bytes:>5} B {delivery:?} {}", super::dissect::line(&packet.bytes))
         });
         match delivery {
@@ -430,7 +430,7 @@ impl World {
     fn fault(&mut self, fault: usize) {
         match self.plan.faults[fault].1.clone() {
             Fault::Crash(node) => {
-                self.say(|| format!("node {node} crashes"));
+                self.log_line(|| format!("node {node} crashes"));
                 self.nodes[node].crash();
                 self.ledger.rma.crash(self.now_ns, node);
                 self.forget_requests(node);

@@ -123,7 +123,7 @@ impl Scenario {
             let jobs = if end == End::Client { rng.range(1, 2) } else { rng.below(2) };
             for _ in 0..jobs {
                 let at_ns = at_ns + rng.below(span_ns);
-                self.step(at_ns, Act::Say(number, end, draw_job(rng, kind, share)));
+                self.step(at_ns, Act::Send(number, end, draw_job(rng, kind, share)));
             }
             let slow = self.weather.delay_ns > 5 * MS || self.weather.loss_pct > 5.0;
             if can_operate(attribute) && rng.pct(if share > 2 { 5.0 } else { 35.0 }) {
@@ -177,9 +177,9 @@ impl Scenario {
                 let for_ns = long_ns(rng);
                 let act = match rng.below(5) {
                     0 => Act::Split(rng.next_u64(), for_ns),
-                    1 => Act::Cut(Some(a), None, for_ns),
-                    2 => Act::Cut(None, Some(a), for_ns),
-                    3 => Act::Cut(Some(a), Some(b), for_ns),
+                    1 => Act::Outage(Some(a), None, for_ns),
+                    2 => Act::Outage(None, Some(a), for_ns),
+                    3 => Act::Outage(Some(a), Some(b), for_ns),
                     _ => Act::Storm(Weather { loss_pct: 60.0, ..self.weather.clone() }, for_ns),
                 };
                 self.step(rng.below(2 * span_ns), act);

@@ -49,7 +49,7 @@ impl Judge {
         self.trace = mix(self.trace ^ mix(now_ns ^ kind << 56) ^ mix(a).rotate_left(7) ^ mix(b ^ kind));
     }
 
-    pub fn say(&mut self, now_ns: u64, line: impl FnOnce() -> String) {
+    pub fn log(&mut self, now_ns: u64, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>14} {}", now_ns, line()));
         }
@@ -69,12 +69,12 @@ impl Judge {
     /// Whether a call on this side may be refused because the connection is over.
     pub fn may_be_over(&self, side: usize) -> bool {
         let this = &self.sides[side];
-        let gone = |other: &Side| !matches!(other.life, Life::Up | Life::Pending) || other.told_dead;
+        let gone = |other: &Side| !matches!(other.life, Life::Up | Life::Pending) || other.reported_dead;
         // What is silent fails without a word, and may take the connection along.
         // And what a peer does not acknowledge for too long may be an answer to it, of which no program knows.
         let unseen = |side: &Side| side.silent || side.work.is_some();
         let silent = !self.gentle && (unseen(this) || self.others(side).any(unseen));
-        this.told_dead || silent || self.others(side).any(gone)
+        this.reported_dead || silent || self.others(side).any(gone)
     }
 
     /// A message came to `side`.
@@ -82,7 +82,7 @@ impl Judge {
         self.messages += 1;
         let hash = payload.iter().fold(payload.len() as u64, |hash, byte| mix(hash ^ u64::from(*byte)));
         self.note(now_ns, 1, side as u64, hash);
-        self.say(now_ns, || {
+        self.log(now_ns, || {
             format!("side {side} gets {} bytes: {:?}", payload.len(), contents::identify(payload))
         });
         if let Err(what) = self.check_delivered(now_ns, side, payload) {
@@ -106,7 +106,7 @@ impl Judge {
     ) -> Result<(), String> {
         self.note(now_ns, 8, context, reason as u64);
         let number = number.ok_or("never known")?;
-        self.say(now_ns, || format!("side {number}: disconnected, {reason}"));
+        self.log(now_ns, || format!("side {number}: disconnected, {reason}"));
         let may_be_over = self.may_be_over(number);
         let side = self.sides.get_mut(number).ok_or("never known")?;
         if side.life != Life::Up || side.disconnected {
@@ -173,7 +173,7 @@ impl Judge {
     ) {
         self.completions += 1;
         self.note(now_ns, 2, context, status as u64);
-        self.say(now_ns, || {
+        self.log(now_ns, || {
             let side = (context & !OPERATION) >> 32;
             let what = if context & OPERATION != 0 { "operation" } else { "message" };
             format!("side {side}: {what} {} completes: {status}", context as u32)

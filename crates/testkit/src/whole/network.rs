@@ -48,7 +48,7 @@ pub(super) struct Plug {
     pub inbox_bytes: usize,
     pub out: Vec<(SocketAddr, Box<[u8]>)>,
     /// Datagrams that may leave in this turn.
-    pub room: usize,
+    pub capacity: usize,
     pub narrow: BTreeMap<SocketAddr, u16>,
     /// Datagrams that were too long for their way.
     pub too_long: u64,
@@ -71,7 +71,7 @@ impl Network for Wire {
 
     fn has_space(&self) -> bool {
         let plug = self.plug();
-        plug.out.len() < plug.room
+        plug.out.len() < plug.capacity
     }
 
     fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong> {
@@ -95,20 +95,20 @@ impl Network for Wire {
 }
 
 /// A time during which some datagrams are lost.
-struct Cut {
+struct Outage {
     until_ns: u64,
     hits: Hits,
 }
 
 enum Hits {
-    Way(Option<usize>, Option<usize>),
+    Path(Option<usize>, Option<usize>),
     Between(u64),
 }
 
-impl Cut {
+impl Outage {
     fn hits(&self, from: usize, to: usize) -> bool {
         match self.hits {
-            Hits::Way(source, target) => {
+            Hits::Path(source, target) => {
                 source.is_none_or(|source| source == from) && target.is_none_or(|target| target == to)
             }
             Hits::Between(group) => (mix(group ^ from as u64) ^ mix(group ^ to as u64)) & 1 == 1,
@@ -123,7 +123,7 @@ pub(super) struct Net {
     fair: Weather,
     storm: Option<(Weather, u64)>,
     calm_ns: u64,
-    cuts: Vec<Cut>,
+    outages: Vec<Outage>,
     /// By machine: until when its link is busy outwards and inwards.
     busy_ns: Vec<[u64; 2]>,
     /// Datagrams so far from one machine to another: chance follows from that, so that leaving out a step does not
@@ -142,7 +142,7 @@ impl Net {
             fair: scenario.weather.fair(),
             storm: None,
             calm_ns: scenario.calm_ns(),
-            cuts: Vec::new(),
+            outages: Vec::new(),
             busy_ns: vec![[0; 2]; scenario.machines.len()],
             counts: BTreeMap::new(),
             seen: VecDeque::new(),
@@ -151,12 +151,12 @@ impl Net {
         }
     }
 
-    pub fn cut(&mut self, from: Option<usize>, to: Option<usize>, until_ns: u64) {
-        self.cuts.push(Cut { until_ns, hits: Hits::Way(from, to) });
+    pub fn outage(&mut self, from: Option<usize>, to: Option<usize>, until_ns: u64) {
+        self.outages.push(Outage { until_ns, hits: Hits::Path(from, to) });
     }
 
     pub fn split(&mut self, group: u64, until_ns: u64) {
-        self.cuts.push(Cut { until_ns, hits: Hits::Between(group) });
+        self.outages.push(Outage { until_ns, hits: Hits::Between(group) });
     }
 
     pub fn storm(&mut self, weather: &Weather, until_ns: u64) {
@@ -181,8 +181,8 @@ impl Net {
         let count = self.counts.entry((from, to)).or_default();
         *count += 1;
         let mut rng = Rng::new(self.seed ^ mix((from as u64) << 32 | to as u64) ^ mix(*count));
-        self.cuts.retain(|cut| cut.until_ns > now_ns);
-        if self.cuts.iter().any(|cut| cut.hits(from, to)) {
+        self.outages.retain(|outage| outage.until_ns > now_ns);
+        if self.outages.iter().any(|outage| outage.hits(from, to)) {
             self.lost += 1;
             return Vec::new();
         }
@@ -220,7 +220,7 @@ impl Net {
         &mut self,
         now_ns: u64,
         machine: usize,
-        way: usize,
+        direction: usize,
         bytes: usize,
         bits_per_s: u64,
         queue_bytes: u64,
@@ -228,7 +228,7 @@ impl Net {
         if bits_per_s == 0 {
             return Some(now_ns);
         }
-        let busy_ns = &mut self.busy_ns[machine][way];
+        let busy_ns = &mut self.busy_ns[machine][direction];
         let wait_ns = busy_ns.saturating_sub(now_ns);
         let bytes = bytes as u64 + OVERHEAD_BYTES;
         let queued_bytes = (u128::from(wait_ns) * u128::from(bits_per_s) / 8_000_000_000) as u64;

@@ -112,7 +112,7 @@ fn ended(
     end: End,
 ) {
     judge.note(now_ns, 5, context, u64::from(result.is_ok()));
-    judge.say(now_ns, || format!("side {context}: {end:?} ends with {result:?}"));
+    judge.log(now_ns, || format!("side {context}: {end:?} ends with {result:?}"));
     let gentle = judge.gentle;
     let number = context as usize;
     let wrong = match judge.sides.get_mut(number) {
@@ -155,7 +155,7 @@ fn asked(
         _ => return judge.fail(now_ns, "request", format!("machine {machine}: {request:?} is damaged")),
     };
     judge.note(now_ns, 6, machine as u64, client as u64);
-    judge.say(now_ns, || format!("machine {machine} is asked by side {client}"));
+    judge.log(now_ns, || format!("machine {machine} is asked by side {client}"));
     let Some(side) = judge.sides.get(client) else {
         return judge.fail(now_ns, "request", format!("machine {machine} is asked by side {client}"));
     };
@@ -217,6 +217,6 @@ pub(super) fn answer(
         }
     }
     judge.sides.push(side);
-    judge.say(now_ns, || format!("machine {by} accepts side {client} as side {number}"));
+    judge.log(now_ns, || format!("machine {by} accepts side {client} as side {number}"));
     Some(by)
 }

@@ -111,7 +111,7 @@ pub enum Act {
     /// A client dials.
     Connect(Talk),
     /// One end of a talk sends messages, as soon as it can.
-    Say(u32, End, Job),
+    Send(u32, End, Job),
     /// One end of a talk works in the other's memory.
     Operate(u32, End, Operating),
     /// The owner deregisters what the other end works in, and registers new memory.
@@ -127,7 +127,7 @@ pub enum Act {
     /// A machine's clock jumps forward by so many nanoseconds.
     Jump(usize, u64),
     /// Everything from one machine (None: from all) to one (None: to all) is lost for so many nanoseconds.
-    Cut(Option<usize>, Option<usize>, u64),
+    Outage(Option<usize>, Option<usize>, u64),
     /// The machines fall into two groups, by the bits of the first number, that hear nothing of each other for so long.
     Split(u64, u64),
     /// Other weather for so long.
@@ -220,7 +220,7 @@ impl Scenario {
         let end = |step: &Step| {
             step.at_ns
                 + match step.act {
-                    Act::Crash(_, ns) | Act::Cut(.., ns) | Act::Split(_, ns) | Act::Storm(_, ns) => ns,
+                    Act::Crash(_, ns) | Act::Outage(.., ns) | Act::Split(_, ns) | Act::Storm(_, ns) => ns,
                     Act::Hold(_, hold_ns, for_ns) => hold_ns.max(for_ns),
                     _ => 0,
                 }
@@ -237,7 +237,7 @@ impl Scenario {
                     && talk.answer_ns < 1_000_000_000
                     && talk.timeout_ns.is_none_or(|ns| ns >= 60_000_000_000)
             }
-            Act::Say(..) | Act::Operate(..) | Act::Replay(_) | Act::Narrow(..) => true,
+            Act::Send(..) | Act::Operate(..) | Act::Replay(_) | Act::Narrow(..) => true,
             Act::Keepalive(_, _, ns) => *ns >= 10_000_000_000,
             Act::Hold(_, hold_ns, _) => *hold_ns < 1_000_000_000,
             _ => false,

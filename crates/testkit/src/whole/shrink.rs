@@ -65,7 +65,7 @@ pub fn shrink(
 /// What is to be made less.
 fn size(scenario: &Scenario) -> u64 {
     let work = |step: &Step| match &step.act {
-        Act::Say(_, _, job) => u64::from(job.messages),
+        Act::Send(_, _, job) => u64::from(job.messages),
         Act::Operate(_, _, spec) => u64::from(spec.operations),
         _ => 0,
     };
@@ -173,8 +173,8 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
 /// An act with less to do; `None` if it can't be less.
 fn less(act: &Act) -> Option<Act> {
     match act {
-        Act::Say(talk, end, job) if job.messages > 1 => {
-            Some(Act::Say(*talk, *end, Job { messages: job.messages / 2, ..job.clone() }))
+        Act::Send(talk, end, job) if job.messages > 1 => {
+            Some(Act::Send(*talk, *end, Job { messages: job.messages / 2, ..job.clone() }))
         }
         Act::Operate(talk, end, spec) if spec.operations > 1 => {
             Some(Act::Operate(*talk, *end, Operating { operations: spec.operations / 2, ..spec.clone() }))

@@ -56,7 +56,7 @@ pub(super) struct Side {
     /// It asks in vain: its request was given to its own endpoint, which can't take it.
     pub asks_itself: bool,
     /// It was told that the connection is over.
-    pub told_dead: bool,
+    pub reported_dead: bool,
     /// The library has said so by an event, behind which nothing more comes.
     pub disconnected: bool,
     pub flow: Flow,
@@ -86,7 +86,7 @@ impl Side {
             peer,
             hung_up: false,
             asks_itself: false,
-            told_dead: false,
+            reported_dead: false,
             disconnected: false,
             flow: Flow::default(),
             jobs: VecDeque::new(),
@@ -143,7 +143,7 @@ impl Side {
             return Err("more completions than operations".into());
         };
         self.outstanding = outstanding;
-        self.told_dead |= matches!(status, Status::TimedOut | Status::Disconnected);
+        self.reported_dead |= matches!(status, Status::TimedOut | Status::Disconnected);
         let last = self.completed.replace(ticket);
         if self.is_ordered() && last.is_some_and(|last| last >= ticket) {
             return Err(format!("number {ticket} completed behind {last:?}"));

@@ -83,7 +83,7 @@ fn speak_on(
             if doing.next_ns > now_ns {
                 *next_ns = Some(next_ns.map_or(doing.next_ns, |at| doing.next_ns.min(at)));
             } else {
-                match say(endpoint, judge, number, now_ns) {
+                match log(endpoint, judge, number, now_ns) {
                     Tried::Started => {
                         *started += 1;
                         blocked = false;
@@ -111,7 +111,7 @@ fn speak_on(
     Tried::Started
 }
 
-fn say(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -> Tried {
+fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -> Tried {
     let side = &mut judge.sides[number];
     let Some(connection) = side.connection else { return Tried::Wrong("up without a connection".into()) };
     let Some(mss) = endpoint.max_send_size(connection) else {
@@ -159,7 +159,7 @@ fn say(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
         }
     }
     judge.note(now_ns, 3, context, len as u64);
-    judge.say(now_ns, || format!("side {number} sends message {index}, {len} bytes, silent {silent}"));
+    judge.log(now_ns, || format!("side {number} sends message {index}, {len} bytes, silent {silent}"));
     Tried::Started
 }
 
@@ -202,7 +202,7 @@ fn operate(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u6
         op.sent.ticket = ticket;
     }
     judge.note(now_ns, 4, Judge::context(number, index, true), drawn.slot as u64);
-    judge.say(now_ns, || {
+    judge.log(now_ns, || {
         format!("side {number} starts operation {index}: {:?} in place {}", drawn.kind, drawn.slot)
     });
     if pair {
@@ -236,7 +236,7 @@ fn fenced(
     if let Some(op) = side.work.as_mut().and_then(|work| work.ops.last_mut()) {
         op.sent.ticket = ticket;
     }
-    judge.say(now_ns, || format!("side {number} starts operation {index}: fenced, in place {slot}"));
+    judge.log(now_ns, || format!("side {number} starts operation {index}: fenced, in place {slot}"));
     Tried::Started
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 impl World<'_> {
     pub(super) fn act(&mut self, step: &Step) {
         let now_ns = self.now_ns;
-        self.judge.say(now_ns, || format!("step {:?}", step.act));
+        self.judge.log(now_ns, || format!("step {:?}", step.act));
         match &step.act {
             Act::Connect(talk) => self.connect(talk),
-            Act::Say(talk, end, job) => self.say(*talk, *end, job),
+            Act::Send(talk, end, job) => self.log(*talk, *end, job),
             Act::Operate(talk, end, spec) => self.operate(*talk, *end, spec),
             Act::Deregister(talk, end) => self.renew(*talk, *end),
             Act::HangUp(talk, end) => {
@@ -46,7 +46,7 @@ impl World<'_> {
                     }
                 }
             }
-            Act::Cut(from, to, ns) => self.net.cut(*from, *to, now_ns + ns),
+            Act::Outage(from, to, ns) => self.net.outage(*from, *to, now_ns + ns),
             Act::Split(group, ns) => self.net.split(*group, now_ns + ns),
             Act::Storm(weather, ns) => self.net.storm(weather, now_ns + ns),
             Act::Hold(machine, hold_ns, for_ns) => {
@@ -85,7 +85,7 @@ impl World<'_> {
         self.wake(talk.client, self.now_ns);
     }
 
-    fn say(&mut self, talk: u32, end: End, job: &Job) {
+    fn log(&mut self, talk: u32, end: End, job: &Job) {
         let doing = Doing { left: job.messages, job: job.clone(), in_burst: 0, next_ns: self.now_ns };
         if job.messages == 0 {
             return;
@@ -122,15 +122,17 @@ impl World<'_> {
         let Some(specs) = self.works.remove(&key) else { return Ok(()) };
         let (machine, other) = (self.judge.sides[side].machine, self.judge.sides[owner].machine);
         for spec in specs {
-            let [own, owners] = match self.hosts.get_disjoint_mut([machine, other]) {
+            let [own, targets] = match self.hosts.get_disjoint_mut([machine, other]) {
                 Ok(both) => both,
                 Err(_) => return Ok(()),
             };
-            let (Some(own), Some(owners)) = (&mut own.endpoint, &mut owners.endpoint) else { return Ok(()) };
+            let (Some(own), Some(targets)) = (&mut own.endpoint, &mut targets.endpoint) else {
+                return Ok(());
+            };
             let only = self.judge.sides[owner].connection.filter(|_| spec.draw.is_multiple_of(2));
             let work = &mut self.judge.sides[side].work;
             if work.is_none() {
-                *work = Some(Work::new(&spec, own, owners, only)?);
+                *work = Some(Work::new(&spec, own, targets, only)?);
             }
             if let Some(work) = work {
                 work.left += spec.operations;

@@ -246,7 +246,7 @@ impl<'a> World<'a> {
 
     fn open(&mut self, machine: usize) {
         self.endpoints += 1;
-        self.judge.say(self.now_ns, || format!("machine {machine} opens its endpoint"));
+        self.judge.log(self.now_ns, || format!("machine {machine} opens its endpoint"));
         match self.hosts[machine].open(self.now_ns, machine, self.scenario.seed, self.scenario.sealed) {
             Ok(()) => self.wake(machine, self.now_ns),
             Err(what) => self.judge.fail(self.now_ns, "open", what),
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
         host.set_clock(now_ns);
         let heard = {
             let mut plug = host.wire.plug();
-            plug.room = 2 * host.spec.batch;
+            plug.capacity = 2 * host.spec.batch;
             plug.inbox.len()
         };
         let mut happened = heard + release(host, &mut self.judge, now_ns);
@@ -383,15 +383,15 @@ impl<'a> World<'a> {
     pub(super) fn launch(&mut self, packet: Packet) {
         let now_ns = self.now_ns;
         // Handshakes of sealed endpoints draw keys from the system: only lengths follow from the seed.
-        let told = if self.scenario.sealed { &[] } else { &*packet.bytes };
-        let hash = told.chunks(8).fold(packet.bytes.len() as u64, |hash, chunk| {
+        let hashed = if self.scenario.sealed { &[] } else { &*packet.bytes };
+        let hash = hashed.chunks(8).fold(packet.bytes.len() as u64, |hash, chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             mix(hash ^ u64::from_le_bytes(word))
         });
         self.judge.note(now_ns, 8, (packet.from as u64) << 32 | packet.to as u64, hash);
         let copies = self.net.launch(now_ns, &packet);
-        self.judge.say(now_ns, || {
+        self.judge.log(now_ns, || {
             let outcome = if copies.is_empty() { "lost" } else { "" };
             format!(
                 "{}>{} {:>5} bytes {} {outcome}",

@@ -16,11 +16,11 @@ fn open(options: Options) -> Scene {
 }
 
 /// A peer that lies in each of its acknowledgements, and an honest one beside it.
-fn lie_in_each_acknowledgement(what: &str, lie: fn(&mut Head, &mut Datagrams)) {
+fn forge_each_acknowledgement(what: &str, forgery: fn(&mut Head, &mut Datagrams)) {
     let mut scene = open(Options::default().recv_buffers(64).send_buffers(192));
     let script = client().on(Kind::Data, ack(honestly));
-    let peer =
-        scene.join(script.expect_times(HONEST_AT_FIRST, Kind::Data).on(Kind::Data, send_by(Kind::Ack, lie)));
+    let peer = scene
+        .join(script.expect_times(HONEST_AT_FIRST, Kind::Data).on(Kind::Data, send_by(Kind::Ack, forgery)));
     let [honest, hostile] = scene.race(peer, MESSAGES);
     println!("{what}: {honest} to the honest peer, {hostile} to the hostile one");
     assert!(hostile <= 10 * honest, "the hostile one gets more: {hostile}, and the honest one {honest}");
@@ -33,29 +33,29 @@ fn lie_in_each_acknowledgement(what: &str, lie: fn(&mut Head, &mut Datagrams)) {
 
 #[test]
 fn not_ready_for_ever() {
-    lie_in_each_acknowledgement("not ready for ever", |head, _| head.flags |= flag::RNR);
+    forge_each_acknowledgement("not ready for ever", |head, _| head.flags |= flag::RNR);
 }
 
 #[test]
 fn no_window() {
-    lie_in_each_acknowledgement("no window", |head, _| head.window_kib = 0);
+    forge_each_acknowledgement("no window", |head, _| head.window_kib = 0);
 }
 
 #[test]
 fn a_huge_window() {
-    lie_in_each_acknowledgement("a huge window", |head, _| head.window_kib = u16::MAX);
+    forge_each_acknowledgement("a huge window", |head, _| head.window_kib = u16::MAX);
 }
 
 #[test]
 fn acknowledging_what_was_never_sent() {
-    lie_in_each_acknowledgement("more than was sent", |head, peer| {
+    forge_each_acknowledgement("more than was sent", |head, peer| {
         head.ack = peer.head.seq.wrapping_add(2 + peer.random() as u32 % 100_000);
     });
 }
 
 #[test]
 fn acknowledging_what_did_not_come() {
-    lie_in_each_acknowledgement("all up to the newest", |head, peer| {
+    forge_each_acknowledgement("all up to the newest", |head, peer| {
         // Seven bundles of eight it does not look at.
         (head.ack, head.words) = (peer.head.seq.wrapping_add(1), Vec::new());
     });
@@ -69,7 +69,7 @@ fn bits(count: u32, at: u32) -> u64 {
 
 #[test]
 fn acknowledging_all_but_the_first() {
-    lie_in_each_acknowledgement("all but the first", |head, peer| {
+    forge_each_acknowledgement("all but the first", |head, peer| {
         if peer.mark == 0 {
             peer.mark = head.ack;
         }
@@ -81,36 +81,36 @@ fn acknowledging_all_but_the_first() {
 
 #[test]
 fn an_echo_of_any_time() {
-    lie_in_each_acknowledgement("any echo", |head, peer| head.echo = peer.random() as u32);
+    forge_each_acknowledgement("any echo", |head, peer| head.echo = peer.random() as u32);
 }
 
 #[test]
 fn a_new_epoch_each_time() {
-    lie_in_each_acknowledgement("a new epoch", |head, peer| head.epoch_ack = peer.random() as u16);
+    forge_each_acknowledgement("a new epoch", |head, peer| head.epoch_ack = peer.random() as u16);
 }
 
 #[test]
 fn an_old_generation() {
-    lie_in_each_acknowledgement("an old generation", |head, _| {
+    forge_each_acknowledgement("an old generation", |head, _| {
         head.generation = head.generation.wrapping_sub(1)
     });
 }
 
 #[test]
 fn a_guessed_nonce() {
-    lie_in_each_acknowledgement("a guessed nonce", |head, peer| head.nonce = peer.random());
+    forge_each_acknowledgement("a guessed nonce", |head, peer| head.nonce = peer.random());
 }
 
 #[test]
 fn each_acknowledgement_eight_times() {
-    lie_in_each_acknowledgement("eight times", |head, peer| {
+    forge_each_acknowledgement("eight times", |head, peer| {
         (0..7).for_each(|_| peer.send(&head.bytes()));
     });
 }
 
 #[test]
 fn any_word_in_the_header() {
-    lie_in_each_acknowledgement("any word", |head, peer| {
+    forge_each_acknowledgement("any word", |head, peer| {
         let noise = peer.random();
         let (half, word) = ((noise >> 16) as u16, (noise >> 32) as u32);
         match noise % 10 {

@@ -6,11 +6,11 @@ use cci_testkit::hostile::datagram::{Datagrams, ack, client, honestly, spoof, wr
 use cci_testkit::hostile::{Act, Scene, Script, Stage};
 
 /// Both kinds of sockets, and a peer that sends everything so: requests that it gets through.
-fn requests_of(what: &str, lie: &Act<Datagrams>) -> [u32; 2] {
+fn requests_of(what: &str, forgery: &Act<Datagrams>) -> [u32; 2] {
     ["eth", "eth-packet"].map(|name| {
         let Some(stage) = Stage::find(name) else { return 0 };
         let mut scene = Scene::on(stage, soon());
-        let peer = scene.add(Script::new().now(lie.clone()).then(client()));
+        let peer = scene.add(Script::new().now(forgery.clone()).then(client()));
         scene.for_time(ms(100));
         println!("{name}, {what}: {} requests", scene.requests(peer));
         scene.judge();

@@ -19,14 +19,14 @@ fn open(options: Options) -> Scene {
 #[test]
 fn a_false_record_costs_its_sender_the_link() {
     let mut scene = open(soon());
-    let lies = [
+    let forgeries = [
         send(Kind::Message, |message| message.check = Some(7)),
         send(Kind::Message, |message| message.len = Some(1 << 29)),
         send(Kind::Message, |message| message.ack += 1_000),
     ];
-    let count = lies.len() as u64;
-    for lie in lies {
-        let peer = scene.join(client().now(lie).expect(Kind::End));
+    let count = forgeries.len() as u64;
+    for forgery in forgeries {
+        let peer = scene.join(client().now(forgery).expect(Kind::End));
         scene.until_over();
         assert_eq!(scene.send(peer, 1), 0, "the connection is over");
     }
@@ -39,12 +39,12 @@ fn a_false_record_costs_its_sender_the_link() {
 fn a_false_ring_makes_no_link() {
     let mut scene = open(soon());
     let honest = Memfd::honest(Ring::file_bytes(32 << 10));
-    let lies = [
+    let forgeries = [
         Memfd { is_sealed: false, ..honest },
         Memfd { len_bytes: 4_096, ..honest },
         Memfd { len_bytes: 1 << 30, is_allocated: false, ..honest },
     ];
-    for ring in lies {
+    for ring in forgeries {
         let script = Script::new().now(connect()).now(shake(Kind::Request, honestly)).expect(Kind::Accept);
         scene.add(script.now(confirm(ring)).expect(Kind::End));
         scene.until_over();

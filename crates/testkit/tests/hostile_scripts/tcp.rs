@@ -15,7 +15,7 @@ fn open(options: Options) -> Scene {
 #[test]
 fn a_false_record_costs_its_sender_the_connection() {
     let mut scene = open(soon());
-    let lies = [
+    let forgeries = [
         send(Kind::Ack, |ack| ack.ack = 5),
         send(Kind::NotReady, honestly),
         send(Kind::Ready, honestly),
@@ -27,9 +27,9 @@ fn a_false_record_costs_its_sender_the_connection() {
         send(Kind::Ping, |ping| ping.zero = 1),
         raw(b"\0\0\0\0\0\0\0\0"),
     ];
-    let count = lies.len() as u64;
-    for lie in lies {
-        let peer = scene.join(client().now(lie).expect(Kind::End));
+    let count = forgeries.len() as u64;
+    for forgery in forgeries {
+        let peer = scene.join(client().now(forgery).expect(Kind::End));
         scene.until_over();
         assert_eq!(scene.send(peer, 1), 0, "the connection is over");
     }
@@ -40,7 +40,7 @@ fn a_false_record_costs_its_sender_the_connection() {
 /// What no honest peer says on the second stream ends the operation and costs the connection.
 #[test]
 fn a_false_answer_ends_the_operation() {
-    let lies = [
+    let forgeries = [
         rma(Kind::Data, |data| (data.words, data.data) = (vec![1 << 40], vec![1; 64])),
         rma(Kind::Data, |data| data.data = vec![1; 8_192]),
         rma(Kind::Data, |data| data.slot += 1),
@@ -49,8 +49,8 @@ fn a_false_answer_ends_the_operation() {
         rma(Kind::Gone, |gone| gone.len = Some(u32::MAX)),
     ];
     let mut scene = open(soon());
-    for lie in lies {
-        let peer = scene.join(client().on(Kind::AskBulk, bulk(honestly)).on(Kind::Read, lie));
+    for forgery in forgeries {
+        let peer = scene.join(client().on(Kind::AskBulk, bulk(honestly)).on(Kind::Read, forgery));
         assert_eq!(scene.operate(peer, 1, RmaKind::Read, 4_096, None), 1);
         let ends = scene.until_ended(peer);
         assert!(!ends.contains(&cci::Status::Success), "{ends:?}");

@@ -15,7 +15,7 @@ fn open(options: Options) -> Scene {
 fn trickle() -> Script<Tcp> {
     let answer = rma(Kind::Data, |data| {
         data.data = vec![1; 8_000];
-        data.cut_at = Some(100);
+        data.truncated_at = Some(100);
     });
     let script = Script::new().on(Kind::AskBulk, bulk(honestly)).expect(Kind::Read).now(answer);
     script.every(ms(20), ALWAYS, bulk_raw(&[1]))
@@ -63,15 +63,15 @@ fn messages_of_operations_that_nobody_answers_leave_space_for_others() {
 #[test]
 fn a_second_stream_without_the_secret_is_closed() {
     let mut scene = open(soon());
-    let lies = [
+    let forgeries = [
         proving(|part| part.proof = Some([0; 32])),
         proving(|part| part.secret[3] ^= 1),
         proving(|part| part.nonces[1][0] ^= 1),
         proving(|part| part.key ^= 1),
     ];
-    let count = lies.len() as u64;
-    for lie in lies {
-        let script = client().now(lie).on(Kind::AskBulk, bulk(honestly)).expect(Kind::BulkEnd);
+    let count = forgeries.len() as u64;
+    for forgery in forgeries {
+        let script = client().now(forgery).on(Kind::AskBulk, bulk(honestly)).expect(Kind::BulkEnd);
         let peer = scene.join(script);
         assert_eq!(scene.operate(peer, 1, RmaKind::Write, 4_096, None), 1);
         scene.until_over();
@@ -86,19 +86,20 @@ fn a_second_stream_without_the_secret_is_closed() {
 #[test]
 fn who_is_dialled_gets_nothing_without_the_secret() {
     let mut scene = open(soon());
-    let lies = [
+    let forgeries = [
         proving_nothing(),
         proving(|part| part.proof = Some([0; 32])),
         proving(|part| part.secret = [9; 16]),
     ];
-    for lie in lies {
-        let told = Counter::default();
-        let peer =
-            scene.join(server(honestly).now(lie).on(Kind::Write, told.count()).on(Kind::Proof, told.count()));
+    for forgery in forgeries {
+        let answered = Counter::default();
+        let peer = scene.join(
+            server(honestly).now(forgery).on(Kind::Write, answered.count()).on(Kind::Proof, answered.count()),
+        );
         assert_eq!(scene.operate(peer, 1, RmaKind::Write, 4_096, None), 1);
         let ends = scene.until_ended(peer);
         assert!(!ends.contains(&cci::Status::Success), "{ends:?}");
-        assert_eq!(told.get(), 0, "records, and proofs for who gave none");
+        assert_eq!(answered.get(), 0, "records, and proofs for who gave none");
     }
     assert_eq!(scene.victim.count("bad-second-stream"), 2);
     scene.judge();
@@ -109,16 +110,16 @@ fn who_is_dialled_gets_nothing_without_the_secret() {
 fn parts_of_records_on_many_streams_leave_memory_to_others() {
     let options = late().memory_bytes_max(32 << 20);
     let mut scene = open(options);
-    let part = |cut_at: usize| {
+    let part = |truncated_at: usize| {
         rma(Kind::Write, move |write| {
-            (write.data, write.cut_at) = (vec![1; 64], Some(cut_at));
+            (write.data, write.truncated_at) = (vec![1; 64], Some(truncated_at));
             // Behind what the honest peers write, and compare.
             write.words[2] = 6_000;
         })
     };
     for at in 0..96 {
-        let cut_at = [2, 30, 60][at % 3];
-        scene.join(client().now(bulk(honestly)).expect(Kind::Challenge).now(part(cut_at)));
+        let truncated_at = [2, 30, 60][at % 3];
+        scene.join(client().now(bulk(honestly)).expect(Kind::Challenge).now(part(truncated_at)));
     }
     scene.until_over();
     scene.judge();

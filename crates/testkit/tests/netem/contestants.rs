@@ -147,8 +147,8 @@ impl Contestant {
                 Some(Event::Accept { result, .. }) => {
                     let connection = result.expect("a connection");
                     if self == Contestant::Writes {
-                        let told = endpoint.send(connection, &handle.to_bytes(), 0, SendFlags::SILENT);
-                        told.expect("there is room");
+                        let announced = endpoint.send(connection, &handle.to_bytes(), 0, SendFlags::SILENT);
+                        announced.expect("there is room");
                     }
                 }
                 Some(Event::Recv(message)) if self == Contestant::Writes => {
@@ -221,8 +221,8 @@ impl Contestant {
         let source = endpoint.allocate(SLOTS as usize * SLOT_BYTES).expect("memory");
         let local = endpoint.register(&source, Access::LOCAL).expect("a region");
         let remote = loop {
-            if let Some(Event::Recv(told)) = endpoint.wait(Some(PATIENCE)).expect("it can wait") {
-                break RegionHandle::from_message(&told).expect("a handle");
+            if let Some(Event::Recv(announced)) = endpoint.wait(Some(PATIENCE)).expect("it can wait") {
+                break RegionHandle::from_message(&announced).expect("a handle");
             }
         };
         let slots = contents_of_slots();

@@ -102,15 +102,15 @@ fn in_guest(guest_run: &Path, extent: &Extent) {
         .env("GUEST_SECONDS", extent.seconds_max().to_string())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    println!("{said}");
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+    println!("{printed}");
     let figures = std::fs::read_to_string(out.join("figures")).unwrap_or_default();
     let _ = std::fs::remove_dir_all(&out);
-    if run.status.code() == Some(99) && !said.contains("running 1 test") {
+    if run.status.code() == Some(99) && !printed.contains("running 1 test") {
         return println!("skipped: the guest does not boot here");
     }
-    assert!(run.status.success() && said.contains("1 passed"), "{:?}", run.status);
-    table::write(&said);
+    assert!(run.status.success() && printed.contains("1 passed"), "{:?}", run.status);
+    table::write(&printed);
     for (name, value) in figures.lines().filter_map(|line| line.split_once('\t')) {
         figures::note(name, value.parse().unwrap());
     }

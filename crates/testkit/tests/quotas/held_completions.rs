@@ -33,7 +33,7 @@ fn held_completions_stop_nobody_else(name: &str) {
             behind += 1;
         }
         scene.turn(&[SILENT, HONEST]);
-        assert!(scene.told.is_empty(), "the operation is over too soon for this test");
+        assert!(scene.completions.is_empty(), "the operation is over too soon for this test");
         quiet_turns = if behind == before { quiet_turns + 1 } else { 0 };
     }
     println!("{name}: {behind} sends behind the operation");
@@ -42,7 +42,11 @@ fn held_completions_stop_nobody_else(name: &str) {
     // The honest peer's turn: the other does nothing now, so that its operation stays as it is.
     for context in 0..HONEST_SENDS {
         assert!(scene.send(HONEST, context), "send {context} to the honest peer would block");
-        while scene.told.pop_front().is_none_or(|told| told != (context, Status::Success)) {
+        while scene
+            .completions
+            .pop_front()
+            .is_none_or(|completions| completions != (context, Status::Success))
+        {
             assert!(started.elapsed() < PATIENCE, "send {context} to the honest peer");
             scene.turn(&[HONEST]);
         }
@@ -54,14 +58,14 @@ fn held_completions_stop_nobody_else(name: &str) {
     while next <= behind {
         assert!(started.elapsed() < PATIENCE, "{next} of {behind} were told");
         scene.turn(&[SILENT, HONEST]);
-        while let Some(told) = scene.told.pop_front() {
+        while let Some(completions) = scene.completions.pop_front() {
             let status = if next == 0 { Status::RmaHandle } else { Status::Success };
-            assert_eq!(told, (LONG + next, status));
+            assert_eq!(completions, (LONG + next, status));
             next += 1;
         }
     }
     scene.turn(&[SILENT, HONEST]);
-    assert!(scene.told.is_empty());
+    assert!(scene.completions.is_empty());
     assert!(scene.send(SILENT, 0), "it may go on");
 }
 

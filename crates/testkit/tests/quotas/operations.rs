@@ -53,14 +53,22 @@ fn operations_leave_their_share(name: &str, shape: impl FnOnce(&Scene) -> Shape)
     for context in 0..HONEST_OPERATIONS {
         let taken = start(&mut scene, HONEST, &memories[HONEST], shape, context);
         assert!(taken, "operation {context} with the honest peer would block: {stuck} others are stuck");
-        while scene.told.pop_front().is_none_or(|told| told != (context, Status::Success)) {
+        while scene
+            .completions
+            .pop_front()
+            .is_none_or(|completions| completions != (context, Status::Success))
+        {
             assert!(started.elapsed() < PATIENCE, "operation {context} with the honest peer");
             scene.turn(&[HONEST]);
         }
     }
     // What was stuck goes on when its peer does.
     for context in STUCK..STUCK + stuck {
-        while scene.told.pop_front().is_none_or(|told| told != (context, Status::Success)) {
+        while scene
+            .completions
+            .pop_front()
+            .is_none_or(|completions| completions != (context, Status::Success))
+        {
             assert!(started.elapsed() < PATIENCE, "operation {context}");
             scene.turn(&[SILENT, HONEST]);
         }

@@ -20,7 +20,7 @@ pub struct Scene {
     /// The server's connections to them.
     pub connections: [Connection; 2],
     /// What the server's program was told.
-    pub told: VecDeque<(u64, Status)>,
+    pub completions: VecDeque<(u64, Status)>,
     /// The network is there as long as endpoints are.
     _stage: Stage,
 }
@@ -63,7 +63,7 @@ impl Scene {
             connections.extend(local_handle);
         }
         let connections = connections.try_into().unwrap();
-        Some(Scene { server, peers, connections, told: VecDeque::new(), _stage: stage })
+        Some(Scene { server, peers, connections, completions: VecDeque::new(), _stage: stage })
     }
 
     /// Memory of the server and of a peer that may be read and written.
@@ -79,7 +79,7 @@ impl Scene {
     pub fn turn(&mut self, peers: &[usize]) {
         while let Some(event) = self.server.next_event() {
             if let Event::Send { context, status, .. } = event {
-                self.told.push_back((context, status));
+                self.completions.push_back((context, status));
             }
         }
         for peer in peers {

@@ -7,13 +7,13 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// The first datagram of a handshake of version 1, with as many bytes of its Noise or TLS.
-fn first_datagram(said: usize) -> Vec<u8> {
-    let len = (48 + said) as u16;
+fn first_datagram(len_claimed: usize) -> Vec<u8> {
+    let len = (48 + len_claimed) as u16;
     let mut bytes = vec![0; len.into()];
     bytes[..4].copy_from_slice(&[0x1e, 2, len as u8, (len >> 8) as u8]);
     bytes[8..16].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
     bytes[16] = 9;
-    bytes[22] = said as u8;
+    bytes[22] = len_claimed as u8;
     // From the initiator; version 1 had a zero where versions after it say theirs.
     bytes[26] = 1;
     bytes[48..].fill(0xa5);
@@ -59,8 +59,8 @@ fn an_old_client_is_refused_and_counted_as_such() {
         assert_eq!(server.drops("handshake-refused"), 0);
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        let told: &[u8] = if method == "psk" { &[] } else { &[b'C', b'C', b'I', b's', 2, 2, 0, 0] };
-        assert_eq!(answer, told);
+        let expected: &[u8] = if method == "psk" { &[] } else { &[b'C', b'C', b'I', b's', 2, 2, 0, 0] };
+        assert_eq!(answer, expected);
     }
 }
 

@@ -186,8 +186,8 @@ fn a_request_that_comes_back_to_who_asked_is_refused_with_a_reason() {
     };
     let refused = client.endpoint.accept(request, 5).unwrap_err();
     assert!(matches!(refused, cci::AcceptError::Itself), "{refused}");
-    let is_told = |sides: &[&mut Side]| !sides[0].made.is_empty();
-    assert!(run(&mut [&mut client, &mut broker], &mut None, PATIENCE, is_told));
+    let has_made = |sides: &[&mut Side]| !sides[0].made.is_empty();
+    assert!(run(&mut [&mut client, &mut broker], &mut None, PATIENCE, has_made));
     assert_eq!(client.made, [Err(ConnectFailure::Refused)]);
 }
 

@@ -261,15 +261,19 @@ impl Bench {
 
 /// What decides how many instructions there are, beside the code.
 fn tools() -> Result<String, String> {
-    let said = |program: &str, arguments: &[&str]| {
+    let printed = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();
         let output = output.map_err(|error| format!("{program}: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let words: Vec<&str> = text.split_whitespace().take(2).collect();
         Ok::<_, String>(words.join(" "))
     };
-    let rustc = said("rustc", &["--version"])?;
-    Ok(format!("{rustc}, {}, {}", said("getconf", &["GNU_LIBC_VERSION"])?, said("valgrind", &["--version"])?))
+    let rustc = printed("rustc", &["--version"])?;
+    Ok(format!(
+        "{rustc}, {}, {}",
+        printed("getconf", &["GNU_LIBC_VERSION"])?,
+        printed("valgrind", &["--version"])?
+    ))
 }
 
 /// Installs it where that is allowed.

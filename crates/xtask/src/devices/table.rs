@@ -98,15 +98,17 @@ impl Table {
         for (row, line) in &self.lines {
             let (device, language) = row;
             match committed.lines.get(row) {
-                Some(said) if said == line => {}
-                Some(said) => differences.push(format!("{device} ({language}): ran {line}; it says {said}")),
+                Some(committed_line) if committed_line == line => {}
+                Some(committed_line) => {
+                    differences.push(format!("{device} ({language}): ran {line}; it says {committed_line}"))
+                }
                 None => differences.push(format!("{device} ({language}): ran {line}; it has no such line")),
             }
             let notes = |table: &Table| table.notes.get(row).cloned().unwrap_or_default();
-            let (ran, said) = (notes(self), notes(committed));
-            let missing = ran.iter().filter(|note| !said.contains(note));
+            let (ran, committed_line) = (notes(self), notes(committed));
+            let missing = ran.iter().filter(|note| !committed_line.contains(note));
             differences.extend(missing.map(|note| format!("{device} ({language}): it does not say {note}")));
-            let stale = said.iter().filter(|note| !ran.contains(note));
+            let stale = committed_line.iter().filter(|note| !ran.contains(note));
             differences.extend(stale.map(|note| format!("{device} ({language}): no longer so: {note}")));
         }
         differences

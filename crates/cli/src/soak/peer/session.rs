@@ -377,8 +377,8 @@ impl Session {
             let mut sent = Ok(());
             for _ in 0..times {
                 let context = u64::from(self.id) << 32 | u64::from(self.flight.next());
-                let cut = shared.random.below(message.len() as u64 + 1) as usize;
-                let (one, two) = message.split_at(cut);
+                let split = shared.random.below(message.len() as u64 + 1) as usize;
+                let (one, two) = message.split_at(split);
                 sent = if shared.random.one_in(4) {
                     shared.endpoint.send_vectored(connection, &[one, two], context, flags)
                 } else {

@@ -20,14 +20,14 @@ pub fn child<D: Driver>(driver: D, about: DeviceUnderTest) {
     writeln!(out, "\n{URI_MARK}{}", server.port.uri())
         .and_then(|()| out.flush())
         .expect("the parent listens");
-    let (tell, told) = std::sync::mpsc::channel();
+    let (ended_sender, ended_receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let ended = std::io::stdin().read_line(&mut String::new());
-        let _ = tell.send(ended.is_ok());
+        let _ = ended_sender.send(ended.is_ok());
     });
     let until = Instant::now() + CHILD_TIME_MAX;
     let mut areas = Vec::new();
-    while told.try_recv().is_err() && Instant::now() < until {
+    while ended_receiver.try_recv().is_err() && Instant::now() < until {
         server.poll();
         while !server.requests.is_empty() {
             server.accept_next(0);

@@ -209,7 +209,7 @@ pub fn gathered_from_segments<D: Driver>(env: &Environment<D>) {
     let mut pair = Pair::plain(env, RO);
     let longest = pair.client.port.max_send_size(pair.to_server);
     let whole = pattern(11, longest);
-    let cuts: [&[usize]; 8] = [
+    let splits: [&[usize]; 8] = [
         &[],
         &[0],
         &[0, 0, 0],
@@ -219,10 +219,10 @@ pub fn gathered_from_segments<D: Driver>(env: &Environment<D>) {
         &[16, longest - 16],
         &[longest - 1, 1],
     ];
-    for (context, cut) in (0..).zip(cuts) {
+    for (context, split) in (0..).zip(splits) {
         let mut at = 0;
         let mut segments: Vec<&[u8]> = Vec::new();
-        for len_bytes in cut {
+        for len_bytes in split {
             segments.push(&whole[at..at + len_bytes]);
             at += len_bytes;
         }
@@ -232,7 +232,7 @@ pub fn gathered_from_segments<D: Driver>(env: &Environment<D>) {
             !server.inbox.is_empty() && client.sent.len() > context as usize
         });
         let (_, received) = pair.server.inbox.pop_front().expect("just seen");
-        assert!(received.as_ref() == &whole[..at], "segments {cut:?}");
+        assert!(received.as_ref() == &whole[..at], "segments {split:?}");
     }
     let too_long: [&[u8]; 2] = [&whole, b"x"];
     let refused = pair.client.port.send_vectored(pair.to_server, &too_long, 0, Flags::default());

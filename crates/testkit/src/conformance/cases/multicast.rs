@@ -203,8 +203,8 @@ pub fn mistakes_with_groups_are_refused<D: Driver>(env: &Environment<D>) {
     );
     let to = join(&mut side, &uri, TX);
     for connection in [from, to] {
-        let told = side.port.explain(connection);
-        assert!(told.contains("MC_"), "{told}");
+        let explained = side.port.explain(connection);
+        assert!(explained.contains("MC_"), "{explained}");
     }
     side.settle();
     assert!(side.sent.is_empty() && side.inbox.is_empty());

@@ -74,9 +74,9 @@ pub fn killed_peer_is_noticed<D: Driver>(env: &Environment<D>) -> Result<(), Ski
         // Behind them the program is told, once.
         poll_until(&mut client, "word that the peer has died", |client| !client.disconnected.is_empty());
         client.settle();
-        let told: Vec<_> = client.disconnected.drain(..).collect();
+        let reported: Vec<_> = client.disconnected.drain(..).collect();
         let lost = |reason| matches!(reason, DisconnectReason::Died | DisconnectReason::TimedOut);
-        assert!(matches!(told[..], [(who, 1, why)] if who == to_peer && lost(why)), "{told:?}");
+        assert!(matches!(reported[..], [(who, 1, why)] if who == to_peer && lost(why)), "{reported:?}");
         assert_eq!(client.port.counts().connections_open, 0);
         let contexts = client.contexts();
         assert_eq!(contexts, (0..taken).collect::<Vec<_>>(), "each send completes once, in order");

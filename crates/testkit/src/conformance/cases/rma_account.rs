@@ -80,8 +80,11 @@ pub fn explains_the_paths_to_memory<D: Driver>(env: &Environment<D>) {
     }
     let text = pair.client.port.explain(pair.to_server).to_lowercase();
     if env.about.scheme == "shm://" {
-        for way in ["direct mapping", "read across processes", "ring"] {
-            assert!(text.contains(&format!("remote memory: {way}: ")), "{way} is missing:\n{text}");
+        for direction in ["direct mapping", "read across processes", "ring"] {
+            assert!(
+                text.contains(&format!("remote memory: {direction}: ")),
+                "{direction} is missing:\n{text}"
+            );
         }
     }
     assert!(text.contains("held up by nothing"), "{text}");

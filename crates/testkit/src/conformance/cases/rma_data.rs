@@ -159,7 +159,7 @@ pub fn thousands_outstanding<D: Driver>(env: &Environment<D>) {
 }
 
 /// Disjoint runs of bytes in chance order out of two areas, `total` bytes long together; some are empty.
-fn cut<D: Driver>(rng: &mut Rng, areas: &[Area<D>; 2], mut total: usize) -> Vec<(usize, usize, usize)> {
+fn split<D: Driver>(rng: &mut Rng, areas: &[Area<D>; 2], mut total: usize) -> Vec<(usize, usize, usize)> {
     let mut next = [0; 2];
     let mut runs = Vec::new();
     while total > 0 {
@@ -185,7 +185,7 @@ pub fn lists_of_different_segments<D: Driver>(env: &Environment<D>) {
         let mut rng = Rng::new(11);
         for round in 0..40 {
             let total = some_len(&mut rng, 17);
-            let (mine, theirs) = (cut(&mut rng, &local_area, total), cut(&mut rng, &remote_area, total));
+            let (mine, theirs) = (split(&mut rng, &local_area, total), split(&mut rng, &remote_area, total));
             if mine.len() + theirs.len() > RMA_SEGMENTS_MAX {
                 continue;
             }

@@ -257,8 +257,8 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
                 let address = target.address(16 + usize::from(off));
                 pair.retry(|client| client.atomic(to, atomic, address, result, context, flags));
             }
-            way => {
-                let kind = if way == 2 { RmaKind::Write } else { RmaKind::Read };
+            choice => {
+                let kind = if choice == 2 { RmaKind::Write } else { RmaKind::Read };
                 let (local, remote) = ([local_area.segment(64, len)], [target.segment(64, len)]);
                 let operation = plain(kind, &local, &remote, context);
                 pair.retry(|client| client.rma(to, &Rma { flags, ..operation }));
@@ -270,9 +270,9 @@ fn mixed<D: Driver>(pair: &mut Pair<D>, whose: Whose, steps: u64) -> Vec<Step> {
             pair.server.poll();
         }
     }
-    let told = list.iter().filter(|step| !step.silent).count();
+    let reported = list.iter().filter(|step| !step.silent).count();
     pair.until("every end and message", |client, server| {
-        client.sent.len() >= told && server.inbox.len() >= messages
+        client.sent.len() >= reported && server.inbox.len() >= messages
     });
     let failed = list.iter().filter(|step| step.status != Status::Success).count() as u64;
     pair.until("every failure", |client, _| client.port.counts().sends_failed >= failed);
@@ -286,8 +286,8 @@ pub fn completions_in_order_of_issue<D: Driver>(env: &Environment<D>) {
     for whose in Whose::ALL {
         let mut pair = Pair::plain(env, RO);
         let steps = mixed(&mut pair, whose, 900);
-        let told = steps.iter().filter(|step| !step.silent);
-        let expected: Vec<_> = told.map(|step| (step.context, step.status)).collect();
+        let reported = steps.iter().filter(|step| !step.silent);
+        let expected: Vec<_> = reported.map(|step| (step.context, step.status)).collect();
         let got: Vec<_> = pair.client.sent.iter().map(|(_, context, status)| (*context, *status)).collect();
         assert_eq!(got, expected, "in order, each once, each with its own status");
         let numbers: Vec<u64> =
@@ -302,8 +302,8 @@ pub fn operations_unordered_exactly_once<D: Driver>(env: &Environment<D>) {
     for whose in Whose::ALL {
         let mut pair = Pair::plain(env, Attribute::ReliableUnordered);
         let steps = mixed(&mut pair, whose, 900);
-        let told = steps.iter().filter(|step| !step.silent);
-        let expected: Vec<_> = told.map(|step| (step.context, step.status)).collect();
+        let reported = steps.iter().filter(|step| !step.silent);
+        let expected: Vec<_> = reported.map(|step| (step.context, step.status)).collect();
         let mut got: Vec<_> =
             pair.client.sent.iter().map(|(_, context, status)| (*context, *status)).collect();
         got.sort_unstable_by_key(|(context, _)| *context);

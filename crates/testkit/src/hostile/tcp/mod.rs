@@ -309,7 +309,7 @@ pub fn rma(kind: Kind, falsify: impl Fn(&mut Rma) + 'static) -> Act<Tcp> {
         };
         let number = number(kind);
         let mut record =
-            Rma { len: None, kind: number, flags: 0, slot, words, data: Vec::new(), cut_at: None };
+            Rma { len: None, kind: number, flags: 0, slot, words, data: Vec::new(), truncated_at: None };
         falsify(&mut record);
         tcp.write_second(&record.bytes());
     })

@@ -141,7 +141,7 @@ pub struct Rma {
     /// Data, or a message.
     pub data: Vec<u8>,
     /// How many bytes of the record are sent. None: all.
-    pub cut_at: Option<usize>,
+    pub truncated_at: Option<usize>,
 }
 
 impl Part {
@@ -185,8 +185,8 @@ impl Part {
 
     /// HMAC-SHA256 by the secret, of who proves it, the key and both nonces.
     fn prove(&self, label: &[u8; 16]) -> [u8; 32] {
-        let said = [&label[..], &self.key.to_le_bytes(), &self.nonces[0], &self.nonces[1]].concat();
-        let tag = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.secret), &said);
+        let signed = [&label[..], &self.key.to_le_bytes(), &self.nonces[0], &self.nonces[1]].concat();
+        let tag = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.secret), &signed);
         std::array::from_fn(|at| tag.as_ref()[at])
     }
 }
@@ -212,7 +212,7 @@ impl Rma {
         bytes.extend([0; 4]);
         bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
         bytes.extend(&self.data);
-        bytes.truncate(self.cut_at.unwrap_or(usize::MAX));
+        bytes.truncate(self.truncated_at.unwrap_or(usize::MAX));
         bytes
     }
 }

@@ -325,9 +325,9 @@ impl Ledger {
                 "operation {index} of side {side} goes ahead of operation {before}, which is before the fence"
             ));
         }
-        let (said, heard) = (rma.messages_below, op.messages_before);
+        let (sent, heard) = (rma.messages_below, op.messages_before);
         let msgs = &self.sides[side].flow.msgs;
-        let missing = (said..heard).find(|before| {
+        let missing = (sent..heard).find(|before| {
             let before = &msgs[*before as usize];
             !before.silent && before.status.is_none()
         });
@@ -335,7 +335,7 @@ impl Ledger {
             Some(before) => Err(format!(
                 "operation {index} of side {side} goes ahead of message {before}, which is before the fence"
             )),
-            None => Ok((first.max(last), said.max(heard))),
+            None => Ok((first.max(last), sent.max(heard))),
         }
     }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The same exchange in plain code, with nothing above the primitive.
+    /// The exchange in plain code, with nothing above the primitive.
     Baseline,
     /// CCI.
     Ours,

@@ -17,7 +17,7 @@ const ALL: [Attribute; 3] = [Attribute::ReliableOrdered, Attribute::ReliableUnor
 
 /// What to do, on which device.
 pub struct Plan {
-    /// As in [`cci::Device::name`], with nothing configured.
+    /// The name of a device, as [`cci::Device::name`] gives it, with nothing configured.
     pub device: &'static str,
     /// How often.
     pub kills: u32,

@@ -244,7 +244,7 @@ impl Traffic {
         Traffic::join_at(client, server, &uri, attribute, PATIENCE)
     }
 
-    /// The same by another URI than the server's own, with another patience.
+    /// Connects by another URI than the server's own, with a patience of its own.
     ///
     /// # Errors
     /// Says why there is no connection.

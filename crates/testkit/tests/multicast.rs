@@ -43,7 +43,7 @@ fn join(endpoint: &mut Endpoint, uri: &str, attribute: Attribute) -> Connection 
     }
 }
 
-/// As [`join`], in the namespace where the endpoint was opened: the socket is made when the group is joined.
+/// Joins a group in the namespace where the endpoint was opened: the socket is made when the group is joined.
 fn join_at(veth: &Veth, end: End, endpoint: &mut Endpoint, uri: &str, attribute: Attribute) -> Connection {
     let _inside = veth.enter(end);
     join(endpoint, uri, attribute)

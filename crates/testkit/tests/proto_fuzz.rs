@@ -31,7 +31,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The same operations on every run, unless `CCI_FUZZ_SEED` asks for others; a failure prints the shortest operations found
+/// Applies the same operations on every run, unless `CCI_FUZZ_SEED` asks for others; a failure prints the shortest operations found
 /// that show it.
 #[test]
 fn any_operations_and_any_network() {

@@ -653,7 +653,7 @@ fn attribute(number: usize) -> Attribute {
     [Attribute::ReliableOrdered, Attribute::ReliableUnordered][number % 2]
 }
 
-/// The same steps on every run, unless `CCI_FUZZ_SEED` asks for others.
+/// Takes the same steps on every run, unless `CCI_FUZZ_SEED` asks for others.
 #[test]
 fn a_connected_peer_that_says_anything_harms_nobody() {
     let (seed, cases) = common::fuzz_settings(4_000);

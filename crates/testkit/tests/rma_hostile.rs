@@ -208,7 +208,7 @@ fn attack(rng: &mut Rng, victim: &Victim, own: RegionHandle) -> Attack {
     Attack { handle, offset, len_bytes, deed }
 }
 
-/// The same region and key, said to be endless and open to everything: so it is for the owner to refuse.
+/// The handle with its region and key, but endless and open to everything: the target must refuse what is outside.
 fn claiming_all(handle: RegionHandle) -> RegionHandle {
     with_words(word(handle, 0), u64::MAX, word(handle, 2), u64::from(u8::MAX))
 }

@@ -1,4 +1,4 @@
-//! The same through the locking form, which several threads may use.
+//! Messages through the locking form of an endpoint, which several threads may use.
 
 use super::messages::{Messages, received, taken};
 use crate::args::WorkArgs;

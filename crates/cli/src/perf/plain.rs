@@ -56,7 +56,7 @@ impl<'a> PlainSockets<'a> {
         Some(PlainSockets { site, core: cores.theirs, local, remote, tcp })
     }
 
-    /// The same messages: one at a time with their echo, then one system call for each as fast as they go. The library's
+    /// Exchanges the messages that the library does: one at a time with their echo, then one system call for each as fast as they go. The library's
     /// figures are given for the ratios.
     pub fn measure(
         &self,

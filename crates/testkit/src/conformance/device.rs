@@ -238,7 +238,7 @@ enum Needs {
     Address(&'static str),
     /// A namespace of the case's own with the ends of [`WIRES`] in it, which takes root.
     Wires,
-    /// The same with an IPv6 address on `a0`.
+    /// A namespace of the case's own with the ends of [`WIRES`] in it and an IPv6 address on `a0`.
     AddressedWires,
     /// Two namespaces with IP and two wires between them: clients in one, servers in the other.
     Across,
@@ -297,10 +297,10 @@ pub const TCP6: DeviceUnderTest =
 /// Every path at once; the one that is taken within a host is shared memory.
 pub const ANY: DeviceUnderTest =
     DeviceUnderTest { name: "any", scheme: "any://", needs: Needs::Address("127.0.0.1"), ..SHM };
-/// The same between namespaces, as between hosts: there is no shared memory, UDP is taken.
+/// `any` between namespaces, as between hosts: there is no shared memory, UDP is taken.
 pub const ANY_FAR: DeviceUnderTest =
     DeviceUnderTest { name: "any-far", peer: Some("any-far-b"), flavour: true, needs: Needs::Across, ..ANY };
-/// The same, whose peers have a key in common.
+/// `any` between namespaces, with a key that both peers have.
 pub const ANY_FAR_PSK: DeviceUnderTest =
     DeviceUnderTest { name: "any-far-psk", peer: Some("any-far-psk-b"), ..ANY_FAR };
 /// UDP with two interfaces at each end.

@@ -70,7 +70,7 @@ impl<D: Driver> Environment<D> {
         self.about.needs(capability)
     }
 
-    /// The same on devices with a shorter longest message.
+    /// This environment on devices whose longest message is shorter.
     pub fn smaller(&self) -> Result<Environment<D>, Skipped> {
         self.needs(Capability::Smaller)?;
         let (device, peer) = self.about.smaller.expect("a device that can names them");

@@ -26,7 +26,7 @@ pub fn group_datagrams(data: &[u8]) {
     }
 }
 
-/// The same messages, written again, are read as the same.
+/// Messages that are written again are read as before.
 fn again(datagram: &GroupDatagram<'_>) {
     let mut bundle = GroupBundle::new(u16::MAX).expect("there is memory");
     for message in datagram.messages() {

@@ -136,7 +136,7 @@ impl Scene {
         id
     }
 
-    /// As [`Scene::add`], and waits until the victim has a connection with it.
+    /// Adds a hostile peer, and waits until the victim has a connection with it.
     pub fn join<W: Wire>(&mut self, script: Script<W>) -> PeerId {
         let id = self.add(script);
         self.until("the hostile peer is connected", |scene| scene.has_met(id));

@@ -174,7 +174,7 @@ impl Side {
     /// Sends a message.
     ///
     /// # Errors
-    /// As [`Endpoint::send`].
+    /// Those of [`Endpoint::send`].
     pub fn send(&mut self, to: Connection, message: &[u8]) -> Result<(), SendError> {
         self.endpoint.send(to, message, self.next_context(), SendFlags::NONE)?;
         self.enter(to);
@@ -184,7 +184,7 @@ impl Side {
     /// Starts a remote operation on the first bytes of a region, with a message behind it or none.
     ///
     /// # Errors
-    /// As [`Endpoint::rma`].
+    /// Those of [`Endpoint::rma`].
     pub fn operate(
         &mut self,
         to: Connection,

@@ -51,7 +51,7 @@ impl Stage {
         Some(Stage { victim: text("a"), peers: text("b"), network: veth })
     }
 
-    /// As [`Stage::find`], in a network namespace of its own, where what the kernel believes is nobody else's affair.
+    /// Finds a stage in a network namespace of its own, where what the kernel believes is nobody else's affair.
     pub fn apart(name: &str) -> Option<Stage> {
         let stage = Stage::find(name)?;
         if stage.network.is_some() {

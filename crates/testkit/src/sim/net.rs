@@ -293,7 +293,7 @@ impl Net {
             self.counts.outage += 1;
             return Delivery::Lost;
         }
-        // The same draws whatever happens, so that a change of one percentage leaves the rest of a run comparable.
+        // What is drawn does not depend on what happens, so that a change of one percentage leaves the rest of a run comparable.
         let lost = self.rng.pct(path.loss_pct);
         let twice = self.rng.pct(path.duplicate_pct);
         let first_ns = left_ns + Net::under_way_ns(&mut self.rng, path);

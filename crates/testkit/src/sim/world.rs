@@ -250,7 +250,7 @@ impl World {
         Ok(())
     }
 
-    /// What programs said of memory, behind what else happened in the same step.
+    /// Takes over what programs logged of memory, behind what else happened in the step.
     fn take_log(&mut self) {
         for line in self.ledger.log.as_mut().map(std::mem::take).unwrap_or_default() {
             self.log_line(|| line);

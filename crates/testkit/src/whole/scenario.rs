@@ -61,9 +61,9 @@ pub struct Weather {
     pub delay_ns: u64,
     /// And so much more at most, each for itself.
     pub jitter_ns: u64,
-    /// Held up by `reorder_ns`, of 100.
+    /// Of 100 datagrams, those held up by `reorder_ns`.
     pub reorder_pct: f64,
-    /// See there.
+    /// How long a reordered datagram is held up.
     pub reorder_ns: u64,
     /// Rate of every machine's link, each way; 0: no limit.
     pub link_bits_per_s: u64,

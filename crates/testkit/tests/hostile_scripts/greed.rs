@@ -32,7 +32,7 @@ fn greed_takes_its_share<W: Wire>(name: &str, what: &str, script: Script<W>) {
     figures::note("hostile.lies", 1);
 }
 
-/// The same request in each slot at once.
+/// Makes a request in each slot at once.
 fn in_each_slot<W: Wire>(script: Script<W>, ask: impl Fn(u16) -> Act<W>) -> Script<W> {
     (0..UNDER_WAY).fold(script, |script, slot| script.now(ask(slot)))
 }

@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Baseline {
     /// Nothing to compare with: the server is elsewhere.
     None,
-    /// Two mappings of the same kind, here.
+    /// Two mappings of that kind in this process.
     Memcpy(Mappings),
-    /// The same memory of the other process, by a system call for each transfer.
+    /// The memory of the other process, by a system call for each transfer.
     Process {
         /// The server.
         process: Process,
@@ -95,7 +95,7 @@ impl Baseline {
         }
     }
 
-    /// The same transfers as the library makes, contents in place before and verified after. Nanoseconds; None where
+    /// Makes the transfers that the library makes; contents are written before and verified after. Nanoseconds; None where
     /// there is nothing to compare with.
     pub(super) fn run(
         &mut self,

@@ -15,7 +15,7 @@ const ETHERTYPE_AT: usize = 12;
 /// The ethertype of a VLAN tag.
 const VLAN_PROTOCOL: u16 = 0x8100;
 
-/// See the module.
+/// Carries datagrams to the victim and back.
 pub enum Carrier {
     /// From a socket of its own.
     Udp {

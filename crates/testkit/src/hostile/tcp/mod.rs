@@ -33,9 +33,9 @@ pub struct Tcp {
     request: Vec<u8>,
     /// Region and key of the victim's region.
     pub region: [u64; 2],
-    /// Key and secret for the second stream: of the victim's ACCEPT, or those that were given to it.
+    /// Key for the second stream: from the victim's ACCEPT, or the one that was given to it.
     pub key: u64,
-    /// See there.
+    /// Secret for the second stream, from where the key is.
     pub secret: [u8; 16],
     /// Where the second stream is to be dialled.
     pub bulk_at: Option<SocketAddr>,

@@ -8,7 +8,7 @@ const READ_BYTES: usize = 1 << 16;
 /// Input that waits to be taken, at most: then nothing more is read.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
+/// One TCP stream to the victim, which neither side waits for.
 #[derive(Default)]
 pub struct Stream {
     socket: Option<TcpStream>,

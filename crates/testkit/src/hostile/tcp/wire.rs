@@ -100,9 +100,9 @@ pub struct Part {
     pub flags: u8,
     /// ACCEPT: at which port the second stream is to be dialled.
     pub port: u16,
-    /// ACCEPT, BULK: the key of the connection; and the secret, of which CHALLENGE and PROOF show that it is known.
+    /// ACCEPT, BULK: the key of the connection.
     pub key: u64,
-    /// See there.
+    /// ACCEPT: the secret; CHALLENGE and PROOF show that their sender knows it.
     pub secret: [u8; 16],
     /// What the two sides of the second stream have drawn: first the one that dialled it.
     pub nonces: [[u8; 16]; 2],
